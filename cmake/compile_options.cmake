@@ -1,0 +1,19 @@
+# Warnings and sanitizers for our own code; third-party headers are included as system headers.
+option(GPURUN_FUZZ "build the libFuzzer targets" OFF)
+add_library(gpurun_options INTERFACE)
+target_compile_options(gpurun_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${GPURUN_WERROR}>>:-Werror>)
+
+if(GPURUN_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(GPURUN_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NOT GPURUN_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "GPURUN_SANITIZE is '${GPURUN_SANITIZE}'; it may be empty, address or thread")
+endif()
+if(GPURUN_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

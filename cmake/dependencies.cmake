@@ -1,0 +1,24 @@
+# Every library that we stand on, found once. tools/setup installs them.
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(GTest REQUIRED)
+# Our own position-independent build (tools/setup/capnproto); Debian's archives cannot be linked
+# into a shared library.
+find_package(CapnProto REQUIRED PATHS "${GPURUN_DEPS_DIR}" NO_DEFAULT_PATH)
+
+if(GPURUN_EMULATED)
+  find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
+  find_package(Boost REQUIRED COMPONENTS context)
+endif()
+
+# nvcc compiles the test programs; the product itself is built without it.
+find_program(GPURUN_NVCC nvcc HINTS "${GPURUN_DEPS_DIR}/cuda/bin" /usr/local/cuda/bin)

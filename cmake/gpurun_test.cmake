@@ -1,0 +1,15 @@
+# gpurun_test(NAME LABEL SOURCES ... LIBRARIES ... [TIMEOUT s]): one GoogleTest program, one ctest entry.
+# LABEL is one of docs/testing.md: unit, conformance, interpose, emulated, e2e, tidy.
+function(gpurun_test name label)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE gpurun_options ${ARG_LIBRARIES} GTest::gtest GTest::gmock
+                        GTest::gtest_main Threads::Threads)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,42 @@
+#include "base/status.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "base/result.h"
+
+namespace gpurun {
+namespace {
+
+// A CUresult of the driver must reach the application unchanged: Status is what carries it there.
+TEST(StatusTest, CudaErrorIsCarriedUnchanged) {
+  const Status status = Status::cuda(719, "cuLaunchKernel");
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), Code::kCuda);
+  EXPECT_EQ(status.cuda_error(), 719);
+  EXPECT_TRUE(Status::cuda(0, "unused").ok());
+}
+
+// A closed connection and a slow one are handled differently everywhere: errno must map right.
+TEST(StatusTest, ErrnoMapsToTheCodeThatCallersActOn) {
+  EXPECT_EQ(Status::from_errno(EPIPE, "send").code(), Code::kPeerGone);
+  EXPECT_EQ(Status::from_errno(ECONNREFUSED, "connect").code(), Code::kUnavailable);
+  EXPECT_EQ(Status::from_errno(ECONNREFUSED, "connect to x").to_string(),
+            "unavailable: connect to x: Connection refused");
+}
+
+TEST(ResultTest, FailurePropagatesThroughTheMacro) {
+  const auto fails = []() -> Status {
+    GPURUN_RETURN_IF_ERROR(Status(Code::kRefused, "no"));
+    return {};
+  };
+  EXPECT_EQ(fails().code(), Code::kRefused);
+  const Result<int> value = 7;
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(*value, 7);
+  EXPECT_TRUE(value.status().ok());
+}
+
+}  // namespace
+}  // namespace gpurun

@@ -1,0 +1,87 @@
+// Transport: moves bytes, in order and at most once, between exactly two processes.
+//
+// A transport knows bytes, deadlines and (later) registered memory. It knows nothing of CUDA, of
+// messages, or of which end is the server. Frames are protocol/frame's business. Every
+// implementation passes tests/conformance/ unchanged: a promise made here that the suite does not
+// check is a bug in the suite.
+//
+// A session has one connection as its log channel and at least one more as bulk lane; both are
+// Connections: a lane differs in what is sent over it, not in what it is.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/deadline.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace gpurun::transport {
+
+// Fixed once connected, so that callers choose a path once and not once per message.
+struct Capabilities {
+  bool registers_host_memory = false;  // Bulk may bypass send(): a later contract.
+  bool encrypted = false;
+  bool same_host = false;  // The peer shares this machine's memory.
+};
+
+class Connection {
+ public:
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  // The peer's blocked and later calls fail with kPeerGone. No other thread may still be inside.
+  virtual ~Connection() = default;
+
+  virtual const Capabilities& capabilities() const = 0;
+  // "tcp 127.0.0.1:4090 -> 127.0.0.1:51234", for messages.
+  virtual const std::string& description() const = 0;
+
+  // Sends all of `parts`, in order. Borrows them only until it returns. Success means that the
+  // bytes will arrive unless the connection dies, not that the peer has read them. One thread at a
+  // time.
+  //   kDeadline  nothing was sent, and the connection is still good.
+  //   kPeerGone  final, as when the deadline cuts a send in half: later calls fail the same way.
+  virtual Status send(std::span<const ByteView> parts, Deadline deadline) = 0;
+
+  // Receives at least `bytes_min` and at most `into.size()` bytes; returns how many. One thread at
+  // a time, which may be another than the one in send(). 0 < bytes_min <= into.size().
+  //   kDeadline  fewer than bytes_min had come; what had come is kept for the next call.
+  //   kPeerGone  final: the peer closed, died or reset.
+  virtual Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min,
+                                      Deadline deadline) = 0;
+
+  // Makes blocked and later send() and receive() of this end fail with kPeerGone, and the peer's
+  // too. Any thread, any number of times. Never blocks.
+  virtual void shut_down() noexcept = 0;
+
+  // The descriptor to hand to another process or to poll, -1 when the transport has none.
+  virtual int fd() const noexcept { return -1; }
+};
+
+class Listener {
+ public:
+  Listener() = default;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  virtual ~Listener() = default;
+
+  // Waits for the next peer. kDeadline: nobody came. Others are final for the listener.
+  virtual Result<std::unique_ptr<Connection>> accept(Deadline deadline) = 0;
+  // Where it listens, with the port that the system chose: "127.0.0.1:43211", "[::1]:4090".
+  virtual const std::string& address() const = 0;
+  // Makes a blocked accept() return kPeerGone. Any thread.
+  virtual void shut_down() noexcept = 0;
+  virtual int fd() const noexcept { return -1; }
+};
+
+// Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch
+// in connect.cc, not a registry: nothing registers itself before main().
+Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline);
+// `url` as for connect; port 0 lets the system choose.
+Result<std::unique_ptr<Listener>> listen(std::string_view url);
+
+}  // namespace gpurun::transport
