@@ -1,0 +1,156 @@
+// The contract between compiled kernels and the engine that runs them: what a CUDA thread finds at
+// run time, and the functions that compiled code calls. Plain data and C functions only, because
+// both sides of it are machine code that knows no C++.
+//
+// Changing anything here changes cached objects too: the cache key covers this file's text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpurun::emulated {
+
+// Addresses
+//   generic, global, const, local, param: the host's 64-bit virtual address, all equal.
+//   shared: a 32-bit offset from BlockContext::shared. Offsets wrap at 2^32 before they are added
+//   to
+//     the base, as on NVIDIA devices (cuSOLVER and cuFFT depend on it). The generic address of a
+//     shared variable is BlockContext::shared + offset.
+// So a wild shared access lies within 4 GiB above `shared`: an engine that reserves that range
+// without access turns each of them into a fault of this block.
+//
+// Threads and stacks
+//   All threads of a block run on one host thread at a time; shared-memory atomics are compiled to
+//   plain read-modify-writes and depend on that. Blocks of a grid, and grids, run in parallel.
+//   Every CUDA thread has a stack of CompiledKernel::stack_bytes plus what the run-time functions
+//   below need; .local variables live on it (that is how isspacep.local tells them).
+//   A kernel whose CompiledKernel::needs_fibers is false makes no call that waits or leaves the
+//   thread early except trap and assert_fail: its threads may run one after the other on one stack.
+
+inline constexpr std::uint32_t kWarpLanes = 32;
+inline constexpr std::uint32_t kBlockThreadsMax = 1024;
+inline constexpr std::uint32_t kBarriersPerBlock = 16;
+
+// What all threads of one block share. Written by the engine before the block starts and constant
+// while it runs: compiled code loads these fields once and keeps them in registers.
+struct BlockContext {
+  std::uint8_t* shared;        // Base of the shared window; at least 1 KiB aligned.
+  const std::uint8_t* params;  // Kernel parameters as laid out by KernelAttributes; 16 aligned.
+  std::uint32_t block_id[3];   // %ctaid
+  std::uint32_t block_dim[3];  // %ntid
+  std::uint32_t grid_dim[3];   // %nctaid
+  std::uint32_t dynamic_shared_bytes;  // %dynamic_smem_size
+  std::uint32_t total_shared_bytes;    // %total_smem_size: static + dynamic.
+  std::uint32_t shared_window_bytes;   // isspacep.shared: shared <= address < shared + this.
+  std::uint32_t param_bytes;           // isspacep.param: params <= address < params + this.
+  std::uint32_t sm_id;                 // %smid
+  std::uint32_t sm_count;              // %nsmid
+  std::uint32_t reserved;
+  std::uint64_t grid_id;  // %gridid
+  std::uint64_t
+      grid_workspace;  // %envreg1 (high), %envreg2 (low): cooperative launches' workspace.
+  void* engine;        // The engine's own; compiled code never looks.
+};
+
+// One CUDA thread. Its address is the first argument of everything.
+struct ThreadContext {
+  const BlockContext* block;
+  std::uint32_t thread_id[3];   // %tid
+  std::uint32_t thread_linear;  // x + y * ntid.x + z * ntid.x * ntid.y; lane = low 5 bits.
+  std::uint64_t stack_low;      // isspacep.local: stack_low <= address < stack_high.
+  std::uint64_t stack_high;
+  // Counted down by every volatile, relaxed or acquire load and every compare-and-swap or exchange;
+  // at zero compiled code calls RuntimeFunctions::yield, which sets it anew. So a thread that spins
+  // on memory lets the others run, and a thread that merely reads pays one decrement.
+  std::int32_t poll_budget;
+  std::uint32_t reserved;
+  void* engine;  // The engine's own; compiled code never looks.
+};
+
+// A compiled kernel: runs one CUDA thread to its end.
+using KernelFunction = void (*)(ThreadContext* thread);
+
+// What one lane brings to a warp operation and where its result goes. Both arrays are on the lane's
+// stack and stay valid until RuntimeFunctions::warp returns to that lane.
+struct WarpSlot {
+  const std::uint32_t* in;
+  std::uint32_t* out;
+};
+
+// Performs one warp operation (a shuffle, a vote, a matrix product, ...) for the lanes whose bits
+// are in `present`; slots[lane] is valid for those only. Pure: reads `in`, writes `out`, and for
+// ldmatrix the memory that `in` points at. Written with the code generator, called by the engine.
+using WarpFunction = void (*)(std::uint32_t present, const WarpSlot* slots);
+
+enum class BarrierReduction : std::uint32_t { kPopulation, kAnd, kOr };
+
+// The functions that compiled code calls, filled in by the engine; all of them must be set. Each
+// may switch to another CUDA thread unless its comment says that it does not. `site` numbers the
+// instruction inside its kernel, the same for every thread that executes it.
+struct RuntimeFunctions {
+  // bar.sync / barrier.sync id, count. `count` 0 means all threads of the block, else a multiple of
+  // 32. Threads that have exited count as arrived. Returns when the barrier is complete.
+  void (*barrier_sync)(ThreadContext*, std::uint32_t id, std::uint32_t count);
+  // bar.arrive: counts as an arrival and returns at once.
+  void (*barrier_arrive)(ThreadContext*, std::uint32_t id, std::uint32_t count);
+  // bar.red: as barrier_sync; returns the number of true `value`s (each 0 or 1) for kPopulation,
+  // else 0 or 1, over the threads that synchronise here.
+  std::uint32_t (*barrier_reduce)(ThreadContext*, std::uint32_t id, std::uint32_t count,
+                                  std::uint32_t reduction, std::uint32_t value);
+  // barrier.cluster.arrive and .wait; a cluster is one block unless the engine knows better.
+  void (*cluster_arrive)(ThreadContext*);
+  void (*cluster_wait)(ThreadContext*);
+
+  // Every .sync warp instruction: waits until all lanes of `mask` that have not exited have come
+  // with the same `function` and `mask`, runs `function` once over their slots (nullptr:
+  // bar.warp.sync, nothing to run), and returns in all of them. Lanes may come from different sites
+  // (allowed since sm_70). A lane that is not in its own mask is treated as if it were.
+  void (*warp)(ThreadContext*, std::uint32_t site, std::uint32_t mask, WarpFunction function,
+               const std::uint32_t* in, std::uint32_t* out);
+  // activemask: the lanes that are here together: those that arrive at this site before the warp
+  // has nothing else to run. Always holds the caller's bit.
+  std::uint32_t (*active_mask)(ThreadContext*, std::uint32_t site);
+
+  // Lets other threads, blocks and grids run; sets thread->poll_budget.
+  void (*yield)(ThreadContext*);
+  // nanosleep: a hint, may return earlier; always yields.
+  void (*sleep)(ThreadContext*, std::uint32_t nanoseconds);
+
+  // Ends this thread only (`exit` inside a called function). Does not return.
+  void (*exit)(ThreadContext*);
+  // trap: ends the grid with CUDA_ERROR_LAUNCH_FAILED (719). Does not return. `site` for the log.
+  void (*trap)(ThreadContext*, std::uint32_t site);
+  // __assertfail(message, file, line, function, char size): prints as CUDA does and ends the grid
+  // with CUDA_ERROR_ASSERT (710). The strings are device addresses. Does not return.
+  void (*assert_fail)(ThreadContext*, std::uint64_t message, std::uint64_t file, std::uint32_t line,
+                      std::uint64_t function, std::uint64_t char_bytes);
+
+  // vprintf(format, arguments): both device addresses; arguments are packed as in C with natural
+  // alignment. Returns the number of arguments, or -1. Does not switch.
+  std::int32_t (*print)(ThreadContext*, std::uint64_t format, std::uint64_t arguments);
+  // Device heap: 0 when it is full; 16-aligned. Do not switch.
+  std::uint64_t (*allocate)(ThreadContext*, std::uint64_t bytes);
+  void (*release)(ThreadContext*, std::uint64_t address);
+
+  // %globaltimer: nanoseconds of a clock that never goes back. Does not switch.
+  std::uint64_t (*global_timer)(ThreadContext*);
+
+  // Called with a function's descriptor whose code is not compiled yet (see FunctionDescriptor):
+  // compiles it on a thread with a stack of its own and returns its code. The module's compiler
+  // provides this one (module/function_table.h); the engine leaves it null.
+  void* (*resolve_function)(ThreadContext*, void* descriptor);
+};
+
+// The device address of a function (what a function pointer holds, also in a variable's
+// initialiser) is the address of its descriptor, fixed when the module is loaded; code appears at
+// first use.
+struct FunctionDescriptor {
+  void* code;    // void (*)(ThreadContext*, void* result_or_parameter...); null until compiled.
+  void* module;  // The module's own.
+  std::uint64_t index;
+};
+
+static_assert(sizeof(BlockContext) == 104 && offsetof(BlockContext, block_id) == 16);
+static_assert(sizeof(ThreadContext) == 56 && offsetof(ThreadContext, poll_budget) == 40);
+
+}  // namespace gpurun::emulated
