@@ -1,0 +1,8 @@
+# What programs demand of libcuda beyond the public API: code images, export tables, the integrity
+# value, error names, NVML. Serves the client library and the emulated device alike.
+add_library(gpurun_driver_facts STATIC
+  ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
+  ${CMAKE_CURRENT_LIST_DIR}/image_length.cc
+  ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc)
+target_link_libraries(gpurun_driver_facts PUBLIC gpurun_base gpurun_options
+                      PRIVATE PkgConfig::LZ4 PkgConfig::ZSTD)
