@@ -14,6 +14,10 @@ find_package(GTest REQUIRED)
 # Our own position-independent build (tools/setup/capnproto); Debian's archives cannot be linked
 # into a shared library.
 find_package(CapnProto REQUIRED PATHS "${GPURUN_DEPS_DIR}" NO_DEFAULT_PATH)
+# Its package file names the prefix it was configured for, not the folder it was installed to.
+set(CAPNP_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnp")
+set(CAPNPC_CXX_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnpc-c++")
+set(CAPNP_INCLUDE_DIRECTORY "${GPURUN_DEPS_DIR}/include")
 
 if(GPURUN_EMULATED)
   find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)

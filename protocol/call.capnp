@@ -1,0 +1,31 @@
+# The envelope of a generated row's call and of its reply: what the table's long tail looks like on
+# the wire. The row (driver_abi/row.h) says what each word and blob means, and both ends have the
+# same row: the handshake compares a hash per row. protocol/call.h packs and unpacks.
+@0xbd1f0a2f2bd1c9a7;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("gpurun::protocol::wire");
+
+struct Call {
+  # One word for each parameter of the row, in order:
+  #   scalar          its bytes, zero-extended
+  #   handle          the client's value of it
+  #   struct, string  1 (a NULL string: 0); the bytes are in `blobs`
+  #   pointer         0 for NULL; else 1, except that
+  #   pointer to a handle that comes out: the value which the client minted for it.
+  words @0 :List(UInt64);
+
+  # In parameter order: the bytes of each by-value struct, of each string (NUL included), and of
+  # what each pointer that goes in, or in and out, points to. Handles in there are the client's.
+  blobs @1 :List(Data);
+}
+
+struct Reply {
+  # What the driver returned (a CUresult).
+  result @0 :Int32;
+
+  # In parameter order: what each pointer points to that comes out, or goes in and out, and was not
+  # NULL. Empty when the driver failed: outputs are set only on success. A string buffer's blob ends
+  # with its NUL. Handles are the client's.
+  blobs @1 :List(Data);
+}

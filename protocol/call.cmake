@@ -1,0 +1,8 @@
+# The generic codec of generated rows: protocol/call.h.
+set(CAPNPC_SRC_PREFIX "${CMAKE_SOURCE_DIR}")
+set(CAPNPC_OUTPUT_DIR "${CMAKE_BINARY_DIR}/generated")
+file(MAKE_DIRECTORY "${CAPNPC_OUTPUT_DIR}")
+capnp_generate_cpp(call_sources call_headers "${CMAKE_CURRENT_SOURCE_DIR}/call.capnp")
+add_library(gpurun_protocol_call STATIC call.cc ${call_sources})
+set_source_files_properties(${call_sources} PROPERTIES COMPILE_OPTIONS "-w")
+target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PRIVATE gpurun_options CapnProto::capnp)

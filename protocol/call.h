@@ -1,0 +1,122 @@
+// Packs and unpacks a generated row's call and reply from its row alone (protocol/call.capnp).
+//
+// The client packs from the arguments as libffi takes them (`arguments[i]` points to the i-th
+// argument's storage); the server unpacks into such storage of its own. Neither end knows any
+// function by name. Handles stay the client's here: whoever calls the driver translates them, in
+// place, between unpack() and the call, and back before pack().
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::protocol {
+
+// No function of CUDA takes more; the table's generator checks it.
+inline constexpr std::size_t kParametersMax = 24;
+
+// Makes one serialized message: on the stack for all but large arrays. Reusable; one thread.
+class MessageBuffer {
+ public:
+  // Zeroed words for a message of at most `word_count` words.
+  std::span<std::uint64_t> reserve(std::size_t word_count);
+
+ private:
+  std::array<std::uint64_t, 192> small_;
+  std::vector<std::uint64_t> large_;
+};
+
+// A call, ready for the command log.
+class PackedCall {
+ public:
+  PackedCall() = default;
+  PackedCall(const PackedCall&) = delete;
+  PackedCall& operator=(const PackedCall&) = delete;
+
+  // `minted` holds one value for each kHandlePointee that comes out, in parameter order.
+  //   kCuda          what the program gets: a NULL where none is allowed (row.null_error).
+  //   kTooLarge      over a bound of protocol/limits.h.
+  //   kInternal      the row is one that needs custom code.
+  Status pack(const driver_abi::Row& row, void* const* arguments,
+              std::span<const std::uint64_t> minted);
+
+  // Valid until the next pack() or the end of this object.
+  ByteView bytes() const { return bytes_; }
+
+ private:
+  struct Plan;
+  static Status plan(const driver_abi::Row& row, void* const* arguments,
+                     std::span<const std::uint64_t> minted, Plan& plan);
+
+  MessageBuffer buffer_;
+  ByteView bytes_;
+};
+
+// A call as the server holds it: private copies of everything, in libffi's shape.
+class UnpackedCall {
+ public:
+  UnpackedCall() = default;
+  UnpackedCall(const UnpackedCall&) = delete;
+  UnpackedCall& operator=(const UnpackedCall&) = delete;
+
+  // Every length is checked against the row and protocol/limits.h before anything is copied.
+  // kProtocol for anything else than what PackedCall makes. `bytes` must be memory that the peer
+  // cannot write. Reusable.
+  Status unpack(const driver_abi::Row& row, ByteView bytes);
+
+  // For ffi_call: one pointer to storage for each parameter.
+  void** arguments() { return arguments_.data(); }
+  // The handle slots of parameter `index`: one for kHandle and kHandlePointee, `count` for
+  // kHandleArray, none for NULL or another shape. Those that only come out are 0.
+  std::span<std::uint64_t> handles(std::size_t index);
+  // What the client minted for parameter `index`, a kHandlePointee that comes out; 0 for NULL.
+  std::uint64_t minted(std::size_t index) const { return minted_[index]; }
+  // What parameter `index` points to (for a kStruct: itself); empty for NULL.
+  MutableBytes memory(std::size_t index);
+  // The value of a kScalar or kHandle.
+  std::uint64_t word(std::size_t index) const { return words_[index]; }
+  std::size_t parameter_count() const { return parameter_count_; }
+
+ private:
+  struct Blobs;
+  Status place(const driver_abi::Row& row, const Blobs& blobs);
+  void fill(const driver_abi::Row& row, const Blobs& blobs);
+
+  std::size_t parameter_count_ = 0;
+  // Argument storage: the value itself, or the pointer to memory_.
+  std::array<std::uint64_t, kParametersMax> words_;
+  std::array<std::uint64_t, kParametersMax> minted_;
+  std::array<std::size_t, kParametersMax> offset_;
+  std::array<std::size_t, kParametersMax> size_;
+  std::array<void*, kParametersMax> arguments_;
+  std::vector<std::uint64_t> memory_;
+};
+
+// A reply, ready to be sent.
+class PackedReply {
+ public:
+  PackedReply() = default;
+  PackedReply(const PackedReply&) = delete;
+  PackedReply& operator=(const PackedReply&) = delete;
+
+  // Outputs travel when `result` is 0. kTooLarge: over limits::kRecordBytesMax.
+  Status pack(const driver_abi::Row& row, UnpackedCall& call, int result);
+  ByteView bytes() const { return bytes_; }
+
+ private:
+  MessageBuffer buffer_;
+  ByteView bytes_;
+};
+
+// Writes a reply's outputs to where the program's `arguments` point, each exactly as large as the
+// program said, all or nothing. `arguments` are those of the call. Returns the driver's CUresult;
+// kProtocol when the reply does not fit the row.
+Result<int> unpack_reply(const driver_abi::Row& row, void* const* arguments, ByteView bytes);
+
+}  // namespace gpurun::protocol

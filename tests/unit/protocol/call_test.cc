@@ -1,0 +1,245 @@
+// The generic codec: what a program passed is what the driver gets, and nothing that a peer sends
+// makes the server read or write out of bounds. Rows are made up here, so that every shape occurs.
+#include "protocol/call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "protocol/limits.h"
+
+namespace gpurun::protocol {
+namespace {
+
+using driver_abi::Direction;
+using driver_abi::HandleKind;
+using driver_abi::kNoParameter;
+using driver_abi::Parameter;
+using driver_abi::Row;
+using driver_abi::ScalarClass;
+using driver_abi::Shape;
+
+constexpr int kNullError = 1;
+
+Parameter parameter(Shape shape, Direction direction, std::uint32_t bytes,
+                    std::uint8_t count = kNoParameter, bool nullable = false) {
+  return {"p",   "t",   direction, shape,   ScalarClass::kUnsigned, HandleKind::kNone,
+          bytes, count, 0,         nullable};
+}
+
+Row row(std::span<const Parameter> parameters) {
+  Row result{};
+  result.symbol = "cuTest";
+  result.null_error = kNullError;
+  result.parameters = parameters;
+  return result;
+}
+
+struct Location {
+  int type;
+  int id;
+};
+
+// Every shape at once, as the program's side of a call holds it.
+struct Everything {
+  const std::vector<Parameter> parameters = {
+      parameter(Shape::kScalar, Direction::kIn, 4),                       // 0
+      parameter(Shape::kHandle, Direction::kIn, 8),                       // 1
+      parameter(Shape::kStruct, Direction::kIn, sizeof(Location)),        // 2
+      parameter(Shape::kString, Direction::kIn, 1),                       // 3
+      parameter(Shape::kArray, Direction::kIn, 8, 0),                     // 4
+      parameter(Shape::kHandleArray, Direction::kOut, 8, 6),              // 5
+      parameter(Shape::kPointee, Direction::kInOut, 8),                   // 6
+      parameter(Shape::kHandlePointee, Direction::kOut, 8),               // 7
+      parameter(Shape::kStringBuffer, Direction::kOut, 1, 0),             // 8
+      parameter(Shape::kPointee, Direction::kIn, 4, kNoParameter, true),  // 9: NULL
+      parameter(Shape::kScalar, Direction::kIn, 4),                       // 10: a float
+  };
+  const Row the_row = row(parameters);
+  std::uint32_t count = 3;
+  std::uint64_t handle = 77;
+  Location location{5, -6};
+  const char* text = "kernel";
+  std::uint64_t array[3] = {10, 20, 30};
+  std::uint64_t* array_argument = array;
+  std::uint64_t found[2] = {1, 2};
+  std::uint64_t* found_argument = found;
+  std::uint64_t found_count = 2;
+  std::uint64_t* found_count_argument = &found_count;
+  std::uint64_t created = 0;
+  std::uint64_t* created_argument = &created;
+  char buffer[3] = "zz";
+  char* buffer_argument = buffer;
+  void* null = nullptr;
+  float ratio = 0.5F;
+  void* arguments[11] = {&count,
+                         &handle,
+                         &location,
+                         &text,
+                         &array_argument,
+                         &found_argument,
+                         &found_count_argument,
+                         &created_argument,
+                         &buffer_argument,
+                         &null,
+                         &ratio};
+  const std::uint64_t minted[1] = {0x1234};
+};
+
+template <typename T>
+T argument(UnpackedCall& call, std::size_t index) {
+  T value;
+  std::memcpy(&value, call.arguments()[index], sizeof value);
+  return value;
+}
+
+TEST(Call, ServerGetsWhatTheProgramPassed) {
+  Everything program;
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
+  UnpackedCall call;
+  const Status unpacked = call.unpack(program.the_row, packed.bytes());
+  ASSERT_TRUE(unpacked.ok()) << unpacked.to_string();
+  EXPECT_EQ(argument<std::uint32_t>(call, 0), 3U);
+  EXPECT_EQ(argument<std::uint64_t>(call, 1), 77U);
+  EXPECT_EQ(argument<Location>(call, 2).type, 5);
+  EXPECT_EQ(argument<Location>(call, 2).id, -6);
+  EXPECT_STREQ(argument<const char*>(call, 3), "kernel");
+  EXPECT_EQ(std::memcmp(argument<void*>(call, 4), program.array, sizeof program.array), 0);
+  EXPECT_EQ(call.handles(5).size(), 2U);
+  EXPECT_EQ(*argument<std::uint64_t*>(call, 6), 2U);
+  EXPECT_EQ(call.minted(7), 0x1234U);
+  EXPECT_EQ(*argument<std::uint64_t*>(call, 7), 0U);
+  EXPECT_EQ(call.memory(8).size(), 3U);
+  EXPECT_EQ(argument<void*>(call, 9), nullptr);
+  EXPECT_EQ(argument<float>(call, 10), 0.5F);
+}
+
+TEST(Call, ProgramGetsWhatTheDriverWrote) {
+  Everything program;
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
+  UnpackedCall call;
+  ASSERT_TRUE(call.unpack(program.the_row, packed.bytes()).ok());
+  call.handles(5)[0] = 100;
+  call.handles(5)[1] = 200;
+  *argument<std::uint64_t*>(call, 6) = 1;  // Fewer than there was room for.
+  call.handles(7)[0] = 0x1234;
+  std::strcpy(argument<char*>(call, 8), "a");
+  PackedReply reply;
+  ASSERT_TRUE(reply.pack(program.the_row, call, 0).ok());
+  const Result<int> result = unpack_reply(program.the_row, program.arguments, reply.bytes());
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  EXPECT_EQ(*result, 0);
+  EXPECT_EQ(program.found[0], 100U);
+  EXPECT_EQ(program.found[1], 200U);
+  EXPECT_EQ(program.found_count, 1U);
+  EXPECT_EQ(program.created, 0x1234U);
+  EXPECT_STREQ(program.buffer, "a");
+}
+
+TEST(Call, FailureLeavesOutputsAlone) {
+  Everything program;
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
+  UnpackedCall call;
+  ASSERT_TRUE(call.unpack(program.the_row, packed.bytes()).ok());
+  call.handles(5)[0] = 100;
+  PackedReply reply;
+  ASSERT_TRUE(reply.pack(program.the_row, call, 700).ok());
+  EXPECT_EQ(*unpack_reply(program.the_row, program.arguments, reply.bytes()), 700);
+  EXPECT_EQ(program.found[0], 1U);
+  EXPECT_EQ(program.found_count, 2U);
+}
+
+TEST(Call, NullGivesTheRowsError) {
+  Everything program;
+  program.created_argument = nullptr;
+  PackedCall packed;
+  const Status status = packed.pack(program.the_row, program.arguments, program.minted);
+  EXPECT_EQ(status.code(), Code::kCuda);
+  EXPECT_EQ(status.cuda_error(), kNullError);
+}
+
+TEST(Call, BoundsOfArraysAndStrings) {
+  const Parameter parameters[] = {parameter(Shape::kScalar, Direction::kIn, 8),
+                                  parameter(Shape::kArray, Direction::kIn, 1, 0),
+                                  parameter(Shape::kString, Direction::kIn, 1)};
+  const Row the_row = row(parameters);
+  std::vector<char> bytes(limits::kArrayCountMax + 1);
+  std::string text(limits::kStringBytesMax - 1, 'x');
+  std::uint64_t count = limits::kArrayCountMax;
+  const void* array = bytes.data();
+  const char* string = text.c_str();
+  void* arguments[] = {&count, &array, &string};
+  PackedCall packed;
+  UnpackedCall call;
+  ASSERT_TRUE(packed.pack(the_row, arguments, {}).ok());
+  EXPECT_TRUE(call.unpack(the_row, packed.bytes()).ok());
+  count = limits::kArrayCountMax + 1;
+  EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
+  count = 1;
+  text += 'x';
+  string = text.c_str();
+  EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
+}
+
+// A peer's lie about a count must never become a buffer that the driver overruns.
+TEST(Call, TruncatedAndFlippedCallsStayInBounds) {
+  Everything program;
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
+  const Bytes good(packed.bytes().begin(), packed.bytes().end());
+  UnpackedCall call;
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(call.unpack(program.the_row, ByteView(good).first(length)).ok()) << length;
+  }
+  std::mt19937 random(1);
+  int accepted = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bad = good;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      bad[random() % bad.size()] ^= static_cast<std::byte>(1U << (random() % 8));
+    }
+    if (!call.unpack(program.the_row, bad).ok()) continue;
+    ++accepted;
+    // What the driver would do: write everything that the arguments promise.
+    const std::uint32_t promised = argument<std::uint32_t>(call, 0);
+    ASSERT_EQ(call.memory(8).size(), promised);
+    ASSERT_GE(call.memory(4).size(), std::size_t{promised} * 8);
+    const std::uint64_t found = *argument<std::uint64_t*>(call, 6);
+    if (promised != 0) std::memset(argument<void*>(call, 8), 1, promised);
+    if (found != 0) std::memset(argument<void*>(call, 5), 1, 8 * found);
+    PackedReply reply;
+    ASSERT_TRUE(reply.pack(program.the_row, call, 0).ok());
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+TEST(Call, TruncatedAndFlippedRepliesStayInBounds) {
+  Everything program;
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
+  UnpackedCall call;
+  ASSERT_TRUE(call.unpack(program.the_row, packed.bytes()).ok());
+  PackedReply reply;
+  ASSERT_TRUE(reply.pack(program.the_row, call, 0).ok());
+  const Bytes good(reply.bytes().begin(), reply.bytes().end());
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(
+        unpack_reply(program.the_row, program.arguments, ByteView(good).first(length)).ok());
+  }
+  std::mt19937 random(2);
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bad = good;
+    bad[random() % bad.size()] ^= static_cast<std::byte>(1U << (random() % 8));
+    Everything victim;
+    (void)unpack_reply(victim.the_row, victim.arguments, bad).ok();
+    ASSERT_EQ(victim.count, 3U);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::protocol
