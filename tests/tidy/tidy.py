@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Checks on the tree itself: include directions, file length, first lines, no generated file in git.
+
+Prints one line a violation and exits with 1 when there is any. docs/architecture.md, "Folders and
+who may know whom", is the rule that INCLUDES states.
+"""
+import os
+import re
+import subprocess
+import sys
+
+# folder -> folders whose headers it may include. The longest matching prefix counts.
+INCLUDES = {
+    "base": ["base"],
+    "driver_abi": ["driver_abi", "base"],
+    "protocol": ["protocol", "driver_abi", "base"],
+    "transport": ["transport", "base"],
+    "client": ["client", "protocol", "transport", "driver_abi", "base"],
+    "client/interpose": ["client", "protocol", "transport", "driver_abi", "base"],
+    "server": ["server", "protocol", "transport", "driver_abi", "base"],
+    "server/emulated": ["server/emulated", "driver_abi", "base"],
+    "tools": ["tools", "client", "protocol", "transport", "driver_abi", "base"],
+}
+# Messages of the control connection are written as the schema is: the one file that knows both.
+EXCEPTIONS = {"protocol": {"transport/transport.h": re.compile(r"^protocol/control\.(h|cc)$")}}
+LINES_MAX = 600
+COLUMNS_MAX = 110
+SOURCE = re.compile(r"\.(h|cc|cu|cuh|c)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+GENERATED = re.compile(r"(\.capnp\.(h|c\+\+)|\.pb\.(h|cc)|_generated\.\w+)$")
+MACHINE_PATH = re.compile(r"(/work/|/farm/|/tmp/bash_jobs|/home/\w+/)")
+
+
+def folder_rule(path):
+    matching = [f for f in INCLUDES if path.startswith(f + "/")]
+    return max(matching, key=len) if matching else None
+
+
+def may_include(path, rule, header):
+    top = header.split("/")[0]
+    if top not in {f.split("/")[0] for f in INCLUDES}:
+        return True  # A third party's header, or one beside the file.
+    allowed = INCLUDES[rule]
+    if rule == "server" and header.startswith("server/emulated/"):
+        return False  # The server opens drivers at run time; the emulated one is a driver like any.
+    if any(header.startswith(f + "/") for f in allowed):
+        return True
+    exception = EXCEPTIONS.get(rule, {}).get(header)
+    return bool(exception and exception.match(path))
+
+
+def check_source(path, text):
+    lines = text.splitlines()
+    rule = folder_rule(path)
+    if len(lines) > LINES_MAX:
+        yield f"{path}: {len(lines)} lines; at most {LINES_MAX}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield f"{path}:{number}: {len(line)} columns; at most {COLUMNS_MAX}"
+        match = INCLUDE.match(line)
+        if match and rule and not may_include(path, rule, match.group(1)):
+            yield f"{path}:{number}: {rule}/ may not include {match.group(1)}"
+        if "infiniband/" in line and "#include" in line and not path.startswith("transport/rdma/"):
+            yield f"{path}:{number}: <infiniband/*> only in transport/rdma/"
+        if re.search(r"\b(FIXME|XXX|HACK)\b", line):
+            yield f"{path}:{number}: write TODO(soon|perf|port|test): sentence"
+        if re.search(r"\bTODO\b", line) and not re.search(r"TODO\((soon|perf|port|test)\): \w", line):
+            yield f"{path}:{number}: write TODO(soon|perf|port|test): sentence"
+    if path.endswith((".h", ".cuh")) and "#pragma once" not in text:
+        yield f"{path}: no #pragma once"
+    if path.endswith((".h", ".cuh")) and not text.startswith(("//", "/*")):
+        yield f"{path}: the first line says what the file is"
+
+
+def check_file(path, text):
+    if GENERATED.search(path):
+        yield f"{path}: generated files are not committed"
+    if path != "tests/tidy/tidy.py" and MACHINE_PATH.search(text):
+        yield f"{path}: an absolute path of somebody's machine"
+    if SOURCE.search(path):
+        yield from check_source(path, text)
+
+
+def tracked(root):
+    listing = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=True)
+    return [name for name in listing.stdout.decode().split("\0") if name]
+
+
+def check_tree(root):
+    for path in tracked(root):
+        try:
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                text = file.read()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue  # Data, or removed and not yet committed.
+        yield from check_file(path, text)
+
+
+def main(root):
+    violations = list(check_tree(root))
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""The tidy check must notice each kind of violation: a check that cannot fail protects nothing."""
+import sys
+
+import tidy
+
+CASES = [
+    ("client/a.cc", '#include "server/worker.h"\n', "may not include"),
+    ("server/a.cc", '#include "client/session.h"\n', "may not include"),
+    ("server/a.cc", '#include "server/emulated/api/device.h"\n', "may not include"),
+    ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),
+    ("transport/tcp/a.cc", '#include "protocol/frame.h"\n', "may not include"),
+    ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
+    ("base/a.h", "// A header.\nint x;\n", "pragma once"),
+    ("base/a.h", "#pragma once\nint x;\n", "first line"),
+    ("base/a.cc", "int x;\n" * 601, "601 lines"),
+    ("base/a.cc", "// " + "x" * 120 + "\n", "columns"),
+    ("base/a.cc", "// TODO: later\n", "TODO(soon"),
+    ("protocol/call.capnp.h", "// x\n", "generated"),
+    ("docs/a.md", "see /wo" + "rk/main\n", "absolute path"),
+]
+GOOD = [
+    ("client/a.cc", '#include "client/session.h"\n#include "protocol/frame.h"\n'),
+    ("server/emulated/api/a.cc", '#include "driver_abi/row.h"\n'),
+    ("base/a.cc", "// TODO(perf): measure this.\n"),
+]
+
+
+def main():
+    failures = 0
+    for path, text, expected in CASES:
+        found = list(tidy.check_file(path, text))
+        if not any(expected in line for line in found):
+            print(f"not noticed: {path}: {expected!r}; found {found}")
+            failures += 1
+    for path, text in GOOD:
+        found = list(tidy.check_file(path, text))
+        if found:
+            print(f"noticed wrongly: {found}")
+            failures += 1
+    return 1 if failures else 0
+
+
+sys.exit(main())
