@@ -1,0 +1,129 @@
+// Engine: runs the grids of one emulated device on a pool of host threads. Takes compiled kernels
+// (codegen/device_abi.h) and launch dimensions; knows no PTX, no streams and no CUDA handles.
+//
+// What it promises
+//   - Blocks start in index order. A block is run by one host thread at a time, but may move
+//     between threads while it waits.
+//   - Every grid makes progress, whatever the number of pool threads: a kernel that waits for
+//     another grid, for a block that has started, or for memory that the host changes gives way
+//     at its polling loads (RuntimeFunctions::yield). Blocks of a grid that wait for blocks that
+//     have not started get them up to `resident_threads`; cooperative grids have all at once.
+//   - A kernel that faults ends its grid with a result, never the process. Not detected: a wild
+//     access that hits mapped memory of this process which is no device memory.
+//   - A block whose threads all wait for what cannot come ends its grid with launch-timeout (702)
+//     and a log line that names kernel, block and barrier.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/emulated/codegen/device_abi.h"
+
+namespace gpurun::emulated {
+
+class ContextRuntime;  // server/emulated/runtime/context_runtime.h: printf buffer and heap.
+
+// CUresult numbers that a grid can end with (CUDA Driver API, "Data types used by CUDA driver").
+inline constexpr int kGridOk = 0;
+inline constexpr int kGridOutOfMemory = 2;           // Host memory for stacks ran out.
+inline constexpr int kGridIllegalAddress = 700;      // Segmentation or bus fault.
+inline constexpr int kGridLaunchTimeout = 702;       // Deadlock, watchdog kill.
+inline constexpr int kGridAssert = 710;              // __assertfail
+inline constexpr int kGridHardwareStackError = 714;  // A thread ran over its stack.
+inline constexpr int kGridIllegalInstruction = 715;  // SIGILL inside device code.
+inline constexpr int kGridMisalignedAddress = 716;   // SIGBUS for alignment.
+inline constexpr int kGridLaunchFailed = 719;        // trap, and every other exception.
+
+struct Extent {
+  std::uint32_t x = 1;
+  std::uint32_t y = 1;
+  std::uint32_t z = 1;
+  std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+};
+
+// What to run. Everything it points at is borrowed until the grid is done.
+struct LaunchRequest {
+  KernelFunction function = nullptr;
+  std::string_view name;  // For messages.
+  Extent grid;            // Every extent at least 1; at most 2^31 - 1, 65535, 65535.
+  Extent block;           // At most 1024 threads.
+  Extent cluster;         // Blocks of a cluster start together; divides `grid`.
+  std::uint32_t static_shared_bytes = 0;
+  std::uint32_t dynamic_shared_bytes = 0;
+  // Stack of one thread for compiled code (CompiledKernel::stack_bytes, plus the context's stack
+  // limit when it is recursive); the engine adds what the run-time functions need.
+  std::uint32_t stack_bytes = 0;
+  bool needs_fibers = true;  // CompiledKernel::needs_fibers
+  bool cooperative = false;
+  const void* params = nullptr;  // 16-aligned.
+  std::uint32_t param_bytes = 0;
+  ContextRuntime* context = nullptr;  // May be null: then printf and malloc fail in the kernel.
+};
+
+// How a grid ended. The first failure counts; `block` and `thread` say where it happened.
+struct GridResult {
+  int code = kGridOk;
+  std::string kernel;
+  std::string message;  // One sentence without the kernel's name; empty on success.
+  Extent block{0, 0, 0};
+  Extent thread{0, 0, 0};
+  std::uint64_t address = 0;  // For faults: what was touched.
+};
+
+struct EngineOptions {
+  int threads = 0;  // Pool threads; 0 = one per processor that this process may use.
+  std::uint32_t sm_count = 8;
+  // Threads of one non-cooperative grid that are resident at most (sm_count * threads per SM).
+  std::uint32_t resident_threads = 8 * 1536;
+  // A grid that runs for longer is reported by name, again after each further such time; 0 = never.
+  std::uint32_t watchdog_ms = 60000;
+  bool watchdog_kills = false;  // Such a grid ends with kGridLaunchTimeout.
+};
+
+struct EngineCounters {
+  std::uint64_t grids = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t wakes = 0;  // Pool threads woken from sleep.
+};
+
+class EngineCore;
+
+// Any thread.
+class Engine {
+ public:
+  using Done = std::function<void(const GridResult&)>;
+
+  // kResourceExhausted when threads cannot be had.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  // Ends what still runs with kGridLaunchFailed (a kernel that never yields is waited for).
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Starts a grid and returns at once. `done` is called exactly once, on a pool thread with no lock
+  // held; it may submit the next grid (then no thread is woken for a small one), and must not wait.
+  void submit(const LaunchRequest& request, Done done);
+
+  // Runs a grid and returns when it is done; the calling thread takes part, so that a small grid
+  // wakes nobody. For the threads that work off streams: never for the application's own threads,
+  // and never from `done`.
+  GridResult run(const LaunchRequest& request);
+
+  // Ends every grid of `context` (all if null) with `code` at its threads' next wait or yield.
+  void cancel(const ContextRuntime* context, int code);
+
+  EngineCounters counters() const;
+
+ private:
+  explicit Engine(std::unique_ptr<EngineCore> core);
+  std::unique_ptr<EngineCore> core_;
+};
+
+// The functions that compiled code calls, for Compiler::create. resolve_function is null.
+const RuntimeFunctions& runtime_functions();
+
+}  // namespace gpurun::emulated
