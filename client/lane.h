@@ -1,0 +1,86 @@
+// Lane: the identity of one thread of the program inside a session: what CUDA keeps per thread
+// (current contexts, capture mode, default stream, errors not yet told) and where its reply lands.
+//
+// A lane comes to life with its thread's first call and goes back with the thread; ids are reused,
+// so ten thousand short threads cost what the most that lived at once cost. The worker knows lanes
+// only by id: stream 2 of a lane is one stream of the worker per (lane id, context).
+//
+// A lane is used by its own thread alone, except where a comment says the receiver.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "base/bytes.h"
+#include "client/handles.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client {
+
+class Session;
+
+// Values of CUstreamCaptureMode (cuda.h).
+enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
+class Lane {
+ public:
+  // The calling thread's lane; nullptr when limits::kLanesMax threads have one already
+  // (the caller returns CUDA_ERROR_OUT_OF_MEMORY). Made at the thread's first call.
+  static Lane* current() noexcept;
+  // Lanes that live now, and the most that ever did. For tests and the statistics.
+  static std::size_t live_count() noexcept;
+  static std::size_t peak_count() noexcept;
+
+  std::uint32_t id() const noexcept { return id_; }
+
+  // The context stack (cuCtxPushCurrent, cuCtxSetCurrent). Handles; 0: none is current.
+  Handle context() const noexcept { return contexts_.empty() ? 0 : contexts_.back(); }
+  void set_context(Handle context);  // Replaces the top; 0 on a stack of one empties it.
+  void push_context(Handle context);
+  Handle pop_context();  // 0 when the stack is empty.
+  // Removes a destroyed context wherever it stands.
+  void forget_context(Handle context);
+
+  // cuThreadExchangeStreamCaptureMode; CUDA starts a thread in global mode.
+  CaptureMode capture_mode() const noexcept { return capture_mode_; }
+  void set_capture_mode(CaptureMode mode) noexcept { capture_mode_ = mode; }
+
+  // A place for the owner of the entry points to keep thread state of its own; freed with
+  // `free_attachment` when the thread ends.
+  void* attachment = nullptr;
+  void (*free_attachment)(void*) = nullptr;
+
+ private:
+  friend class Session;
+  friend class DeferredErrors;
+  friend struct LaneRegistry;
+
+  Lane() = default;
+
+  std::uint32_t id_ = 0;
+  std::vector<Handle> contexts_;
+  CaptureMode capture_mode_ = CaptureMode::kGlobal;
+
+  // The reply that this lane waits for. One at a time: a thread makes one call at a time.
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::uint64_t awaited_ = 0;  // Call sequence, 0: nothing. Guarded by mutex_.
+  bool answered_ = false;      // Guarded by mutex_.
+  int result_ = 0;             // Guarded by mutex_ until answered_.
+  std::uint64_t watermark_ = 0;
+  Bytes reply_;  // Keeps its capacity from call to call.
+
+  // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
+  struct Seen {
+    Handle context;
+    std::uint64_t count;
+  };
+  std::vector<Seen> seen_;
+  std::uint64_t errors_at_birth_ = 0;
+  const void* session_ = nullptr;  // Whose numbers these are.
+};
+
+}  // namespace gpurun::client

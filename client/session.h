@@ -1,0 +1,159 @@
+// Session: this process attached to one worker. Calls go in by post() and call(); order, flushing,
+// waiting, deferred errors, heartbeats and the death of the peer are handled here and nowhere else.
+//
+// What a caller needs to know:
+// - post() appends the call to the command log and returns: no round trip, no allocation, no system
+//   call but a wake-up when the sender was asleep. It waits only when the log is full
+//   (limits::kLogBytes not yet taken by the worker).
+// - call() appends, sends and waits for the reply. The wait has no total deadline (kernels may run
+//   for hours) but ends when nothing was heard of the worker for limits::kSilenceDeadlineS.
+// - Both return a CUresult. Anything else than 0 may also be an earlier failure: a sticky one of
+//   the context at any call, a non-sticky one at a fence (architecture, section 5). A fence that
+//   delivers an earlier error has still done its own work, and `reply` is filled if that succeeded.
+// - Any thread may call anything, with its own lane. Start, and threads, are lazy: nothing runs
+//   before start(). All signals are blocked in our threads.
+// - After fork() every call in the child returns kResultNotInitialized; nothing is sent.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "client/handles.h"
+#include "client/lane.h"
+#include "protocol/record.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+
+class Bulk;
+class CommandLog;
+class DeferredErrors;
+class Stats;
+
+// CUresults that the call path itself decides (cuda.h). The one place that maps our failures.
+inline constexpr int kResultOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY: lanes, handles.
+inline constexpr int kResultNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: a forked child.
+inline constexpr int kResultInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE: over a bound.
+// CUDA_ERROR_DEVICE_UNAVAILABLE: worker, daemon, network or server died; every later call too.
+inline constexpr int kResultPeerGone = 46;
+
+// What a call says about itself besides its payload; see protocol::RecordHeader.
+struct CallSite {
+  std::uint16_t opcode = 0;
+  protocol::Form form = protocol::Form::kCall;
+  protocol::Order order = protocol::Order::kContext;
+  std::uint16_t flags = 0;  // kFlagBarrier, kFlagWritesSubject; the session sets kFlagFence.
+  Handle context = 0;
+  Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).
+  Handle subject = 0;
+  std::uint64_t bulk = 0;  // Transfer id from bulk(), else 0.
+};
+
+struct Reply {
+  int result = 0;    // CUresult of this very call, as the worker's driver gave it.
+  ByteView payload;  // Valid until this lane's next call.
+};
+
+struct SessionOptions {
+  bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
+  bool statistics = false;             // GPURUN_STATS=1: count per function.
+  // For tests; the product uses the bounds of protocol/limits.h.
+  std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
+  std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
+  std::size_t log_bytes = limits::kLogBytes;
+  int output_fd = 1;  // Where device printf goes.
+  // Reads GPURUN_SYNC and GPURUN_STATS.
+  static SessionOptions from_environment();
+};
+
+class Session {
+ public:
+  // Connections over which both ends have proved who they are and said their hellos.
+  struct Channels {
+    std::unique_ptr<transport::Connection> log;
+    std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
+    std::string server_name;                                   // For messages: "gpu1:4790".
+  };
+
+  // Starts the session's threads. Their stacks are small; kResultOutOfMemory's Status twin
+  // kResourceExhausted when they cannot be started.
+  static Result<std::unique_ptr<Session>> start(Channels channels, const SessionOptions& options);
+  // Ends the session without a goodbye and joins its threads. The interposer never does this: its
+  // session is immortal, because calls come after main() has returned.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Appends a call that nobody waits for. The payload is the concatenation of `parts`; over
+  // kRecordPayloadBytesMax: kResultInvalidValue. `*sequence` (optional) is the call's number.
+  // With every_call_is_a_fence this is call().
+  int post(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+           std::uint64_t* sequence = nullptr);
+
+  // Appends a call and waits for its reply.
+  int call(Lane& lane, const CallSite& site, std::span<const ByteView> parts, Reply* reply);
+
+  // Convenience for one part.
+  int post(Lane& lane, const CallSite& site, ByteView payload) {
+    return post(lane, site, std::span<const ByteView>(&payload, 1));
+  }
+  int call(Lane& lane, const CallSite& site, ByteView payload, Reply* reply) {
+    return call(lane, site, std::span<const ByteView>(&payload, 1), reply);
+  }
+
+  // What must be true before a call that is answered locally returns success: 0, or the sticky
+  // error of `context`, kResultPeerGone, kResultNotInitialized.
+  int health(Handle context) const noexcept;
+
+  // Copies. `source`/`destination` on the host are plain memory of the program.
+  enum class HostMemory : std::uint8_t {
+    kPageable,  // The program may change or free it as soon as we return.
+    kPinned     // cuMemHostAlloc, cuMemHostRegister: untouched until the copy is complete.
+  };
+  // Host to device, ordered in site.stream (the legacy stream for the synchronous calls, which set
+  // kFlagBarrier). Returns when the source may be reused (kPageable) or at once (kPinned).
+  // site.form and site.bulk are chosen here.
+  int copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
+              HostMemory memory);
+  // Device to host. `wait`: returns when the bytes are there (cuMemcpyDtoH, and any copy into
+  // pageable memory); else at once, and the bytes arrive before any completion that a later call
+  // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).
+  int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
+               bool wait);
+
+  // True while a copy_out(wait = false) has not arrived: one of the host-visible writes that forbid
+  // answering implicit synchronisation early.
+  bool host_write_outstanding() const noexcept;
+
+  // The last completion that the worker pushed for `event` is not older than its last record: a
+  // query may be answered without a round trip.
+  bool event_known_complete(Handle event) const noexcept;
+
+  HandleTable& handles() noexcept { return handles_; }
+  Stats& stats() noexcept;
+  Bulk& bulk() noexcept;
+
+  // Sends what is in the log. Nobody needs to call it: the flush rule sends by itself.
+  void flush();
+
+  // False once the peer is gone. `death()` then says why.
+  bool alive() const noexcept { return !dead_.load(std::memory_order_acquire); }
+  Status death() const;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+
+  HandleTable handles_;
+  std::atomic<bool> dead_{false};
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpurun::client

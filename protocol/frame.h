@@ -1,0 +1,68 @@
+// Frame: what a connection carries. A fixed header, then a payload whose meaning `kind` says.
+//
+// All integers are little-endian. Each direction of the log channel numbers its items (records
+// towards the worker, replies towards the client) from 1; a frame names the first of its own items
+// and the last item of the other direction that its sender has safely taken. So both ends know what
+// may be forgotten, and a connection that replaces a cut one continues from these numbers: what
+// comes twice is dropped by its number. Bulk frames have numbers of their own (BulkHeader).
+//
+// No CUDA and no threads here; every function is pure and may be called from anywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "protocol/limits.h"
+
+namespace gpurun::protocol {
+
+enum class FrameKind : std::uint8_t {
+  kRecords = 1,   // Log, client to worker: whole records, one after the other (record.h).
+  kReplies,       // Log, worker to client: whole reply items (record.h, ReplyHeader).
+  kAcknowledge,   // Log, either way: no payload; `acknowledged` is the message.
+  kHeartbeat,     // Any connection, either way: no payload; says that the sender lives.
+  kControl,       // Log, either way: a Cap'n Proto message of the control schema (attach, ...).
+  kGoodbye,       // Log, either way: the sender ends the session on purpose; payload: UTF-8 reason.
+  kChunk,         // Bulk, either way: BulkHeader, then that many bytes of one transfer.
+  kChunkReceipt,  // Bulk, either way: BulkHeader without bytes; `offset` bytes have retired.
+  kChunkAbandoned  // Bulk, either way: BulkHeader without bytes; nothing more of it will come.
+};
+inline constexpr std::uint8_t kFrameKindMin = 1;
+inline constexpr std::uint8_t kFrameKindMax = 9;
+
+inline constexpr std::uint16_t kFrameMagic = 0x7267;  // "gr"
+
+struct FrameHeader {
+  std::uint32_t payload_bytes = 0;  // At most limits::kFrameBytesMax.
+  std::uint16_t magic = kFrameMagic;
+  FrameKind kind = FrameKind::kHeartbeat;
+  std::uint8_t flags = 0;          // None yet; a receiver refuses bits that it does not know.
+  std::uint64_t sequence = 0;      // kRecords, kReplies: number of the first item. Else 0.
+  std::uint64_t acknowledged = 0;  // Last item of the other direction taken by the sender.
+};
+static_assert(sizeof(FrameHeader) == 24);
+inline constexpr std::size_t kFrameHeaderBytes = sizeof(FrameHeader);
+
+// Copies the header out of `bytes` (at least kFrameHeaderBytes), then checks the copy.
+// kProtocol: wrong magic, kind, flags, or a payload over its kind's bound.
+Result<FrameHeader> parse_frame_header(ByteView bytes);
+
+// Head of the payload of the three chunk kinds.
+struct BulkHeader {
+  std::uint64_t transfer = 0;   // Minted by the client, for both directions; never 0, never reused.
+  std::uint64_t offset = 0;     // kChunk: where its bytes belong. kChunkReceipt: bytes retired.
+  std::uint64_t total = 0;      // Bytes of the whole transfer; the same in each of its frames.
+  std::uint64_t watermark = 0;  // Worker to client, in the chunk that completes a transfer: the
+                                // number of its completion, 1, 2, ...; else 0. A reply that says
+                                // "watermark n" is delivered after the completions 1 to n.
+};
+static_assert(sizeof(BulkHeader) == 32);
+inline constexpr std::size_t kBulkHeaderBytes = sizeof(BulkHeader);
+
+// Copies and checks: transfer not 0, total within limits::kBulkBytesMax, offset and chunk inside
+// total, chunk at most limits::kBulkChunkBytes. `chunk_bytes` is what follows the header.
+Result<BulkHeader> parse_bulk_header(FrameKind kind, ByteView bytes, std::size_t chunk_bytes);
+
+}  // namespace gpurun::protocol

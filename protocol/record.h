@@ -1,0 +1,203 @@
+// Record: one call in the command log; reply item: what the worker says about calls.
+//
+// A record is a fixed header and a payload. Payloads of the hot calls have the fixed layouts below;
+// everything else is a Cap'n Proto message (form kCall, protocol/call). The header alone tells the
+// worker where the call is ordered, what must have happened before it may be issued, and whether
+// somebody waits for it: the issue queues never look into a payload.
+//
+// All integers are little-endian; records and replies are multiples of 8 bytes and start 8-aligned
+// within their frame. Everything read from a peer is copied first and checked as a copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "protocol/limits.h"
+
+namespace gpurun::protocol {
+
+// Layout of a record's payload. Numbers are fixed for ever.
+enum class Form : std::uint8_t {
+  kCall = 1,        // Cap'n Proto (protocol/call).
+  kLaunch = 2,      // LaunchPayload, parameter block, attributes.
+  kCopyInline = 3,  // CopyPayload, then the bytes: host to device, at most limits::kInlineBytesMax.
+  kCopyIn = 4,      // CopyPayload: host to device; the bytes come as transfer `bulk`.
+  kCopyOut = 5,     // CopyPayload: device to host; the bytes go as transfer `bulk`, or, when `bulk`
+                    // is 0, in the reply (kFlagFence, at most limits::kInlineBytesMax).
+  kCopyDevice = 6,  // CopyPayload: device to device.
+  kMemset = 7,      // MemsetPayload.
+  kEventRecord = 8,  // EventPayload; the event is `subject`.
+  kStreamWait = 9,   // EventPayload; the event is `subject`.
+  kRaw = 10          // Bytes that the opcode's handler alone knows.
+};
+inline constexpr std::uint8_t kFormMin = 1;
+inline constexpr std::uint8_t kFormMax = 10;
+
+// Where a call stands in the worker's issue queues. "Earlier" and "later" are log order; "issued"
+// means that the driver call was made (for kOrderedHost: has returned). When in doubt: kContext.
+enum class Order : std::uint8_t {
+  // Issued as soon as it is decoded. Only for calls that depend on nothing that may still be queued
+  // and that nothing queued minds: creation of streams and events, queries of devices.
+  kImmediate = 1,
+  // After the lane's earlier kLane calls and after the earlier users of `subject`. Event query,
+  // event synchronise, elapsed time, event destroy.
+  kLane = 2,
+  // In the queue of `stream`. The legacy stream (0, 1) and the blocking streams of a context are
+  // issued in log order among themselves, as CUDA orders them on the device.
+  kStream = 3,
+  // After every earlier call of `context`, whatever its order, is issued; every later one (but
+  // kImmediate) waits until this one is. `context` 0: of all contexts. Module load, get function,
+  // attribute setters, context synchronise, allocation.
+  kContext = 4,
+  // Like kContext towards earlier calls; then runs on the context's own thread, where it may block.
+  // Only later kContext and kOrderedHost calls, and with kFlagBarrier all calls, wait for its end.
+  // Free, unload, destroy.
+  kOrderedHost = 5
+};
+inline constexpr std::uint8_t kOrderMin = 1;
+inline constexpr std::uint8_t kOrderMax = 5;
+
+// RecordHeader::flags.
+inline constexpr std::uint16_t kFlagFence = 1;  // The client waits for a reply.
+// Answered early although CUDA completes it before it returns: no later call, on any stream or
+// context, starts on the device before this one is complete.
+inline constexpr std::uint16_t kFlagBarrier = 2;
+inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; else only reads it.
+inline constexpr std::uint16_t kFlagsKnown = 7;
+
+// Stream values that are no handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD; NULL means
+// legacy for the plain entry points).
+inline constexpr std::uint64_t kStreamNull = 0;
+inline constexpr std::uint64_t kStreamLegacy = 1;
+inline constexpr std::uint64_t kStreamPerThread = 2;
+
+struct RecordHeader {
+  std::uint32_t bytes = 0;   // Of the whole record, padding included; at most kRecordBytesMax.
+  std::uint16_t opcode = 0;  // driver_abi row.
+  Form form = Form::kCall;
+  Order order = Order::kContext;
+  std::uint16_t flags = 0;
+  std::uint16_t after_server = 0;  // With after_sequence != 0: issue only after that server's call
+  std::uint32_t lane = 0;          // of that number (several servers; none sends it yet).
+  std::uint64_t sequence = 0;      // 1, 2, 3, ... without gaps.
+  std::uint64_t context = 0;       // Handle, 0 for calls without one.
+  std::uint64_t stream = 0;        // Handle or one of the values above. kStream only.
+  std::uint64_t subject = 0;       // Event that the call uses besides its stream, else 0.
+  std::uint64_t bulk = 0;          // Transfer of its payload, else 0.
+  std::uint64_t after_sequence = 0;
+  std::uint32_t payload_bytes = 0;  // Without padding; follows the header.
+  std::uint32_t reserved = 0;       // 0.
+};
+static_assert(sizeof(RecordHeader) == 72);
+inline constexpr std::size_t kRecordHeaderBytes = sizeof(RecordHeader);
+inline constexpr std::size_t kRecordAlignment = 8;
+
+constexpr std::size_t record_bytes(std::size_t payload_bytes) {
+  return (kRecordHeaderBytes + payload_bytes + kRecordAlignment - 1) & ~(kRecordAlignment - 1);
+}
+inline constexpr std::size_t kRecordPayloadBytesMax = limits::kRecordBytesMax - kRecordHeaderBytes;
+
+// cuLaunchKernel and its relatives. The parameter block follows the struct, then the attributes.
+struct LaunchPayload {
+  std::uint64_t function = 0;  // Function or kernel handle.
+  std::uint32_t grid[3] = {1, 1, 1};
+  std::uint32_t block[3] = {1, 1, 1};
+  std::uint32_t shared_bytes = 0;
+  std::uint32_t parameter_bytes = 0;  // At most kKernelParameterBytesMax. Laid out as the kernel's.
+  std::uint32_t attribute_count = 0;  // LaunchAttribute each, at most kLaunchAttributesMax.
+  std::uint32_t reserved = 0;
+  std::uint64_t layout_hash = 0;  // Of the layout that the client packed by; 0 when the program
+};                                // gave a packed block (`extra`).
+static_assert(sizeof(LaunchPayload) == 56);
+inline constexpr std::size_t kLaunchAttributesMax = 32;
+// CUlaunchAttribute as in cuda.h: id, padding, 64-byte value. Handles inside are the client's.
+struct LaunchAttribute {
+  std::uint32_t id = 0;
+  std::uint32_t reserved = 0;
+  std::byte value[64] = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+// Where the attributes start, from the start of the payload.
+constexpr std::size_t launch_attributes_offset(std::size_t parameter_bytes) {
+  return sizeof(LaunchPayload) + ((parameter_bytes + 7) & ~std::size_t{7});
+}
+
+struct CopyPayload {
+  std::uint64_t destination = 0;  // Device address; kCopyOut: 0.
+  std::uint64_t source = 0;       // Device address; kCopyIn, kCopyInline: 0.
+  std::uint64_t bytes = 0;        // At most kBulkBytesMax.
+};
+static_assert(sizeof(CopyPayload) == 24);
+
+struct MemsetPayload {
+  std::uint64_t destination = 0;
+  std::uint64_t pitch = 0;   // Bytes from row to row; meaningless when height is 1.
+  std::uint64_t width = 0;   // Elements.
+  std::uint64_t height = 0;  // Rows; 1 for the one-dimensional calls.
+  std::uint32_t value = 0;
+  std::uint32_t element_bytes = 0;  // 1, 2 or 4.
+};
+static_assert(sizeof(MemsetPayload) == 40);
+
+struct EventPayload {
+  std::uint32_t flags = 0;  // As the program gave them.
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(EventPayload) == 8);
+
+// A record as it came, checked, inside bytes that the caller owns.
+struct RecordView {
+  RecordHeader header;  // A copy.
+  ByteView payload;     // header.payload_bytes of them, 8-aligned when the frame was.
+};
+
+// Takes the first record of `bytes`. Checks sizes, form, order and flags, and the fixed layouts as
+// far as they say sizes; handles and addresses are the executor's to check. kProtocol otherwise.
+// `bytes` must be private: memory that the peer cannot write any more.
+Result<RecordView> parse_record(ByteView bytes);
+
+// What the worker says. Items travel in kReplies frames, each with the next number of that
+// direction.
+enum class ReplyKind : std::uint8_t {
+  kReply = 1,      // Answer to a fence: `call_sequence`; payload: its results.
+  kCallError = 2,  // A call that the client answered early failed; payload: none.
+  kOutput = 3,     // Bytes that the device printed; they go to the client's stdout.
+  kEventDone = 4   // The event `subject`, as recorded by `call_sequence`, is complete.
+};
+inline constexpr std::uint8_t kReplyKindMin = 1;
+inline constexpr std::uint8_t kReplyKindMax = 4;
+inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError: the context is lost.
+
+struct ReplyHeader {
+  std::uint32_t bytes = 0;  // Whole item, a multiple of 8, at most kReplyBytesMax.
+  ReplyKind kind = ReplyKind::kReply;
+  std::uint8_t flags = 0;
+  std::uint16_t opcode = 0;  // Of the call it is about.
+  std::uint32_t lane = 0;
+  std::int32_t result = 0;     // CUresult.
+  std::uint64_t sequence = 0;  // Of this direction: 1, 2, 3, ...
+  std::uint64_t call_sequence = 0;
+  std::uint64_t context = 0;    // kCallError: where it is sticky.
+  std::uint64_t subject = 0;    // kEventDone.
+  std::uint64_t watermark = 0;  // Deliver after this many bulk completions (BulkHeader).
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(ReplyHeader) == 64);
+inline constexpr std::size_t kReplyHeaderBytes = sizeof(ReplyHeader);
+inline constexpr std::size_t kReplyBytesMax = limits::kRecordBytesMax;
+inline constexpr std::size_t kReplyPayloadBytesMax = kReplyBytesMax - kReplyHeaderBytes;
+
+struct ReplyView {
+  ReplyHeader header;
+  ByteView payload;
+};
+Result<ReplyView> parse_reply(ByteView bytes);
+
+constexpr std::size_t reply_bytes(std::size_t payload_bytes) {
+  return (kReplyHeaderBytes + payload_bytes + 7) & ~std::size_t{7};
+}
+
+}  // namespace gpurun::protocol

@@ -1,0 +1,62 @@
+// The few driver functions that the call path itself calls: hot records, staging, events. The long
+// tail goes through libffi from the table and is not named here.
+//
+// Types are CUDA's by shape only (handles are void*, CUdeviceptr is 64 bits): the product is built
+// without a CUDA toolkit. Semantics are those of the functions' namesakes in the CUDA Driver API.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace gpurun::server {
+
+// CUlaunchConfig (cuda.h).
+struct DriverLaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void* stream;
+  void* attributes;  // CUlaunchAttribute*, 72 bytes each.
+  unsigned attribute_count;
+};
+static_assert(sizeof(DriverLaunchConfig) == 56);
+
+struct DriverFunctions {
+  int (*cuInit)(unsigned) = nullptr;
+  int (*cuCtxSetCurrent)(void*) = nullptr;
+  int (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
+  int (*cuStreamCreate)(void**, unsigned) = nullptr;
+  int (*cuStreamDestroy)(void*) = nullptr;
+  int (*cuStreamGetFlags)(void*, unsigned*) = nullptr;
+  int (*cuStreamIsCapturing)(void*, int*) = nullptr;
+  int (*cuStreamWaitEvent)(void*, void*, unsigned) = nullptr;
+  int (*cuEventCreate)(void**, unsigned) = nullptr;
+  int (*cuEventDestroy)(void*) = nullptr;
+  int (*cuEventRecord)(void*, void*) = nullptr;
+  int (*cuEventRecordWithFlags)(void*, void*, unsigned) = nullptr;
+  int (*cuEventQuery)(void*) = nullptr;
+  int (*cuEventSynchronize)(void*) = nullptr;
+  int (*cuLaunchKernelEx)(const DriverLaunchConfig*, void*, void**, void**) = nullptr;
+  int (*cuMemcpyHtoDAsync)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
+  int (*cuMemcpyDtoHAsync)(void*, std::uint64_t, std::size_t, void*) = nullptr;
+  int (*cuMemcpyDtoDAsync)(std::uint64_t, std::uint64_t, std::size_t, void*) = nullptr;
+  int (*cuMemsetD8Async)(std::uint64_t, unsigned char, std::size_t, void*) = nullptr;
+  int (*cuMemsetD16Async)(std::uint64_t, unsigned short, std::size_t, void*) = nullptr;
+  int (*cuMemsetD32Async)(std::uint64_t, unsigned, std::size_t, void*) = nullptr;
+  int (*cuMemsetD2D8Async)(std::uint64_t, std::size_t, unsigned char, std::size_t, std::size_t,
+                           void*) = nullptr;
+  int (*cuMemsetD2D16Async)(std::uint64_t, std::size_t, unsigned short, std::size_t, std::size_t,
+                            void*) = nullptr;
+  int (*cuMemsetD2D32Async)(std::uint64_t, std::size_t, unsigned, std::size_t, std::size_t,
+                            void*) = nullptr;
+  int (*cuMemHostAlloc)(void**, std::size_t, unsigned) = nullptr;
+  int (*cuMemFreeHost)(void*) = nullptr;
+
+  // Looks each up by its exported name (cuMemcpyHtoDAsync_v2, ...) in `library`, a dlopen handle.
+  // kUnavailable names the first that is missing.
+  static Result<DriverFunctions> from_library(void* library);
+};
+
+}  // namespace gpurun::server
