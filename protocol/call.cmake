@@ -2,7 +2,8 @@
 set(CAPNPC_SRC_PREFIX "${CMAKE_SOURCE_DIR}")
 set(CAPNPC_OUTPUT_DIR "${CMAKE_BINARY_DIR}/generated")
 file(MAKE_DIRECTORY "${CAPNPC_OUTPUT_DIR}")
-capnp_generate_cpp(call_sources call_headers "${CMAKE_CURRENT_SOURCE_DIR}/call.capnp")
+capnp_generate_cpp(call_sources call_headers "${CMAKE_CURRENT_SOURCE_DIR}/call.capnp"
+                   "${CMAKE_CURRENT_SOURCE_DIR}/snapshot.capnp")
 add_library(gpurun_protocol_call STATIC call.cc ${call_sources})
 set_source_files_properties(${call_sources} PROPERTIES COMPILE_OPTIONS "-w")
-target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PRIVATE gpurun_options CapnProto::capnp)
+target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PUBLIC CapnProto::capnp PRIVATE gpurun_options)

@@ -1,0 +1,178 @@
+// Parses the snapshot once into plain tables.
+#include "client/device_snapshot.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "client/device_attribute_mask.h"
+#include "driver_abi/cuda_abi.h"
+#include "protocol/snapshot.capnp.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr unsigned kDevicesMax = 64;
+
+Uuid uuid_from(capnp::Data::Reader data) {
+  Uuid uuid{};
+  std::copy_n(data.begin(), std::min<std::size_t>(data.size(), uuid.size()), uuid.begin());
+  return uuid;
+}
+
+Device parse_device(protocol::wire::Device::Reader in, int server_ordinal) {
+  Device device;
+  device.server_ordinal = server_ordinal;
+  device.name = in.getName().cStr();
+  device.uuid = uuid_from(in.getUuid());
+  device.uuid_v2 = in.hasUuidV2() ? uuid_from(in.getUuidV2()) : device.uuid;
+  device.total_memory_bytes = in.getTotalMemoryBytes();
+  device.pci_bus_id = in.getPciBusId().cStr();
+  device.library_capability = in.getLibraryCapability();
+  device.attributes.resize(CU_DEVICE_ATTRIBUTE_MAX);
+  for (const auto attribute : in.getAttributes()) {
+    const int id = attribute.getId();
+    if (id <= 0 || id >= CU_DEVICE_ATTRIBUTE_MAX) continue;
+    const MaskedAttribute* masked = masked_attribute(id);
+    device.attributes[static_cast<std::size_t>(id)] =
+        masked == nullptr ? attribute.getValue() : masked->value;
+  }
+  return device;
+}
+
+// "GPU-00010203-0405-..." as nvidia-smi and NVML write it.
+std::string uuid_text(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    char hex[3];
+    std::snprintf(hex, sizeof hex, "%02x", uuid[i]);
+    text += hex;
+  }
+  return text;
+}
+
+int device_named(std::string_view entry, const std::vector<Device>& devices) {
+  while (!entry.empty() && entry.front() == ' ') entry.remove_prefix(1);
+  while (!entry.empty() && entry.back() == ' ') entry.remove_suffix(1);
+  if (entry.empty()) return -1;
+  if (entry.size() > 4 && entry.substr(0, 4) == "GPU-") {
+    int found = -1;
+    for (const Device& device : devices) {
+      if (std::string_view(uuid_text(device.uuid)).substr(0, entry.size()) != entry) continue;
+      if (found >= 0) return -1;  // Not unique.
+      found = device.server_ordinal;
+    }
+    return found;
+  }
+  int index = 0;
+  for (const char digit : entry) {
+    if (digit < '0' || digit > '9' || index > 1'000'000) return -1;
+    index = index * 10 + (digit - '0');
+  }
+  return index < static_cast<int>(devices.size()) ? index : -1;
+}
+
+}  // namespace
+
+int Device::attribute(int id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= attributes.size()) return 0;
+  return attributes[static_cast<std::size_t>(id)].value_or(0);
+}
+
+std::vector<int> visible_devices(const char* visible, const std::vector<Device>& devices) {
+  std::vector<int> result;
+  if (visible == nullptr) {
+    for (const Device& device : devices) result.push_back(device.server_ordinal);
+    return result;
+  }
+  std::string_view rest(visible);
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const int device = device_named(rest.substr(0, comma), devices);
+    if (device < 0) break;
+    if (std::find(result.begin(), result.end(), device) != result.end()) return {};
+    result.push_back(device);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  return result;
+}
+
+Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visible) {
+  std::vector<std::uint64_t> words((message.size() + 7) / 8);
+  if (!message.empty()) std::memcpy(words.data(), message.data(), message.size());
+  DeviceSnapshot result;
+  try {
+    capnp::FlatArrayMessageReader reader(
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(words.data()), words.size()));
+    const auto snapshot = reader.getRoot<protocol::wire::Snapshot>();
+    result.driver_version_ = snapshot.getDriverVersion();
+    result.emulated_ = snapshot.getEmulated();
+    if (snapshot.getDevices().size() > kDevicesMax) {
+      return Status(Code::kProtocol, "snapshot: too many devices");
+    }
+    std::vector<Device> all;
+    for (const auto device : snapshot.getDevices()) {
+      all.push_back(parse_device(device, static_cast<int>(all.size())));
+    }
+    for (const int ordinal : visible_devices(visible, all)) {
+      result.devices_.push_back(all[static_cast<std::size_t>(ordinal)]);
+    }
+    for (const auto in : snapshot.getPeers()) {
+      Peer peer{in.getDevice(), in.getOther(), in.getCanAccess(), {}};
+      for (const auto attribute : in.getAttributes()) {
+        peer.attributes.emplace_back(attribute.getId(), attribute.getValue());
+      }
+      result.peers_.push_back(std::move(peer));
+    }
+  } catch (...) {
+    return Status(Code::kProtocol, "snapshot: malformed");
+  }
+  return result;
+}
+
+const Device* DeviceSnapshot::device(int ordinal) const {
+  if (ordinal < 0 || ordinal >= device_count()) return nullptr;
+  return &devices_[static_cast<std::size_t>(ordinal)];
+}
+
+int DeviceSnapshot::ordinal_of_server(int server_ordinal) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].server_ordinal == server_ordinal) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+const DeviceSnapshot::Peer* DeviceSnapshot::peer(int ordinal, int other) const {
+  const Device* first = device(ordinal);
+  const Device* second = device(other);
+  if (first == nullptr || second == nullptr) return nullptr;
+  for (const Peer& candidate : peers_) {
+    if (candidate.device == first->server_ordinal && candidate.other == second->server_ordinal) {
+      return &candidate;
+    }
+  }
+  return nullptr;
+}
+
+bool DeviceSnapshot::can_access_peer(int ordinal, int other) const {
+  const Peer* found = peer(ordinal, other);
+  return found != nullptr && found->can_access;
+}
+
+std::optional<int> DeviceSnapshot::peer_attribute(int ordinal, int other, int id) const {
+  const Peer* found = peer(ordinal, other);
+  if (found == nullptr) return std::nullopt;
+  for (const auto& [attribute, value] : found->attributes) {
+    if (attribute == id) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,21 @@
+// The export table that only gpurun's emulated device has: what a forwarding worker must know of it
+// beyond CUDA's own interface (docs/emulated-device.md, compute capability per calling library).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpurun::driver_abi {
+
+// "gpurun-emulated1" as the 16 bytes of a CUuuid.
+inline constexpr std::array<std::uint8_t, 16> kEmulatedMarker = {
+    'g', 'p', 'u', 'r', 'u', 'n', '-', 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '1'};
+
+struct EmulatedView {
+  std::size_t bytes;  // sizeof(EmulatedView): slot 0 of every table.
+  // Compute capability (major * 10 + minor) that NVIDIA's math libraries are told; 0: as everybody.
+  int (*library_capability)();
+};
+
+}  // namespace gpurun::driver_abi

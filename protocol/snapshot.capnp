@@ -1,0 +1,51 @@
+# What a client learns of the session's devices, once: the reply to cuInit. Every query of a device
+# is answered from it in the client.
+@0xe6d0c3a7c1b85e21;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("gpurun::protocol::wire");
+
+struct Snapshot {
+  driverVersion @0 :Int32;
+  # As cuDriverGetVersion on the server says.
+
+  devices @1 :List(Device);
+  # In the order of the server's driver; at most 64.
+
+  emulated @2 :Bool;
+  # The driver is gpurun's emulated device.
+
+  peers @3 :List(Peer);
+  # For each ordered pair of different devices.
+}
+
+struct Device {
+  name @0 :Text;
+  uuid @1 :Data;
+  # 16 bytes, of cuDeviceGetUuid; uuidV2 likewise of cuDeviceGetUuid_v2 (they differ under MIG).
+  uuidV2 @2 :Data;
+  totalMemoryBytes @3 :UInt64;
+  pciBusId @4 :Text;
+  # As cuDeviceGetPCIBusId.
+
+  attributes @5 :List(Attribute);
+  # Those that the driver answered, unmasked: which of them hold over a wire is the client's
+  # knowledge.
+
+  libraryCapability @6 :Int32;
+  # Compute capability, major * 10 + minor, which NVIDIA's math libraries must be told: 0, as
+  # everybody.
+}
+
+struct Attribute {
+  id @0 :Int32;
+  value @1 :Int32;
+}
+
+struct Peer {
+  device @0 :Int32;
+  other @1 :Int32;
+  canAccess @2 :Bool;
+  attributes @3 :List(Attribute);
+  # CUdevice_P2PAttribute.
+}

@@ -1,0 +1,79 @@
+// What a program is told of its devices: the server's words, less what cannot hold over a wire,
+// and only the devices that CUDA_VISIBLE_DEVICES leaves.
+#include "client/device_snapshot.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver_abi/cuda_abi.h"
+#include "protocol/snapshot.capnp.h"
+
+namespace gpurun::client {
+namespace {
+
+Bytes snapshot_of(unsigned device_count) {
+  capnp::MallocMessageBuilder builder;
+  auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+  snapshot.setDriverVersion(13000);
+  auto devices = snapshot.initDevices(device_count);
+  for (unsigned i = 0; i < device_count; ++i) {
+    devices[i].setName("device");
+    auto uuid = devices[i].initUuid(16);
+    uuid[0] = static_cast<kj::byte>(i);
+    auto attributes = devices[i].initAttributes(3);
+    attributes[0].setId(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    attributes[0].setValue(32);
+    attributes[1].setId(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
+    attributes[1].setValue(1);
+    attributes[2].setId(100'000);
+    attributes[2].setValue(1);
+  }
+  const auto flat = capnp::messageToFlatArray(builder);
+  const ByteView view = byte_view(flat.asBytes().begin(), flat.asBytes().size());
+  return Bytes(view.begin(), view.end());
+}
+
+std::vector<int> left(const char* visible) {
+  const auto snapshot = DeviceSnapshot::parse(snapshot_of(4), visible);
+  std::vector<int> ordinals;
+  for (int i = 0; i < snapshot->device_count(); ++i) {
+    ordinals.push_back(snapshot->device(i)->server_ordinal);
+  }
+  return ordinals;
+}
+
+TEST(DeviceSnapshot, AttributesAreTheServersButForTheMask) {
+  const auto snapshot = DeviceSnapshot::parse(snapshot_of(1), nullptr);
+  ASSERT_TRUE(snapshot.ok());
+  const Device* device = snapshot->device(0);
+  ASSERT_NE(device, nullptr);
+  EXPECT_EQ(device->attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE), 32);
+  EXPECT_EQ(device->attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY), 0);
+  EXPECT_FALSE(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH].has_value());
+  EXPECT_EQ(snapshot->device(1), nullptr);
+  EXPECT_EQ(snapshot->device(-1), nullptr);
+}
+
+TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
+  EXPECT_THAT(left(nullptr), testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(left(""), testing::IsEmpty());
+  EXPECT_THAT(left("2,0"), testing::ElementsAre(2, 0));
+  EXPECT_THAT(left("1,-1,2"), testing::ElementsAre(1));
+  EXPECT_THAT(left("1,9,2"), testing::ElementsAre(1));
+  EXPECT_THAT(left("1,1"), testing::IsEmpty());
+  EXPECT_THAT(left("GPU-03000000,0"), testing::ElementsAre(3, 0));
+  EXPECT_THAT(left("GPU-0"), testing::IsEmpty());  // Not unique.
+}
+
+TEST(DeviceSnapshot, GarbageIsRefused) {
+  const Bytes good = snapshot_of(2);
+  for (std::size_t length = 0; length + 8 < good.size(); length += 8) {
+    (void)DeviceSnapshot::parse(ByteView(good).first(length), nullptr).ok();
+  }
+  EXPECT_FALSE(DeviceSnapshot::parse(ByteView(good).first(8), nullptr).ok());
+}
+
+}  // namespace
+}  // namespace gpurun::client
