@@ -69,7 +69,8 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  // Waits for the next peer. kDeadline: nobody came. Others are final for the listener.
+  // Waits for the next peer. kDeadline: nobody came. kResourceExhausted: no descriptor or memory
+  // for it now; try again later. Others are final for the listener.
   virtual Result<std::unique_ptr<Connection>> accept(Deadline deadline) = 0;
   // Where it listens, with the port that the system chose: "127.0.0.1:43211", "[::1]:4090".
   virtual const std::string& address() const = 0;
@@ -78,9 +79,18 @@ class Listener {
   virtual int fd() const noexcept { return -1; }
 };
 
+struct Options {
+  // Descriptors are moved to this number or above (always close-on-exec), so that a program that
+  // uses low numbers by itself does not meet ours; lower when the process's limit forbids it.
+  int fd_min = 0;
+};
+
 // Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch
 // in connect.cc, not a registry: nothing registers itself before main().
-Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline);
+//   kUnavailable      nothing listens there, no route, or the name is unknown.
+//   kInvalidArgument  no such scheme, or no such address.
+Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline,
+                                            const Options& options = {});
 // `url` as for connect; port 0 lets the system choose.
 Result<std::unique_ptr<Listener>> listen(std::string_view url);
 

@@ -1,0 +1,98 @@
+#include "tests/conformance/worlds.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "transport/faulty/connection.h"
+#include "transport/loopback/listener.h"
+
+namespace gpurun::transport {
+namespace {
+
+class TcpWorld : public World {
+ public:
+  explicit TcpWorld(const char* host) {
+    Result<std::unique_ptr<Listener>> made = listen(std::string("tcp://") + host + ":0");
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (made.ok()) listener_ = std::move(*made);
+  }
+  Listener& listener() override { return *listener_; }
+  Result<std::unique_ptr<Connection>> connect() override {
+    return transport::connect("tcp://" + listener_->address(), Deadline::in(kTestTimeout));
+  }
+
+ private:
+  std::unique_ptr<Listener> listener_;
+};
+
+class LoopbackWorld : public World {
+ public:
+  Listener& listener() override { return listener_; }
+  Result<std::unique_ptr<Connection>> connect() override { return listener_.connect(); }
+
+ private:
+  loopback::LoopbackListener listener_;
+};
+
+// Another world seen through faults that a correct user of transports does not notice.
+class FaultyWorld : public World {
+ public:
+  explicit FaultyWorld(std::unique_ptr<World> inner) : inner_(std::move(inner)) {}
+  Listener& listener() override { return inner_->listener(); }
+  Result<std::unique_ptr<Connection>> connect() override { return inner_->connect(); }
+  std::unique_ptr<Connection> dress(std::unique_ptr<Connection> connection) override {
+    return faulty::wrap(std::move(connection), faulty::Plan::harmless(test_seed() + count_++));
+  }
+
+ private:
+  std::unique_ptr<World> inner_;
+  std::uint64_t count_ = 0;
+};
+
+std::unique_ptr<World> make_tcp4() { return std::make_unique<TcpWorld>("127.0.0.1"); }
+std::unique_ptr<World> make_tcp6() { return std::make_unique<TcpWorld>("[::1]"); }
+std::unique_ptr<World> make_loopback() { return std::make_unique<LoopbackWorld>(); }
+std::unique_ptr<World> make_faulty_tcp4() { return std::make_unique<FaultyWorld>(make_tcp4()); }
+std::unique_ptr<World> make_faulty_loopback() {
+  return std::make_unique<FaultyWorld>(make_loopback());
+}
+
+}  // namespace
+
+std::uint64_t test_seed() {
+  static const std::uint64_t seed = [] {
+    const char* wanted = std::getenv("GPURUN_TEST_SEED");
+    const std::uint64_t chosen =
+        wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : std::random_device{}();
+    std::printf("seed %llu (GPURUN_TEST_SEED)\n", static_cast<unsigned long long>(chosen));
+    return chosen;
+  }();
+  return seed;
+}
+
+std::vector<WorldKind> worlds_on_this_machine() {
+  std::vector<WorldKind> worlds = {{"tcp4", make_tcp4},
+                                   {"loopback", make_loopback},
+                                   {"faulty_tcp4", make_faulty_tcp4},
+                                   {"faulty_loopback", make_faulty_loopback}};
+  if (listen("tcp://[::1]:0").ok()) {
+    worlds.push_back({"tcp6", make_tcp6});
+  } else {
+    std::printf("tcp6 is left out: this machine has no ::1\n");
+  }
+  return worlds;
+}
+
+Pair connect_pair(World& world) {
+  Result<std::unique_ptr<Connection>> client = world.connect();
+  EXPECT_TRUE(client.ok()) << client.status().to_string();
+  Result<std::unique_ptr<Connection>> server = world.listener().accept(Deadline::in(kTestTimeout));
+  EXPECT_TRUE(server.ok()) << server.status().to_string();
+  if (!client.ok() || !server.ok()) return {};
+  return {world.dress(std::move(*client)), world.dress(std::move(*server))};
+}
+
+}  // namespace gpurun::transport

@@ -1,0 +1,89 @@
+// What only TCP has: adopted descriptors, their numbers, and connecting to nobody.
+#include "transport/tcp/connection.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "transport/transport.h"
+
+namespace gpurun::transport {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{10};
+
+// A worker gets its connection from the daemon as a bare descriptor.
+TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
+  auto server = (*listener)->accept(Deadline::in(kTimeout));
+  ASSERT_TRUE(client.ok() && server.ok());
+  UniqueFd copy(dup((*server)->fd()));
+  server->reset();  // The copy keeps the connection: destroying one owner must not end it.
+  auto adopted = tcp::TcpConnection::adopt(std::move(copy), {});
+  ASSERT_TRUE(adopted.ok()) << adopted.status().to_string();
+  EXPECT_EQ(fcntl((*adopted)->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  EXPECT_TRUE((*adopted)->capabilities().same_host);
+  const ByteView hello = byte_view("hi", 2);
+  ASSERT_TRUE((*adopted)->send({&hello, 1}, Deadline::in(kTimeout)).ok());
+  Bytes got(2);
+  EXPECT_TRUE((*client)->receive(got, 2, Deadline::in(kTimeout)).ok());
+}
+
+TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {
+  auto adopted = tcp::TcpConnection::adopt(UniqueFd(open("/dev/null", O_RDONLY)), {});
+  ASSERT_FALSE(adopted.ok());
+  EXPECT_EQ(adopted.status().code(), Code::kInvalidArgument);
+}
+
+// Programs use low numbers by themselves (select(), dup2 onto 3); ours stay away, also where the
+// limit forbids the number that we would like.
+TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const std::string url = "tcp://" + (*listener)->address();
+  auto high = connect(url, Deadline::in(kTimeout), {700});
+  ASSERT_TRUE(high.ok());
+  EXPECT_GE((*high)->fd(), 700);
+  rlimit old = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  rlimit low = old;
+  low.rlim_cur = 256;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  auto limited = connect(url, Deadline::in(kTimeout), {100'000});
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+  ASSERT_TRUE(limited.ok());
+  EXPECT_GE((*limited)->fd(), 200);
+  EXPECT_LT((*limited)->fd(), 256);
+}
+
+TEST(TcpConnectionTest, NobodyThereIsUnavailableAndAtOnce) {
+  std::string address;
+  {
+    Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+    ASSERT_TRUE(listener.ok());
+    address = (*listener)->address();
+  }
+  auto nobody = connect("tcp://" + address, Deadline::in(kTimeout));
+  ASSERT_FALSE(nobody.ok());
+  EXPECT_EQ(nobody.status().code(), Code::kUnavailable) << nobody.status().to_string();
+  EXPECT_NE(nobody.status().message().find(address), std::string::npos);
+}
+
+TEST(TcpConnectionTest, ATakenPortAndAForeignAddressAreUnavailable) {
+  Result<std::unique_ptr<Listener>> first = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(listen("tcp://" + (*first)->address()).status().code(), Code::kUnavailable);
+  EXPECT_EQ(listen("tcp://192.0.2.1:0").status().code(), Code::kUnavailable);
+}
+
+TEST(TcpConnectionTest, UnknownSchemesAndPortZeroAreRefused) {
+  for (const char* url : {"quic://h:1", "h:1", "", "tcp://", "tcp://127.0.0.1:0"}) {
+    EXPECT_EQ(connect(url, Deadline::in(kTimeout)).status().code(), Code::kInvalidArgument) << url;
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::transport

@@ -1,0 +1,40 @@
+// The set of URL schemes: an explicit switch.
+#include <string>
+
+#include "transport/tcp/connection.h"
+#include "transport/tcp/listener.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport {
+namespace {
+
+constexpr std::string_view kTcp = "tcp://";
+
+Status unknown_scheme(std::string_view url) {
+  return Status(Code::kInvalidArgument,
+                "'" + std::string(url) + "': no such transport; there is tcp://HOST:PORT");
+}
+
+// Port 0: the URL must name one, or (to listen) wants the system to choose.
+Result<tcp::HostPort> tcp_address(std::string_view url) {
+  return tcp::parse_host_port(url.substr(kTcp.size()), 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline,
+                                            const Options& options) {
+  if (url.substr(0, kTcp.size()) != kTcp) return unknown_scheme(url);
+  Result<tcp::HostPort> address = tcp_address(url);
+  if (!address.ok()) return address.status();
+  return tcp::connect(*address, deadline, options);
+}
+
+Result<std::unique_ptr<Listener>> listen(std::string_view url) {
+  if (url.substr(0, kTcp.size()) != kTcp) return unknown_scheme(url);
+  Result<tcp::HostPort> address = tcp_address(url);
+  if (!address.ok()) return address.status();
+  return tcp::listen(*address);
+}
+
+}  // namespace gpurun::transport

@@ -1,0 +1,45 @@
+// Addresses of the TCP transport: HOST:PORT as people write it, and what the kernel wants.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace gpurun::transport::tcp {
+
+struct HostPort {
+  std::string host;  // Without brackets.
+  std::uint16_t port = 0;
+};
+
+// "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address with several colons (no port
+// then). `default_port` where none is written. kInvalidArgument says what is wrong.
+Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
+// "host:port", with brackets around an IPv6 address.
+std::string format_host_port(const HostPort& address);
+
+// One address of a socket.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t byte_count = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  bool is_loopback() const;       // 127.0.0.0/8, ::1, and 127.0.0.0/8 mapped into IPv6.
+  std::string to_string() const;  // "127.0.0.1:4790", "[::1]:4790".
+};
+
+// All addresses of `address`, numeric ones without asking a resolver. May block as long as the
+// system's resolver does. kUnavailable: unknown name.
+Result<std::vector<SocketAddress>> resolve(const HostPort& address, bool to_listen);
+
+// The near or far address of a connected or bound socket.
+Result<SocketAddress> local_address(int fd);
+Result<SocketAddress> peer_address(int fd);
+
+}  // namespace gpurun::transport::tcp

@@ -1,0 +1,264 @@
+#include "transport/tcp/connection.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace gpurun::transport::tcp {
+namespace {
+
+constexpr int kSliceS = 1;
+// Vectors per system call: far below IOV_MAX, so that the array fits any thread's stack.
+constexpr std::size_t kVectorsMax = 64;
+// The kernel probes an idle peer and ends the connection when its host no longer answers, after
+// kKeepIdleS + kKeepCount * kKeepIntervalS = 30 seconds. A peer that is merely stopped answers.
+constexpr int kKeepIdleS = 5;
+constexpr int kKeepIntervalS = 5;
+constexpr int kKeepCount = 5;
+
+// True when a wait until `deadline` may be left to the kernel's time-out of one slice.
+bool outlasts_slice(Deadline deadline) {
+  return deadline.is_never() || deadline.remaining() > std::chrono::seconds(kSliceS);
+}
+
+// Moves `fd` to `fd_min` or above; where the process's limit is lower, as high as it allows.
+UniqueFd move_up(UniqueFd fd, int fd_min) {
+  if (fd.get() >= fd_min) {
+    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+    return fd;
+  }
+  int moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, fd_min);
+  if (moved < 0) {
+    rlimit limit = {};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 64) {
+      const auto top = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - 32;
+      moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, std::min(top, fd_min));
+    }
+  }
+  if (moved < 0) {
+    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+    return fd;
+  }
+  return UniqueFd(moved);
+}
+
+void set_option(int fd, int level, int name, int value) {
+  // A failure leaves a slower or less watchful socket, not a wrong one.
+  (void)setsockopt(fd, level, name, &value, sizeof value);
+}
+
+Status prepare(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
+    return Status::from_errno(errno, "preparing a socket");
+  }
+  const timeval slice = {kSliceS, 0};
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice) != 0) {
+    return Status::from_errno(errno, "setting a socket's time-outs");
+  }
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleS);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalS);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
+  return {};
+}
+
+// What is still to be sent: a position in the caller's parts.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const ByteView> parts) : parts_(parts) { skip_empty(); }
+
+  bool done() const { return part_ == parts_.size(); }
+  bool started() const { return started_; }
+
+  std::size_t fill(iovec* vectors) const {
+    std::size_t count = 0;
+    std::size_t offset = offset_;
+    for (std::size_t part = part_; part < parts_.size() && count < kVectorsMax; ++part) {
+      const ByteView bytes = parts_[part].subspan(offset);
+      offset = 0;
+      if (bytes.empty()) continue;
+      vectors[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    }
+    return count;
+  }
+
+  void advance(std::size_t byte_count) {
+    started_ = started_ || byte_count > 0;
+    while (byte_count > 0) {
+      const std::size_t here = std::min(byte_count, parts_[part_].size() - offset_);
+      offset_ += here;
+      byte_count -= here;
+      skip_empty();
+    }
+  }
+
+ private:
+  void skip_empty() {
+    while (part_ < parts_.size() && offset_ == parts_[part_].size()) {
+      ++part_;
+      offset_ = 0;
+    }
+  }
+
+  std::span<const ByteView> parts_;
+  std::size_t part_ = 0;
+  std::size_t offset_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace
+
+TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_host)
+    : fd_(std::move(fd)), description_(std::move(description)) {
+  capabilities_.same_host = same_host;
+}
+
+Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Options& options) {
+  Result<SocketAddress> near = local_address(fd.get());
+  Result<SocketAddress> far = peer_address(fd.get());
+  if (!near.ok() || !far.ok()) {
+    return Status(Code::kInvalidArgument, "the descriptor is no connected socket");
+  }
+  fd = move_up(std::move(fd), options.fd_min);
+  GPURUN_RETURN_IF_ERROR(prepare(fd.get()));
+  std::string description = "tcp " + near->to_string() + " -> " + far->to_string();
+  return std::unique_ptr<Connection>(
+      new TcpConnection(std::move(fd), std::move(description), far->is_loopback()));
+}
+
+void TcpConnection::wait_ready(short events, Deadline deadline) const {
+  pollfd entry = {fd_.get(), events, 0};
+  // Any result, EINTR included, only sends the caller back to try and to look at its deadline.
+  (void)poll(&entry, 1, deadline.poll_timeout_ms());
+}
+
+Status TcpConnection::gone(const char* doing, int error_number) {
+  const bool ours = gone_.exchange(true);
+  shutdown(fd_.get(), SHUT_RDWR);
+  if (ours) return Status(Code::kPeerGone, description_ + ": closed while " + doing);
+  if (error_number == 0) {
+    return Status(Code::kPeerGone, description_ + ": closed by the peer while " + doing);
+  }
+  const Status status = Status::from_errno(error_number, description_ + ": " + doing);
+  return Status(Code::kPeerGone, status.message());
+}
+
+Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
+  Cursor cursor(parts);
+  while (!cursor.done()) {
+    if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
+    iovec vectors[kVectorsMax];
+    msghdr message = {};
+    message.msg_iov = vectors;
+    message.msg_iovlen = cursor.fill(vectors);
+    const bool in_kernel = outlasts_slice(deadline);
+    const ssize_t sent =
+        sendmsg(fd_.get(), &message, MSG_NOSIGNAL | (in_kernel ? 0 : MSG_DONTWAIT));
+    if (sent >= 0) {
+      cursor.advance(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return gone("sending", errno);
+    if (deadline.passed()) {
+      if (!cursor.started()) return Status(Code::kDeadline, description_ + ": sending");
+      shut_down();
+      return Status(Code::kPeerGone, description_ + ": the deadline cut a message in half");
+    }
+    if (!in_kernel) wait_ready(POLLOUT, deadline);
+  }
+  if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
+  return {};
+}
+
+Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_min,
+                                           Deadline deadline) {
+  if (bytes_min == 0 || bytes_min > into.size()) {
+    return Status(Code::kInvalidArgument, description_ + ": receive of no bytes");
+  }
+  std::size_t got = std::min(kept_.size(), into.size());
+  std::copy_n(kept_.begin(), got, into.begin());
+  kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(got));
+  while (got < bytes_min) {
+    const bool in_kernel = outlasts_slice(deadline);
+    const ssize_t received =
+        recv(fd_.get(), into.data() + got, into.size() - got, in_kernel ? 0 : MSG_DONTWAIT);
+    if (received > 0) {
+      got += static_cast<std::size_t>(received);
+      continue;
+    }
+    if (received == 0) return gone("receiving", 0);
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return gone("receiving", errno);
+    if (deadline.passed()) {
+      kept_.insert(kept_.begin(), into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got));
+      return Status(Code::kDeadline, description_ + ": receiving");
+    }
+    if (!in_kernel) wait_ready(POLLIN, deadline);
+  }
+  return got;
+}
+
+void TcpConnection::shut_down() noexcept {
+  gone_.store(true, std::memory_order_relaxed);
+  shutdown(fd_.get(), SHUT_RDWR);
+}
+
+namespace {
+
+Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, Deadline deadline,
+                                                const Options& options) {
+  UniqueFd fd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const std::string what = "connecting to " + address.to_string();
+  if (!fd.valid()) return Status::from_errno(errno, what);
+  if (::connect(fd.get(), address.get(), address.byte_count) != 0) {
+    // After EINTR too the attempt goes on by itself.
+    if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(errno, what);
+    for (;;) {
+      pollfd entry = {fd.get(), POLLOUT, 0};
+      const int ready = poll(&entry, 1, deadline.poll_timeout_ms());
+      if (ready > 0) break;
+      if (ready < 0 && errno != EINTR) return Status::from_errno(errno, what);
+      if (deadline.passed()) return Status(Code::kDeadline, what + ": no answer");
+    }
+    int error = 0;
+    socklen_t byte_count = sizeof error;
+    if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &byte_count) != 0) error = errno;
+    if (error == ETIMEDOUT) return Status(Code::kUnavailable, what + ": no answer");
+    if (error != 0) return Status::from_errno(error, what);
+  }
+  return TcpConnection::adopt(std::move(fd), options);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,
+                                            const Options& options) {
+  if (address.port == 0) {
+    return Status(Code::kInvalidArgument, "port 0 cannot be connected to");
+  }
+  Result<std::vector<SocketAddress>> addresses = resolve(address, false);
+  if (!addresses.ok()) return addresses.status();
+  Status last(Code::kUnavailable, "no address");
+  for (const SocketAddress& one : *addresses) {
+    Result<std::unique_ptr<Connection>> connection = connect_one(one, deadline, options);
+    if (connection.ok()) return connection;
+    last = connection.status();
+    if (deadline.passed()) break;
+  }
+  return last;
+}
+
+}  // namespace gpurun::transport::tcp

@@ -1,0 +1,50 @@
+// Connection over one TCP socket.
+//
+// The socket is blocking, with kernel time-outs of kSliceS seconds: a wait with a far deadline
+// costs one system call (no poll before it), and is cut into slices only so that the deadline and
+// shut_down() are seen. Waits shorter than a slice are done by poll(2).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "transport/tcp/address.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::tcp {
+
+class TcpConnection final : public Connection {
+ public:
+  // Takes over a connected stream socket, its own or one that another process passed on: sets
+  // close-on-exec, no delay and keep-alive, and moves it to options.fd_min or above.
+  // kInvalidArgument when `fd` is no connected stream socket.
+  static Result<std::unique_ptr<Connection>> adopt(UniqueFd fd, const Options& options);
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& description() const override { return description_; }
+  Status send(std::span<const ByteView> parts, Deadline deadline) override;
+  Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
+  void shut_down() noexcept override;
+  int fd() const noexcept override { return fd_.get(); }
+
+ private:
+  TcpConnection(UniqueFd fd, std::string description, bool same_host);
+
+  // Waits until the socket is ready for `events`, or a slice has passed.
+  void wait_ready(short events, Deadline deadline) const;
+  Status gone(const char* doing, int error_number);
+
+  UniqueFd fd_;
+  std::string description_;
+  Capabilities capabilities_;
+  std::atomic<bool> gone_{false};
+  Bytes kept_;  // What a receive() that met its deadline had got; receiving thread only.
+};
+
+// Connects to the first of the host's addresses that answers.
+Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,
+                                            const Options& options);
+
+}  // namespace gpurun::transport::tcp

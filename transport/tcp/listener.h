@@ -1,0 +1,17 @@
+// Listener on one TCP port.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "transport/tcp/address.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::tcp {
+
+// Listens on the first of the host's addresses that can be bound.
+// kUnavailable: the port is taken, or the address is none of this machine's.
+Result<std::unique_ptr<Listener>> listen(const HostPort& address);
+
+}  // namespace gpurun::transport::tcp
