@@ -1,9 +1,18 @@
 # Tests of gpurun_driver_facts.
 gpurun_test(driver_facts_test unit TIMEOUT 120
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/error_codes_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/export_tables_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/image_length_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/integrity_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/ptx_selection_test.cc
   LIBRARIES gpurun_driver_facts PkgConfig::LZ4 PkgConfig::ZSTD)
+add_library(gpurun_test_tables MODULE ${CMAKE_CURRENT_LIST_DIR}/tables_library.cc)
+target_link_libraries(gpurun_test_tables PRIVATE gpurun_driver_facts gpurun_options)
+add_dependencies(driver_facts_test gpurun_test_tables)
+target_compile_definitions(driver_facts_test PRIVATE
+  GPURUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+  GPURUN_TEST_TABLES_LIBRARY="$<TARGET_FILE:gpurun_test_tables>")
 if(GPURUN_NVCC)
   target_compile_definitions(driver_facts_test PRIVATE GPURUN_TEST_NVCC="${GPURUN_NVCC}")
 endif()

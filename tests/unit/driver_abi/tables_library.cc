@@ -1,0 +1,12 @@
+// A shared library that serves the export tables, to be loaded twice by the test.
+#include "driver_abi/export_tables.h"
+
+#define GPURUN_TEST_EXPORT extern "C" __attribute__((visibility("default")))
+
+GPURUN_TEST_EXPORT CUresult facts_get_table(const void** table, const CUuuid* id) {
+  return gpurun::driver_abi::get_export_table(table, id);
+}
+
+GPURUN_TEST_EXPORT void facts_set_host(const gpurun::driver_abi::ExportTableHost* host) {
+  gpurun::driver_abi::set_export_table_host(host);
+}
