@@ -96,8 +96,11 @@ struct Parameter {
   std::uint32_t element_bytes;   // Size of one object; 8 for handles.
   std::uint8_t count_parameter;  // kArray, kHandleArray, kStringBuffer: index of the count, else
                                  // kNoParameter. A count behind a pointer (in-out) is allowed.
+  std::int8_t count_offset;      // Added to the count parameter's value: 0, or -1, -2 where the
+                                 // function reads fewer elements (tensor maps). Never below 0.
   std::uint32_t fixed_count;     // kArray with a count that the prototype fixes, else 0.
-  bool nullable;                 // NULL is valid input; otherwise NULL gives `null_error`.
+  bool nullable;                 // NULL is valid input; otherwise NULL gives `null_error`. Also for
+                                 // kHandle. An array whose count is 0 may be NULL in any case.
 };
 
 struct Row {
@@ -114,8 +117,10 @@ struct Row {
                                   // names): the stub calls that row's implementation. Own opcode
                                   // when it is no alias.
   std::uint8_t stream_parameter;  // Index of the stream the call is ordered in, or kNoParameter.
-  std::uint16_t null_error;       // CUresult for a NULL where none is allowed (usually 1).
-  const char* reason;             // kRefused: why. Otherwise nullptr.
+  std::uint8_t destroyed_parameter;  // Index of the handle that ends with this call, or
+                                     // kNoParameter.
+  std::uint16_t null_error;          // CUresult for a NULL where none is allowed (usually 1).
+  const char* reason;                // kRefused: why. Otherwise nullptr.
   std::span<const Parameter> parameters;
   std::uint64_t hash;  // Of everything that the two ends must agree on.
 };

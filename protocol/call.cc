@@ -111,6 +111,8 @@ Result<std::size_t> parameter_extent(const Row& row, std::size_t index, CountVal
                           counter.scalar_class == ScalarClass::kSigned &&
                           (count >> (8 * counter.element_bytes - 1)) != 0;
     if (negative) return Status::cuda(kInvalidValue, "a negative count");
+    const auto fewer = static_cast<std::uint64_t>(-int{parameter.count_offset});
+    count = parameter.count_offset < 0 ? count - std::min(count, fewer) : count;
   }
   const bool is_text = parameter.shape == Shape::kStringBuffer;
   const std::size_t each = parameter.shape == Shape::kHandleArray ? 8 : parameter.element_bytes;

@@ -1,4 +1,7 @@
 # What each call does on the worker: the driver, generic dispatch, custom handlers.
-add_library(gpurun_server_driver STATIC cuda_driver.cc snapshot.cc)
+add_library(gpurun_server_driver STATIC cuda_driver.cc foreign_call.cc snapshot.cc)
 target_link_libraries(gpurun_server_driver PUBLIC gpurun_base gpurun_driver_abi gpurun_protocol_call
-                      ${CMAKE_DL_LIBS} PRIVATE gpurun_options)
+                      PkgConfig::LIBFFI ${CMAKE_DL_LIBS} PRIVATE gpurun_options)
+# Needs the executor's Call and HandleTable from whoever links it.
+add_library(gpurun_server_dispatch STATIC dispatch.cc)
+target_link_libraries(gpurun_server_dispatch PUBLIC gpurun_server_driver PRIVATE gpurun_options)

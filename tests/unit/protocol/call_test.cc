@@ -25,8 +25,16 @@ constexpr int kNullError = 1;
 
 Parameter parameter(Shape shape, Direction direction, std::uint32_t bytes,
                     std::uint8_t count = kNoParameter, bool nullable = false) {
-  return {"p",   "t",   direction, shape,   ScalarClass::kUnsigned, HandleKind::kNone,
-          bytes, count, 0,         nullable};
+  Parameter result{};
+  result.name = "p";
+  result.type = "t";
+  result.direction = direction;
+  result.shape = shape;
+  result.scalar_class = ScalarClass::kUnsigned;
+  result.element_bytes = bytes;
+  result.count_parameter = count;
+  result.nullable = nullable;
+  return result;
 }
 
 Row row(std::span<const Parameter> parameters) {
@@ -184,6 +192,25 @@ TEST(Call, BoundsOfArraysAndStrings) {
   text += 'x';
   string = text.c_str();
   EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
+}
+
+// Tensor maps read one stride fewer than they have dimensions: reading more would be out of bounds.
+TEST(Call, CountOffsetShortensTheArray) {
+  Parameter fewer = parameter(Shape::kArray, Direction::kIn, 8, 0);
+  fewer.count_offset = -1;
+  const Parameter parameters[] = {parameter(Shape::kScalar, Direction::kIn, 4), fewer};
+  const Row the_row = row(parameters);
+  for (const std::uint32_t rank : {0U, 1U, 3U}) {
+    std::uint64_t strides[2] = {8, 16};
+    const std::uint64_t* array = strides;
+    std::uint32_t count = rank;
+    void* arguments[] = {&count, &array};
+    PackedCall packed;
+    ASSERT_TRUE(packed.pack(the_row, arguments, {}).ok());
+    UnpackedCall call;
+    ASSERT_TRUE(call.unpack(the_row, packed.bytes()).ok());
+    EXPECT_EQ(call.memory(1).size(), rank == 0 ? 0 : 8 * (rank - 1));
+  }
 }
 
 // A peer's lie about a count must never become a buffer that the driver overruns.

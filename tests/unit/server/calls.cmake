@@ -1,0 +1,1 @@
+gpurun_test(foreign_call_test unit SOURCES foreign_call_test.cc LIBRARIES gpurun_server_driver)
