@@ -1,0 +1,147 @@
+#include "client/command_log.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+namespace gpurun::client {
+namespace {
+
+// The first 8 bytes of every entry, records and padding alike.
+struct EntryHead {
+  std::uint32_t bytes;
+  std::uint16_t opcode;
+  std::uint8_t form;  // 0: padding to the ring's end.
+  std::uint8_t order;
+};
+static_assert(sizeof(EntryHead) == 8 && offsetof(protocol::RecordHeader, form) == 6);
+
+std::atomic_ref<std::uint32_t> entry_bytes(std::byte* entry) noexcept {
+  return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(entry));
+}
+
+std::uint8_t entry_form(const std::byte* entry) noexcept {
+  return static_cast<std::uint8_t>(entry[offsetof(protocol::RecordHeader, form)]);
+}
+
+std::uint64_t entry_sequence(const std::byte* entry) noexcept {
+  std::uint64_t sequence;
+  std::memcpy(&sequence, entry + offsetof(protocol::RecordHeader, sequence), sizeof sequence);
+  return sequence;
+}
+
+}  // namespace
+
+CommandLog::CommandLog(std::size_t byte_count) : ring_bytes_(byte_count) {
+  void* memory =
+      mmap(nullptr, byte_count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) ring_ = static_cast<std::byte*>(memory);
+}
+
+CommandLog::~CommandLog() {
+  if (ring_ != nullptr) munmap(ring_, ring_bytes_);
+}
+
+CommandLog::Slot CommandLog::reserve(std::uint32_t bytes) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::uint64_t position = tail_.load(std::memory_order_relaxed);
+  const std::uint64_t to_end = ring_bytes_ - position % ring_bytes_;
+  const std::uint64_t padding = to_end < bytes ? to_end : 0;
+  const std::uint64_t end = position + padding + bytes;
+  if (end - acknowledged_seen_ > ring_bytes_) {
+    acknowledged_seen_ = acknowledged_.load(std::memory_order_acquire);
+    if (end - acknowledged_seen_ > ring_bytes_) return {};
+  }
+  if (padding != 0) {
+    EntryHead head{0, 0, 0, 0};
+    std::memcpy(at(position), &head, sizeof head);
+    entry_bytes(at(position)).store(static_cast<std::uint32_t>(padding), std::memory_order_release);
+    position += padding;
+  }
+  std::byte* start = at(position);
+  entry_bytes(start).store(0, std::memory_order_relaxed);
+  const std::uint64_t sequence = last_sequence_.load(std::memory_order_relaxed) + 1;
+  last_sequence_.store(sequence, std::memory_order_relaxed);
+  tail_.store(end, std::memory_order_release);
+  return {start, bytes, sequence};
+}
+
+void CommandLog::commit(const Slot& slot) noexcept {
+  entry_bytes(slot.start).store(slot.bytes, std::memory_order_release);
+  // Sequentially consistent together with the sending role: see something_to_send().
+  committed_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+bool CommandLog::something_to_send() const noexcept {
+  if (committed_.load(std::memory_order_seq_cst) == sent_records_.load(std::memory_order_acquire)) {
+    return false;
+  }
+  std::uint64_t position = sent_.load(std::memory_order_acquire);
+  const std::uint64_t tail = tail_.load(std::memory_order_acquire);
+  while (position < tail) {
+    const std::uint32_t bytes = entry_bytes(at(position)).load(std::memory_order_acquire);
+    if (bytes == 0) return false;  // Its own thread will look at the role after its commit.
+    if (entry_form(at(position)) != 0) return true;
+    position += bytes;
+  }
+  return false;
+}
+
+CommandLog::Batch CommandLog::collect(std::size_t bytes_max) noexcept {
+  Batch batch;
+  std::uint64_t position = sent_.load(std::memory_order_relaxed);
+  const std::uint64_t tail = tail_.load(std::memory_order_acquire);
+  std::byte* part_start = nullptr;
+  std::size_t part_bytes = 0;
+  std::uint64_t records = 0;
+  const auto close_part = [&] {
+    if (part_bytes != 0) batch.parts[batch.part_count++] = ByteView(part_start, part_bytes);
+    part_bytes = 0;
+  };
+  while (position < tail) {
+    std::byte* entry = at(position);
+    const std::uint32_t bytes = entry_bytes(entry).load(std::memory_order_acquire);
+    if (bytes == 0) break;
+    if (entry_form(entry) == 0) {
+      close_part();
+      position += bytes;
+      continue;
+    }
+    if (batch.bytes != 0 && batch.bytes + bytes > bytes_max) break;
+    if (part_bytes != 0 && entry != part_start + part_bytes) {  // Wrapped without padding.
+      close_part();
+    }
+    if (part_bytes == 0) {
+      if (batch.part_count == 2) break;
+      part_start = entry;
+    }
+    part_bytes += bytes;
+    batch.bytes += bytes;
+    batch.last_sequence = entry_sequence(entry);
+    if (records++ == 0) batch.first_sequence = batch.last_sequence;
+    position += bytes;
+  }
+  close_part();
+  if (records != 0) {
+    sent_sequence_.store(batch.last_sequence, std::memory_order_release);
+    sent_records_.store(sent_records_.load(std::memory_order_relaxed) + records,
+                        std::memory_order_release);
+    sent_.store(position, std::memory_order_release);
+  }
+  return batch;
+}
+
+bool CommandLog::release_through(std::uint64_t sequence) noexcept {
+  if (sequence > sent_sequence_.load(std::memory_order_acquire)) return false;
+  const std::uint64_t sent = sent_.load(std::memory_order_acquire);
+  std::uint64_t position = acknowledged_.load(std::memory_order_relaxed);
+  while (position < sent) {
+    std::byte* entry = at(position);
+    if (entry_form(entry) != 0 && entry_sequence(entry) > sequence) break;
+    position += entry_bytes(entry).load(std::memory_order_acquire);
+  }
+  acknowledged_.store(position, std::memory_order_release);
+  return true;
+}
+
+}  // namespace gpurun::client

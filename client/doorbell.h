@@ -1,0 +1,44 @@
+// Doorbell: wakes one sleeping thread, at the cost of one system call per sleep and none else.
+//
+// ring() may come from any thread, also before the wait: it is not lost. One waiter.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+namespace gpurun::client {
+
+class Doorbell {
+ public:
+  // No system call unless the waiter sleeps and nobody has rung since.
+  void ring() noexcept {
+    if (state_.exchange(kRung, std::memory_order_seq_cst) == kAsleep) {
+      syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    }
+  }
+
+  // Returns after a ring() that no earlier wait() has taken. Unbounded: the ringer's death rings.
+  void wait() noexcept {
+    std::uint32_t seen = kQuiet;
+    state_.compare_exchange_strong(seen, kAsleep, std::memory_order_seq_cst);
+    while (state_.load(std::memory_order_seq_cst) != kRung) {
+      // EINTR, EAGAIN and spurious wake-ups look the same: look again.
+      syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, kAsleep, nullptr, nullptr, 0);
+    }
+    state_.store(kQuiet, std::memory_order_seq_cst);
+  }
+
+ private:
+  static constexpr std::uint32_t kQuiet = 0;
+  static constexpr std::uint32_t kAsleep = 1;
+  static constexpr std::uint32_t kRung = 2;
+  std::atomic<std::uint32_t> state_{kQuiet};
+  static_assert(sizeof(std::atomic<std::uint32_t>) == 4, "a futex is a 32-bit word");
+};
+
+}  // namespace gpurun::client

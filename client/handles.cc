@@ -1,0 +1,142 @@
+#include "client/handles.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr std::uint64_t kTag = 0x5D;
+constexpr int kTagShift = 56;
+constexpr int kKindShift = 50;
+constexpr int kGenerationShift = 22;
+constexpr std::uint64_t kKindMask = 0x3F;
+constexpr std::uint32_t kGenerationMask = (1u << 28) - 1;
+constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kGenerationShift) - 1;
+static_assert(limits::kHandlesMax == kIndexMask + 1);
+
+// An index rests until this many others have been retired, so that a program which uses a handle
+// just after it ended is told so even in a generation's narrow window of 2^28.
+constexpr std::size_t kRestingIndexes = 1024;
+
+Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {
+  return kTag << kTagShift | static_cast<std::uint64_t>(kind) << kKindShift |
+         static_cast<std::uint64_t>(generation) << kGenerationShift | index;
+}
+
+int invalid(HandleKind wanted) {
+  return wanted == HandleKind::kContext ? kHandleContextInvalid : kHandleInvalid;
+}
+
+}  // namespace
+
+HandleKind claimed_kind(Handle handle) noexcept {
+  if (handle >> kTagShift != kTag) return HandleKind::kNone;
+  const std::uint64_t kind = handle >> kKindShift & kKindMask;
+  if (kind > static_cast<std::uint64_t>(HandleKind::kGraphConditional)) return HandleKind::kNone;
+  return static_cast<HandleKind>(kind);
+}
+
+HandleTable::~HandleTable() {
+  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+}
+
+HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
+  if (handle >> kTagShift != kTag) return nullptr;
+  const std::size_t index = handle & kIndexMask;
+  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
+  if (chunk == nullptr) return nullptr;
+  Slot* slot = &chunk[index % kChunkSlots];
+  return slot->handle.load(std::memory_order_acquire) == handle ? slot : nullptr;
+}
+
+Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::uint32_t index;
+  const std::size_t resting = free_.size() - free_head_;
+  if (resting > kRestingIndexes || (resting != 0 && used_ == limits::kHandlesMax)) {
+    index = free_[free_head_++];
+    if (free_head_ == free_.size()) {
+      free_.clear();
+      free_head_ = 0;
+    } else if (free_head_ > 4 * kRestingIndexes && free_head_ > free_.size() / 2) {
+      free_.erase(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(free_head_));
+      free_head_ = 0;
+    }
+  } else if (used_ < limits::kHandlesMax) {
+    index = used_++;
+  } else {
+    return 0;
+  }
+  std::atomic<Slot*>& chunk = chunks_[index / kChunkSlots];
+  if (chunk.load(std::memory_order_relaxed) == nullptr) {
+    chunk.store(new Slot[kChunkSlots], std::memory_order_release);
+  }
+  Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunkSlots];
+  slot.generation = (slot.generation + 1) & kGenerationMask;
+  slot.context.store(context, std::memory_order_relaxed);
+  slot.object.store(object, std::memory_order_relaxed);
+  slot.failure.store(0, std::memory_order_relaxed);
+  const Handle handle = compose(kind, slot.generation, index);
+  slot.handle.store(handle, std::memory_order_release);
+  live_count_.fetch_add(1, std::memory_order_relaxed);
+  return handle;
+}
+
+int HandleTable::check(Handle handle, HandleKind kind) const noexcept {
+  if (claimed_kind(handle) != kind) return invalid(kind);
+  const Slot* slot = find(handle);
+  if (slot == nullptr) return invalid(kind);
+  return slot->failure.load(std::memory_order_acquire);
+}
+
+Handle HandleTable::context_of(Handle handle) const noexcept {
+  const Slot* slot = find(handle);
+  return slot == nullptr ? 0 : slot->context.load(std::memory_order_relaxed);
+}
+
+void* HandleTable::object_of(Handle handle) const noexcept {
+  const Slot* slot = find(handle);
+  return slot == nullptr ? nullptr : slot->object.load(std::memory_order_acquire);
+}
+
+bool HandleTable::set_object(Handle handle, void* object) noexcept {
+  Slot* slot = find(handle);
+  if (slot == nullptr) return false;
+  slot->object.store(object, std::memory_order_release);
+  return true;
+}
+
+void HandleTable::poison(Handle handle, int result) noexcept {
+  if (Slot* slot = find(handle)) slot->failure.store(result, std::memory_order_release);
+}
+
+void* HandleTable::retire(Handle handle) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Slot* slot = find(handle);
+  if (slot == nullptr) return nullptr;
+  void* object = slot->object.load(std::memory_order_relaxed);
+  slot->handle.store(0, std::memory_order_release);
+  free_.push_back(static_cast<std::uint32_t>(handle & kIndexMask));
+  live_count_.fetch_sub(1, std::memory_order_relaxed);
+  return object;
+}
+
+void HandleTable::retire_context(Handle context, Visitor visit, void* user) noexcept {
+  std::uint32_t used;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    used = used_;
+  }
+  for (std::uint32_t index = 0; index < used; ++index) {
+    Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
+    if (chunk == nullptr) continue;
+    Slot& slot = chunk[index % kChunkSlots];
+    const Handle handle = slot.handle.load(std::memory_order_acquire);
+    if (handle == 0 || handle == context) continue;
+    if (slot.context.load(std::memory_order_relaxed) != context) continue;
+    if (visit != nullptr) {
+      visit(user, claimed_kind(handle), handle, slot.object.load(std::memory_order_relaxed));
+    }
+    retire(handle);
+  }
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,14 @@
+// The receiver's way from a lane's number to the lane. Not for the entry points.
+#pragma once
+
+#include <cstdint>
+
+namespace gpurun::client {
+
+class Lane;
+
+// nullptr for a number that no lane of this process ever had. Lanes are never freed, only reused.
+Lane* lane_of_id(std::uint32_t id) noexcept;
+void for_each_lane(void (*visit)(Lane& lane));
+
+}  // namespace gpurun::client

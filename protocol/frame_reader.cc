@@ -1,0 +1,53 @@
+#include "protocol/frame_reader.h"
+
+#include <cstring>
+
+namespace gpurun::protocol {
+namespace {
+// Large enough for several of the frames that a busy client sends; grows to the bound when needed.
+constexpr std::size_t kBufferBytes = (std::size_t{256} << 10) + kFrameHeaderBytes;
+}  // namespace
+
+FrameReader::FrameReader() : buffer_(kBufferBytes) {}
+
+Result<bool> FrameReader::next(Frame* frame) {
+  const std::size_t held = end_ - begin_;
+  if (held < kFrameHeaderBytes) {
+    wanted_ = kFrameHeaderBytes - held;
+    return false;
+  }
+  const ByteView rest(buffer_.data() + begin_, held);
+  Result<FrameHeader> header = parse_frame_header(rest);
+  if (!header.ok()) return header.status();
+  // Frames that others than ours made may end anywhere; ours stay 8-aligned for the records.
+  const std::size_t whole = kFrameHeaderBytes + header->payload_bytes;
+  if (held < whole) {
+    wanted_ = whole - held;
+    return false;
+  }
+  if (begin_ % 8 != 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, held);
+    begin_ = 0;
+    end_ = held;
+  }
+  frame->header = *header;
+  frame->payload = ByteView(buffer_.data() + begin_ + kFrameHeaderBytes, header->payload_bytes);
+  begin_ += whole;
+  wanted_ = kFrameHeaderBytes;
+  return true;
+}
+
+MutableBytes FrameReader::space() {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (buffer_.size() - end_ < wanted_) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  // wanted_ is bounded by parse_frame_header, so a peer cannot make this grow past one frame.
+  if (buffer_.size() - end_ < wanted_) buffer_.resize(end_ + wanted_);
+  return MutableBytes(buffer_.data() + end_, buffer_.size() - end_);
+}
+
+}  // namespace gpurun::protocol

@@ -1,0 +1,101 @@
+// The command log gives numbers without gaps, keeps what is not acknowledged, sends in order what
+// several threads append, and says "full" instead of overwriting.
+#include "client/command_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace gpurun::client {
+namespace {
+
+constexpr std::size_t kRing = std::size_t{512} << 10;
+
+// False when the log is full.
+bool append(CommandLog& log, std::uint32_t payload_bytes) {
+  const auto bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes));
+  const CommandLog::Slot slot = log.reserve(bytes);
+  if (slot.start == nullptr) return false;
+  protocol::RecordHeader header;
+  header.sequence = slot.sequence;
+  header.payload_bytes = payload_bytes;
+  // `bytes` itself is commit()'s to write.
+  std::memcpy(slot.start + 4, reinterpret_cast<const std::byte*>(&header) + 4, sizeof header - 4);
+  log.commit(slot);
+  return true;
+}
+
+// Checks a batch's records and returns the last number.
+std::uint64_t walk(const CommandLog::Batch& batch, std::uint64_t last) {
+  for (std::size_t part = 0; part < batch.part_count; ++part) {
+    ByteView rest = batch.parts[part];
+    while (!rest.empty()) {
+      protocol::RecordHeader header;
+      std::memcpy(&header, rest.data(), sizeof header);
+      EXPECT_EQ(header.sequence, ++last);
+      EXPECT_EQ(header.bytes, protocol::record_bytes(header.payload_bytes));
+      rest = rest.subspan(header.bytes);
+    }
+  }
+  return last;
+}
+
+TEST(CommandLog, FullRingRefusesUntilAcknowledged) {
+  CommandLog log(kRing);
+  ASSERT_TRUE(log.ok());
+  std::uint64_t appended = 0;
+  while (append(log, 1000)) ++appended;
+  EXPECT_LE(appended * protocol::record_bytes(1000), kRing);
+  EXPECT_GT((appended + 2) * protocol::record_bytes(1000), kRing);
+  EXPECT_FALSE(log.release_through(1)) << "nothing was sent yet";
+  while (log.something_to_send()) log.collect(4096);
+  EXPECT_FALSE(append(log, 1000)) << "sent is not acknowledged";
+  EXPECT_TRUE(log.release_through(appended / 2));
+  EXPECT_TRUE(append(log, 1000));
+  EXPECT_FALSE(log.release_through(appended + 2));
+}
+
+TEST(CommandLog, UncommittedRecordHoldsWhatFollows) {
+  CommandLog log(kRing);
+  const CommandLog::Slot first = log.reserve(80);
+  ASSERT_TRUE(append(log, 8));
+  EXPECT_FALSE(log.something_to_send());
+  EXPECT_EQ(log.collect(4096).bytes, 0u);
+  protocol::RecordHeader header;
+  header.sequence = first.sequence;
+  header.payload_bytes = 8;
+  std::memcpy(first.start + 4, reinterpret_cast<std::byte*>(&header) + 4, sizeof header - 4);
+  log.commit(first);
+  EXPECT_TRUE(log.something_to_send());
+  EXPECT_EQ(walk(log.collect(4096), 0), 2u);
+}
+
+TEST(CommandLog, ThreadsAppendWithoutGapsThroughManyLaps) {
+  CommandLog log(kRing);
+  constexpr int kThreads = 4;
+  constexpr int kEach = 5000;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&log, thread] {
+      for (int index = 0; index < kEach; ++index) {
+        while (!append(log, static_cast<std::uint32_t>((index * 37 + thread * 11) % 700))) {
+          std::this_thread::yield();
+        }
+      }
+    });
+  }
+  std::uint64_t last = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (last < kThreads * kEach && std::chrono::steady_clock::now() < end) {
+    if (!log.something_to_send()) std::this_thread::yield();
+    last = walk(log.collect(64 << 10), last);
+    EXPECT_TRUE(log.release_through(last));
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(last, std::uint64_t{kThreads * kEach});
+}
+
+}  // namespace
+}  // namespace gpurun::client

@@ -1,0 +1,72 @@
+// Handles: a stale, foreign or wrong-kind value is told apart, and none can be a pointer.
+#include "client/handles.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+
+namespace gpurun::client {
+namespace {
+
+TEST(Handles, StaleAndWrongKindsAreRefused) {
+  const auto table = std::make_unique<HandleTable>();
+  int object = 0;
+  const Handle stream = table->mint(HandleKind::kStream, 9, &object);
+  EXPECT_EQ(table->check(stream, HandleKind::kStream), 0);
+  EXPECT_EQ(table->check(stream, HandleKind::kEvent), kHandleInvalid);
+  EXPECT_EQ(table->check(stream, HandleKind::kContext), kHandleContextInvalid);
+  EXPECT_EQ(table->context_of(stream), 9u);
+  EXPECT_EQ(table->retire(stream), &object);
+  EXPECT_EQ(table->check(stream, HandleKind::kStream), kHandleInvalid);
+  EXPECT_EQ(table->retire(stream), nullptr);
+  for (const Handle garbage : {Handle{0}, Handle{1}, Handle{2}, ~Handle{0}, stream + 1}) {
+    EXPECT_NE(table->check(garbage, HandleKind::kStream), 0);
+  }
+}
+
+TEST(Handles, AreNeverAddressesAndNeverRepeat) {
+  const auto table = std::make_unique<HandleTable>();
+  std::set<Handle> seen;
+  for (int round = 0; round < 20'000; ++round) {
+    const Handle event = table->mint(HandleKind::kEvent, 0, nullptr);
+    EXPECT_TRUE(seen.insert(event).second);
+    EXPECT_NE(event >> 47, 0u);
+    EXPECT_NE(event >> 47, 0x1FFFFu);
+    table->retire(event);
+  }
+  EXPECT_EQ(table->live_count(), 0u);
+}
+
+TEST(Handles, PoisonIsReturnedByEachUse) {
+  const auto table = std::make_unique<HandleTable>();
+  const Handle module = table->mint(HandleKind::kModule, 0, nullptr);
+  table->poison(module, 209);
+  EXPECT_EQ(table->check(module, HandleKind::kModule), 209);
+}
+
+TEST(Handles, ContextTakesItsOwnAlong) {
+  const auto table = std::make_unique<HandleTable>();
+  const Handle context = table->mint(HandleKind::kContext, 0, nullptr);
+  const Handle inside = table->mint(HandleKind::kStream, context, nullptr);
+  const Handle outside = table->mint(HandleKind::kStream, 0, nullptr);
+  table->retire_context(context, nullptr, nullptr);
+  EXPECT_NE(table->check(inside, HandleKind::kStream), 0);
+  EXPECT_EQ(table->check(outside, HandleKind::kStream), 0);
+  EXPECT_EQ(table->check(context, HandleKind::kContext), 0);
+}
+
+TEST(Handles, BoundIsExact) {
+  const auto table = std::make_unique<HandleTable>();
+  Handle last = 0;
+  for (std::size_t count = 0; count < limits::kHandlesMax; ++count) {
+    last = table->mint(HandleKind::kEvent, 0, nullptr);
+    ASSERT_NE(last, 0u);
+  }
+  EXPECT_EQ(table->mint(HandleKind::kEvent, 0, nullptr), 0u);
+  table->retire(last);
+  EXPECT_NE(table->mint(HandleKind::kEvent, 0, nullptr), 0u);
+}
+
+}  // namespace
+}  // namespace gpurun::client
