@@ -1,0 +1,55 @@
+// Entry: the wall that every intercepted call passes. What the generated entry points call.
+//
+// Here and nowhere else: connecting at first need, the check for a forked child, minting, packing,
+// and catching everything, so that no exception reaches the program. A generated entry point is
+//
+//   CUresult cuX(A a, B b) { void* arguments[] = {&a, &b}; return call_generated(ROW, arguments); }
+//   CUresult cuY(A a)      { return call_custom(ROW, [&] { return custom::cuY(a); }); }
+//   CUresult cuZ(A)        { return call_refused(ROW); }
+//
+// An alias (ptsz, ptds, an old name) passes its own row, which names the opcode that it stands for.
+#pragma once
+
+#include "client/interpose/process.h"
+#include "driver_abi/cuda_abi.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::client::interpose {
+
+// `arguments[i]` points to the i-th argument. Any thread.
+CUresult call_generated(const driver_abi::Row& row, void* const* arguments) noexcept;
+
+// CUDA_ERROR_NOT_SUPPORTED, and one log line per function with the row's reason.
+CUresult call_refused(const driver_abi::Row& row) noexcept;
+
+// What stream 0 means in the call that this thread is in: 0 (legacy), or 2 (the thread's own) in
+// the _ptds and _ptsz copies. For custom functions.
+CUstream default_stream() noexcept;
+
+// Marks the call that this thread is in; nested calls (a custom function that calls another's
+// implementation) keep the outer one's default stream.
+class CallScope {
+ public:
+  explicit CallScope(const driver_abi::Row& row) noexcept;
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+// What the program gets when something threw: memory ran out, or a bug of ours (logged).
+CUresult result_of_current_exception(const driver_abi::Row& row) noexcept;
+
+template <typename Body>
+CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
+  const CallScope scope(row);
+  try {
+    return body();
+  } catch (...) {
+    return result_of_current_exception(row);
+  }
+}
+
+}  // namespace gpurun::client::interpose

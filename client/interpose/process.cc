@@ -1,0 +1,103 @@
+// Connects once. Plain static storage without constructors or destructors.
+#include "client/interpose/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "base/log.h"
+#include "driver_abi/cuda_abi.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+std::atomic<Connector> g_connector{nullptr};
+std::atomic<Process*> g_process{nullptr};
+std::atomic<int> g_failure{0};
+std::atomic<pid_t> g_owner{0};  // The process that connected, or began to.
+std::atomic<bool> g_initialized{false};
+pthread_mutex_t g_connecting = PTHREAD_MUTEX_INITIALIZER;
+
+int failed(const Status& status, int result) {
+  GPURUN_LOG(kError, "no CUDA device can be used: %s", status.to_string().c_str());
+  return result;
+}
+
+int take_snapshot(Process& process) {
+  const driver_abi::Row* row = driver_abi::find_row("cuInit");
+  Lane* lane = Lane::current();
+  if (row == nullptr || lane == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  CallSite site;
+  site.opcode = row->opcode;
+  site.form = protocol::Form::kRaw;
+  site.order = protocol::Order::kImmediate;
+  Reply reply;
+  if (const int result = process.session->call(*lane, site, ByteView{}, &reply); result != 0) {
+    return result;
+  }
+  Result<DeviceSnapshot> parsed =
+      DeviceSnapshot::parse(reply.payload, std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!parsed) return failed(parsed.status(), kResultPeerGone);
+  process.devices = new DeviceSnapshot(std::move(*parsed));
+  return 0;
+}
+
+// Under g_connecting.
+int connect() {
+  const Connector connector = g_connector.load(std::memory_order_acquire);
+  if (connector == nullptr) return CUDA_ERROR_NO_DEVICE;
+  Result<Session::Channels> channels = connector();
+  if (!channels) return failed(channels.status(), kResultPeerGone);
+  Result<std::unique_ptr<Session>> session =
+      Session::start(std::move(*channels), SessionOptions::from_environment());
+  if (!session) return failed(session.status(), kResultPeerGone);
+  auto* process = new Process;
+  process->session = session->release();
+  if (const int result = take_snapshot(*process); result != 0) return result;
+  g_process.store(process, std::memory_order_release);
+  return 0;
+}
+
+}  // namespace
+
+void set_connector(Connector connector) noexcept {
+  g_connector.store(connector, std::memory_order_release);
+}
+
+int connected(Process** process) noexcept {
+  const pid_t owner = g_owner.load(std::memory_order_acquire);
+  if (owner != 0 && owner != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (Process* found = g_process.load(std::memory_order_acquire); found != nullptr) {
+    *process = found;
+    return 0;
+  }
+  pthread_mutex_lock(&g_connecting);
+  int result = g_failure.load(std::memory_order_relaxed);
+  if (result == 0 && g_process.load(std::memory_order_relaxed) == nullptr) {
+    g_owner.store(getpid(), std::memory_order_release);
+    try {
+      result = connect();
+    } catch (const std::bad_alloc&) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    } catch (...) {
+      result = CUDA_ERROR_UNKNOWN;
+    }
+    g_failure.store(result, std::memory_order_relaxed);
+  }
+  *process = g_process.load(std::memory_order_relaxed);
+  pthread_mutex_unlock(&g_connecting);
+  return result;
+}
+
+void set_initialized() noexcept { g_initialized.store(true, std::memory_order_release); }
+
+int ready(Process** process) noexcept {
+  if (!g_initialized.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+  return connected(process);
+}
+
+}  // namespace gpurun::client::interpose

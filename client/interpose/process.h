@@ -1,0 +1,31 @@
+// Process: this process's one session and what hangs on it. The interposer has no main(), so its
+// state lives here; it is immortal, because CUDA's runtime still calls after exit handlers ran.
+#pragma once
+
+#include "base/result.h"
+#include "client/device_snapshot.h"
+#include "client/session.h"
+
+namespace gpurun::client::interpose {
+
+// Makes the connected, proved channels of a session. Set by the library's attach code, or by a
+// test; without one every call answers CUDA_ERROR_NO_DEVICE.
+using Connector = Result<Session::Channels> (*)();
+void set_connector(Connector connector) noexcept;
+
+struct Process {
+  Session* session = nullptr;
+  const DeviceSnapshot* devices = nullptr;
+};
+
+// The connected process: attaches and takes the snapshot at the first call, which the calling
+// thread waits for. 0, or the CUresult that every call returns: 100 nowhere to connect to, 46 the
+// server cannot be reached (said once on stderr), 3 in a forked child whose parent had connected.
+int connected(Process** process) noexcept;
+
+// cuInit's part: the program may make calls from now on.
+void set_initialized() noexcept;
+// connected(), and 3 (NOT_INITIALIZED) before cuInit.
+int ready(Process** process) noexcept;
+
+}  // namespace gpurun::client::interpose
