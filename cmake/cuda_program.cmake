@@ -1,0 +1,45 @@
+# gpurun_cuda_program(NAME SOURCES ... [RUNTIME static|shared] [OPTIONS ...] [LIBRARIES ...]): a CUDA
+# program built by nvcc, as a stranger would build it: it knows nothing of gpurun. Without nvcc the
+# target does not exist; ask `if(TARGET NAME)`. The program lands in build/.../programs/NAME.
+function(gpurun_cuda_program name)
+  cmake_parse_arguments(ARG "" "RUNTIME" "SOURCES;OPTIONS;LIBRARIES" ${ARGN})
+  if(NOT GPURUN_NVCC)
+    return()
+  endif()
+  if(NOT ARG_RUNTIME)
+    set(ARG_RUNTIME static)
+  endif()
+  set(output "${CMAKE_BINARY_DIR}/programs/${name}")
+  set(objects "")
+  foreach(source IN LISTS ARG_SOURCES)
+    get_filename_component(absolute "${source}" ABSOLUTE)
+    string(MAKE_C_IDENTIFIER "${source}" identifier)
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}_${identifier}.o")
+    # Host code of a sanitizer build is instrumented like our own programs.
+    set(host_flags -Wall,-Wextra)
+    if(GPURUN_SANITIZE STREQUAL "address")
+      set(host_flags ${host_flags},-fsanitize=address,-fsanitize=undefined)
+    elseif(GPURUN_SANITIZE STREQUAL "thread")
+      set(host_flags ${host_flags},-fsanitize=thread)
+    endif()
+    add_custom_command(OUTPUT "${object}"
+      COMMAND ${GPURUN_NVCC} -std=c++17 -O2 -Xcompiler=${host_flags} ${ARG_OPTIONS} -MD -MF "${object}.d"
+              -MT "${object}" -c "${absolute}" -o "${object}"
+      DEPENDS "${absolute}" DEPFILE "${object}.d" VERBATIM
+      COMMENT "nvcc ${name}: ${source}")
+    list(APPEND objects "${object}")
+  endforeach()
+  set(link_flags "")
+  if(GPURUN_SANITIZE STREQUAL "address")
+    set(link_flags -Xcompiler=-fsanitize=address,-fsanitize=undefined)
+  elseif(GPURUN_SANITIZE STREQUAL "thread")
+    set(link_flags -Xcompiler=-fsanitize=thread)
+  endif()
+  add_custom_command(OUTPUT "${output}"
+    COMMAND ${CMAKE_COMMAND} -E make_directory "${CMAKE_BINARY_DIR}/programs"
+    COMMAND ${GPURUN_NVCC} -cudart ${ARG_RUNTIME} ${ARG_OPTIONS} ${link_flags} ${objects} -o "${output}"
+            ${ARG_LIBRARIES}
+    DEPENDS ${objects} VERBATIM COMMENT "nvcc ${name}: link")
+  add_custom_target(${name} ALL DEPENDS "${output}")
+  set_target_properties(${name} PROPERTIES GPURUN_PROGRAM "${output}")
+endfunction()

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Runs a program natively on the emulated device and through gpurun, and compares.
+
+The native run is the reference: same program, our software driver found by LD_LIBRARY_PATH and
+nothing of gpurun in between. Exit status and output must agree, but for lines that hold times.
+
+usage: run_both.py --build DIR [options] -- PROGRAM ARG...
+Exit status 0: agreed; 1: did not; 77: something is missing (said), so the test is skipped.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--ignore", help="output lines that match may differ")
+    parser.add_argument("--expect", action="append", default=[], help="must match in the output")
+    parser.add_argument("--status", type=int, default=0, help="the exit status that is right")
+    parser.add_argument("--native-only", action="store_true")
+    parser.add_argument("--forwarded-only", action="store_true")
+    parser.add_argument("--device", default="emulated", choices=["emulated", "null"],
+                        help="null: natively on the null device")
+    parser.add_argument("--needs", action="append", default=[], help="a file without which to skip")
+    parser.add_argument("--unset", action="append", default=[], help="environment not passed on")
+    parser.add_argument("--env", action="append", default=[], metavar="K=V")
+    parser.add_argument("--gpurun", action="append", default=[], help="further option of gpurun")
+    parser.add_argument("command", nargs="+")
+    return parser.parse_args()
+
+
+def environment(args):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_") and k not in args.unset}
+    for setting in args.env:
+        key, _, value = setting.partition("=")
+        env[key] = value
+    return env
+
+
+def run(name, command, env, folder):
+    print(f"-- {name}: {' '.join(command)}", flush=True)
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True,
+                          errors="replace", stdin=subprocess.DEVNULL)
+    sys.stdout.write(done.stdout)
+    sys.stdout.write(done.stderr)
+    print(f"-- {name}: exit status {done.returncode}", flush=True)
+    return done
+
+
+def run_native(args, folder):
+    env = environment(args)
+    where = {"emulated": "lib/gpurun/emulated", "null": "tests/devices/null"}[args.device]
+    library = os.path.join(args.build, where)
+    if not os.path.exists(os.path.join(library, "libcuda.so.1")):
+        sys.exit(f"no driver in {library}")
+    env["LD_LIBRARY_PATH"] = ":".join(filter(None, [library, env.get("LD_LIBRARY_PATH")]))
+    return run(f"native ({args.device})", args.command, env, folder)
+
+
+def run_forwarded(args, folder):
+    gpurun = os.path.join(args.build, "bin/gpurun")
+    command = [gpurun, "--device", "emulated", "-q", *args.gpurun, "--", *args.command]
+    return run("forwarded", command, environment(args), folder)
+
+
+def comparable(text, ignore):
+    return [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
+
+
+def complaints(args, name, done):
+    if done.returncode != args.status:
+        yield f"{name}: exit status {done.returncode}, expected {args.status}"
+    for pattern in args.expect:
+        if not re.search(pattern, done.stdout, re.MULTILINE):
+            yield f"{name}: nothing in the output matches {pattern!r}"
+
+
+def main():
+    args = parse()
+    for needed in args.needs:
+        if not os.path.exists(needed):
+            print(f"skipped: {needed} is missing")
+            return 77
+    runs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        if not args.forwarded_only:
+            runs["native"] = run_native(args, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        if not args.native_only and args.device == "emulated":
+            runs["forwarded"] = run_forwarded(args, folder)
+    wrong = [line for name, done in runs.items() for line in complaints(args, name, done)]
+    if len(runs) == 2:
+        native, forwarded = (comparable(runs[n].stdout, args.ignore) for n in ("native", "forwarded"))
+        if native != forwarded:
+            differing = next((i for i, (a, b) in enumerate(zip(native, forwarded)) if a != b),
+                             min(len(native), len(forwarded)))
+            wrong.append("output differs from line "
+                         f"{differing + 1}: native {native[differing:differing + 1]}, "
+                         f"forwarded {forwarded[differing:differing + 1]}")
+    for line in wrong:
+        print(f"WRONG: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
