@@ -8,29 +8,50 @@ import argparse
 import os
 import sys
 
+import check
 import emit_header
+import emit_rows
 import table
 from cuda_types import CudaTypes, TypeError_
 
 
-def write(path, text):
+def write(folder, name, text):
+    path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.exists(path):  # What did not change must not cost a rebuild.
+        with open(path, encoding="utf-8") as stream:
+            if stream.read() == text:
+                return
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
 
 
+def read_names(path):
+    if path is None or not os.path.exists(path):
+        return frozenset()
+    with open(path, encoding="utf-8") as stream:
+        return frozenset(line.strip() for line in stream
+                         if line.strip() and not line.startswith("#"))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="apigen")
-    parser.add_argument("--tables", required=True)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--tables", required=True, help="folder of the TOML files")
+    parser.add_argument("--out", required=True, help="folder that is written")
+    parser.add_argument("--emulated", help="what the emulated device implements, a name a line")
     arguments = parser.parse_args()
     try:
         types = CudaTypes(os.path.join(arguments.tables, "cuda_types.toml"))
-        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types)
-        write(os.path.join(arguments.out, "driver_abi/cuda_abi.h"),
-              emit_header.render(types, rows))
-    except TypeError_ as error:
+        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types,
+                          read_names(arguments.emulated))
+        faults = check.check(types, rows,
+                             check.read_lock(os.path.join(arguments.tables, "opcodes.lock")))
+    except (TypeError_, table.RowError) as error:
         sys.exit("apigen: %s" % error)
+    if faults:
+        sys.exit("\n".join("apigen: " + fault for fault in faults))
+    write(arguments.out, "driver_abi/cuda_abi.h", emit_header.render(types, rows))
+    write(arguments.out, "driver_abi/rows.inc", emit_rows.render(types, rows))
 
 
 main()

@@ -65,14 +65,16 @@ class CudaTypes:
             return True
         if kind != "record":
             return False
-        return all(self._field_is_flat(f) for f in self.records[self.canonical(name)][1]["fields"])
+        description = self.records[self.canonical(name)][1]
+        ignored = description.get("_ignored", [])
+        return all(self._field_is_flat(f, ignored) for f in description["fields"])
 
-    def _field_is_flat(self, field):
+    def _field_is_flat(self, field, ignored):
         if isinstance(field, dict):
             nested = field.get("struct", field.get("union"))
-            return all(self._field_is_flat(f) for f in nested)
-        base, pointers, _, _ = split_declaration(field)
-        return pointers == 0 and self.is_flat(base)
+            return all(self._field_is_flat(f, ignored) for f in nested)
+        base, pointers, name, _ = split_declaration(field)
+        return name in ignored or (pointers == 0 and self.is_flat(base))
 
     def names_used(self, field):
         if isinstance(field, dict):
