@@ -1,0 +1,44 @@
+// Who serves what. Each area of the API adds its handlers in a file of its own.
+#include "server/handlers/handlers.h"
+
+#include "server/handlers/primary_context.h"
+#include "server/snapshot.h"
+
+namespace gpurun::server {
+namespace {
+
+CallOutcome run_generic(Call& call) { return HandlerState::of(call).dispatch().run(call); }
+
+// cuInit: the driver was initialized before the client came; the reply is the snapshot.
+CallOutcome run_init(Call& call) {
+  call.set_reply(HandlerState::of(call).snapshot());
+  return CallOutcome::done(0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& driver) {
+  Result<std::unique_ptr<Dispatch>> dispatch = Dispatch::create(driver);
+  if (!dispatch) return dispatch.status();
+  Result<Bytes> snapshot = take_snapshot(driver);
+  if (!snapshot) return snapshot.status();
+  return std::unique_ptr<HandlerState>(
+      new HandlerState(driver, std::move(*dispatch), std::move(*snapshot)));
+}
+
+Handlers make_handlers() {
+  Handlers handlers;
+  handlers.generic = &run_generic;
+  set_handler(handlers, "cuInit", &run_init);
+  add_primary_context_handlers(handlers);
+  return handlers;
+}
+
+void set_handler(Handlers& handlers, const char* symbol, Handler handler) {
+  const driver_abi::Row* row = driver_abi::find_row(symbol);
+  if (row != nullptr && row->opcode < Handlers::kOpcodes) {
+    handlers.by_opcode[row->opcode] = handler;
+  }
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,55 @@
+// The handlers of every call, and the state that they share: what a worker gives to its executor.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "server/call.h"
+#include "server/cuda_driver.h"
+#include "server/dispatch.h"
+
+namespace gpurun::server {
+
+inline constexpr int kHandlerDevicesMax = 64;
+
+// Call::user() of every call. Made once per worker, after the driver was initialized; constant
+// afterwards but for what guards itself.
+class HandlerState {
+ public:
+  // `driver` is borrowed and outlives this. Takes the snapshot of the devices.
+  static Result<std::unique_ptr<HandlerState>> create(const CudaDriver& driver);
+  HandlerState(const HandlerState&) = delete;
+  HandlerState& operator=(const HandlerState&) = delete;
+
+  const CudaDriver& driver() const { return driver_; }
+  const Dispatch& dispatch() const { return *dispatch_; }
+  ByteView snapshot() const { return snapshot_; }
+  // The client's handle that stands for a device's retained primary context; 0: not retained.
+  // `device` is at least 0 and below kHandlerDevicesMax.
+  std::atomic<std::uint64_t>& primary_context(int device) {
+    return primary_contexts_[static_cast<std::size_t>(device)];
+  }
+
+  static HandlerState& of(const Call& call) { return *static_cast<HandlerState*>(call.user()); }
+
+ private:
+  HandlerState(const CudaDriver& driver, std::unique_ptr<Dispatch> dispatch, Bytes snapshot)
+      : driver_(driver), dispatch_(std::move(dispatch)), snapshot_(std::move(snapshot)) {}
+
+  const CudaDriver& driver_;
+  const std::unique_ptr<Dispatch> dispatch_;
+  const Bytes snapshot_;
+  std::array<std::atomic<std::uint64_t>, kHandlerDevicesMax> primary_contexts_{};
+};
+
+// For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.
+Handlers make_handlers();
+
+// Registers `handler` for the row of that name; nothing when the table has no such row.
+void set_handler(Handlers& handlers, const char* symbol, Handler handler);
+
+}  // namespace gpurun::server

@@ -1,0 +1,75 @@
+// cuDevicePrimaryCtxRetain and Release, posted once per change of state: the client counts the
+// program's retains by itself. The payload is the row's generic one; Retain's minted word is the
+// client's handle.
+#include "server/handlers/primary_context.h"
+
+#include "driver_abi/row.h"
+#include "protocol/call.h"
+#include "server/handlers/handlers.h"
+
+namespace gpurun::server {
+namespace {
+
+using driver_abi::HandleKind;
+
+// cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev), cuDevicePrimaryCtxRelease(CUdevice dev).
+constexpr std::size_t kRetainContext = 0;
+constexpr std::size_t kRetainDevice = 1;
+constexpr std::size_t kReleaseDevice = 0;
+
+bool unpack(Call& call, protocol::UnpackedCall& unpacked, std::size_t device_at, int* device) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) return false;
+  *device = static_cast<int>(static_cast<std::uint32_t>(unpacked.word(device_at)));
+  return *device >= 0 && *device < kHandlerDevicesMax;
+}
+
+CallOutcome run_retain(Call& call) {
+  protocol::UnpackedCall unpacked;
+  int device = 0;
+  if (!unpack(call, unpacked, kRetainDevice, &device)) return CallOutcome::done(kErrorInvalidValue);
+  HandlerState& state = HandlerState::of(call);
+  const std::uint64_t client_context = unpacked.minted(kRetainContext);
+  if (client_context == 0 || state.primary_context(device) != 0) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  // What an earlier, failed retain left behind.
+  (void)call.handles().erase(client_context, HandleKind::kContext);
+  CUcontext context = nullptr;
+  int result = GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRetain, &context, device);
+  if (result != 0) {
+    (void)call.handles().poison(client_context, HandleKind::kContext, result);
+    return CallOutcome::done(result);
+  }
+  result = call.handles().bind(client_context, HandleKind::kContext,
+                               reinterpret_cast<std::uintptr_t>(context));
+  if (result == 0) {
+    state.primary_context(device) = client_context;
+  } else {
+    (void)GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device);
+  }
+  return CallOutcome::done(result);
+}
+
+CallOutcome run_release(Call& call) {
+  protocol::UnpackedCall unpacked;
+  int device = 0;
+  if (!unpack(call, unpacked, kReleaseDevice, &device)) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  HandlerState& state = HandlerState::of(call);
+  // Forgotten first: no later call may meet a context that is going.
+  const std::uint64_t client_context = state.primary_context(device).exchange(0);
+  if (client_context == 0) return CallOutcome::done(kErrorInvalidContext);
+  (void)call.handles().erase(client_context, HandleKind::kContext);
+  return CallOutcome::done(GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device));
+}
+
+}  // namespace
+
+void add_primary_context_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuDevicePrimaryCtxRetain", &run_retain);
+  set_handler(handlers, "cuDevicePrimaryCtxRelease_v2", &run_release);
+}
+
+}  // namespace gpurun::server
