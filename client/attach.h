@@ -1,0 +1,38 @@
+// Attach: from a ticket to connections over which a worker answers.
+//
+// Connects once for the log and once for each bulk lane, proves the ticket on each, and waits for
+// the worker's proof. What it returns goes to Session::start() and DeviceSnapshot::parse().
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "client/session.h"
+#include "client/session_data.h"
+
+namespace gpurun::client {
+
+struct AttachOptions {
+  unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
+  // Descriptors of ours in a stranger's process; see transport::Options.
+  int fd_min = 0;
+  // Connecting, the daemon's part and the start of the worker with its driver, together.
+  std::chrono::milliseconds deadline{60'000};
+};
+
+struct Attached {
+  Session::Channels channels;
+  Bytes snapshot;              // A wire::Snapshot: for DeviceSnapshot::parse().
+  int driver_version = 0;      // cuDriverGetVersion of the server's driver.
+  std::string server_release;  // gpurun's version on the server.
+};
+
+//   kUnavailable  nothing listens there.
+//   kRefused      the server's sentence: lease over, versions differ, driver does not start.
+//   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.
+//   kDeadline, kPeerGone
+Result<Attached> attach(const SessionData& session, const AttachOptions& options);
+
+}  // namespace gpurun::client

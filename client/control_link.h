@@ -1,0 +1,69 @@
+// ControlLink: gpurun's own connection to a gpurund, over which it asks for GPUs. The lease lives
+// as long as the link: when the object goes, or gpurun dies, the server ends the workers and gives
+// the GPUs to the next in the queue.
+//
+// Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/deadline.h"
+#include "base/result.h"
+#include "client/session_data.h"
+#include "protocol/proof.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+
+struct LeaseRequest {
+  unsigned devices = 1;
+  // How long to wait in the server's queue; 0: an immediate yes or no.
+  std::chrono::milliseconds wait{0};
+  // Called at most once, when the request waits; `ahead` requests come before it.
+  std::function<void(unsigned ahead)> on_queued;
+};
+
+class ControlLink {
+ public:
+  // `address` is HOST[:PORT]; `secret` is the server's, empty for a server without one.
+  //   kUnavailable      nothing listens there, or the name is unknown.
+  //   kInvalidArgument  not an address.
+  //   kRefused          the server's sentence: versions differ.
+  //   kProtocol         what answers there is no gpurund of ours.
+  static Result<std::unique_ptr<ControlLink>> connect(std::string_view address, ByteView secret,
+                                                      Deadline deadline);
+  ~ControlLink();
+  ControlLink(const ControlLink&) = delete;
+  ControlLink& operator=(const ControlLink&) = delete;
+
+  // Once. The address of the session data is the one of connect().
+  //   kRefused   the server's sentence: wrong secret, no such number of GPUs, none came free.
+  //   kProtocol  the server does not know our secret.
+  Result<SessionData> request_lease(const LeaseRequest& request);
+
+  // Readable when the server has something to say, or has gone: then ask lease_ended().
+  int fd() const noexcept;
+  // Ok while the lease lives; else why it ended. Never waits.
+  Status lease_ended();
+
+  const std::string& server_release() const noexcept { return server_release_; }
+
+ private:
+  ControlLink(std::unique_ptr<transport::Connection> connection, std::string address);
+
+  Result<SessionData> granted(ByteView payload) const;
+
+  const std::unique_ptr<transport::Connection> connection_;
+  const std::string address_;  // "host:port".
+  std::string server_release_;
+  protocol::Key key_{};
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+};
+
+}  // namespace gpurun::client
