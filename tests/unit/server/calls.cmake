@@ -1,1 +1,3 @@
 gpurun_test(foreign_call_test unit SOURCES foreign_call_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(dispatch_rows_test unit SOURCES dispatch_rows_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(cuda_driver_test unit SOURCES cuda_driver_test.cc LIBRARIES gpurun_server_driver)

@@ -1,0 +1,31 @@
+// A worker must never take something else for a driver: a wrong path is a clear error at start, and
+// a relative one could be answered by our own client library.
+#include "server/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace gpurun::server {
+namespace {
+
+TEST(CudaDriver, RelativePathsAreRefused) {
+  EXPECT_EQ(CudaDriver::open("libcuda.so.1").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(CudaDriver::open("").status().code(), Code::kInvalidArgument);
+}
+
+TEST(CudaDriver, MissingLibraryIsUnavailableAndNamed) {
+  const Status status = CudaDriver::open("/nonexistent/libcuda.so.1").status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), testing::HasSubstr("/nonexistent/libcuda.so.1"));
+}
+
+TEST(CudaDriver, AnotherLibraryIsNoDriver) {
+  Dl_info info{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&dlopen), &info), 0);
+  const Status status = CudaDriver::open(info.dli_fname).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << info.dli_fname;
+}
+
+}  // namespace
+}  // namespace gpurun::server
