@@ -5,6 +5,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/row.h"
+#include "driver_abi/rows_by_key.h"
 
 namespace gpurun::driver_abi {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 }  // namespace
 
 std::span<const Row> rows() noexcept { return kRows; }
+
+std::span<const std::uint16_t> opcodes_by_key() noexcept { return kByKey; }
 
 // apigen refuses gaps, so that an opcode is a place.
 const Row* find_row(std::uint16_t opcode) noexcept {

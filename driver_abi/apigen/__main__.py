@@ -9,6 +9,7 @@ import os
 import sys
 
 import check
+import emit_entries
 import emit_header
 import emit_rows
 import table
@@ -42,16 +43,28 @@ def main():
     arguments = parser.parse_args()
     try:
         types = CudaTypes(os.path.join(arguments.tables, "cuda_types.toml"))
-        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types,
-                          read_names(arguments.emulated))
+        implemented = read_names(arguments.emulated)
+        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types, implemented)
         faults = check.check(types, rows,
                              check.read_lock(os.path.join(arguments.tables, "opcodes.lock")))
     except (TypeError_, table.RowError) as error:
         sys.exit("apigen: %s" % error)
     if faults:
         sys.exit("\n".join("apigen: " + fault for fault in faults))
-    write(arguments.out, "driver_abi/cuda_abi.h", emit_header.render(types, rows))
-    write(arguments.out, "driver_abi/rows.inc", emit_rows.render(types, rows))
+    for name, text in outputs(types, rows, implemented).items():
+        write(arguments.out, name, text)
+
+
+def outputs(types, rows, implemented):
+    return {
+        "driver_abi/cuda_abi.h": emit_header.render(types, rows),
+        "driver_abi/rows.inc": emit_rows.render(types, rows),
+        "driver_abi/exports.map": emit_entries.exports_map(rows),
+        "client/interpose/custom.h": emit_entries.client_custom_header(rows),
+        "client/interpose/entry_points.cc": emit_entries.client_entries(rows),
+        "server/emulated/api.h": emit_entries.emulated_header(rows),
+        "server/emulated/entry_points.cc": emit_entries.emulated_entries(rows, implemented),
+    }
 
 
 main()

@@ -54,4 +54,9 @@ def render(types, rows):
     ordered = sorted(rows, key=lambda row: row.symbol.encode())
     lines += ["  %d," % row.opcode for row in ordered]
     lines.append("};")
+    lines.append("// Opcodes by base name, then version: what cuGetProcAddress searches.")
+    lines.append("constexpr std::uint16_t kByKey[] = {")
+    ordered = sorted(rows, key=lambda row: (row.base.encode(), row.version, row.variant or ""))
+    lines += ["  %d," % row.opcode for row in ordered]
+    lines.append("};")
     return "\n".join(lines) + "\n"
