@@ -16,3 +16,10 @@ target_compile_definitions(driver_facts_test PRIVATE
 if(GPURUN_NVCC)
   target_compile_definitions(driver_facts_test PRIVATE GPURUN_TEST_NVCC="${GPURUN_NVCC}")
 endif()
+
+gpurun_nvml_library(gpurun_test_nvml SOURCES ${CMAKE_CURRENT_LIST_DIR}/nvml_test_source.cc)
+gpurun_test(nvml_test unit SOURCES ${CMAKE_CURRENT_LIST_DIR}/nvml_test.cc
+  LIBRARIES ${CMAKE_DL_LIBS})
+add_dependencies(nvml_test gpurun_test_nvml)
+target_compile_definitions(nvml_test PRIVATE GPURUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+  GPURUN_TEST_NVML_LIBRARY="$<TARGET_FILE:gpurun_test_nvml>")
