@@ -104,6 +104,30 @@ Status check(const Words& words, Options* options) {
   return {};
 }
 
+// How many of argv's words are gpurun's own, its name included: they end at "--" or at the first
+// word that is neither an option nor the value of the option before it.
+int own_words(int argc, const char* const* argv, const CLI::App& app) {
+  int index = 1;
+  while (index < argc) {
+    const std::string_view word = argv[index];
+    if (word == "--" || word.size() < 2 || word[0] != '-') break;
+    const CLI::Option* option = app.get_option_no_throw(std::string(word));
+    index += option != nullptr && option->get_items_expected_max() > 0 ? 2 : 1;
+  }
+  return std::min(index, argc);
+}
+
+std::string later_option(int own_count, const char* const* argv, const std::string& otherwise) {
+  for (int index = 1; index < own_count; ++index) {
+    for (const std::string_view later : kLaterOptions) {
+      if (std::string_view(argv[index]).substr(0, later.size()) == later) {
+        return std::string(later) + " does not exist yet in this version";
+      }
+    }
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 std::string Address::to_string() const {
@@ -182,10 +206,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
   app.footer("The program and its arguments follow; -- ends gpurun's own options.");
-  app.positionals_at_end();
-  app.prefix_command();  // The first word that is no option starts the program's command.
+  const int own_count = own_words(argc, argv, app);
   try {
-    app.parse(argc, argv);
+    app.parse(own_count, argv);
   } catch (const CLI::CallForVersion& version) {
     options.action = Options::Action::kShowText;
     options.text = std::string(version.what()) + "\n";
@@ -195,20 +218,11 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     options.text = app.help();
     return options;
   } catch (const CLI::ParseError& error) {
-    return wrong(error.what());
+    return wrong(later_option(own_count, argv, error.what()));
   }
-  options.command = app.remaining();
-  const bool separated = !options.command.empty() && options.command.front() == "--";
-  if (separated) options.command.erase(options.command.begin());
+  const int separator = own_count < argc && std::string_view(argv[own_count]) == "--" ? 1 : 0;
+  options.command.assign(argv + own_count + separator, argv + argc);
   if (options.command.empty()) return wrong("no program is named; gpurun --help shows how");
-  if (!separated && options.command.front().size() > 1 && options.command.front()[0] == '-') {
-    for (const std::string later : kLaterOptions) {
-      if (options.command.front().compare(0, later.size(), later) == 0) {
-        return wrong(later + " does not exist yet in this version");
-      }
-    }
-    return wrong("unknown option " + options.command.front());
-  }
   GPURUN_RETURN_IF_ERROR(check(words, &options));
   return options;
 }
