@@ -1,0 +1,109 @@
+// The visible devices, their identity, and the life of their primary contexts.
+#include "server/emulated/objects/device.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "server/emulated/objects/memory_pool.h"
+#include "server/emulated/settings.h"
+
+namespace gpurun::emulated {
+
+Device::Device(int ordinal, int physical)
+    : ordinal_(ordinal), physical_(physical), arena_(settings().memory_bytes) {}
+
+std::string Device::name() const { return "gpurun emulated device"; }
+
+CUuuid Device::uuid() const {
+  // "gpurun-emulated" and the index: the same in every process, as on a real machine.
+  CUuuid id;
+  static_assert(sizeof id.bytes == 16);
+  std::memcpy(id.bytes, "gpurun-emulated", 15);
+  id.bytes[15] = static_cast<char>(physical_);
+  return id;
+}
+
+std::string Device::pci_bus_id() const {
+  char text[16];
+  std::snprintf(text, sizeof text, "0000:%02x:00.0", physical_ + 1);
+  return text;
+}
+
+const ContextPtr& Device::primary() {
+  const std::lock_guard lock(mutex_);
+  if (primary_ == nullptr) primary_ = handles().add(std::make_shared<Context>(*this, 0, true));
+  return primary_;
+}
+
+ContextPtr Device::retain_primary() {
+  const ContextPtr& context = primary();
+  const std::lock_guard lock(mutex_);
+  ++retained_;
+  context->activate();
+  return context;
+}
+
+bool Device::release_primary() {
+  const ContextPtr& context = primary();
+  {
+    const std::lock_guard lock(mutex_);
+    if (retained_ == 0) return false;
+    if (--retained_ > 0) return true;
+  }
+  context->destroy();
+  return true;
+}
+
+void Device::reset_primary() {
+  const ContextPtr& context = primary();
+  {
+    const std::lock_guard lock(mutex_);
+    retained_ = 0;
+  }
+  if (context->is_active()) context->destroy();
+}
+
+bool Device::primary_is_active() { return primary()->is_active(); }
+
+std::shared_ptr<MemoryPool> Device::default_pool() {
+  const std::lock_guard lock(mutex_);
+  if (default_pool_ == nullptr) {
+    default_pool_ = handles().add(std::make_shared<MemoryPool>(*this, true));
+  }
+  return default_pool_;
+}
+
+std::shared_ptr<MemoryPool> Device::current_pool() {
+  auto fallback = default_pool();
+  const std::lock_guard lock(mutex_);
+  return current_pool_ != nullptr ? current_pool_ : fallback;
+}
+
+void Device::set_current_pool(std::shared_ptr<MemoryPool> pool) {
+  const std::lock_guard lock(mutex_);
+  current_pool_ = std::move(pool);
+}
+
+const std::vector<std::unique_ptr<Device>>& devices() {
+  static const auto* all = [] {
+    auto* made = new std::vector<std::unique_ptr<Device>>;
+    for (const int physical : settings().visible) {
+      made->push_back(std::make_unique<Device>(static_cast<int>(made->size()), physical));
+    }
+    return made;
+  }();
+  return *all;
+}
+
+Device* device_at(CUdevice ordinal) {
+  const auto& all = devices();
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= all.size()) return nullptr;
+  return all[static_cast<std::size_t>(ordinal)].get();
+}
+
+HandleTable& handles() {
+  static HandleTable* table = new HandleTable;
+  return *table;
+}
+
+}  // namespace gpurun::emulated

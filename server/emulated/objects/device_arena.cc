@@ -1,0 +1,134 @@
+// Address window, next-fit address ranges and page protection behind DeviceArena.
+#include "server/emulated/objects/device_arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace gpurun::emulated {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLarge = std::uint64_t{2} << 20;
+
+// The kernel limits the mappings of a process (65,530 by default) and a guard page costs two. With
+// more allocations than this the later ones go without.
+constexpr std::uint64_t kGuardedMax = 20'000;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+DeviceArena::DeviceArena(std::uint64_t bytes_total) : bytes_total_(bytes_total) {}
+
+// Room for twice the memory, so that fragmentation does not end a program before memory does;
+// less under a limit on address space.
+bool DeviceArena::reserve_window() {
+  if (window_reserved_) return true;
+  for (std::uint64_t span = round_up(bytes_total_, kLarge) * 2 + (std::uint64_t{1} << 30);
+       span >= kLarge * 2; span = round_up(span / 2, kLarge)) {
+    void* window =
+        mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (window == MAP_FAILED) continue;
+    const auto start = reinterpret_cast<std::uint64_t>(window);
+    free_.emplace(start, span);
+    cursor_ = start;
+    window_reserved_ = true;
+    return true;
+  }
+  GPURUN_LOG(kError, "emulated device: no address space for %llu bytes of device memory",
+             static_cast<unsigned long long>(bytes_total_));
+  return false;
+}
+
+// First fit from the cursor on, so that freed addresses are not used again at once.
+std::uint64_t DeviceArena::take_addresses(std::uint64_t span, std::uint64_t alignment) {
+  auto fits = [&](const auto& range) {
+    const std::uint64_t start = round_up(range.first, alignment);
+    return start - range.first + span <= range.second ? start : 0;
+  };
+  auto found = free_.lower_bound(cursor_);
+  std::uint64_t start = 0;
+  for (std::size_t seen = 0; seen < free_.size(); ++seen, ++found) {
+    if (found == free_.end()) found = free_.begin();
+    if ((start = fits(*found)) != 0) break;
+  }
+  if (start == 0) return 0;
+  const auto [base, length] = *found;
+  free_.erase(found);
+  if (start > base) free_.emplace(base, start - base);
+  if (start + span < base + length) free_.emplace(start + span, base + length - start - span);
+  cursor_ = start + span;
+  return start;
+}
+
+void DeviceArena::give_addresses(std::uint64_t start, std::uint64_t span) {
+  auto after = free_.lower_bound(start);
+  if (after != free_.end() && after->first == start + span) {
+    span += after->second;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == start) {
+      before->second += span;
+      return;
+    }
+  }
+  free_.emplace(start, span);
+}
+
+std::uint64_t DeviceArena::allocate(std::uint64_t bytes) {
+  if (bytes == 0 || bytes > bytes_total_) return 0;
+  const std::uint64_t used = round_up(bytes, kPage);
+  const std::uint64_t alignment = used >= kLarge ? kLarge : kPage;
+  const std::lock_guard lock(mutex_);
+  if (bytes_used_ + used > bytes_total_ || !reserve_window()) return 0;
+  const std::uint64_t guard = live_.size() < kGuardedMax ? kPage : 0;
+  const std::uint64_t start = take_addresses(used + guard, alignment);
+  if (start == 0) return 0;
+  if (mprotect(at(start), used, PROT_READ | PROT_WRITE) != 0) {
+    give_addresses(start, used + guard);
+    return 0;
+  }
+  bytes_used_ += used;
+  live_.emplace(start, used + guard);
+  return start;
+}
+
+void DeviceArena::free(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t used = round_up(bytes, kPage);
+  // Fresh pages in place of the old ones: the memory goes back to the system, and a stale pointer
+  // faults.
+  mmap(at(address), used, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+       0);
+  const std::lock_guard lock(mutex_);
+  const auto live = live_.find(address);
+  give_addresses(address, live->second);
+  live_.erase(live);
+  bytes_used_ -= used;
+}
+
+bool DeviceArena::charge(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > bytes_total_ || bytes_used_ + bytes > bytes_total_) return false;
+  bytes_used_ += bytes;
+  return true;
+}
+
+void DeviceArena::discharge(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  bytes_used_ -= bytes;
+}
+
+std::uint64_t DeviceArena::bytes_free() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_total_ - bytes_used_;
+}
+
+}  // namespace gpurun::emulated

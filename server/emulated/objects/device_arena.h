@@ -1,0 +1,46 @@
+// DeviceArena: the memory of one emulated device. It lies in one window of reserved addresses,
+// every allocation followed by a page that nothing may touch, so that a kernel that runs past its
+// buffer faults as it would on a GPU, only sooner.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+namespace gpurun::emulated {
+
+// Any thread.
+class DeviceArena {
+ public:
+  // Bytes that the device has in all; what is charged counts in whole pages.
+  explicit DeviceArena(std::uint64_t bytes_total);
+
+  // Zeroed memory of `bytes` (over 0), aligned to a page, from 2 MiB on to 2 MiB. 0: the device's
+  // memory is used up.
+  std::uint64_t allocate(std::uint64_t bytes);
+  // `address` and `bytes` as for allocate().
+  void free(std::uint64_t address, std::uint64_t bytes);
+
+  // Accounts for memory that lies elsewhere (VMM, managed). False: it is used up.
+  bool charge(std::uint64_t bytes);
+  void discharge(std::uint64_t bytes);
+
+  std::uint64_t bytes_total() const { return bytes_total_; }
+  std::uint64_t bytes_free() const;
+
+ private:
+  std::uint64_t take_addresses(std::uint64_t span, std::uint64_t alignment);
+  void give_addresses(std::uint64_t start, std::uint64_t span);
+  bool reserve_window();
+
+  const std::uint64_t bytes_total_;
+  mutable std::mutex mutex_;
+  std::uint64_t bytes_used_ = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Start to span, guard included.
+  bool window_reserved_ = false;
+  std::uint64_t cursor_ = 0;
+  std::map<std::uint64_t, std::uint64_t> free_;  // Start to length; neighbours are merged.
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,64 @@
+// MemoryRegistry: every range of addresses that CUDA handed out or was told of in this process.
+// Each pointer that a program passes is looked up here before anything touches it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+namespace gpurun::emulated {
+
+enum class MemoryKind : std::uint8_t {
+  kDevice,      // cuMemAlloc, cuMemAllocPitch.
+  kPool,        // cuMemAllocAsync.
+  kMapped,      // cuMemMap: memory of a VMM allocation.
+  kModule,      // Variables of a module.
+  kManaged,     // cuMemAllocManaged.
+  kHost,        // cuMemAllocHost, cuMemHostAlloc.
+  kRegistered,  // cuMemHostRegister.
+};
+
+struct MemoryRange {
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  int device = 0;
+  std::uint64_t context_handle = 0;  // 0: belongs to no context (pools, VMM).
+  std::uint64_t buffer_id = 0;       // Unique in the process; set by add().
+  unsigned flags = 0;                // The flags of the call that made it.
+  std::uint64_t owner_handle = 0;    // The pool or VMM allocation.
+  bool accessible = true;            // False: mapped, and cuMemSetAccess not called yet.
+
+  std::uint64_t end() const { return base + bytes; }
+  bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
+};
+
+// Any thread. Ranges never overlap.
+class MemoryRegistry {
+ public:
+  // False, and nothing added, when it would overlap a known range.
+  bool add(MemoryRange range);
+  // The range that holds `address`.
+  std::optional<MemoryRange> find(std::uint64_t address) const;
+  // Whether all of [address, address + bytes) may be accessed; neighbouring ranges count together.
+  bool covers(std::uint64_t address, std::uint64_t bytes) const;
+  // Removes the range that begins at `base` if it is one of `kinds`.
+  std::optional<MemoryRange> take(std::uint64_t base, std::initializer_list<MemoryKind> kinds);
+  // Removes and returns all ranges of a context (it is being destroyed).
+  std::vector<MemoryRange> take_of_context(std::uint64_t context_handle);
+  // Sets `accessible` of the mapped ranges inside [base, base + bytes). False: not all mapped.
+  bool set_accessible(std::uint64_t base, std::uint64_t bytes, bool accessible);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<std::uint64_t, MemoryRange> ranges_;
+  std::uint64_t next_buffer_id_ = 1;
+};
+
+// The one registry of the process; immortal.
+MemoryRegistry& memory_registry();
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,40 @@
+// Gives memory back to where it came from.
+#include "server/emulated/objects/ownership.h"
+
+#include <sys/mman.h>
+
+#include "server/emulated/objects/device.h"
+#include "server/emulated/objects/memory_pool.h"
+
+namespace gpurun::emulated {
+
+void release_memory(const MemoryRange& range) {
+  switch (range.kind) {
+    case MemoryKind::kDevice:
+    case MemoryKind::kModule:
+    case MemoryKind::kManaged:
+      if (Device* device = device_at(range.device)) device->arena().free(range.base, range.bytes);
+      return;
+    case MemoryKind::kPool:
+      if (const auto pool = handles().find<MemoryPool>(range.owner_handle)) {
+        pool->free(range.base, range.bytes);
+      } else if (Device* device = device_at(range.device)) {
+        device->arena().free(range.base, range.bytes);
+      }
+      return;
+    case MemoryKind::kHost:
+      munmap(reinterpret_cast<void*>(range.base), range.bytes);
+      return;
+    case MemoryKind::kRegistered:
+    case MemoryKind::kMapped:
+      return;  // Not ours, or unmapped by the VMM.
+  }
+}
+
+void release_memory_of_context(std::uint64_t context_handle) {
+  for (const MemoryRange& range : memory_registry().take_of_context(context_handle)) {
+    release_memory(range);
+  }
+}
+
+}  // namespace gpurun::emulated

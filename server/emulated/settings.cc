@@ -1,0 +1,156 @@
+// Reads GPURUN_EMULATED and CUDA_VISIBLE_DEVICES.
+#include "server/emulated/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "base/log.h"
+
+namespace gpurun::emulated {
+namespace {
+
+constexpr std::string_view kSpace = " \t\n";
+
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Whole text as a number in [lowest, highest].
+bool parse_number(std::string_view text, std::int64_t lowest, std::int64_t highest,
+                  std::int64_t* out) {
+  std::int64_t value = 0;
+  const auto end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < lowest || value > highest) {
+    return false;
+  }
+  *out = value;
+  return true;
+}
+
+bool parse_bytes(std::string_view text, std::uint64_t* out) {
+  int shift = 0;
+  for (const auto& [suffix, bits] :
+       {std::pair{std::string_view("KiB"), 10}, {"MiB", 20}, {"GiB", 30}}) {
+    if (text.size() > suffix.size() && text.substr(text.size() - suffix.size()) == suffix) {
+      text.remove_suffix(suffix.size());
+      shift = bits;
+    }
+  }
+  std::int64_t value = 0;
+  if (!parse_number(trim(text), 1, std::int64_t{1} << (44 - shift), &value)) return false;
+  *out = static_cast<std::uint64_t>(value) << shift;
+  return true;
+}
+
+// "12.1" or "121".
+bool parse_capability(std::string_view text, int* out) {
+  const auto dot = text.find('.');
+  std::int64_t major = 0, minor = 0;
+  if (dot == std::string_view::npos) {
+    if (!parse_number(text, 0, 999, &major)) return false;
+    if (major != 0 && major < 50) return false;
+    *out = static_cast<int>(major);
+    return true;
+  }
+  if (!parse_number(text.substr(0, dot), 5, 99, &major)) return false;
+  if (!parse_number(text.substr(dot + 1), 0, 9, &minor)) return false;
+  *out = static_cast<int>(major * 10 + minor);
+  return true;
+}
+
+bool parse_int(std::string_view text, int lowest, int highest, int* out) {
+  std::int64_t value = 0;
+  if (!parse_number(text, lowest, highest, &value)) return false;
+  *out = static_cast<int>(value);
+  return true;
+}
+
+bool apply(std::string_view key, std::string_view value, Settings* s) {
+  int flag = 0;
+  if (key == "devices") return parse_int(value, 0, 16, &s->devices);
+  if (key == "memory") return parse_bytes(value, &s->memory_bytes);
+  if (key == "capability") return parse_capability(value, &s->capability) && s->capability > 0;
+  if (key == "library_capability") return parse_capability(value, &s->library_capability);
+  if (key == "multiprocessors") return parse_int(value, 1, 1024, &s->multiprocessors);
+  if (key == "threads") return parse_int(value, 0, 1024, &s->threads);
+  if (key == "driver_version") return parse_int(value, 12000, 99990, &s->driver_version);
+  if (key == "watchdog") return parse_int(value, 0, 1 << 30, &s->watchdog_s);
+  if (key == "watchdog_kills") {
+    if (!parse_int(value, 0, 1, &flag)) return false;
+    s->watchdog_kills = flag != 0;
+    return true;
+  }
+  if (key == "cache") {
+    if (value.empty()) return false;
+    s->cache = value;
+    return true;
+  }
+  return false;
+}
+
+void apply_visible(const char* text, Settings* s) {
+  s->visible.clear();
+  if (text == nullptr) {
+    for (int i = 0; i < s->devices; ++i) s->visible.push_back(i);
+    return;
+  }
+  std::string_view rest = text;
+  while (true) {
+    const auto comma = rest.find(',');
+    const auto item = trim(rest.substr(0, comma));
+    int index = -1;
+    if (item.size() == 40 && item.substr(0, 4) == "GPU-") {
+      // Our UUIDs differ in the last two digits only: see Device::uuid.
+      int last = 0;
+      const auto parsed = std::from_chars(item.data() + 38, item.data() + 40, last, 16);
+      if (parsed.ec == std::errc()) index = last;
+    } else if (!parse_int(item, 0, s->devices - 1, &index)) {
+      return;
+    }
+    if (index < 0 || index >= s->devices) return;
+    // A device named twice makes the list invalid; NVIDIA's driver shows none then.
+    if (std::find(s->visible.begin(), s->visible.end(), index) != s->visible.end()) {
+      s->visible.clear();
+      return;
+    }
+    s->visible.push_back(index);
+    if (comma == std::string_view::npos) return;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+Settings parse_settings(const char* text, const char* visible_devices) {
+  Settings result;
+  std::string_view rest = text == nullptr ? "" : text;
+  while (!rest.empty()) {
+    const auto end = std::min(rest.find_first_of(",;"), rest.size());
+    const auto item = trim(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (item.empty()) continue;
+    const auto equals = std::min(item.find('='), item.size());
+    const auto value = equals < item.size() ? trim(item.substr(equals + 1)) : std::string_view();
+    if (!apply(trim(item.substr(0, equals)), value, &result)) {
+      GPURUN_LOG(kWarning, "GPURUN_EMULATED: '%.*s' is ignored: no such key, or out of range",
+                 static_cast<int>(item.size()), item.data());
+    }
+  }
+  apply_visible(visible_devices, &result);
+  return result;
+}
+
+const Settings& settings() {
+  // Immortal: libraries call us after our finalisers.
+  static const Settings* instance = new Settings(
+      parse_settings(std::getenv("GPURUN_EMULATED"), std::getenv("CUDA_VISIBLE_DEVICES")));
+  return *instance;
+}
+
+}  // namespace gpurun::emulated

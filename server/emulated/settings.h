@@ -1,0 +1,58 @@
+// Settings of the emulated device: one variable, GPURUN_EMULATED, read once at cuInit.
+//
+// GPURUN_EMULATED is a list of key=value pairs, separated by commas or semicolons, for instance
+//   GPURUN_EMULATED="devices=2,memory=4GiB,capability=9.0"
+// Unknown keys and values out of range are ignored with one warning each.
+//
+//   key                 default   meaning and range
+//   devices             1         number of devices, 0 to 16
+//   memory              8GiB      bytes of each device; suffixes KiB, MiB, GiB
+//   capability          12.1      compute capability that applications see, 5.0 to 99.9
+//   library_capability  13.0      what NVIDIA's math libraries see (see below); 0 = as applications
+//   multiprocessors     8         multiprocessors of each device, 1 to 1024
+//   threads             0         threads that execute blocks; 0 = one per processor
+//   driver_version      13000     what cuDriverGetVersion reports
+//   cache               on        directory of compiled kernels; on = the user's cache directory,
+//                                 off = none
+//   watchdog            60        seconds after which a running kernel is reported by name; 0 =
+//   never watchdog_kills      0         1: such a kernel ends with CUDA_ERROR_LAUNCH_TIMEOUT
+//
+// Why two capabilities: at any real one cuBLAS, cuBLASLt and cuDNN choose kernels that exist as
+// machine code only; told a major number that they do not know they use their PTX kernels.
+// Applications must see a real one, because NVRTC and other compilers refuse unknown ones
+// (measured; docs/cuda-gotchas.md).
+//
+// CUDA_VISIBLE_DEVICES restricts and orders the devices, as on NVIDIA's driver: indices, or the
+// UUIDs that the device reports; what follows the first invalid entry is invisible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpurun::emulated {
+
+struct Settings {
+  int devices = 1;
+  std::uint64_t memory_bytes = std::uint64_t{8} << 30;
+  int capability = 121;          // Major * 10 + minor.
+  int library_capability = 130;  // 0: as `capability`.
+  int multiprocessors = 8;
+  int threads = 0;
+  int driver_version = 13000;
+  std::string cache = "on";
+  int watchdog_s = 60;
+  bool watchdog_kills = false;
+
+  // Physical indices of the visible devices, in the order in which programs see them.
+  std::vector<int> visible;
+};
+
+// Parses `text` (the variable's value; nullptr = defaults) and `visible_devices` (likewise).
+// Pure but for warnings on the log.
+Settings parse_settings(const char* text, const char* visible_devices);
+
+// The process's settings, read from the environment at the first call. Any thread.
+const Settings& settings();
+
+}  // namespace gpurun::emulated
