@@ -1,0 +1,68 @@
+// Capture: a stream that records a graph instead of executing, and what other calls may do
+// meanwhile (Programming Guide, "Creating a Graph Using Stream Capture").
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "server/emulated/objects/event.h"
+#include "server/emulated/objects/stream.h"
+
+namespace gpurun::emulated {
+
+class Graph;
+class GraphNode;
+
+// Any thread.
+class Capture final : public std::enable_shared_from_this<Capture> {
+ public:
+  Capture(std::shared_ptr<Graph> graph, const StreamPtr& origin, CUstreamCaptureMode mode);
+
+  std::uint64_t id() const { return id_; }
+  CUstreamCaptureMode mode() const { return mode_; }
+  const std::shared_ptr<Graph>& graph() const { return graph_; }
+  const Stream* origin() const { return origin_.get(); }
+
+  bool invalidated() const;
+  // The capture fails at its end with STREAM_CAPTURE_INVALIDATED.
+  void invalidate();
+
+  // Adds a node behind what `stream` captured last. STREAM_CAPTURE_INVALIDATED.
+  CUresult add(Stream& stream, OperationPtr operation);
+  // What the next node of `stream` depends on.
+  std::vector<std::shared_ptr<GraphNode>> frontier(const Stream& stream) const;
+  // `add`: also; else: instead.
+  void set_frontier(const Stream& stream, std::vector<std::shared_ptr<GraphNode>> nodes, bool add);
+  // Lets `stream` take part (it waited for an event of this capture).
+  CUresult join(const StreamPtr& stream, const std::vector<std::shared_ptr<GraphNode>>& nodes);
+
+  // Takes all streams out. INVALIDATED, or UNJOINED when work of a joined stream is not waited for
+  // by the origin.
+  CUresult end();
+
+ private:
+  struct Participant {
+    StreamPtr stream;
+    std::vector<std::shared_ptr<GraphNode>> frontier;
+  };
+
+  const std::uint64_t id_;
+  const std::shared_ptr<Graph> graph_;
+  const StreamPtr origin_;
+  const CUstreamCaptureMode mode_;
+  mutable std::mutex mutex_;
+  bool invalidated_ = false;
+  std::map<const Stream*, Participant> participants_;
+};
+
+// For calls that a capture in global mode anywhere, or in thread-local mode on this thread,
+// forbids.
+CUresult check_capture_rules();
+
+// The legacy stream cannot be used while blocking streams of its context capture: that would make
+// them depend on what is not captured (STREAM_CAPTURE_IMPLICIT).
+CUresult check_legacy_use(Context& context, Stream& stream);
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,166 @@
+// Order between streams, sticky errors, and the end of a context.
+#include "server/emulated/objects/context.h"
+
+#include "base/log.h"
+#include "server/emulated/objects/device.h"
+#include "server/emulated/objects/ownership.h"
+
+namespace gpurun::emulated {
+namespace {
+
+std::uint64_t next_context_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Context::Context(Device& device, unsigned flags_, bool primary)
+    : Object(kKind), flags(flags_), device_(device), primary_(primary), id_(next_context_id()) {
+  for (auto& limit : limits) limit = 0;
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
+  if (!primary) active_ = true;
+}
+
+void Context::fail(CUresult error) {
+  int expected = CUDA_SUCCESS;
+  if (sticky_error_.compare_exchange_strong(expected, error)) {
+    GPURUN_LOG(kInfo, "context %llu failed with error %d", static_cast<unsigned long long>(id()),
+               static_cast<int>(error));
+  }
+}
+
+StreamPtr Context::legacy_stream() {
+  {
+    const std::shared_lock lock(streams_mutex_);
+    if (legacy_ != nullptr) return legacy_;
+  }
+  const std::unique_lock lock(streams_mutex_);
+  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(shared_from_this(), 0, 0);
+  return legacy_;
+}
+
+StreamPtr Context::create_stream(unsigned stream_flags, int priority) {
+  auto stream = std::make_shared<Stream>(shared_from_this(), stream_flags, priority);
+  const std::unique_lock lock(streams_mutex_);
+  std::erase_if(streams_, [](const auto& known) { return known.expired(); });
+  streams_.push_back(stream);
+  return stream;
+}
+
+std::vector<StreamPtr> Context::live_streams() {
+  std::vector<StreamPtr> live;
+  const std::shared_lock lock(streams_mutex_);
+  if (legacy_ != nullptr) live.push_back(legacy_);
+  for (const auto& known : streams_) {
+    if (auto stream = known.lock()) live.push_back(std::move(stream));
+  }
+  return live;
+}
+
+CUresult Context::issue(const StreamPtr& stream, OperationPtr operation, std::uint64_t* position) {
+  std::vector<Stream::Dependency> dependencies;
+  if (stream->is_blocking()) {
+    const std::shared_lock lock(streams_mutex_);
+    if (stream == legacy_) {
+      for (const auto& known : streams_) {
+        auto other = known.lock();
+        if (other != nullptr && other->is_blocking() && !other->is_idle()) {
+          const std::uint64_t reached = other->position();
+          dependencies.push_back({std::move(other), reached});
+        }
+      }
+    } else if (legacy_ != nullptr && !legacy_->is_idle()) {
+      dependencies.push_back({legacy_, legacy_->position()});
+    }
+  }
+  const std::uint64_t at = stream->enqueue(std::move(operation), std::move(dependencies));
+  if (position != nullptr) *position = at;
+  return at == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+bool Context::could_start(const Stream& stream) {
+  if (!stream.is_idle()) return false;
+  if (!stream.is_blocking()) return true;
+  const std::shared_lock lock(streams_mutex_);
+  if (&stream != legacy_.get()) return legacy_ == nullptr || legacy_->is_idle();
+  for (const auto& known : streams_) {
+    const auto other = known.lock();
+    if (other != nullptr && other->is_blocking() && !other->is_idle()) return false;
+  }
+  return true;
+}
+
+CUresult Context::synchronize() {
+  for (const auto& stream : live_streams()) stream->wait_for(stream->position());
+  return sticky_error();
+}
+
+void Context::put_storage(void* key, void* value, StorageDestructor destructor) {
+  const std::lock_guard lock(mutex_);
+  storage_[key] = {value, destructor};
+}
+
+bool Context::get_storage(void* key, void** value) {
+  const std::lock_guard lock(mutex_);
+  const auto found = storage_.find(key);
+  if (found == storage_.end()) return false;
+  *value = found->second.value;
+  return true;
+}
+
+bool Context::delete_storage(void* key) {
+  const std::lock_guard lock(mutex_);
+  return storage_.erase(key) != 0;
+}
+
+bool Context::enable_peer(const Context& peer) {
+  const std::lock_guard lock(mutex_);
+  return peers_.insert(peer.handle()).second;
+}
+
+bool Context::disable_peer(const Context& peer) {
+  const std::lock_guard lock(mutex_);
+  return peers_.erase(peer.handle()) != 0;
+}
+
+void Context::own(const Object& object) {
+  const std::lock_guard lock(mutex_);
+  owned_.insert(object.handle());
+}
+
+void Context::disown(const Object& object) {
+  const std::lock_guard lock(mutex_);
+  owned_.erase(object.handle());
+}
+
+void Context::destroy() {
+  synchronize();
+  std::map<void*, StorageEntry> storage;
+  std::set<std::uint64_t> owned;
+  {
+    const std::lock_guard lock(mutex_);
+    storage.swap(storage_);
+    owned.swap(owned_);
+    peers_.clear();
+  }
+  // Runs without the lock: the destructors call back into the driver.
+  for (const auto& [key, entry] : storage) {
+    if (entry.destructor != nullptr) entry.destructor(as<CUcontext>(), key, entry.value);
+  }
+  active_.store(false, std::memory_order_release);
+  for (const std::uint64_t handle : owned) handles().drop(handle);
+  release_memory_of_context(handle());
+  const std::unique_lock lock(streams_mutex_);
+  streams_.clear();
+  legacy_.reset();
+  sticky_error_ = CUDA_SUCCESS;
+  id_ = next_context_id();
+}
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,108 @@
+// Context: the world that streams, modules and memory of a program live in, and its sticky error.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <vector>
+
+#include "server/emulated/objects/handle_table.h"
+#include "server/emulated/objects/stream.h"
+
+namespace gpurun::emulated {
+
+class Device;
+
+// Any thread.
+class Context final : public Object, public std::enable_shared_from_this<Context> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kContext;
+  static constexpr int kLimits = 16;
+
+  Context(Device& device, unsigned flags, bool primary);
+
+  Device& device() const { return device_; }
+  bool is_primary() const { return primary_; }
+  // Unique in the process; cuCtxGetId. A primary context gets a new one when it is reset.
+  std::uint64_t id() const { return id_.load(); }
+
+  // False: destroyed, or a primary context that nobody retains.
+  bool is_active() const { return active_.load(std::memory_order_acquire); }
+  void activate() { active_.store(true, std::memory_order_release); }
+
+  std::atomic<unsigned> flags;
+  std::atomic<std::size_t> limits[kLimits];
+  std::atomic<int> cache_config{0};
+  std::atomic<int> shared_config{1};
+  // Calls through contexts that were created as green contexts and the like know none of this.
+
+  // What every later call returns; CUDA_SUCCESS while all is well.
+  CUresult sticky_error() const {
+    return static_cast<CUresult>(sticky_error_.load(std::memory_order_acquire));
+  }
+  // Keeps the first failure.
+  void fail(CUresult error);
+
+  // The stream that handle 0 means; made on first use.
+  StreamPtr legacy_stream();
+  StreamPtr create_stream(unsigned flags, int priority);
+
+  // Puts `operation` into `stream`, ordered against the legacy stream as CUDA does it: what is
+  // issued to the legacy stream waits for all blocking streams of the context, and what is issued
+  // to one of those waits for the legacy stream (Programming Guide, "Default Stream").
+  // OUT_OF_MEMORY when no thread can be had. `position`: where it is in the stream.
+  CUresult issue(const StreamPtr& stream, OperationPtr operation,
+                 std::uint64_t* position = nullptr);
+  // Whether an operation issued to `stream` now could start at once.
+  bool could_start(const Stream& stream);
+
+  // Waits until everything that was issued so far is complete. The sticky error.
+  CUresult synchronize();
+
+  // The program's values (export table CLS): see api/context_storage.cc.
+  using StorageDestructor = void (*)(CUcontext, void*, void*);
+  void put_storage(void* key, void* value, StorageDestructor destructor);
+  bool get_storage(void* key, void** value);
+  bool delete_storage(void* key);
+
+  // Peers that this context may access.
+  bool enable_peer(const Context& peer);
+  bool disable_peer(const Context& peer);
+
+  // Handles of modules, streams, events and the like that end with the context.
+  void own(const Object& object);
+  void disown(const Object& object);
+
+  // Ends all work, runs the storage's destructors, frees what the context owns. A primary context
+  // can be activated again afterwards.
+  void destroy();
+
+ private:
+  std::vector<StreamPtr> live_streams();
+
+  Device& device_;
+  const bool primary_;
+  std::atomic<std::uint64_t> id_;
+  std::atomic<bool> active_{false};
+  std::atomic<int> sticky_error_{0};
+
+  std::shared_mutex streams_mutex_;
+  StreamPtr legacy_;
+  std::vector<std::weak_ptr<Stream>> streams_;
+
+  struct StorageEntry {
+    void* value;
+    StorageDestructor destructor;
+  };
+  std::mutex mutex_;
+  std::map<void*, StorageEntry> storage_;
+  std::set<std::uint64_t> peers_;
+  std::set<std::uint64_t> owned_;
+};
+
+using ContextPtr = std::shared_ptr<Context>;
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,62 @@
+// Copies and fills as operations: boxes of bytes in memory, of one, two or three dimensions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "server/emulated/objects/operation.h"
+
+namespace gpurun::emulated {
+
+// One side of a copy: where the box begins, and the distances between its rows and its slices.
+struct BoxSide {
+  std::uint64_t address = 0;
+  std::uint64_t row_pitch = 0;
+  std::uint64_t slice_pitch = 0;
+};
+
+struct CopyBox {
+  BoxSide source;
+  BoxSide destination;
+  std::uint64_t width_bytes = 0;
+  std::uint64_t height = 1;
+  std::uint64_t depth = 1;
+};
+
+void copy_box(const CopyBox& box);
+
+class CopyOperation final : public Operation {
+ public:
+  explicit CopyOperation(const CopyBox& box) : box_(box) {}
+  // A copy whose source was read when it was issued.
+  CopyOperation(const CopyBox& box, std::vector<std::byte> staged);
+  CUresult run(Context&) override;
+  const CopyBox& box() const { return box_; }
+
+ private:
+  CopyBox box_;
+  std::vector<std::byte> staged_;
+};
+
+struct Fill {
+  std::uint64_t address = 0;
+  std::uint64_t row_pitch = 0;
+  std::uint64_t width = 0;  // Elements of a row.
+  std::uint64_t height = 1;
+  std::uint32_t element_bytes = 1;  // 1, 2 or 4.
+  std::uint32_t value = 0;
+};
+
+void fill(const Fill& what);
+
+class FillOperation final : public Operation {
+ public:
+  explicit FillOperation(const Fill& what) : fill_(what) {}
+  CUresult run(Context&) override;
+  const Fill& what() const { return fill_; }
+
+ private:
+  Fill fill_;
+};
+
+}  // namespace gpurun::emulated

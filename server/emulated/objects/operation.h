@@ -1,0 +1,43 @@
+// Operation: one piece of work that a stream executes in its turn: a copy, a launch, an event.
+// The same objects are the nodes of graphs, so they are immutable once issued.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace gpurun::emulated {
+
+class Context;
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // Does the work and returns when it is complete; on a thread that may block. A failure becomes
+  // the context's sticky error.
+  virtual CUresult run(Context& context) = 0;
+
+  // Whether it also runs after the context failed (events must complete, memory must be freed).
+  virtual bool runs_after_failure() const { return false; }
+};
+
+using OperationPtr = std::shared_ptr<Operation>;
+
+// Work given as a function, for what no graph needs to look into.
+class FunctionOperation final : public Operation {
+ public:
+  using Body = std::function<CUresult()>;
+  explicit FunctionOperation(Body body, bool runs_after_failure = false)
+      : body_(std::move(body)), runs_after_failure_(runs_after_failure) {}
+  CUresult run(Context&) override { return body_(); }
+  bool runs_after_failure() const override { return runs_after_failure_; }
+
+ private:
+  Body body_;
+  bool runs_after_failure_;
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,87 @@
+// Stream: an ordered queue of operations, executed behind the caller's back.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "server/emulated/objects/handle_table.h"
+#include "server/emulated/objects/operation.h"
+#include "server/emulated/objects/runner_pool.h"
+
+namespace gpurun::emulated {
+
+class Capture;
+class Context;
+
+// Any thread. Operations run one after the other, in the order of enqueue(). What runs across
+// streams is ordered only by the legacy stream (see Context::issue) and by events.
+class Stream final : public Object, public Runnable, public std::enable_shared_from_this<Stream> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kStream;
+
+  // A point in another stream that an operation waits for before it starts.
+  struct Dependency {
+    std::shared_ptr<Stream> stream;
+    std::uint64_t position;
+  };
+
+  Stream(std::shared_ptr<Context> context, unsigned flags, int priority);
+
+  Context& context() const { return *context_; }
+  std::shared_ptr<Context> shared_context() const { return context_; }
+  unsigned flags() const { return flags_; }
+  int priority() const { return priority_; }
+  // Whether the legacy stream waits for it and it for the legacy stream.
+  bool is_blocking() const { return (flags_ & CU_STREAM_NON_BLOCKING) == 0; }
+  std::uint64_t id() const { return id_; }
+
+  // Appends `operation` and returns its position, counted from 1. 0: no thread can be had.
+  std::uint64_t enqueue(OperationPtr operation, std::vector<Dependency> dependencies);
+
+  std::uint64_t position() const { return enqueued_.load(std::memory_order_acquire); }
+  bool reached(std::uint64_t position) const {
+    return completed_.load(std::memory_order_acquire) >= position;
+  }
+  bool is_idle() const { return reached(position()); }
+  // Blocks until `position` is complete.
+  void wait_for(std::uint64_t position);
+
+  // The capture that records this stream's operations instead, if any. Guarded by capture_mutex().
+  std::shared_ptr<Capture> capture() const;
+  void set_capture(std::shared_ptr<Capture> capture);
+
+  void drain() override;
+
+  // Taken by destroy: the handle is gone, what is queued still runs.
+  std::atomic<bool> destroyed{false};
+
+ private:
+  struct Entry {
+    OperationPtr operation;
+    std::vector<Dependency> dependencies;
+  };
+
+  const std::shared_ptr<Context> context_;
+  const unsigned flags_;
+  const int priority_;
+  const std::uint64_t id_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable completion_;
+  int waiters_ = 0;
+  std::deque<Entry> queue_;
+  bool running_ = false;
+  std::atomic<std::uint64_t> enqueued_{0};
+  std::atomic<std::uint64_t> completed_{0};
+  std::atomic<bool> captured_{false};
+  std::shared_ptr<Capture> capture_;
+};
+
+using StreamPtr = std::shared_ptr<Stream>;
+
+}  // namespace gpurun::emulated

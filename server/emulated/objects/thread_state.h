@@ -1,0 +1,47 @@
+// ThreadState: what CUDA keeps per host thread: the stack of current contexts, the thread's default
+// streams, its capture mode.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "server/emulated/objects/context.h"
+
+namespace gpurun::emulated {
+
+// One thread only: the one that thread_state() was called on.
+struct ThreadState {
+  std::vector<ContextPtr> contexts;  // The last one is current.
+  // By context id; kept until the thread ends or the context is reset.
+  std::map<std::uint64_t, StreamPtr> default_streams;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool in_callback = false;                // CUDA must not be called there.
+  bool per_thread_default_stream = false;  // A _ptds or _ptsz entry point is being served.
+
+  // nullptr: none.
+  const ContextPtr& current() const;
+  // The stream that handle 2 means on this thread.
+  StreamPtr default_stream(const ContextPtr& context);
+};
+
+// The calling thread's state. It outlives thread-local destructors and exit handlers of the main
+// thread, because libraries call the driver from those.
+ThreadState& thread_state();
+
+// Makes handle 0 mean the per-thread stream while a _ptds or _ptsz entry point is served.
+class PerThreadDefaultStream {
+ public:
+  PerThreadDefaultStream() : state_(thread_state()), before_(state_.per_thread_default_stream) {
+    state_.per_thread_default_stream = true;
+  }
+  ~PerThreadDefaultStream() { state_.per_thread_default_stream = before_; }
+  PerThreadDefaultStream(const PerThreadDefaultStream&) = delete;
+  PerThreadDefaultStream& operator=(const PerThreadDefaultStream&) = delete;
+
+ private:
+  ThreadState& state_;
+  const bool before_;
+};
+
+}  // namespace gpurun::emulated
