@@ -1,0 +1,309 @@
+// Copies: one-dimensional and box copies between host and device memory, synchronous or not.
+#include <cstring>
+#include <limits>
+
+#include "server/emulated/api/entry.h"
+#include "server/emulated/objects/copy.h"
+#include "server/emulated/objects/memory_registry.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// Up to here the source of an asynchronous copy from pageable memory is read when it is issued;
+// above it the call waits (manual, "API synchronization behavior").
+constexpr std::uint64_t kStagedBytesMax = 64 << 10;
+
+enum class Side : std::uint8_t {
+  kHost,     // Any memory of the process.
+  kDevice,   // Must be known to CUDA.
+  kUnified,  // Known to CUDA or pageable.
+};
+
+bool known(std::uint64_t address) { return memory_registry().find(address).has_value(); }
+
+// Bytes from the first to behind the last that a box touches on one side. False: overflow.
+bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes) {
+  const auto wide = static_cast<unsigned __int128>(side.slice_pitch) * (box.depth - 1) +
+                    static_cast<unsigned __int128>(side.row_pitch) * (box.height - 1) +
+                    box.width_bytes;
+  if (wide > std::numeric_limits<std::uint64_t>::max() / 2) return false;
+  *bytes = static_cast<std::uint64_t>(wide);
+  return true;
+}
+
+CUresult check_side(Side side, const BoxSide& where, const CopyBox& box) {
+  std::uint64_t bytes = 0;
+  if (where.address == 0 || !box_span(where, box, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (side == Side::kHost) return CUDA_SUCCESS;
+  if (side == Side::kUnified && !known(where.address)) return CUDA_SUCCESS;
+  return memory_registry().covers(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct CopyCall {
+  CopyBox box;
+  Side source = Side::kUnified;
+  Side destination = Side::kUnified;
+  bool wait = false;
+};
+
+CUresult copy(CUstream handle, const CopyCall& call) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CopyBox& box = call.box;
+  if (box.width_bytes == 0 || box.height == 0 || box.depth == 0) return CUDA_SUCCESS;
+  GPURUN_TRY(check_side(call.source, box.source, box));
+  GPURUN_TRY(check_side(call.destination, box.destination, box));
+  if (call.wait) return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
+  if (stream->capture() != nullptr) {
+    return submit(context, stream, std::make_shared<CopyOperation>(box));
+  }
+  // A pageable destination must be written when the call returns, a pageable source be read.
+  if (!known(box.destination.address)) {
+    return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
+  }
+  if (!known(box.source.address)) {
+    const bool small = box.height == 1 && box.depth == 1 && box.width_bytes <= kStagedBytesMax;
+    if (!small) return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
+    const auto* source = reinterpret_cast<const std::byte*>(box.source.address);
+    std::vector<std::byte> staged(source, source + box.width_bytes);
+    return submit(context, stream, std::make_shared<CopyOperation>(box, std::move(staged)));
+  }
+  return submit(context, stream, std::make_shared<CopyOperation>(box));
+}
+
+CUresult copy_line(CUstream stream, std::uint64_t destination, Side destination_side,
+                   std::uint64_t source, Side source_side, std::uint64_t bytes, bool wait) {
+  CopyCall call;
+  call.box.source.address = source;
+  call.box.destination.address = destination;
+  call.box.width_bytes = bytes;
+  call.source = source_side;
+  call.destination = destination_side;
+  call.wait = wait;
+  return copy(stream, call);
+}
+
+std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+// Arrays are not supported: their layout is nobody's business but the texture unit's.
+CUresult describe_side(CUmemorytype type, const void* host, CUdeviceptr device, Side* side,
+                       std::uint64_t* address) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      *side = Side::kHost;
+      *address = number(host);
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_DEVICE:
+      *side = Side::kDevice;
+      *address = device;
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_UNIFIED:
+      *side = Side::kUnified;
+      *address = device;
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult make_call(const CUDA_MEMCPY2D& from, CopyCall* call) {
+  std::uint64_t source = 0, destination = 0;
+  GPURUN_TRY(
+      describe_side(from.srcMemoryType, from.srcHost, from.srcDevice, &call->source, &source));
+  GPURUN_TRY(describe_side(from.dstMemoryType, from.dstHost, from.dstDevice, &call->destination,
+                           &destination));
+  const std::uint64_t source_pitch = from.srcPitch == 0 ? from.WidthInBytes : from.srcPitch;
+  const std::uint64_t destination_pitch = from.dstPitch == 0 ? from.WidthInBytes : from.dstPitch;
+  if (source_pitch < from.WidthInBytes + from.srcXInBytes ||
+      destination_pitch < from.WidthInBytes + from.dstXInBytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  call->box.source = {source + from.srcY * source_pitch + from.srcXInBytes, source_pitch, 0};
+  call->box.destination = {destination + from.dstY * destination_pitch + from.dstXInBytes,
+                           destination_pitch, 0};
+  call->box.width_bytes = from.WidthInBytes;
+  call->box.height = from.Height;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box, CopyBox* checked) {
+  CopyCall call;
+  std::uint64_t source = 0, destination = 0;
+  if (from.srcLOD != 0 || from.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(
+      describe_side(from.srcMemoryType, from.srcHost, from.srcDevice, &call.source, &source));
+  GPURUN_TRY(describe_side(from.dstMemoryType, from.dstHost, from.dstDevice, &call.destination,
+                           &destination));
+  const std::uint64_t source_row = from.srcPitch == 0 ? from.WidthInBytes : from.srcPitch;
+  const std::uint64_t destination_row = from.dstPitch == 0 ? from.WidthInBytes : from.dstPitch;
+  const std::uint64_t source_slice =
+      source_row * (from.srcHeight == 0 ? from.Height : from.srcHeight);
+  const std::uint64_t destination_slice =
+      destination_row * (from.dstHeight == 0 ? from.Height : from.dstHeight);
+  if (source_row < from.WidthInBytes + from.srcXInBytes ||
+      destination_row < from.WidthInBytes + from.dstXInBytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CopyBox made;
+  made.source = {source + from.srcZ * source_slice + from.srcY * source_row + from.srcXInBytes,
+                 source_row, source_slice};
+  made.destination = {
+      destination + from.dstZ * destination_slice + from.dstY * destination_row + from.dstXInBytes,
+      destination_row, destination_slice};
+  made.width_bytes = from.WidthInBytes;
+  made.height = from.Height;
+  made.depth = from.Depth;
+  if (made.width_bytes != 0 && made.height != 0 && made.depth != 0) {
+    GPURUN_TRY(check_side(call.source, made.source, made));
+    GPURUN_TRY(check_side(call.destination, made.destination, made));
+  }
+  *box = made;
+  if (checked != nullptr) *checked = made;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult copy_3d(const CUDA_MEMCPY3D* from, CUstream stream, bool wait) {
+  GPURUN_ENTER(context);
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CopyCall call;
+  GPURUN_TRY(make_copy_box(*from, &call.box, nullptr));
+  call.wait = wait;
+  return copy(stream, call);
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
+  GPURUN_ENTER(context);
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CopyCall call;
+  GPURUN_TRY(make_call(*from, &call));
+  call.wait = wait;
+  return copy(stream, call);
+}
+
+CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* from, CUstream stream, bool wait) {
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D plain{};
+  plain.srcXInBytes = from->srcXInBytes;
+  plain.srcY = from->srcY;
+  plain.srcZ = from->srcZ;
+  plain.srcLOD = from->srcLOD;
+  plain.srcMemoryType = from->srcMemoryType;
+  plain.srcHost = from->srcHost;
+  plain.srcDevice = from->srcDevice;
+  plain.srcPitch = from->srcPitch;
+  plain.srcHeight = from->srcHeight;
+  plain.dstXInBytes = from->dstXInBytes;
+  plain.dstY = from->dstY;
+  plain.dstZ = from->dstZ;
+  plain.dstLOD = from->dstLOD;
+  plain.dstMemoryType = from->dstMemoryType;
+  plain.dstHost = from->dstHost;
+  plain.dstDevice = from->dstDevice;
+  plain.dstPitch = from->dstPitch;
+  plain.dstHeight = from->dstHeight;
+  plain.WidthInBytes = from->WidthInBytes;
+  plain.Height = from->Height;
+  plain.Depth = from->Depth;
+  return copy_3d(&plain, stream, wait);
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+
+CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
+  return copy_line(nullptr, destination, Side::kUnified, source, Side::kUnified, bytes, true);
+}
+CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
+  return copy_line(stream, destination, Side::kUnified, source, Side::kUnified, bytes, false);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void* source, size_t bytes) {
+  return copy_line(nullptr, destination, Side::kDevice, number(source), Side::kHost, bytes, true);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr destination, const void* source, size_t bytes,
+                              CUstream stream) {
+  return copy_line(stream, destination, Side::kDevice, number(source), Side::kHost, bytes, false);
+}
+CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, size_t bytes) {
+  return copy_line(nullptr, number(destination), Side::kHost, source, Side::kDevice, bytes, true);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* destination, CUdeviceptr source, size_t bytes,
+                              CUstream stream) {
+  return copy_line(stream, number(destination), Side::kHost, source, Side::kDevice, bytes, false);
+}
+// Between device memory the host does not wait (manual, "API synchronization behavior").
+CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
+  return copy_line(nullptr, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                              CUstream stream) {
+  return copy_line(stream, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr destination, CUcontext destination_context,
+                           CUdeviceptr source, CUcontext source_context, size_t bytes,
+                           CUstream stream) {
+  if (handles().find<Context>(destination_context) == nullptr ||
+      handles().find<Context>(source_context) == nullptr) {
+    GPURUN_ENTER(context);
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return copy_line(stream, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+}
+CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source,
+                      CUcontext source_context, size_t bytes) {
+  return api::cuMemcpyPeerAsync(destination, destination_context, source, source_context, bytes,
+                                nullptr);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* from) { return copy_2d(from, nullptr, true); }
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* from) { return copy_2d(from, nullptr, true); }
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* from, CUstream stream) {
+  return copy_2d(from, stream, false);
+}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* from) { return copy_3d(from, nullptr, true); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* from, CUstream stream) {
+  return copy_3d(from, stream, false);
+}
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* from) {
+  return copy_3d_peer(from, nullptr, false);
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
+  return copy_3d_peer(from, stream, false);
+}
+
+// Sources of a batch may be read in stream order whatever their attributes say: copies of pageable
+// memory wait as elsewhere. The legacy stream is not allowed (manual, cuMemcpyBatchAsync).
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                               size_t count, CUmemcpyAttributes* attributes,
+                               size_t* attribute_indices, size_t attribute_count, CUstream stream) {
+  GPURUN_ENTER(context);
+  if (count == 0 || destinations == nullptr || sources == nullptr || bytes == nullptr ||
+      attributes == nullptr || attribute_indices == nullptr || attribute_count == 0 ||
+      attribute_count > count || attribute_indices[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    GPURUN_TRY(copy_line(stream, destinations[i], Side::kUnified, sources[i], Side::kUnified,
+                         bytes[i], false));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                            size_t count, CUmemcpyAttributes* attributes, size_t* attribute_indices,
+                            size_t attribute_count, size_t* failed, CUstream stream) {
+  if (failed != nullptr) *failed = std::numeric_limits<std::size_t>::max();
+  return api::cuMemcpyBatchAsync_v2(destinations, sources, bytes, count, attributes,
+                                    attribute_indices, attribute_count, stream);
+}
+
+}  // namespace gpurun::emulated::api

@@ -1,0 +1,37 @@
+// Initialisation, version, error names: what needs no context.
+#include "server/emulated/api/entry.h"
+#include "server/emulated/settings.h"
+
+namespace gpurun::emulated::api {
+
+CUresult cuInit(unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (devices().empty()) return CUDA_ERROR_NO_DEVICE;
+  set_initialized();
+  return enter_driver();
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = settings().driver_version;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  GPURUN_ENTER_DRIVER();
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuProfilerStart(void) {
+  GPURUN_ENTER(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuProfilerStop(void) {
+  GPURUN_ENTER(context);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpurun::emulated::api

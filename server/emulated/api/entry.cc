@@ -1,0 +1,98 @@
+// The state checks before each call, and the way of an operation into a stream.
+#include "server/emulated/api/entry.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "server/emulated/objects/capture.h"
+
+namespace gpurun::emulated {
+namespace {
+
+enum class Life : int { kFresh, kInitialized, kForked };
+std::atomic<Life> life{Life::kFresh};
+
+// The child has none of our threads; CUDA does not work in the child of an initialised parent.
+void in_forked_child() {
+  if (life.load() == Life::kInitialized) life.store(Life::kForked);
+}
+
+}  // namespace
+
+void set_initialized() {
+  Life expected = Life::kFresh;
+  if (life.compare_exchange_strong(expected, Life::kInitialized)) {
+    pthread_atfork(nullptr, nullptr, in_forked_child);
+  }
+}
+
+CUresult enter_driver() {
+  if (life.load(std::memory_order_acquire) != Life::kInitialized) {
+    return CUDA_ERROR_NOT_INITIALIZED;
+  }
+  if (thread_state().in_callback) return CUDA_ERROR_NOT_PERMITTED;
+  return CUDA_SUCCESS;
+}
+
+CUresult enter_context_even_failed(ContextPtr* context) {
+  GPURUN_TRY(enter_driver());
+  const ContextPtr& current = thread_state().current();
+  if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!current->is_active()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *context = current;
+  return CUDA_SUCCESS;
+}
+
+CUresult enter_context(ContextPtr* context) {
+  GPURUN_TRY(enter_context_even_failed(context));
+  return (*context)->sticky_error();
+}
+
+StreamPtr find_stream(const ContextPtr& context, CUstream handle) {
+  ThreadState& thread = thread_state();
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  if (number == 2 || (number == 0 && thread.per_thread_default_stream)) {
+    return thread.default_stream(context);
+  }
+  if (number == 0 || number == 1) return context->legacy_stream();
+  return handles().find<Stream>(handle);
+}
+
+CUresult submit(const ContextPtr& context, const StreamPtr& stream, OperationPtr operation) {
+  if (const auto capture = stream->capture()) {
+    return capture->add(*stream, std::move(operation));
+  }
+  GPURUN_TRY(check_legacy_use(*context, *stream));
+  return stream->context().issue(stream, std::move(operation));
+}
+
+CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
+                         OperationPtr operation) {
+  GPURUN_TRY(check_unsafe_call(context));
+  if (const auto capture = stream->capture()) {
+    capture->invalidate();
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  GPURUN_TRY(check_legacy_use(*context, *stream));
+  if (context->could_start(*stream)) {
+    if (const CUresult result = operation->run(*context)) context->fail(result);
+    return context->sticky_error();
+  }
+  std::uint64_t position = 0;
+  GPURUN_TRY(stream->context().issue(stream, std::move(operation), &position));
+  stream->wait_for(position);
+  return context->sticky_error();
+}
+
+CUresult check_no_capture(const StreamPtr& stream) {
+  if (const auto capture = stream->capture()) {
+    capture->invalidate();
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return check_legacy_use(stream->context(), *stream);
+}
+
+CUresult check_unsafe_call(const ContextPtr&) { return check_capture_rules(); }
+
+}  // namespace gpurun::emulated

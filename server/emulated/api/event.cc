@@ -1,0 +1,122 @@
+// Events: marks in streams, waited for, queried and timed.
+#include "server/emulated/objects/event.h"
+#include "server/emulated/api/entry.h"
+#include "server/emulated/objects/capture.h"
+
+namespace gpurun::emulated {
+
+CUresult record_event(const ContextPtr& context, const StreamPtr& stream, const EventPtr& event) {
+  if (&event->context() != &stream->context()) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto capture = stream->capture()) {
+    if (capture->invalidated()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event->set_captured({capture, capture->frontier(*stream)});
+    return CUDA_SUCCESS;
+  }
+  const auto occurrence = std::make_shared<Occurrence>();
+  GPURUN_TRY(submit(context, stream, std::make_shared<RecordOperation>(occurrence)));
+  event->set_last(occurrence);
+  return CUDA_SUCCESS;
+}
+
+CUresult wait_for_event(const ContextPtr& context, const StreamPtr& stream, const EventPtr& event) {
+  const Event::CapturedMark mark = event->captured();
+  if (mark.capture != nullptr) return mark.capture->join(stream, mark.nodes);
+  if (const auto capture = stream->capture()) {
+    // Captured work cannot depend on work outside of the capture.
+    capture->invalidate();
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  const OccurrencePtr occurrence = event->last();
+  if (occurrence == nullptr || occurrence->done()) return CUDA_SUCCESS;
+  return submit(context, stream, std::make_shared<WaitOperation>(occurrence));
+}
+
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+
+CUresult cuEventCreate(CUevent* out, unsigned int flags) {
+  GPURUN_ENTER(context);
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto event = handles().add(std::make_shared<Event>(context, flags));
+  context->own(*event);
+  *out = event->as<CUevent>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  ContextPtr context;
+  GPURUN_TRY(enter_context_even_failed(&context));
+  const auto event = handles().remove<Event>(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  event->context().disown(*event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream stream_handle, unsigned int flags) {
+  GPURUN_ENTER(context);
+  const auto event = handles().find<Event>(event_handle);
+  const StreamPtr stream = find_stream(context, stream_handle);
+  if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return record_event(context, stream, event);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return api::cuEventRecordWithFlags(event, stream, 0);
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  GPURUN_ENTER(context);
+  const auto event = handles().find<Event>(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto mark = event->captured(); mark.capture != nullptr) {
+    mark.capture->invalidate();
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  const OccurrencePtr occurrence = event->last();
+  if (occurrence != nullptr && !occurrence->done()) return CUDA_ERROR_NOT_READY;
+  return event->context().sticky_error();
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  GPURUN_ENTER(context);
+  const auto event = handles().find<Event>(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto mark = event->captured(); mark.capture != nullptr) {
+    mark.capture->invalidate();
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  if (const OccurrencePtr occurrence = event->last()) occurrence->wait();
+  return event->context().sticky_error();
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  GPURUN_ENTER(context);
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto start = handles().find<Event>(start_handle);
+  const auto end = handles().find<Event>(end_handle);
+  if (start == nullptr || end == nullptr ||
+      ((start->flags() | end->flags()) & CU_EVENT_DISABLE_TIMING) != 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const OccurrencePtr first = start->last();
+  const OccurrencePtr last = end->last();
+  if (first == nullptr || last == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!first->done() || !last->done()) return CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(last->when() - first->when()).count();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return api::cuEventElapsedTime_v2(milliseconds, start, end);
+}
+
+}  // namespace gpurun::emulated::api

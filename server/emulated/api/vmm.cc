@@ -1,0 +1,349 @@
+// Virtual memory management: address reservations, physical allocations and their mapping. An
+// allocation is a memory file, so that it can be mapped at several places and given to another
+// process.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+
+#include "base/unique_fd.h"
+#include "server/emulated/api/entry.h"
+#include "server/emulated/objects/memory_registry.h"
+
+namespace gpurun::emulated {
+namespace {
+
+constexpr std::uint64_t kGranularity = std::uint64_t{2} << 20;
+
+class Allocation final : public Object {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kAllocation;
+  Allocation(Device& device, std::uint64_t size, UniqueFd memory, const CUmemAllocationProp& prop,
+             bool charged)
+      : Object(kKind),
+        bytes(size),
+        file(std::move(memory)),
+        properties(prop),
+        device_(device),
+        charged_(charged) {}
+  ~Allocation() override {
+    if (charged_) device_.arena().discharge(bytes);
+  }
+
+  const std::uint64_t bytes;
+  const UniqueFd file;
+  const CUmemAllocationProp properties;
+  std::atomic<int> references{1};  // cuMemCreate, cuMemRetainAllocationHandle, imports.
+
+ private:
+  Device& device_;
+  const bool charged_;
+};
+
+using AllocationPtr = std::shared_ptr<Allocation>;
+
+// Reservations by their start, and what is mapped where.
+struct AddressSpace {
+  struct Mapping {
+    std::uint64_t bytes;
+    std::uint64_t offset;
+    AllocationPtr allocation;
+    CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  };
+  std::mutex mutex;
+  std::map<std::uint64_t, std::uint64_t> reservations;
+  std::map<std::uint64_t, Mapping> mappings;
+
+  bool inside_reservation(std::uint64_t address, std::uint64_t bytes) const {
+    auto after = reservations.upper_bound(address);
+    if (after == reservations.begin()) return false;
+    const auto& [base, length] = *std::prev(after);
+    return address - base <= length && bytes <= length - (address - base);
+  }
+  bool overlaps_mapping(std::uint64_t address, std::uint64_t bytes) const {
+    auto after = mappings.lower_bound(address);
+    if (after != mappings.end() && after->first < address + bytes) return true;
+    return after != mappings.begin() &&
+           std::prev(after)->first + std::prev(after)->second.bytes > address;
+  }
+};
+
+AddressSpace& address_space() {
+  static AddressSpace* space = new AddressSpace;
+  return *space;
+}
+
+void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+bool is_granular(std::uint64_t value) { return value % kGranularity == 0; }
+
+CUresult check_properties(const CUmemAllocationProp* prop, Device** device) {
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Host allocations are told apart by attributes that we report as 0.
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  constexpr unsigned kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if ((prop->requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  *device = device_at(prop->location.id);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// Maps nothing at [address, address + bytes), keeping the addresses reserved.
+bool map_nothing(std::uint64_t address, std::uint64_t bytes) {
+  return mmap(at(address), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  GPURUN_ENTER_DRIVER();
+  Device* device = nullptr;
+  if (granularity == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                                 option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GPURUN_TRY(check_properties(prop, &device));
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+// `address` is a wish (manual, cuMemAddressReserve): where it cannot be had, other addresses are
+// given.
+CUresult cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr address,
+                             unsigned long long flags) {
+  GPURUN_ENTER_DRIVER();
+  if (out == nullptr || bytes == 0 || !is_granular(bytes) || !is_granular(address) || flags != 0 ||
+      (alignment & (alignment - 1)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  alignment = std::max<std::size_t>(alignment, kGranularity);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  std::uint64_t base = 0;
+  if (address != 0 && address % alignment == 0) {
+    void* wished = mmap(at(address), bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (wished == at(address)) {
+      base = address;
+    } else if (wished != MAP_FAILED) {
+      munmap(wished, bytes);  // A kernel that does not know the flag.
+    }
+  }
+  if (base == 0) {
+    if (bytes + alignment < bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    void* wide = mmap(nullptr, bytes + alignment, PROT_NONE, kFlags, -1, 0);
+    if (wide == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto start = reinterpret_cast<std::uint64_t>(wide);
+    base = (start + alignment - 1) / alignment * alignment;
+    if (base > start) munmap(wide, base - start);
+    const std::uint64_t rest = start + alignment - base;
+    if (rest > 0) munmap(at(base + bytes), rest);
+  }
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  space.reservations[base] = bytes;
+  *out = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  GPURUN_ENTER_DRIVER();
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  const auto found = space.reservations.find(address);
+  if (found == space.reservations.end() || found->second != bytes ||
+      space.overlaps_mapping(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  munmap(at(address), bytes);
+  space.reservations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
+  GPURUN_ENTER_DRIVER();
+  Device* device = nullptr;
+  if (out == nullptr || bytes == 0 || !is_granular(bytes) || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GPURUN_TRY(check_properties(prop, &device));
+  if (!device->arena().charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  UniqueFd file(memfd_create("gpurun-device-memory", MFD_CLOEXEC));
+  if (!file.valid() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    device->arena().discharge(bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const auto allocation =
+      handles().add(std::make_shared<Allocation>(*device, bytes, std::move(file), *prop, true));
+  *out = allocation->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  GPURUN_ENTER_DRIVER();
+  const auto allocation = handles().find<Allocation>(handle);
+  if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Mappings keep the memory.
+  if (allocation->references.fetch_sub(1) == 1) handles().remove<Allocation>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  GPURUN_ENTER_DRIVER();
+  const auto allocation = handles().find<Allocation>(handle);
+  if (allocation == nullptr || bytes == 0 || !is_granular(bytes) || !is_granular(address) ||
+      offset != 0 || flags != 0 || bytes > allocation->bytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  if (!space.inside_reservation(address, bytes) || space.overlaps_mapping(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, allocation->file.get(), 0) ==
+      MAP_FAILED) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  MemoryRange range;
+  range.base = address;
+  range.bytes = bytes;
+  range.kind = MemoryKind::kMapped;
+  range.device = allocation->properties.location.id;
+  range.owner_handle = handle;
+  range.accessible = false;
+  memory_registry().add(range);
+  space.mappings[address] = {bytes, 0, allocation};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  GPURUN_ENTER_DRIVER();
+  // The caller must have synchronised; work that is still queued for another context is not ours.
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  std::uint64_t reached = address;
+  auto first = space.mappings.find(address);
+  auto last = first;
+  while (last != space.mappings.end() && last->first == reached && reached < address + bytes) {
+    reached += last->second.bytes;
+    ++last;
+  }
+  if (bytes == 0 || reached != address + bytes) return CUDA_ERROR_INVALID_VALUE;
+  for (auto mapping = first; mapping != last; ++mapping) {
+    memory_registry().take(mapping->first, {MemoryKind::kMapped});
+  }
+  map_nothing(address, bytes);
+  space.mappings.erase(first, last);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* descriptions,
+                        size_t count) {
+  GPURUN_ENTER_DRIVER();
+  if (descriptions == nullptr || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (descriptions[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (device_at(descriptions[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    access = std::max(access, descriptions[i].flags);
+  }
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  const bool accessible = access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if (!memory_registry().set_accessible(address, bytes, accessible)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int protection = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                         : accessible                                 ? PROT_READ
+                                                                      : PROT_NONE;
+  mprotect(at(address), bytes, protection);
+  for (auto mapping = space.mappings.find(address);
+       mapping != space.mappings.end() && mapping->first < address + bytes; ++mapping) {
+    mapping->second.access = access;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr address) {
+  GPURUN_ENTER_DRIVER();
+  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  auto after = space.mappings.upper_bound(address);
+  if (after == space.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --after;
+  if (address >= after->first + after->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  *flags = after->second.access;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+  GPURUN_ENTER_DRIVER();
+  const auto allocation = handles().find<Allocation>(handle);
+  if (allocation == nullptr || prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *prop = allocation->properties;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
+  GPURUN_ENTER_DRIVER();
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = memory_registry().find(reinterpret_cast<std::uint64_t>(address));
+  if (!range || range->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  const auto allocation = handles().find<Allocation>(range->owner_handle);
+  if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  allocation->references.fetch_add(1);
+  *out = allocation->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags) {
+  GPURUN_ENTER_DRIVER();
+  const auto allocation = handles().find<Allocation>(handle);
+  if (out == nullptr || allocation == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((allocation->properties.requestedHandleTypes & type) == 0) return CUDA_ERROR_INVALID_VALUE;
+  const int copy = dup(allocation->file.get());
+  if (copy < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(out) = copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
+                                        CUmemAllocationHandleType type) {
+  GPURUN_ENTER_DRIVER();
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  UniqueFd file(dup(static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle))));
+  struct stat status {};
+  if (!file.valid() || fstat(file.get(), &status) != 0 || status.st_size <= 0 ||
+      !is_granular(static_cast<std::uint64_t>(status.st_size))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  const auto allocation = handles().add(
+      std::make_shared<Allocation>(*devices().front(), static_cast<std::uint64_t>(status.st_size),
+                                   std::move(file), prop, false));
+  *out = allocation->handle();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpurun::emulated::api
