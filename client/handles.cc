@@ -1,24 +1,18 @@
 #include "client/handles.h"
 
+#include "protocol/handle_form.h"
+
 namespace gpurun::client {
 namespace {
-
-constexpr std::uint64_t kTag = 0x5D;
-constexpr int kTagShift = 56;
-constexpr int kKindShift = 50;
-constexpr int kGenerationShift = 22;
-constexpr std::uint64_t kKindMask = 0x3F;
-constexpr std::uint32_t kGenerationMask = (1u << 28) - 1;
-constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kGenerationShift) - 1;
-static_assert(limits::kHandlesMax == kIndexMask + 1);
 
 // An index rests until this many others have been retired, so that a program which uses a handle
 // just after it ended is told so even in a generation's narrow window of 2^28.
 constexpr std::size_t kRestingIndexes = 1024;
 
 Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {
-  return kTag << kTagShift | static_cast<std::uint64_t>(kind) << kKindShift |
-         static_cast<std::uint64_t>(generation) << kGenerationShift | index;
+  return protocol::kHandleTag << protocol::kHandleTagShift |
+         static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
+         static_cast<std::uint64_t>(generation) << protocol::kHandleGenerationShift | index;
 }
 
 int invalid(HandleKind wanted) {
@@ -27,20 +21,15 @@ int invalid(HandleKind wanted) {
 
 }  // namespace
 
-HandleKind claimed_kind(Handle handle) noexcept {
-  if (handle >> kTagShift != kTag) return HandleKind::kNone;
-  const std::uint64_t kind = handle >> kKindShift & kKindMask;
-  if (kind > static_cast<std::uint64_t>(HandleKind::kGraphConditional)) return HandleKind::kNone;
-  return static_cast<HandleKind>(kind);
-}
+HandleKind claimed_kind(Handle handle) noexcept { return protocol::claimed_handle_kind(handle); }
 
 HandleTable::~HandleTable() {
   for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
 }
 
 HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
-  if (handle >> kTagShift != kTag) return nullptr;
-  const std::size_t index = handle & kIndexMask;
+  if (handle >> protocol::kHandleTagShift != protocol::kHandleTag) return nullptr;
+  const std::size_t index = handle & protocol::kHandleIndexMask;
   Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
   if (chunk == nullptr) return nullptr;
   Slot* slot = &chunk[index % kChunkSlots];
@@ -70,7 +59,7 @@ Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
     chunk.store(new Slot[kChunkSlots], std::memory_order_release);
   }
   Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunkSlots];
-  slot.generation = (slot.generation + 1) & kGenerationMask;
+  slot.generation = (slot.generation + 1) & protocol::kHandleGenerationMask;
   slot.context.store(context, std::memory_order_relaxed);
   slot.object.store(object, std::memory_order_relaxed);
   slot.failure.store(0, std::memory_order_relaxed);
@@ -114,7 +103,7 @@ void* HandleTable::retire(Handle handle) noexcept {
   if (slot == nullptr) return nullptr;
   void* object = slot->object.load(std::memory_order_relaxed);
   slot->handle.store(0, std::memory_order_release);
-  free_.push_back(static_cast<std::uint32_t>(handle & kIndexMask));
+  free_.push_back(static_cast<std::uint32_t>(handle & protocol::kHandleIndexMask));
   live_count_.fetch_sub(1, std::memory_order_relaxed);
   return object;
 }

@@ -1,0 +1,251 @@
+// The codec of control messages. decode() is the only function that sees what a stranger sent.
+#include "protocol/control.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <kj/exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "protocol/session.capnp.h"
+
+namespace gpurun::protocol {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x6e757267;  // "grun"
+
+kj::ArrayPtr<const kj::byte> as_data(ByteView bytes) {
+  return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+}
+
+// What a message holds wrong; caught in decode().
+Status wrong(const char* what) {
+  return Status(Code::kProtocol, std::string("malformed control message: ") + what);
+}
+
+// Sets `ok` to false when the field has another length than the array.
+template <typename Array>
+void read_array(capnp::Data::Reader field, Array& into, bool& ok) {
+  if (field.size() != into.size()) {
+    ok = false;
+    return;
+  }
+  std::memcpy(into.data(), field.begin(), into.size());
+}
+
+// Foreign text goes to a terminal: control characters become '?'.
+std::string read_text(capnp::Text::Reader field, bool& ok) {
+  if (field.size() > kTextBytesMax) {
+    ok = false;
+    return {};
+  }
+  std::string text(field.cStr(), field.size());
+  for (char& character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) character = '?';
+  }
+  return text;
+}
+
+void write_version(const Version& version, wire::Version::Builder builder) {
+  builder.setProtocol(version.protocol);
+  builder.setRelease(version.release.c_str());
+}
+
+Version read_version(wire::Version::Reader reader, bool& ok) {
+  return Version{reader.getProtocol(), read_text(reader.getRelease(), ok)};
+}
+
+// One overload for each message.
+void write(const Hello& hello, wire::ControlMessage::Builder root) {
+  auto to = root.initHello();
+  write_version(hello.version, to.initVersion());
+  to.setNonce(as_data(bytes_of(hello.nonce)));
+}
+void write(const Challenge& challenge, wire::ControlMessage::Builder root) {
+  auto to = root.initChallenge();
+  write_version(challenge.version, to.initVersion());
+  to.setNonce(as_data(bytes_of(challenge.nonce)));
+}
+void write(const LeaseRequest& request, wire::ControlMessage::Builder root) {
+  auto to = root.initLeaseRequest();
+  to.setDevices(request.devices);
+  to.setWaitMilliseconds(request.wait_milliseconds);
+}
+void write(const Queued& queued, wire::ControlMessage::Builder root) {
+  root.initQueued().setAhead(queued.ahead);
+}
+void write(const Grant& grant, wire::ControlMessage::Builder root) {
+  auto to = root.initGrant();
+  to.setLease(as_data(bytes_of(grant.lease)));
+  to.setTicket(as_data(bytes_of(grant.ticket)));
+  to.setChallenge(as_data(bytes_of(grant.challenge)));
+  to.setDevices(grant.devices);
+}
+void write(const Refused& refused, wire::ControlMessage::Builder root) {
+  root.initRefused().setReason(refused.reason.substr(0, kTextBytesMax).c_str());
+}
+void write(const Attach& attach, wire::ControlMessage::Builder root) {
+  auto to = root.initAttach();
+  write_version(attach.version, to.initVersion());
+  to.setRows(as_data(bytes_of(attach.rows)));
+  to.setLease(as_data(bytes_of(attach.lease)));
+  to.setTicket(as_data(bytes_of(attach.ticket)));
+  to.setSession(as_data(bytes_of(attach.session)));
+  to.setNonce(as_data(bytes_of(attach.nonce)));
+  to.setIndex(attach.index);
+  to.setCount(attach.count);
+}
+void write(const Accept& accept, wire::ControlMessage::Builder root) {
+  auto to = root.initAccept();
+  to.setRelease(accept.release.c_str());
+  to.setDriverVersion(accept.driver_version);
+  to.setSnapshot(as_data(accept.snapshot));
+}
+
+Attach read_attach(wire::Attach::Reader from, bool& ok) {
+  Attach attach;
+  attach.version = read_version(from.getVersion(), ok);
+  read_array(from.getRows(), attach.rows, ok);
+  read_array(from.getLease(), attach.lease, ok);
+  read_array(from.getTicket(), attach.ticket, ok);
+  read_array(from.getSession(), attach.session, ok);
+  read_array(from.getNonce(), attach.nonce, ok);
+  attach.index = from.getIndex();
+  attach.count = from.getCount();
+  ok = ok && attach.count >= 2 && attach.count <= kConnectionsMax && attach.index < attach.count;
+  return attach;
+}
+
+Grant read_grant(wire::Grant::Reader from, bool& ok) {
+  Grant grant;
+  read_array(from.getLease(), grant.lease, ok);
+  read_array(from.getTicket(), grant.ticket, ok);
+  read_array(from.getChallenge(), grant.challenge, ok);
+  grant.devices = from.getDevices();
+  return grant;
+}
+
+ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
+  switch (root.which()) {
+    case wire::ControlMessage::HELLO: {
+      Hello hello{read_version(root.getHello().getVersion(), ok), {}};
+      read_array(root.getHello().getNonce(), hello.nonce, ok);
+      return hello;
+    }
+    case wire::ControlMessage::CHALLENGE: {
+      Challenge challenge{read_version(root.getChallenge().getVersion(), ok), {}};
+      read_array(root.getChallenge().getNonce(), challenge.nonce, ok);
+      return challenge;
+    }
+    case wire::ControlMessage::LEASE_REQUEST: {
+      const auto from = root.getLeaseRequest();
+      return LeaseRequest{from.getDevices(), from.getWaitMilliseconds()};
+    }
+    case wire::ControlMessage::QUEUED:
+      return Queued{root.getQueued().getAhead()};
+    case wire::ControlMessage::GRANT:
+      return read_grant(root.getGrant(), ok);
+    case wire::ControlMessage::REFUSED:
+      return Refused{read_text(root.getRefused().getReason(), ok)};
+    case wire::ControlMessage::ATTACH:
+      return read_attach(root.getAttach(), ok);
+    case wire::ControlMessage::ACCEPT: {
+      const auto from = root.getAccept();
+      const ByteView bytes = byte_view(from.getSnapshot().begin(), from.getSnapshot().size());
+      return Accept{read_text(from.getRelease(), ok), from.getDriverVersion(),
+                    Bytes(bytes.begin(), bytes.end())};
+    }
+  }
+  ok = false;
+  return Hello{};
+}
+
+void store_little(std::byte* at, std::size_t value) {
+  for (unsigned i = 0; i < 4; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+std::uint32_t load_little(const std::byte* at) {
+  std::uint32_t value = 0;
+  for (unsigned i = 0; i < 4; ++i) value |= std::to_integer<std::uint32_t>(at[i]) << (8 * i);
+  return value;
+}
+
+}  // namespace
+
+Bytes encode(const ControlMessage& message) {
+  capnp::MallocMessageBuilder builder;
+  const auto root = builder.initRoot<wire::ControlMessage>();
+  std::visit([&root](const auto& alternative) { write(alternative, root); }, message);
+  const kj::Array<capnp::word> words = capnp::messageToFlatArray(builder);
+  const ByteView bytes = byte_view(words.begin(), words.size() * sizeof(capnp::word));
+  return Bytes(bytes.begin(), bytes.end());
+}
+
+Result<ControlMessage> decode(ByteView payload) {
+  if (payload.empty() || payload.size() % sizeof(capnp::word) != 0) return wrong("its length");
+  std::vector<capnp::word> words(payload.size() / sizeof(capnp::word));
+  std::memcpy(static_cast<void*>(words.data()), payload.data(), payload.size());
+  capnp::ReaderOptions bounds;
+  bounds.traversalLimitInWords = 64 + 4 * words.size();
+  bounds.nestingLimit = 4;
+  try {
+    capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()), bounds);
+    bool ok = true;
+    ControlMessage message = read_message(reader.getRoot<wire::ControlMessage>(), ok);
+    if (!ok) return wrong("a field is out of its bounds");
+    return message;
+  } catch (const kj::Exception& exception) {
+    return wrong(exception.getDescription().cStr());
+  }
+}
+
+Bytes control_frame(ByteView payload, const std::optional<Tag>& tag) {
+  Bytes frame(kControlHeaderBytes);
+  store_little(frame.data(), kMagic);
+  store_little(frame.data() + 4, payload.size());
+  store_little(frame.data() + 8, tag ? tag->size() : 0);
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  if (tag) {
+    const ByteView bytes = bytes_of(*tag);
+    frame.insert(frame.end(), bytes.begin(), bytes.end());
+  }
+  return frame;
+}
+
+Result<ControlHeader> parse_control_header(ByteView bytes, std::size_t payload_bytes_max) {
+  if (bytes.size() < kControlHeaderBytes || load_little(bytes.data()) != kMagic) {
+    return Status(Code::kProtocol, "what the peer says is not gpurun's protocol");
+  }
+  const ControlHeader header{load_little(bytes.data() + 4), load_little(bytes.data() + 8)};
+  if (header.payload_bytes == 0 || header.payload_bytes > payload_bytes_max) {
+    return Status(Code::kProtocol, "control frame of " + std::to_string(header.payload_bytes) +
+                                       " bytes; at most " + std::to_string(payload_bytes_max));
+  }
+  if (header.tag_bytes != 0 && header.tag_bytes != sizeof(Tag)) {
+    return Status(Code::kProtocol, "control frame with a tag of unknown length");
+  }
+  return header;
+}
+
+Status check_version(const Version& theirs, const char* peer) {
+  if (theirs.protocol == kVersion) return Status();
+  const bool peer_is_older = theirs.protocol < kVersion;
+  const std::string self = std::strcmp(peer, "server") == 0 ? "client" : "server";
+  return Status(Code::kRefused, std::string("the ") + peer + " speaks protocol " +
+                                    std::to_string(theirs.protocol) + " (gpurun " + theirs.release +
+                                    "), this " + self + " protocol " + std::to_string(kVersion) +
+                                    " (gpurun " + kRelease + "): update the " +
+                                    (peer_is_older ? std::string(peer) : self));
+}
+
+bool proved(const ControlFrame& frame, const Key& key, Sender sender, std::uint64_t counter) {
+  if (!frame.tag) return false;
+  const Tag expected = frame_tag(key, sender, counter, frame.payload);
+  return equal_in_constant_time(bytes_of(*frame.tag), bytes_of(expected));
+}
+
+}  // namespace gpurun::protocol

@@ -1,0 +1,150 @@
+// Control frames: what is said on a connection before it carries calls.
+//
+//   magic u32 | payload bytes u32 | tag bytes u32 (0 or 32) | payload | tag
+//
+// little-endian; the payload is one ControlMessage (session.capnp) in Cap'n Proto's stream form,
+// the tag is frame_tag() of it. A receiver reads exactly the frame and not a byte more, because the
+// connection is handed on after it.
+//
+// Messages are decoded into plain structures at once, whatever they contain: nothing but decode()
+// meets Cap'n Proto's exceptions, and text and data are bounded. Any thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/deadline.h"
+#include "base/result.h"
+#include "protocol/limits.h"
+#include "protocol/proof.h"
+
+namespace gpurun::protocol {
+
+// Counts changes that an older peer would misunderstand.
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr const char* kRelease = "0.1.0";
+
+// The log and bulk lanes of one session.
+inline constexpr std::size_t kConnectionsMax = 16;
+inline constexpr std::size_t kTextBytesMax = 1024;
+inline constexpr std::size_t kControlHeaderBytes = 12;
+
+struct Version {
+  std::uint32_t protocol = kVersion;
+  std::string release = kRelease;
+};
+
+struct Hello {
+  Version version;
+  Nonce nonce{};
+};
+struct Challenge {
+  Version version;
+  Nonce nonce{};
+};
+struct LeaseRequest {
+  std::uint32_t devices = 0;
+  std::uint64_t wait_milliseconds = 0;
+};
+struct Queued {
+  std::uint32_t ahead = 0;
+};
+struct Grant {
+  Id lease{};
+  Id ticket{};
+  Nonce challenge{};
+  std::uint32_t devices = 0;
+};
+struct Refused {
+  std::string reason;
+};
+struct Attach {
+  Version version;
+  Sha256Digest rows{};
+  Id lease{};
+  Id ticket{};
+  Id session{};
+  Nonce nonce{};
+  std::uint16_t index = 0;  // Below count.
+  std::uint16_t count = 0;  // 2 to kConnectionsMax.
+};
+struct Accept {
+  std::string release;
+  std::int32_t driver_version = 0;
+  Bytes snapshot;
+};
+
+using ControlMessage =
+    std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach, Accept>;
+
+// The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds.
+Bytes encode(const ControlMessage& message);
+Result<ControlMessage> decode(ByteView payload);
+
+// A whole frame; `tag` may be absent.
+Bytes control_frame(ByteView payload, const std::optional<Tag>& tag);
+
+struct ControlHeader {
+  std::size_t payload_bytes = 0;
+  std::size_t tag_bytes = 0;
+};
+// `bytes` are kControlHeaderBytes. kProtocol: not a control frame, or a payload over
+// `payload_bytes_max`.
+Result<ControlHeader> parse_control_header(ByteView bytes, std::size_t payload_bytes_max);
+
+struct ControlFrame {
+  Bytes payload;
+  std::optional<Tag> tag;
+};
+
+// "the server speaks protocol 2 (gpurun 0.2.0), this client protocol 1 (gpurun 0.1.0): update the
+// client". Success when both are the same. `peer` is "server" or "client".
+Status check_version(const Version& theirs, const char* peer);
+
+// Sending and receiving over anything that is like transport::Connection.
+template <typename Connection>
+Status send_control(Connection& connection, const ControlMessage& message, Deadline deadline) {
+  const Bytes frame = control_frame(encode(message), std::nullopt);
+  const ByteView parts[] = {ByteView(frame)};
+  return connection.send(parts, deadline);
+}
+
+template <typename Connection>
+Status send_control(Connection& connection, const ControlMessage& message, const Key& key,
+                    Sender sender, std::uint64_t counter, Deadline deadline) {
+  const Bytes payload = encode(message);
+  const Bytes frame = control_frame(payload, frame_tag(key, sender, counter, payload));
+  const ByteView parts[] = {ByteView(frame)};
+  return connection.send(parts, deadline);
+}
+
+template <typename Connection>
+Result<ControlFrame> receive_control(Connection& connection, std::size_t payload_bytes_max,
+                                     Deadline deadline) {
+  std::array<std::byte, kControlHeaderBytes> head;
+  Result<std::size_t> got = connection.receive(head, head.size(), deadline);
+  if (!got.ok()) return got.status();
+  const Result<ControlHeader> header = parse_control_header(head, payload_bytes_max);
+  if (!header.ok()) return header.status();
+  ControlFrame frame;
+  frame.payload.resize(header->payload_bytes);
+  got = connection.receive(frame.payload, frame.payload.size(), deadline);
+  if (!got.ok()) return got.status();
+  if (header->tag_bytes == 0) return frame;
+  Tag tag;
+  got = connection.receive(mutable_bytes(tag.data(), tag.size()), tag.size(), deadline);
+  if (!got.ok()) return got.status();
+  frame.tag = tag;
+  return frame;
+}
+
+// True when the frame carries the tag of that key, sender and counter.
+bool proved(const ControlFrame& frame, const Key& key, Sender sender, std::uint64_t counter);
+
+}  // namespace gpurun::protocol

@@ -1,0 +1,83 @@
+# The messages that come before the calls: how gpurun asks for GPUs, and how a process attaches.
+# Each travels in a control frame (protocol/control.h).
+@0xb1d9a4e06f3c7825;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("gpurun::protocol::wire");
+
+struct ControlMessage {
+  union {
+    hello @0 :Hello;
+    challenge @1 :Challenge;
+    leaseRequest @2 :LeaseRequest;
+    queued @3 :Queued;
+    grant @4 :Grant;
+    refused @5 :Refused;
+    attach @6 :Attach;
+    accept @7 :Accept;
+  }
+}
+
+struct Version {
+  protocol @0 :UInt32;
+  # Both ends must say the same number.
+
+  release @1 :Text;
+  # gpurun's version, for messages.
+}
+
+struct Hello {
+  # gpurun to gpurund, first on a control link; without a tag, because there is no key yet.
+  version @0 :Version;
+  nonce @1 :Data;
+}
+
+struct Challenge {
+  # gpurund's answer, without a tag.
+  version @0 :Version;
+  nonce @1 :Data;
+}
+
+struct LeaseRequest {
+  devices @0 :UInt32;
+  waitMilliseconds @1 :UInt64;
+}
+
+struct Queued {
+  ahead @0 :UInt32;
+}
+
+struct Grant {
+  lease @0 :Data;
+  ticket @1 :Data;
+  challenge @2 :Data;
+  devices @3 :UInt32;
+}
+
+struct Refused {
+  # On any link, instead of the answer that was wanted; the link ends.
+  reason @0 :Text;
+}
+
+struct Attach {
+  # A client process to gpurund, first on each of its connections; tagged with the attach key.
+  version @0 :Version;
+  rows @1 :Data;
+  # Digest of the rows of the client's table.
+  lease @2 :Data;
+  ticket @3 :Data;
+  session @4 :Data;
+  # Minted by the client; the same on all its connections, and never used again.
+  nonce @5 :Data;
+  index @6 :UInt16;
+  # Which connection this is: 0 is the log, the others are bulk lanes.
+  count @7 :UInt16;
+}
+
+struct Accept {
+  # The worker's answer on the log connection, tagged with the attach key. Frames follow.
+  release @0 :Text;
+  driverVersion @1 :Int32;
+  snapshot @2 :Data;
+  # A Snapshot message (snapshot.capnp).
+}

@@ -1,0 +1,1 @@
+gpurun_test(session_data_test unit SOURCES session_data_test.cc LIBRARIES gpurun_client_attach)

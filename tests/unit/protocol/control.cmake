@@ -1,0 +1,1 @@
+gpurun_test(control_test unit SOURCES control_test.cc LIBRARIES gpurun_protocol_control)

@@ -1,0 +1,160 @@
+// Protects the only parser that a stranger reaches: control frames round trip, and nothing hostile
+// gets further than an error. Protects the proofs: a key answers for exactly one use.
+#include "protocol/control.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace gpurun::protocol {
+namespace {
+
+template <typename Array>
+Array filled(std::uint8_t value) {
+  Array array;
+  array.fill(value);
+  return array;
+}
+
+Attach sample_attach() {
+  Attach attach;
+  attach.rows = filled<Sha256Digest>(1);
+  attach.lease = filled<Id>(2);
+  attach.ticket = filled<Id>(3);
+  attach.session = filled<Id>(4);
+  attach.nonce = filled<Nonce>(5);
+  attach.index = 1;
+  attach.count = 2;
+  return attach;
+}
+
+template <typename Message>
+Message round_trip(const Message& message) {
+  const Result<ControlMessage> decoded = decode(encode(message));
+  EXPECT_TRUE(decoded.ok()) << decoded.status().to_string();
+  if (!decoded.ok() || !std::holds_alternative<Message>(*decoded)) {
+    ADD_FAILURE() << "another message came back";
+    return Message{};
+  }
+  return std::get<Message>(*decoded);
+}
+
+TEST(Control, EveryMessageSurvivesTheWire) {
+  EXPECT_EQ(round_trip(Hello{{7, "9.9"}, filled<Nonce>(8)}).version.protocol, 7u);
+  EXPECT_EQ(round_trip(Hello{{7, "9.9"}, filled<Nonce>(8)}).nonce, filled<Nonce>(8));
+  EXPECT_EQ(round_trip(Challenge{{7, "9.9"}, filled<Nonce>(8)}).version.release, "9.9");
+  EXPECT_EQ(round_trip(LeaseRequest{3, 4'000'000'000'000}).wait_milliseconds, 4'000'000'000'000u);
+  EXPECT_EQ(round_trip(Queued{5}).ahead, 5u);
+  const Grant grant = round_trip(Grant{filled<Id>(1), filled<Id>(2), filled<Nonce>(3), 4});
+  EXPECT_EQ(grant.lease, filled<Id>(1));
+  EXPECT_EQ(grant.ticket, filled<Id>(2));
+  EXPECT_EQ(grant.challenge, filled<Nonce>(3));
+  EXPECT_EQ(grant.devices, 4u);
+  EXPECT_EQ(round_trip(Refused{"no"}).reason, "no");
+  const Attach attach = round_trip(sample_attach());
+  EXPECT_EQ(attach.rows, sample_attach().rows);
+  EXPECT_EQ(attach.session, sample_attach().session);
+  EXPECT_EQ(attach.nonce, sample_attach().nonce);
+  EXPECT_EQ(attach.index, 1);
+  const Accept accept = round_trip(Accept{"1.0", 13000, Bytes(100'000, std::byte{6})});
+  EXPECT_EQ(accept.driver_version, 13000);
+  EXPECT_EQ(accept.snapshot, Bytes(100'000, std::byte{6}));
+}
+
+TEST(Control, TheHelloFitsItsBound) {
+  EXPECT_LE(encode(sample_attach()).size(), limits::kHelloBytesMax);
+}
+
+TEST(Control, ConnectionNumbersOutOfRangeAreRefused) {
+  for (const auto& [index, count] :
+       {std::pair{2, 2}, {0, 0}, {0, 1}, {0, 17}, {65535, 65535}, {16, 16}}) {
+    Attach attach = sample_attach();
+    attach.index = static_cast<std::uint16_t>(index);
+    attach.count = static_cast<std::uint16_t>(count);
+    EXPECT_EQ(decode(encode(attach)).status().code(), Code::kProtocol) << index << "/" << count;
+  }
+}
+
+TEST(Control, ForeignTextCannotDriveATerminal) {
+  EXPECT_EQ(round_trip(Refused{"a\x1b[2Jb\nc"}).reason, "a?[2Jb?c");
+  EXPECT_EQ(round_trip(Refused{std::string(5000, 'x')}).reason.size(), kTextBytesMax);
+}
+
+TEST(Control, NoCorruptedMessageDoesMoreThanFail) {
+  std::mt19937 random(20261121);
+  const Bytes whole = encode(sample_attach());
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_FALSE(decode(ByteView(whole).first(bytes)).ok()) << bytes;
+  }
+  std::size_t refused = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bytes = whole;
+    for (int change = 0; change < 3; ++change) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    refused += !decode(bytes).ok();
+  }
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(Control, HeadersAreBounded) {
+  const Bytes frame = control_frame(Bytes(64), filled<Tag>(9));
+  EXPECT_EQ(frame.size(), kControlHeaderBytes + 64 + sizeof(Tag));
+  const ByteView head = ByteView(frame).first(kControlHeaderBytes);
+  const Result<ControlHeader> header = parse_control_header(head, 64);
+  ASSERT_TRUE(header.ok());
+  EXPECT_EQ(header->payload_bytes, 64u);
+  EXPECT_EQ(header->tag_bytes, sizeof(Tag));
+  EXPECT_EQ(parse_control_header(head, 63).status().code(), Code::kProtocol);
+  EXPECT_EQ(parse_control_header(head.first(11), 64).status().code(), Code::kProtocol);
+  for (const std::size_t place : {std::size_t{0}, std::size_t{7}, std::size_t{8}}) {
+    Bytes changed(head.begin(), head.end());
+    changed[place] ^= std::byte{0xff};
+    EXPECT_EQ(parse_control_header(changed, 64).status().code(), Code::kProtocol) << place;
+  }
+  EXPECT_FALSE(parse_control_header(control_frame({}, std::nullopt), 64).ok());
+}
+
+TEST(Control, TheSentenceSaysWhichSideToUpdate) {
+  EXPECT_TRUE(check_version({}, "server").ok());
+  EXPECT_NE(check_version({kVersion + 1, "9.9"}, "server").message().find("update the client"),
+            std::string::npos);
+  EXPECT_NE(check_version({kVersion - 1, "0.0"}, "server").message().find("update the server"),
+            std::string::npos);
+  EXPECT_NE(check_version({kVersion + 1, "9.9"}, "client").message().find("update the server"),
+            std::string::npos);
+}
+
+TEST(Proof, EveryInputChangesTheKey) {
+  const Bytes secret(5, std::byte{1});
+  const Nonce one = filled<Nonce>(1);
+  const Nonce two = filled<Nonce>(2);
+  const Id id = filled<Id>(1);
+  const std::set<Key> keys = {link_key(secret, Link::kControl, one, one, id),
+                              link_key({}, Link::kControl, one, one, id),
+                              link_key(secret, Link::kAttach, one, one, id),
+                              link_key(secret, Link::kControl, two, one, id),
+                              link_key(secret, Link::kControl, one, two, id),
+                              link_key(secret, Link::kControl, one, one, filled<Id>(2)),
+                              lease_key(filled<Key>(1), id),
+                              lease_key(filled<Key>(1), filled<Id>(2)),
+                              ticket_key(filled<Key>(1), id)};
+  EXPECT_EQ(keys.size(), 9u);
+}
+
+TEST(Proof, AFrameCannotBeAlteredRepeatedOrSentBack) {
+  const Key key = filled<Key>(3);
+  ControlFrame frame{Bytes(16, std::byte{4}), std::nullopt};
+  EXPECT_FALSE(proved(frame, key, Sender::kClient, 1));
+  frame.tag = frame_tag(key, Sender::kClient, 1, frame.payload);
+  EXPECT_TRUE(proved(frame, key, Sender::kClient, 1));
+  EXPECT_FALSE(proved(frame, key, Sender::kClient, 2));
+  EXPECT_FALSE(proved(frame, key, Sender::kServer, 1));
+  EXPECT_FALSE(proved(frame, filled<Key>(4), Sender::kClient, 1));
+  frame.payload[3] ^= std::byte{1};
+  EXPECT_FALSE(proved(frame, key, Sender::kClient, 1));
+}
+
+}  // namespace
+}  // namespace gpurun::protocol

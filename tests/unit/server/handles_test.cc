@@ -1,0 +1,89 @@
+// The worker trusts no handle: kind, life and form are checked, failures of creations come back,
+// and a value that the driver used again belongs to its youngest owner.
+#include "server/handles.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/handle_form.h"
+#include "server/call.h"
+
+namespace gpurun::server {
+namespace {
+
+std::uint64_t handle(HandleKind kind, std::uint64_t index) {
+  return protocol::kHandleTag << protocol::kHandleTagShift |
+         static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
+         std::uint64_t{1} << protocol::kHandleGenerationShift | index;
+}
+
+const std::uint64_t kEventHandle = handle(HandleKind::kEvent, 7);
+
+TEST(ServerHandles, FindsWhatWasBoundAndForgetsIt) {
+  HandleTable table;
+  ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 0x1234), 0);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).value, 0x1234U);
+  EXPECT_EQ(table.client_handle_of(0x1234, HandleKind::kEvent), kEventHandle);
+  EXPECT_EQ(table.client_handle_of(0x1234, HandleKind::kStream), 0U);
+  const HandleTable::Found erased = table.erase(kEventHandle, HandleKind::kEvent);
+  EXPECT_EQ(erased.result, 0);
+  EXPECT_EQ(erased.value, 0x1234U);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorInvalidHandle);
+  EXPECT_EQ(table.erase(kEventHandle, HandleKind::kEvent).result, kErrorInvalidHandle);
+  EXPECT_EQ(table.client_handle_of(0x1234, HandleKind::kEvent), 0U);
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(ServerHandles, RefusesAnotherKind) {
+  HandleTable table;
+  ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 1), 0);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kStream).result, kErrorInvalidHandle);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kContext).result, kErrorInvalidContext);
+  EXPECT_EQ(table.erase(kEventHandle, HandleKind::kStream).result, kErrorInvalidHandle);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, 0);
+}
+
+TEST(ServerHandles, RefusesWhatTheClientCannotHaveMinted) {
+  HandleTable table;
+  EXPECT_EQ(table.bind(0x7f0000001000, HandleKind::kEvent, 1), kErrorInvalidHandle);
+  EXPECT_EQ(table.bind(kEventHandle, HandleKind::kStream, 1), kErrorInvalidHandle);
+  EXPECT_EQ(table.bind(0, HandleKind::kNone, 1), kErrorInvalidHandle);
+  const auto texture = handle(HandleKind::kTextureObject, 1);
+  EXPECT_EQ(table.bind(texture, HandleKind::kTextureObject, 1), kErrorInvalidHandle);
+  ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 1), 0);
+  EXPECT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 2), kErrorInvalidHandle);
+  EXPECT_EQ(table.poison(kEventHandle, HandleKind::kEvent, 2), kErrorInvalidHandle);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).value, 1U);
+}
+
+TEST(ServerHandles, APoisonedHandleReturnsItsFailure) {
+  HandleTable table;
+  ASSERT_EQ(table.poison(kEventHandle, HandleKind::kEvent, kErrorOutOfMemory), 0);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorOutOfMemory);
+  EXPECT_EQ(table.client_handle_of(0, HandleKind::kEvent), 0U);
+  EXPECT_EQ(table.erase(kEventHandle, HandleKind::kEvent).result, kErrorOutOfMemory);
+  EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorInvalidHandle);
+}
+
+TEST(ServerHandles, AValueUsedAgainBelongsToItsYoungestOwner) {
+  HandleTable table;
+  const auto younger = handle(HandleKind::kEvent, 8);
+  ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 5), 0);
+  ASSERT_EQ(table.bind(younger, HandleKind::kEvent, 5), 0);
+  EXPECT_EQ(table.client_handle_of(5, HandleKind::kEvent), younger);
+  EXPECT_EQ(table.erase(kEventHandle, HandleKind::kEvent).result, 0);
+  EXPECT_EQ(table.client_handle_of(5, HandleKind::kEvent), younger);
+}
+
+TEST(ServerHandles, HoldsNoMoreThanTheBound) {
+  HandleTable table;
+  for (std::uint64_t i = 0; i < limits::kHandlesMax; ++i) {
+    ASSERT_EQ(table.poison(handle(HandleKind::kEvent, i), HandleKind::kEvent, 1), 0);
+  }
+  const auto stream = handle(HandleKind::kStream, 0);
+  EXPECT_EQ(table.bind(stream, HandleKind::kStream, 1), kErrorOutOfMemory);
+  ASSERT_EQ(table.erase(kEventHandle, HandleKind::kEvent).result, 1);
+  EXPECT_EQ(table.bind(stream, HandleKind::kStream, 1), 0);
+}
+
+}  // namespace
+}  // namespace gpurun::server

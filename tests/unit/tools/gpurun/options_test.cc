@@ -1,0 +1,113 @@
+#include "tools/gpurun/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "protocol/limits.h"
+
+namespace gpurun::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+Result<Options> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "gpurun");
+  return parse_options(static_cast<int>(words.size()), words.data());
+}
+
+std::string complaint(std::vector<const char*> words) {
+  const Result<Options> options = parse(std::move(words));
+  return options.ok() ? "accepted" : options.status().message();
+}
+
+// The one line that users know; each part must arrive where it belongs.
+TEST(OptionsTest, TheUsualLineIsUnderstood) {
+  const Result<Options> options =
+      parse({"-n", "2", "-l", "192.168.30.231,[fe80::1]:99", "--timeout", "5m", "--stats", "-q",
+             "--", "./sample_mnist", "-n", "9", "--", "x"});
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_EQ(options->gpu_count, 2);
+  ASSERT_EQ(options->servers.size(), 2u);
+  EXPECT_EQ(options->servers[0].to_string(),
+            "192.168.30.231:" + std::to_string(limits::kDefaultPort));
+  EXPECT_EQ(options->servers[1].to_string(), "[fe80::1]:99");
+  EXPECT_EQ(options->lease_wait, 5min);
+  EXPECT_TRUE(options->stats);
+  EXPECT_TRUE(options->quiet);
+  EXPECT_EQ(options->command, (std::vector<std::string>{"./sample_mnist", "-n", "9", "--", "x"}));
+}
+
+// The program's own options must reach it untouched even where nobody wrote "--".
+TEST(OptionsTest, OptionsEndAtTheProgram) {
+  const Result<Options> options = parse({"-q", "python3", "-c", "print(1)", "--stats"});
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_TRUE(options->quiet);
+  EXPECT_FALSE(options->stats);
+  EXPECT_EQ(options->command, (std::vector<std::string>{"python3", "-c", "print(1)", "--stats"}));
+  EXPECT_EQ(options->gpu_count, 1);
+  EXPECT_TRUE(options->servers.empty());
+  EXPECT_EQ(options->lease_wait, 0ms);
+}
+
+// Wrong words get a message that names them; nothing is guessed.
+TEST(OptionsTest, WrongWordsAreNamed) {
+  EXPECT_NE(complaint({"-n", "0", "--", "x"}).find("'0'"), std::string::npos);
+  EXPECT_NE(complaint({"-n", "two", "--", "x"}).find("'two'"), std::string::npos);
+  EXPECT_NE(complaint({"-l", "host:port", "--", "x"}).find("65535"), std::string::npos);
+  EXPECT_NE(complaint({"-l", "a,,b", "--", "x"}).find("names no host"), std::string::npos);
+  EXPECT_NE(complaint({"-l", "::1", "--", "x"}).find("brackets"), std::string::npos);
+  EXPECT_NE(complaint({"--timeout", "5", "--", "x"}).find("30s"), std::string::npos);
+  EXPECT_NE(complaint({"--device", "fast", "--", "x"}).find("'fast'"), std::string::npos);
+  EXPECT_NE(complaint({"-l", "a", "--device", "real", "--", "x"}).find("private"),
+            std::string::npos);
+  EXPECT_NE(complaint({"-l", "a", "-s", "b", "--", "x"}).find("one of them"), std::string::npos);
+  EXPECT_NE(complaint({}).find("no program"), std::string::npos);
+  EXPECT_NE(complaint({"--"}).find("no program"), std::string::npos);
+}
+
+// An option of a later version that were silently ignored would run a program with the wrong GPU.
+TEST(OptionsTest, LaterAndUnknownOptionsAreRefusedNotIgnored) {
+  EXPECT_NE(complaint({"-p", "0.5", "--", "x"}).find("does not exist yet"), std::string::npos);
+  EXPECT_NE(complaint({"--filter", "a=b", "--", "x"}).find("does not exist yet"),
+            std::string::npos);
+  EXPECT_NE(complaint({"--fast", "--", "x"}).find("--fast"), std::string::npos);
+}
+
+TEST(OptionsTest, ServersComeFromAFileWithLineNumbersInComplaints) {
+  const std::string path = testing::TempDir() + "gpurun_servers";
+  std::ofstream(path) << "# my servers\n  first:7 \n\nsecond\n";
+  const Result<Options> options = parse({"-s", path.c_str(), "--", "x"});
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  ASSERT_EQ(options->servers.size(), 2u);
+  EXPECT_EQ(options->servers[0].to_string(), "first:7");
+  std::ofstream(path) << "good\nbad:0\n";
+  EXPECT_NE(complaint({"-s", path.c_str(), "--", "x"}).find(path + ":2:"), std::string::npos);
+  std::ofstream(path) << "# none\n";
+  EXPECT_NE(complaint({"-s", path.c_str(), "--", "x"}).find("names no server"), std::string::npos);
+  std::remove(path.c_str());
+  EXPECT_NE(complaint({"-s", path.c_str(), "--", "x"}).find("cannot read"), std::string::npos);
+}
+
+TEST(OptionsTest, VersionAndHelpGoToStandardOutput) {
+  const Result<Options> version = parse({"--version"});
+  ASSERT_TRUE(version.ok());
+  EXPECT_EQ(version->action, Options::Action::kShowText);
+  EXPECT_EQ(version->text.compare(0, 7, "gpurun "), 0);
+  const Result<Options> help = parse({"--help"});
+  ASSERT_TRUE(help.ok());
+  EXPECT_NE(help->text.find("--timeout"), std::string::npos);
+}
+
+TEST(OptionsTest, DurationsAreBounded) {
+  EXPECT_EQ(*parse_duration("250ms"), 250ms);
+  EXPECT_EQ(*parse_duration("30s"), 30s);
+  EXPECT_EQ(*parse_duration("720h"), 720h);
+  for (const char* text : {"", "s", "-1s", "1.5s", "1d", "721h", "99999999999999999999s"}) {
+    EXPECT_FALSE(parse_duration(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::tools

@@ -1,0 +1,230 @@
+#include "tools/gpurun/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+
+#include "protocol/limits.h"
+
+#ifndef GPURUN_VERSION
+#error "the build defines GPURUN_VERSION"
+#endif
+
+namespace gpurun::tools {
+namespace {
+
+constexpr int kGpuCountMax = 64;
+constexpr std::size_t kServersMax = 256;
+// Options that are planned; refused by name, so that nobody believes they had an effect.
+constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter", "--transport"};
+
+Status wrong(const std::string& message) { return Status(Code::kInvalidArgument, message); }
+
+// A whole number without sign or space; nothing else may follow.
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string trimmed(const std::string& line) {
+  const std::size_t first = line.find_first_not_of(" \t\r");
+  if (first == std::string::npos || line[first] == '#') return "";
+  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+Status add_servers(const std::string& list, std::vector<Address>* servers) {
+  std::size_t start = 0;
+  while (start <= list.size()) {
+    const std::size_t comma = std::min(list.find(',', start), list.size());
+    const Result<Address> address = parse_address(list.substr(start, comma - start));
+    if (!address.ok()) return address.status();
+    servers->push_back(*address);
+    start = comma + 1;
+  }
+  if (servers->size() > kServersMax) return wrong("more than 256 servers were named");
+  return {};
+}
+
+Status add_servers_of_file(const std::string& path, std::vector<Address>* servers) {
+  std::ifstream file(path);
+  if (!file) return wrong("-s: cannot read " + path);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string text = trimmed(line);
+    if (text.empty()) continue;
+    const Result<Address> address = parse_address(text);
+    if (!address.ok()) {
+      return wrong(path + ":" + std::to_string(number) + ": " + address.status().message());
+    }
+    servers->push_back(*address);
+    if (servers->size() > kServersMax) return wrong(path + " names more than 256 servers");
+  }
+  if (servers->empty()) return wrong("-s: " + path + " names no server");
+  return {};
+}
+
+// What CLI11 filled in, as text, before we check it with messages of our own.
+struct Words {
+  std::string gpu_count = "1", servers, servers_file, timeout, device;
+};
+
+Status check(const Words& words, Options* options) {
+  const auto count = whole_number(words.gpu_count);
+  if (!count || *count < 1 || *count > kGpuCountMax) {
+    return wrong("-n: '" + words.gpu_count + "' is no number of GPUs from 1 to 64");
+  }
+  options->gpu_count = static_cast<int>(*count);
+  if (!words.servers.empty() && !words.servers_file.empty()) {
+    return wrong("-l and -s both name servers; give one of them");
+  }
+  if (!words.servers.empty()) GPURUN_RETURN_IF_ERROR(add_servers(words.servers, &options->servers));
+  if (!words.servers_file.empty()) {
+    GPURUN_RETURN_IF_ERROR(add_servers_of_file(words.servers_file, &options->servers));
+  }
+  if (!words.timeout.empty()) {
+    const auto duration = parse_duration(words.timeout);
+    if (!duration.ok()) return wrong("--timeout: " + duration.status().message());
+    options->lease_wait = *duration;
+  }
+  if (words.device == "real") {
+    options->device = Device::kReal;
+  } else if (words.device == "emulated") {
+    options->device = Device::kEmulated;
+  } else if (!words.device.empty()) {
+    return wrong("--device: '" + words.device + "' is neither real nor emulated");
+  }
+  if (!options->servers.empty() && options->device != Device::kAutomatic) {
+    return wrong("--device chooses for a private server; the server named by -l or -s has its own");
+  }
+  return {};
+}
+
+// How many of argv's words are gpurun's own, its name included: they end at "--" or at the first
+// word that is neither an option nor the value of the option before it.
+int own_words(int argc, const char* const* argv, const CLI::App& app) {
+  int index = 1;
+  while (index < argc) {
+    const std::string_view word = argv[index];
+    if (word == "--" || word.size() < 2 || word[0] != '-') break;
+    const CLI::Option* option = app.get_option_no_throw(std::string(word));
+    index += option != nullptr && option->get_items_expected_max() > 0 ? 2 : 1;
+  }
+  return std::min(index, argc);
+}
+
+std::string later_option(int own_count, const char* const* argv, const std::string& otherwise) {
+  for (int index = 1; index < own_count; ++index) {
+    for (const std::string_view later : kLaterOptions) {
+      if (std::string_view(argv[index]).substr(0, later.size()) == later) {
+        return std::string(later) + " does not exist yet in this version";
+      }
+    }
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+std::string Address::to_string() const {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<Address> parse_address(const std::string& text) {
+  Address address;
+  address.port = limits::kDefaultPort;
+  std::string port;
+  if (!text.empty() && text[0] == '[') {
+    const std::size_t close = text.find(']');
+    const bool port_follows = close != std::string::npos && close + 1 < text.size();
+    if (close == std::string::npos || close < 3 || (port_follows && text[close + 1] != ':')) {
+      return wrong("'" + text + "' is no [IPv6] or [IPv6]:PORT");
+    }
+    address.host = text.substr(1, close - 1);
+    if (port_follows) port = text.substr(close + 2);
+    if (port_follows && port.empty()) return wrong("'" + text + "' has no port after the colon");
+  } else {
+    const std::size_t colon = text.find(':');
+    if (colon != text.rfind(':')) {
+      return wrong("'" + text + "': write an IPv6 address in brackets, [" + text + "]");
+    }
+    address.host = text.substr(0, colon);
+    if (colon != std::string::npos) {
+      port = text.substr(colon + 1);
+      if (port.empty()) return wrong("'" + text + "' has no port after the colon");
+    }
+  }
+  if (address.host.empty() || address.host.size() > 253 ||
+      address.host.find_first_of(" \t\r\n/") != std::string::npos) {
+    return wrong("'" + text + "' names no host");
+  }
+  if (!port.empty()) {
+    const auto number = whole_number(port);
+    if (!number || *number < 1 || *number > 65'535) {
+      return wrong("'" + text + "': the port is a number from 1 to 65535");
+    }
+    address.port = static_cast<std::uint16_t>(*number);
+  }
+  return address;
+}
+
+Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
+  constexpr std::uint64_t kDaysMaxInMs = 30ull * 24 * 3600 * 1000;
+  const std::size_t unit_at = text.find_first_not_of("0123456789");
+  const auto number = whole_number(text.substr(0, unit_at));
+  const std::string unit = unit_at == std::string::npos ? "" : text.substr(unit_at);
+  const std::uint64_t factor = unit == "ms"  ? 1
+                               : unit == "s" ? 1000
+                               : unit == "m" ? 60'000
+                               : unit == "h" ? 3'600'000
+                                             : 0;
+  if (!number || factor == 0) {
+    return wrong("'" + text + "' is no duration; write one like 30s, 5m or 2h");
+  }
+  if (*number > kDaysMaxInMs / factor) return wrong("'" + text + "' is more than 30 days");
+  return std::chrono::milliseconds(*number * factor);
+}
+
+Result<Options> parse_options(int argc, const char* const* argv) {
+  Options options;
+  Words words;
+  CLI::App app("Runs a CUDA program on GPUs of another machine.", "gpurun");
+  app.add_option("-n", words.gpu_count, "GPUs to lease (default 1)")->type_name("COUNT");
+  app.add_option("-l", words.servers, "servers; without it, a private one on this machine")
+      ->type_name("HOST[:PORT][,...]");
+  app.add_option("-s", words.servers_file, "a file with one HOST[:PORT] a line")->type_name("FILE");
+  app.add_option("--timeout", words.timeout, "wait so long for a free GPU (default: do not wait)")
+      ->type_name("DURATION");
+  app.add_option("--device", words.device, "device of the private server")
+      ->type_name("real|emulated");
+  app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
+  app.add_flag("-q", options.quiet, "print nothing but warnings");
+  app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
+  app.footer("The program and its arguments follow; -- ends gpurun's own options.");
+  const int own_count = own_words(argc, argv, app);
+  try {
+    app.parse(own_count, argv);
+  } catch (const CLI::CallForVersion& version) {
+    options.action = Options::Action::kShowText;
+    options.text = std::string(version.what()) + "\n";
+    return options;
+  } catch (const CLI::CallForHelp&) {
+    options.action = Options::Action::kShowText;
+    options.text = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    return wrong(later_option(own_count, argv, error.what()));
+  }
+  const int separator = own_count < argc && std::string_view(argv[own_count]) == "--" ? 1 : 0;
+  options.command.assign(argv + own_count + separator, argv + argc);
+  if (options.command.empty()) return wrong("no program is named; gpurun --help shows how");
+  GPURUN_RETURN_IF_ERROR(check(words, &options));
+  return options;
+}
+
+}  // namespace gpurun::tools

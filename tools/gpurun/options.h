@@ -1,0 +1,54 @@
+// The command line of gpurun, parsed and checked before anything is started.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace gpurun::tools {
+
+// gpurun's own failures, apart from the program's exit status (as env(1) and nohup(1) do).
+enum ExitStatus : int {
+  kExitOwnFailure = 125,
+  kExitNotExecutable = 126,
+  kExitNotFound = 127,
+};
+
+struct Address {
+  std::string host;  // Name or number, IPv6 without brackets.
+  std::uint16_t port = 0;
+
+  std::string to_string() const;
+};
+
+// "HOST", "HOST:PORT", "[V6]", "[V6]:PORT"; a bare IPv6 address is refused, since its last group
+// could be meant as a port. Port 1 to 65535; the default is limits::kDefaultPort.
+Result<Address> parse_address(const std::string& text);
+
+// "30s", "5m", "2h", "250ms": a whole number and a unit, at most 30 days.
+Result<std::chrono::milliseconds> parse_duration(const std::string& text);
+
+enum class Device { kAutomatic, kReal, kEmulated };
+
+struct Options {
+  enum class Action { kRun, kShowText };
+  Action action = Action::kRun;
+  std::string text;  // kShowText: help or version, for stdout.
+
+  int gpu_count = 1;
+  std::vector<Address> servers;             // Empty: a private server on this machine.
+  std::chrono::milliseconds lease_wait{0};  // 0: do not wait for a GPU.
+  Device device = Device::kAutomatic;
+  bool stats = false;
+  bool quiet = false;
+  std::vector<std::string> command;  // Program and its arguments, at least one.
+};
+
+// Options end at the first word that is none, or at "--". Reads the file of -s. A failure's message
+// is one line that says which word is wrong and what would be right; the caller exits with 125.
+Result<Options> parse_options(int argc, const char* const* argv);
+
+}  // namespace gpurun::tools
