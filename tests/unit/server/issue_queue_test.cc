@@ -1,0 +1,350 @@
+// Order in the worker: what CUDA orders is issued in log order, and nothing else waits. Each test
+// holds one call (its bytes have not come) and looks at who gets past it.
+#include "server/issue_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <unordered_map>
+
+namespace gpurun::server {
+namespace {
+
+using protocol::kFlagBarrier;
+using protocol::kFlagWritesSubject;
+using protocol::Order;
+using protocol::RecordHeader;
+using ::testing::ElementsAre;
+
+constexpr std::uint64_t kContextA = 100;
+constexpr std::uint64_t kContextB = 200;
+constexpr std::uint64_t kStreamX = 1001;
+constexpr std::uint64_t kStreamY = 1002;
+constexpr std::uint64_t kEvent = 2001;
+constexpr IssueQueue::StreamTraits kNonBlocking{false, 0};
+constexpr IssueQueue::StreamTraits kBlocking{true, 0};
+
+class IssueQueueTest : public ::testing::Test {
+ protected:
+  RecordHeader header(Order order, std::uint64_t context, std::uint64_t stream = 0) {
+    RecordHeader result;
+    result.sequence = ++last_;
+    result.order = order;
+    result.context = context;
+    result.stream = stream;
+    return result;
+  }
+  void stream(std::uint64_t context, std::uint64_t stream_value,
+              IssueQueue::StreamTraits traits = kNonBlocking, std::uint16_t flags = 0,
+              std::uint64_t subject = 0, std::uint32_t lane = 0) {
+    RecordHeader record = header(Order::kStream, context, stream_value);
+    record.flags = flags;
+    record.subject = subject;
+    record.lane = lane;
+    queue_.push(record, traits, nullptr);
+  }
+  void other(Order order, std::uint64_t context, std::uint32_t lane = 0, std::uint16_t flags = 0,
+             std::uint64_t subject = 0) {
+    RecordHeader record = header(order, context);
+    record.lane = lane;
+    record.flags = flags;
+    record.subject = subject;
+    queue_.push(record, {}, nullptr);
+  }
+  // Takes and holds the next call, which must be `sequence`.
+  IssueQueue::Item* take(std::uint64_t sequence) {
+    IssueQueue::Item* item = queue_.take();
+    EXPECT_EQ(item == nullptr ? 0 : item->sequence(), sequence);
+    return item;
+  }
+  // Issues all that can be issued.
+  std::vector<std::uint64_t> drain() {
+    std::vector<std::uint64_t> issued;
+    while (IssueQueue::Item* item = queue_.take()) {
+      issued.push_back(item->sequence());
+      queue_.finish(item);
+    }
+    return issued;
+  }
+
+  void release() { queue_.retry_held(); }
+  void TearDown() override { EXPECT_TRUE(!queue_.empty() || queue_.remembered() == 0); }
+
+  IssueQueue queue_;
+  std::uint64_t last_ = 0;
+};
+
+TEST_F(IssueQueueTest, AHeldHeadStallsItsOwnStreamOnly) {
+  stream(kContextA, kStreamX);
+  stream(kContextA, kStreamX);
+  stream(kContextA, kStreamY);
+  stream(kContextB, protocol::kStreamNull);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(3, 4));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2));
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(IssueQueueTest, AStreamIsOneQueueWhateverContextIsCurrent) {
+  stream(kContextA, kStreamX);
+  stream(kContextB, kStreamX, {false, kContextA});
+  queue_.hold(take(1));
+  EXPECT_TRUE(drain().empty());
+  other(Order::kContext, kContextA);  // Of the stream's home: after call 2 as well.
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(IssueQueueTest, TheLegacyStreamAndBlockingStreamsKeepLogOrder) {
+  stream(kContextA, kStreamX, kBlocking);
+  stream(kContextA, protocol::kStreamNull);
+  stream(kContextA, kStreamY, kBlocking);
+  stream(kContextA, protocol::kStreamPerThread);
+  stream(kContextA, 1003, kNonBlocking);
+  stream(kContextB, protocol::kStreamLegacy);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(5, 6));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(IssueQueueTest, StreamsZeroAndOneAreTheSame) {
+  stream(kContextA, protocol::kStreamLegacy);
+  stream(kContextA, protocol::kStreamNull);
+  queue_.hold(take(1));
+  EXPECT_TRUE(drain().empty());
+}
+
+TEST_F(IssueQueueTest, BlockingStreamsDoNotWaitForEachOther) {
+  stream(kContextA, kStreamX, kBlocking);
+  stream(kContextA, kStreamY, kBlocking);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(2));
+}
+
+TEST_F(IssueQueueTest, EachLaneHasItsOwnPerThreadStream) {
+  stream(kContextA, protocol::kStreamPerThread, kBlocking, 0, 0, 1);
+  stream(kContextA, protocol::kStreamPerThread, kBlocking, 0, 0, 2);
+  stream(kContextA, protocol::kStreamPerThread, kBlocking, 0, 0, 1);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(2));
+}
+
+TEST_F(IssueQueueTest, AStreamWaitsForTheRecordOfAnEvent) {
+  stream(kContextA, kStreamX);
+  stream(kContextA, kStreamX, kNonBlocking, kFlagWritesSubject, kEvent);
+  stream(kContextA, kStreamY, kNonBlocking, 0, kEvent);
+  stream(kContextA, kStreamY);
+  other(Order::kLane, kContextA, 7, 0, kEvent);  // A query sees the record that came before it.
+  other(Order::kLane, kContextA, 8, 0, 2002);    // Another event's does not wait.
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(6));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST_F(IssueQueueTest, ARecordDoesNotOvertakeTheUsersOfTheOneBefore) {
+  stream(kContextA, kStreamX);
+  stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);  // Waits for the event, unrecorded.
+  stream(kContextA, kStreamY, kNonBlocking, kFlagWritesSubject, kEvent);
+  other(Order::kLane, kContextA, 3, kFlagWritesSubject, kEvent);  // Destroy.
+  queue_.hold(take(1));
+  EXPECT_TRUE(drain().empty());
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(IssueQueueTest, ReadersOfAnEventDoNotWaitForEachOther) {
+  stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);
+  stream(kContextA, kStreamY, kNonBlocking, 0, kEvent);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(2));
+}
+
+TEST_F(IssueQueueTest, ALaneKeepsItsOrder) {
+  other(Order::kLane, kContextA, 1);
+  other(Order::kLane, kContextB, 1);
+  other(Order::kLane, kContextA, 2);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(3));
+}
+
+TEST_F(IssueQueueTest, AContextCallWaitsForItsContextAndIsWaitedFor) {
+  stream(kContextA, kStreamX);
+  stream(kContextB, kStreamY);
+  other(Order::kContext, kContextA);
+  stream(kContextA, 1003);
+  other(Order::kLane, kContextA, 5);
+  stream(kContextB, 1004);
+  other(Order::kContext, kContextB);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(2, 6, 7));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 3, 4, 5));
+}
+
+TEST_F(IssueQueueTest, AContextCallLooksThroughALaneOfSeveralContexts) {
+  other(Order::kLane, kContextA, 1);
+  other(Order::kLane, kContextB, 1);
+  other(Order::kContext, kContextA);
+  IssueQueue::Item* first = take(1);
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(first);
+  queue_.hold(take(2));
+  EXPECT_THAT(drain(), ElementsAre(3));
+}
+
+TEST_F(IssueQueueTest, AContextCallOfAllContextsGatesAll) {
+  stream(kContextA, kStreamX);
+  other(Order::kContext, 0);
+  stream(kContextB, kStreamY);
+  queue_.hold(take(1));
+  EXPECT_TRUE(drain().empty());
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(IssueQueueTest, AnOrderedHostCallDelaysOnlyContextCallsAndItsLike) {
+  stream(kContextA, kStreamX);
+  other(Order::kOrderedHost, kContextA);
+  stream(kContextA, kStreamY);
+  other(Order::kOrderedHost, kContextA);
+  other(Order::kContext, kContextA);
+  stream(kContextA, 1003);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(3));
+  release();
+  queue_.finish(take(1));
+  IssueQueue::Item* running = take(2);  // On its own thread now.
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(running);
+  EXPECT_THAT(drain(), ElementsAre(4, 5, 6));
+}
+
+TEST_F(IssueQueueTest, AnOrderedHostCallOfAllContextsDelaysEveryContextsCalls) {
+  other(Order::kOrderedHost, 0);
+  other(Order::kContext, kContextA);
+  stream(kContextB, kStreamX);
+  IssueQueue::Item* running = take(1);
+  EXPECT_THAT(drain(), ElementsAre(3));
+  queue_.finish(running);
+  EXPECT_THAT(drain(), ElementsAre(2));
+}
+
+TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
+  stream(kContextA, kStreamY);
+  stream(kContextA, protocol::kStreamNull, kNonBlocking, kFlagBarrier);
+  stream(kContextA, kStreamX);
+  stream(kContextB, kStreamY);
+  other(Order::kLane, kContextB, 4);
+  other(Order::kOrderedHost, kContextB, 0, kFlagBarrier);
+  stream(kContextA, 1003);
+  queue_.hold(take(1));  // An earlier call that the barrier does not order is not waited for.
+  queue_.hold(take(2));
+  EXPECT_TRUE(drain().empty());
+  release();
+  queue_.finish(take(1));
+  queue_.finish(take(2));
+  queue_.finish(take(3));
+  queue_.finish(take(4));
+  queue_.finish(take(5));
+  IssueQueue::Item* running = take(6);
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(running);
+  EXPECT_THAT(drain(), ElementsAre(7));
+}
+
+// The rules of protocol/record.h, written down a second time as a relation between two calls.
+bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
+  if ((earlier.flags & kFlagBarrier) != 0) return true;
+  const auto touches = [](const RecordHeader& gate, const RecordHeader& call) {
+    return gate.context == 0 || gate.context == call.context;
+  };
+  if (earlier.order == Order::kContext && touches(earlier, later)) return true;
+  const bool later_gate = later.order == Order::kContext || later.order == Order::kOrderedHost;
+  if (later_gate && touches(later, earlier)) return true;
+  if (later_gate && earlier.order == Order::kOrderedHost && touches(earlier, later)) return true;
+  if (later.subject != 0 && later.subject == earlier.subject &&
+      ((later.flags | earlier.flags) & kFlagWritesSubject) != 0) {
+    return true;
+  }
+  if (later.order == Order::kLane && earlier.order == Order::kLane) {
+    return later.lane == earlier.lane;
+  }
+  if (later.order != Order::kStream || earlier.order != Order::kStream) return false;
+  const auto legacy = [](const RecordHeader& call) { return call.stream < 2; };
+  const auto per_thread = [](const RecordHeader& call) { return call.stream == 2; };
+  if (later.stream > 2 && later.stream == earlier.stream) return true;
+  if (later.context != earlier.context) return false;
+  if (legacy(later) && legacy(earlier)) return true;
+  if (per_thread(later) && per_thread(earlier)) return later.lane == earlier.lane;
+  const auto joins = [&](const RecordHeader& call) { return per_thread(call) || blocking; };
+  return (legacy(later) && joins(earlier)) || (legacy(earlier) && joins(later));
+}
+
+TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued) {
+  std::mt19937 random(20240607);
+  const auto pick = [&random](unsigned count) { return static_cast<unsigned>(random() % count); };
+  for (int round = 0; round < 400; ++round) {
+    const bool blocking = pick(2) == 0;
+    IssueQueue queue;
+    std::map<std::uint64_t, RecordHeader> queued;
+    std::set<std::uint64_t> busy;
+    std::vector<IssueQueue::Item*> taken;
+    const auto check = [&] {
+      while (IssueQueue::Item* item = queue.take()) {
+        taken.push_back(item);
+        busy.insert(item->sequence());
+      }
+      for (const auto& [sequence, later] : queued) {
+        bool waits = false;
+        for (const auto& [before, earlier] : queued) {
+          if (before >= sequence) break;
+          waits = waits || must_wait(later, earlier, blocking);
+        }
+        ASSERT_EQ(busy.count(sequence) == 0, waits) << "round " << round << " call " << sequence;
+      }
+    };
+    for (std::uint64_t sequence = 1; sequence <= 40; ++sequence) {
+      RecordHeader record;
+      record.sequence = sequence;
+      record.order = static_cast<Order>(2 + (pick(3) == 0 ? pick(4) : pick(2)));
+      record.context = pick(2) == 0 ? kContextA : pick(4) == 0 ? 0 : kContextB;
+      if (record.order == Order::kStream && record.context == 0) record.context = kContextA;
+      record.lane = pick(3);
+      record.stream = record.order == Order::kStream ? pick(6) : 0;
+      // Handles belong to one context here; the test above covers the others.
+      if (record.stream > 2) record.context = record.stream % 2 == 0 ? kContextA : kContextB;
+      if (pick(3) == 0) record.subject = kEvent + pick(2);
+      if (record.subject != 0 && pick(2) == 0) record.flags |= kFlagWritesSubject;
+      if (pick(12) == 0) record.flags |= kFlagBarrier;
+      queued[sequence] = record;
+      queue.push(record, {blocking, 0}, nullptr);
+      if (pick(2) == 0) {
+        ASSERT_NO_FATAL_FAILURE(check());
+      }
+      while (!taken.empty() && pick(2) == 0) {
+        const std::size_t which = pick(static_cast<unsigned>(taken.size()));
+        queued.erase(taken[which]->sequence());
+        busy.erase(taken[which]->sequence());
+        queue.finish(taken[which]);
+        taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+    }
+    while (!queued.empty()) {
+      ASSERT_NO_FATAL_FAILURE(check());
+      ASSERT_FALSE(taken.empty());
+      queued.erase(taken.back()->sequence());
+      busy.erase(taken.back()->sequence());
+      queue.finish(taken.back());
+      taken.pop_back();
+    }
+    ASSERT_TRUE(queue.empty());
+    ASSERT_EQ(queue.remembered(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::server
