@@ -9,6 +9,7 @@ import os
 import sys
 
 import check
+import emit_devices
 import emit_entries
 import emit_header
 import emit_rows
@@ -39,6 +40,7 @@ def main():
     parser = argparse.ArgumentParser(prog="apigen")
     parser.add_argument("--tables", required=True, help="folder of the TOML files")
     parser.add_argument("--out", required=True, help="folder that is written")
+    parser.add_argument("--null-device", help="what the null device does by hand")
     parser.add_argument("--emulated", help="what the emulated device implements, a name a line")
     arguments = parser.parse_args()
     try:
@@ -51,11 +53,12 @@ def main():
         sys.exit("apigen: %s" % error)
     if faults:
         sys.exit("\n".join("apigen: " + fault for fault in faults))
-    for name, text in outputs(types, rows, implemented).items():
+    null_functions = read_names(arguments.null_device)
+    for name, text in outputs(types, rows, implemented, null_functions).items():
         write(arguments.out, name, text)
 
 
-def outputs(types, rows, implemented):
+def outputs(types, rows, implemented, null_functions):
     return {
         "driver_abi/cuda_abi.h": emit_header.render(types, rows),
         "driver_abi/rows.inc": emit_rows.render(types, rows),
@@ -64,6 +67,9 @@ def outputs(types, rows, implemented):
         "client/interpose/entry_points.cc": emit_entries.client_entries(rows),
         "server/emulated/api.h": emit_entries.emulated_header(rows),
         "server/emulated/entry_points.cc": emit_entries.emulated_entries(rows, implemented),
+        "tests/devices/null/api.h": emit_devices.api_header(rows),
+        "tests/devices/null/entry_points.cc": emit_devices.entries(rows, null_functions, False),
+        "tests/devices/recording/entry_points.cc": emit_devices.entries(rows, null_functions, True),
     }
 
 

@@ -1,0 +1,31 @@
+// Memory of the null device: device memory is host memory, so that every copy is a memcpy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace gpurun::null_device {
+
+inline constexpr std::size_t kDeviceBytes = std::size_t{16} << 30;
+
+enum class MemoryKind : std::uint8_t { kDevice, kHost, kRegistered, kReserved };
+
+struct Range {
+  std::uint64_t base;
+  std::size_t bytes;
+  MemoryKind kind;
+};
+
+// 0 when there is no room. Zeroed, aligned to 512.
+std::uint64_t allocate(std::size_t bytes, MemoryKind kind);
+// False when nothing of that kind begins there.
+bool release(std::uint64_t base, MemoryKind kind);
+void remember(const Range& range);
+// The range that `address` lies in.
+std::optional<Range> range_of(std::uint64_t address);
+std::size_t used_device_bytes();
+
+}  // namespace gpurun::null_device
