@@ -1,0 +1,90 @@
+// Outbox: everything that the worker says on the log channel: replies, errors, acknowledgements,
+// life signs, the goodbye. Items are numbered in the order in which they are posted, and kept until
+// the client has acknowledged them.
+//
+// Who posts also sends, unless somebody is sending already, who then sends that too: no thread in
+// between, and one frame for what piled up meanwhile. A client that reads nothing for the send
+// deadline, or acknowledges nothing while kOutboxBytesMax pile up, loses the connection.
+//
+// Any thread may call everything.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "protocol/frame.h"
+#include "protocol/record.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+// Bytes of replies that were not acknowledged; the session ends beyond.
+inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
+// The client learns what was taken at the latest after this many bytes of records.
+inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
+
+class Outbox {
+ public:
+  // Borrows the connection, which outlives it. Nobody else sends on it.
+  Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline);
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
+
+  // Says one item. Sizes and number are filled in here; `payload` is copied. Over
+  // kReplyPayloadBytesMax: kTooLarge, and nothing is said. The outbox's failure otherwise.
+  Status post(protocol::ReplyHeader header, ByteView payload);
+
+  // The worker has safely taken the records through `sequence`, `byte_count` bytes more than last
+  // time. Said with the next frame, or at once when much has piled up.
+  void taken(std::uint64_t sequence, std::size_t byte_count);
+
+  // The client has taken the items through `sequence`. kProtocol: that was never sent.
+  Status acknowledged(std::uint64_t sequence);
+
+  // Says that we live, unless something else was sent since the last call.
+  void heartbeat();
+  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax.
+  void goodbye(std::string_view reason);
+
+  // Why nothing can be sent any more; ok while it can.
+  Status failure() const;
+
+ private:
+  struct Item {
+    Bytes bytes;
+    std::uint64_t sequence;
+  };
+
+  // Sends what is due if nobody else does.
+  void send_due(std::unique_lock<std::mutex>& lock);
+  bool collect(protocol::FrameHeader* frame, Bytes* payload);
+
+  transport::Connection& log_;
+  const std::chrono::milliseconds send_deadline_;
+
+  mutable std::mutex mutex_;
+  std::deque<Item> items_;  // Retained, then unsent.
+  std::size_t unsent_ = 0;  // So many of the last are unsent.
+  std::size_t item_bytes_ = 0;
+  std::uint64_t last_sequence_ = 0;
+  std::uint64_t acknowledged_ = 0;  // Of ours, by the client.
+  std::uint64_t taken_ = 0;         // Of the client's, by us.
+  std::size_t taken_bytes_ = 0;     // Since the client was last told.
+  bool sending_ = false;
+  bool acknowledge_due_ = false;
+  bool heartbeat_due_ = false;
+  bool goodbye_due_ = false;
+  bool said_something_ = false;  // Since the last heartbeat().
+  bool closed_ = false;          // The goodbye was said.
+  std::string goodbye_;
+  Status failure_;
+};
+
+}  // namespace gpurun::server
