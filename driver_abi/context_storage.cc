@@ -24,6 +24,7 @@ struct Slot {
 struct Table {
   std::size_t mask;  // Slots minus 1; a power of two, at most half full.
   Slot* slots;
+  Table* outgrown;  // The table before this one: readers without a lock may still walk it.
 };
 
 struct Storage {
@@ -117,7 +118,7 @@ bool reserve_one() {
   if (2 * (storage.live_count + 1) <= old_slots) return true;
   const std::size_t new_slots = old_slots == 0 ? kFirstSlots : 2 * old_slots;
   auto* slots = new (std::nothrow) Slot[new_slots]();
-  auto* table = new (std::nothrow) Table{new_slots - 1, slots};
+  auto* table = new (std::nothrow) Table{new_slots - 1, slots, old};
   if (slots == nullptr || table == nullptr) {
     delete[] slots;
     delete table;

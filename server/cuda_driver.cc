@@ -41,8 +41,8 @@ Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const std::string& path) {
   }
   // Local and deep: neither we nor what the driver loads may bind to the other's symbols.
   int mode = RTLD_NOW | RTLD_LOCAL;
-#if !defined(__SANITIZE_ADDRESS__)
-  mode |= RTLD_DEEPBIND;  // AddressSanitizer refuses it.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  mode |= RTLD_DEEPBIND;  // The sanitizers refuse it.
 #endif
   void* library = dlopen(path.c_str(), mode);
   if (library == nullptr) {
