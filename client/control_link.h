@@ -48,7 +48,8 @@ class ControlLink {
 
   // Readable when the server has something to say, or has gone: then ask lease_ended().
   int fd() const noexcept;
-  // Ok while the lease lives; else why it ended. Never waits.
+  // Ok while the lease lives; else why it ended. Waits at most a second, for the rest of a
+  // sentence.
   Status lease_ended();
 
   const std::string& server_release() const noexcept { return server_release_; }

@@ -1,0 +1,99 @@
+// The client's half of the attach: every connection's first frame is proved already, because the
+// ticket carries the server's challenge; so attaching costs one round trip and the worker's start.
+#include "client/attach.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "driver_abi/row.h"
+#include "protocol/control.h"
+#include "protocol/rows_digest.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+namespace {
+
+using protocol::ControlFrame;
+using protocol::ControlMessage;
+using Connections = std::vector<std::unique_ptr<transport::Connection>>;
+
+// What all connections of one session say, but for `index`.
+Result<protocol::Attach> first_words(const SessionData& session, unsigned connections) {
+  Result<protocol::Id> id = protocol::random_array<protocol::Id>();
+  if (!id.ok()) return id.status();
+  Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  if (!nonce.ok()) return nonce.status();
+  protocol::Attach attach;
+  attach.rows = protocol::rows_digest(driver_abi::rows());
+  attach.lease = session.lease;
+  attach.ticket = session.ticket;
+  attach.session = *id;
+  attach.nonce = *nonce;
+  attach.count = static_cast<std::uint16_t>(connections);
+  return attach;
+}
+
+Result<protocol::Accept> receive_accept(transport::Connection& log, const protocol::Key& key,
+                                        const std::string& server, Deadline deadline) {
+  const Result<ControlFrame> frame =
+      protocol::receive_control(log, limits::kFrameBytesMax, deadline);
+  if (!frame.ok()) return frame.status();
+  Result<ControlMessage> message = protocol::decode(frame->payload);
+  if (!message.ok()) return message.status();
+  // Without a tag when the server no longer knows the lease, and so has no key either.
+  if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+    return Status(Code::kRefused, "server " + server + ": " + refused->reason);
+  }
+  if (!protocol::proved(*frame, key, protocol::Sender::kServer, 0)) {
+    return Status(Code::kProtocol, "server " + server + " does not know our ticket");
+  }
+  auto* accept = std::get_if<protocol::Accept>(&*message);
+  if (accept == nullptr) {
+    return Status(Code::kProtocol, "server " + server + " gave an answer that does not fit");
+  }
+  return std::move(*accept);
+}
+
+}  // namespace
+
+Result<Attached> attach(const SessionData& session, const AttachOptions& options) {
+  const unsigned count = options.bulk_connections + 1;
+  if (session.servers.empty() || count < 2 || count > protocol::kConnectionsMax) {
+    return Status(Code::kInvalidArgument, "attach: no server, or no such number of connections");
+  }
+  const std::string& server = session.servers.front();
+  const Deadline deadline = Deadline::in(options.deadline);
+  Result<protocol::Attach> words = first_words(session, count);
+  if (!words.ok()) return words.status();
+  const protocol::Key key =
+      protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
+                         words->nonce, words->session);
+  transport::Options connect_options;
+  connect_options.fd_min = options.fd_min;
+  Connections connections;
+  for (unsigned index = 0; index < count; ++index) {
+    Result<std::unique_ptr<transport::Connection>> connection =
+        transport::connect("tcp://" + server, deadline, connect_options);
+    if (!connection.ok()) return connection.status();
+    words->index = static_cast<std::uint16_t>(index);
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, *words, key,
+                                                  protocol::Sender::kClient, index, deadline));
+    connections.push_back(*std::move(connection));
+  }
+  Result<protocol::Accept> accept = receive_accept(*connections[0], key, server, deadline);
+  if (!accept.ok()) return accept.status();
+
+  Attached attached;
+  attached.channels.log = std::move(connections[0]);
+  for (unsigned index = 1; index < count; ++index) {
+    attached.channels.bulk.push_back(std::move(connections[index]));
+  }
+  attached.channels.server_name = server;
+  attached.snapshot = std::move(accept->snapshot);
+  attached.driver_version = accept->driver_version;
+  attached.server_release = std::move(accept->release);
+  return attached;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,127 @@
+// The client's half of the control link: hello, challenge, lease request, grant.
+#include "client/control_link.h"
+
+#include <poll.h>
+
+#include <utility>
+
+#include "protocol/control.h"
+#include "transport/tcp/address.h"
+
+namespace gpurun::client {
+namespace {
+
+using protocol::ControlFrame;
+using protocol::ControlMessage;
+using protocol::Sender;
+
+Deadline handshake_deadline() {
+  return Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
+}
+
+Status refused_by(const std::string& address, const protocol::Refused& refused) {
+  return Status(Code::kRefused, "server " + address + ": " + refused.reason);
+}
+
+Status unexpected(const std::string& address) {
+  return Status(Code::kProtocol, "server " + address + " gave an answer that does not fit");
+}
+
+}  // namespace
+
+ControlLink::ControlLink(std::unique_ptr<transport::Connection> connection, std::string address)
+    : connection_(std::move(connection)), address_(std::move(address)) {}
+
+ControlLink::~ControlLink() = default;
+
+Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view address, ByteView secret,
+                                                          Deadline deadline) {
+  const Result<transport::tcp::HostPort> place =
+      transport::tcp::parse_host_port(address, limits::kDefaultPort);
+  if (!place.ok()) return place.status();
+  const std::string name = transport::tcp::format_host_port(*place);
+  Result<std::unique_ptr<transport::Connection>> connection =
+      transport::connect("tcp://" + name, deadline);
+  if (!connection.ok()) return connection.status();
+  std::unique_ptr<ControlLink> link(new ControlLink(*std::move(connection), name));
+
+  Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  if (!nonce.ok()) return nonce.status();
+  GPURUN_RETURN_IF_ERROR(
+      protocol::send_control(*link->connection_, protocol::Hello{{}, *nonce}, deadline));
+  Result<ControlFrame> frame =
+      protocol::receive_control(*link->connection_, limits::kHelloBytesMax, deadline);
+  if (!frame.ok()) return frame.status();
+  const Result<ControlMessage> message = protocol::decode(frame->payload);
+  if (!message.ok()) return message.status();
+  if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+    return refused_by(name, *refused);
+  }
+  const auto* challenge = std::get_if<protocol::Challenge>(&*message);
+  if (challenge == nullptr) return unexpected(name);
+  GPURUN_RETURN_IF_ERROR(protocol::check_version(challenge->version, "server"));
+  link->server_release_ = challenge->version.release;
+  link->key_ = protocol::link_key(secret, protocol::Link::kControl, challenge->nonce, *nonce,
+                                  protocol::Id{});
+  return link;
+}
+
+Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
+  // The server's answer comes when its wait ends, at the latest; then it has time to say so.
+  const Deadline deadline =
+      Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
+  const protocol::LeaseRequest message{request.devices,
+                                       static_cast<std::uint64_t>(request.wait.count())};
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(*connection_, message, key_, Sender::kClient,
+                                                sent_++, handshake_deadline()));
+  while (true) {
+    Result<ControlFrame> frame =
+        protocol::receive_control(*connection_, limits::kHelloBytesMax, deadline);
+    if (!frame.ok()) return frame.status();
+    const Result<ControlMessage> answer = protocol::decode(frame->payload);
+    if (!answer.ok()) return answer.status();
+    // A server that knows another secret cannot tag its refusal so that we believe it.
+    if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
+      return refused_by(address_, *refused);
+    }
+    if (!protocol::proved(*frame, key_, Sender::kServer, received_++)) {
+      return Status(Code::kProtocol, "server " + address_ + " does not know our secret");
+    }
+    if (const auto* queued = std::get_if<protocol::Queued>(&*answer)) {
+      if (request.on_queued) request.on_queued(queued->ahead);
+      continue;
+    }
+    const auto* grant = std::get_if<protocol::Grant>(&*answer);
+    if (grant == nullptr) return unexpected(address_);
+    SessionData data;
+    data.servers = {address_};
+    data.lease = grant->lease;
+    data.ticket = grant->ticket;
+    data.ticket_key = protocol::ticket_key(protocol::lease_key(key_, grant->lease), grant->ticket);
+    data.challenge = grant->challenge;
+    data.device_count = grant->devices;
+    return data;
+  }
+}
+
+int ControlLink::fd() const noexcept { return connection_->fd(); }
+
+Status ControlLink::lease_ended() {
+  pollfd ready = {fd(), POLLIN, 0};
+  if (poll(&ready, 1, 0) <= 0) return Status();
+  Result<ControlFrame> frame = protocol::receive_control(*connection_, limits::kHelloBytesMax,
+                                                         Deadline::in(std::chrono::seconds(1)));
+  if (!frame.ok()) {
+    return Status(Code::kPeerGone,
+                  "server " + address_ + " ended the lease: " + frame.status().message());
+  }
+  const Result<ControlMessage> message = protocol::decode(frame->payload);
+  if (message.ok() && protocol::proved(*frame, key_, Sender::kServer, received_++)) {
+    if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+      return refused_by(address_, *refused);
+    }
+  }
+  return unexpected(address_);
+}
+
+}  // namespace gpurun::client

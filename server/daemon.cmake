@@ -1,0 +1,6 @@
+# gpurund: leases, the handshake, and the start of workers.
+add_library(gpurun_server_daemon STATIC
+  daemon.cc daemon_link.cc lease_book.cc lease_queue.cc)
+target_link_libraries(gpurun_server_daemon
+  PUBLIC gpurun_base gpurun_protocol_control gpurun_transport spdlog::spdlog
+  PRIVATE gpurun_options Threads::Threads)

@@ -1,0 +1,154 @@
+// What the daemon says on one connection: the handshake, and a control link until it ends.
+#include <errno.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/daemon.h"
+#include "server/daemon_half_open.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::ControlFrame;
+using protocol::ControlMessage;
+using protocol::Sender;
+
+// The longest time that a request may wait for GPUs.
+constexpr std::uint64_t kWaitMillisecondsMax = std::uint64_t{7} * 24 * 3600 * 1000;
+
+// A refusal is a courtesy: whether it arrives changes nothing.
+void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline) {
+  static_cast<void>(protocol::send_control(connection, protocol::Refused{reason}, deadline));
+}
+
+// Waits until `fd` is readable or `link` has something to say: true for the first.
+Result<bool> wait_readable(int fd, int link, Deadline deadline) {
+  while (true) {
+    pollfd both[] = {{fd, POLLIN, 0}, {link, POLLIN | POLLRDHUP, 0}};
+    const int ready = poll(both, 2, deadline.poll_timeout_ms());
+    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
+    if (both[1].revents != 0) return Status(Code::kPeerGone, "the client has left the queue");
+    if (both[0].revents != 0) return true;
+    if (deadline.passed()) return false;
+  }
+}
+
+}  // namespace
+
+void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
+  HalfOpen half_open(*this);
+  const std::string peer = connection->description();
+  const Result<ControlFrame> frame =
+      protocol::receive_control(*connection, limits::kHelloBytesMax, handshake());
+  if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
+  const Result<ControlMessage> message = protocol::decode(frame->payload);
+  if (!message.ok()) return spdlog::info("{}: {}", peer, message.status().to_string());
+  if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
+    serve_control(*connection, *hello, half_open);
+  } else if (const auto* attach = std::get_if<protocol::Attach>(&*message)) {
+    serve_attach(connection, *frame, *attach);
+  } else {
+    spdlog::info("{}: neither hello nor attach", peer);
+  }
+}
+
+void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
+                          const ControlFrame& frame, const protocol::Attach& attach) {
+  const std::string peer = connection->description();
+  const auto no = [&](const Status& why) {
+    spdlog::warn("{}: attach: {}", peer, why.message());
+    refuse(*connection, why.message(), handshake());
+  };
+  const Status version = protocol::check_version(attach.version, "client");
+  if (!version.ok()) return no(version);
+  const Result<protocol::Key> key = book_.attach_key(attach);
+  if (!key.ok()) return no(key.status());
+  if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
+    return no(Status(Code::kRefused, "the ticket is not proved"));
+  }
+  if (attach.rows != options_.rows) {
+    return no(Status(Code::kRefused, "the client's table of CUDA calls (gpurun " +
+                                         attach.version.release + ") differs from the server's (" +
+                                         protocol::kRelease + "): update the older of the two"));
+  }
+  forget_link(connection.get());
+  Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection);
+  if (!arrival.ok()) return no(arrival.status());
+  if (arrival->has_value()) post(std::move(**arrival));
+}
+
+Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
+                                                        const protocol::LeaseRequest& request,
+                                                        const protocol::Key& key,
+                                                        std::uint64_t& sent) {
+  Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
+  if (!claim.ok() || (*claim)->granted()) return claim;
+  if (request.wait_milliseconds > 0) {
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
+                                                  key, Sender::kServer, sent++, handshake()));
+    const std::uint64_t wait = std::min(request.wait_milliseconds, kWaitMillisecondsMax);
+    const Result<bool> granted = wait_readable((*claim)->fd(), connection.fd(),
+                                               Deadline::in(std::chrono::milliseconds(wait)));
+    if (!granted.ok()) return granted.status();
+    if (*granted) return claim;
+  }
+  return Status(Code::kRefused, "no " + std::to_string(request.devices) + " of the server's " +
+                                    std::to_string(options_.devices) + " GPUs came free in time");
+}
+
+void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
+                           HalfOpen& half_open) {
+  const std::string& peer = connection.description();
+  const Status version = protocol::check_version(hello.version, "client");
+  if (!version.ok()) return refuse(connection, version.message(), handshake());
+  const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  const Result<protocol::Nonce> attach_nonce = protocol::random_array<protocol::Nonce>();
+  const Result<protocol::Id> id = protocol::random_array<protocol::Id>();
+  const Result<protocol::Id> ticket = protocol::random_array<protocol::Id>();
+  if (!nonce.ok() || !attach_nonce.ok() || !id.ok() || !ticket.ok()) return;
+  const protocol::Key key =
+      protocol::link_key(options_.secret, protocol::Link::kControl, *nonce, hello.nonce, {});
+  if (!protocol::send_control(connection, protocol::Challenge{{}, *nonce}, handshake()).ok()) {
+    return;
+  }
+  // The request is the proof. A client may take its time to ask, but not unproved for ever.
+  const Result<ControlFrame> frame =
+      protocol::receive_control(connection, limits::kHelloBytesMax, handshake());
+  if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
+  if (!protocol::proved(*frame, key, Sender::kClient, 0)) {
+    spdlog::warn("{}: does not know the secret", peer);
+    return refuse(connection, "the secret is wrong", handshake());
+  }
+  half_open.proved();
+  const Result<ControlMessage> message = protocol::decode(frame->payload);
+  const auto* request = message.ok() ? std::get_if<protocol::LeaseRequest>(&*message) : nullptr;
+  if (request == nullptr) return;
+
+  std::uint64_t sent = 0;
+  const auto say = [&](const ControlMessage& words) {
+    return protocol::send_control(connection, words, key, Sender::kServer, sent++, handshake());
+  };
+  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, *request, key, sent);
+  if (!claim.ok()) {
+    spdlog::info("{}: no lease: {}", peer, claim.status().message());
+    static_cast<void>(say(protocol::Refused{claim.status().message()}));
+    return;
+  }
+  book_.add({*id, *ticket, *attach_nonce,
+             protocol::ticket_key(protocol::lease_key(key, *id), *ticket), *std::move(claim)});
+  spdlog::info("{}: lease of {} GPUs", peer, request->devices);
+  if (say(protocol::Grant{*id, *ticket, *attach_nonce, request->devices}).ok()) {
+    // Nothing more is to be said on the link: whatever comes ends it. Keep-alive bounds the wait
+    // when the client's machine has gone.
+    std::byte more;
+    static_cast<void>(connection.receive({&more, 1}, 1, Deadline::never()));
+  }
+  book_.remove(*id);
+  post(LeaseEnded{*id});
+  spdlog::info("{}: lease ended", peer);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,61 @@
+// LeaseQueue: which GPUs are whose. Whole GPUs, exclusively, first come first served: a request for
+// many is not overtaken by later ones for few.
+//
+// Any thread.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace gpurun::server {
+
+class LeaseQueue;
+
+// A place in the queue, later the GPUs themselves; they come free when the last owner lets go: the
+// lease and every worker that still runs on them.
+class Claim {
+ public:
+  ~Claim();
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  // Readable once granted.
+  int fd() const noexcept { return granted_.get(); }
+  bool granted() const;
+  // The driver's ordinals; empty until granted, then never changed.
+  std::vector<int> devices() const;
+  // Requests that come before this one; 0 once granted.
+  unsigned ahead() const;
+
+ private:
+  friend class LeaseQueue;
+  struct State;
+  Claim(std::shared_ptr<State> state, unsigned wanted, UniqueFd granted);
+
+  const std::shared_ptr<State> state_;
+  const unsigned wanted_;
+  const UniqueFd granted_;
+  std::vector<int> devices_;  // Under the state's mutex.
+};
+
+class LeaseQueue {
+ public:
+  explicit LeaseQueue(unsigned device_count);
+
+  // Granted at once when the GPUs are free and nobody waits. kRefused: the server has not so many
+  // GPUs, or `devices` is 0. kResourceExhausted: no descriptor, or the queue is full.
+  Result<std::shared_ptr<Claim>> claim(unsigned devices);
+
+  static constexpr std::size_t kWaitingMax = 1024;
+
+ private:
+  const unsigned device_count_;
+  const std::shared_ptr<Claim::State> state_;
+};
+
+}  // namespace gpurun::server

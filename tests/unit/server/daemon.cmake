@@ -1,0 +1,1 @@
+gpurun_test(daemon_test unit SOURCES daemon_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)

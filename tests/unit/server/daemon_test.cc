@@ -1,0 +1,360 @@
+// Protects the door of the server: who may lease and attach, who waits, who is turned away, and
+// that no GPU has two owners. The daemon runs in this process, over TCP, with workers that are not
+// processes.
+#include "server/daemon.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "client/attach.h"
+#include "client/control_link.h"
+#include "driver_abi/row.h"
+#include "protocol/control.h"
+#include "protocol/rows_digest.h"
+
+namespace gpurun::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong{20'000};
+Deadline soon() { return Deadline::in(kLong); }
+
+// What the test sees of the workers, from its own thread.
+struct Workers {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int started = 0;
+  int killed = 0;
+  bool fail = false;    // The next start fails.
+  bool linger = false;  // A killed worker does not end before let_go().
+  std::vector<int> devices;
+  std::vector<int> lingering;                                       // Descriptors to make readable.
+  std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
+
+  bool wait(const std::function<bool()>& condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kLong, condition);
+  }
+  void let_go() {
+    const std::lock_guard lock(mutex);
+    for (const int fd : lingering) eventfd_write(fd, 1);
+    lingering.clear();
+  }
+};
+
+class FakeWorker final : public Worker {
+ public:
+  explicit FakeWorker(Workers& workers) : workers_(workers), ended_(eventfd(0, EFD_CLOEXEC)) {}
+  int exit_fd() const noexcept override { return ended_.get(); }
+  void kill() noexcept override {
+    const std::lock_guard lock(workers_.mutex);
+    ++workers_.killed;
+    if (workers_.linger) {
+      workers_.lingering.push_back(ended_.get());
+    } else {
+      eventfd_write(ended_.get(), 1);
+    }
+    workers_.changed.notify_all();
+  }
+  std::string how_it_failed() override { return "signal 9"; }
+
+ private:
+  Workers& workers_;
+  const UniqueFd ended_;
+};
+
+class FakeSpawner final : public WorkerSpawner {
+ public:
+  explicit FakeSpawner(Workers& workers) : workers_(workers) {}
+  Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
+    const std::lock_guard lock(workers_.mutex);
+    if (workers_.fail) return Status(Code::kUnavailable, "on purpose");
+    const protocol::Accept accept{"0.1.0", 13000, Bytes(100, std::byte{7})};
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
+                                                  protocol::Sender::kServer, 0, soon()));
+    ++workers_.started;
+    workers_.devices = order.devices;
+    workers_.connections = std::move(order.connections);
+    workers_.changed.notify_all();
+    return std::unique_ptr<Worker>(new FakeWorker(workers_));
+  }
+
+ private:
+  Workers& workers_;
+};
+
+Bytes secret() { return Bytes(16, std::byte{0x5a}); }
+
+class DaemonTest : public testing::Test {
+ protected:
+  void start(DaemonOptions options) {
+    Result<std::unique_ptr<transport::Listener>> listener = transport::listen("tcp://127.0.0.1:0");
+    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+    options.secret = secret();
+    Result<std::unique_ptr<Daemon>> daemon =
+        Daemon::create(*std::move(listener), std::move(options), spawner_);
+    ASSERT_TRUE(daemon.ok());
+    daemon_ = *std::move(daemon);
+    thread_ = std::thread([this] { EXPECT_TRUE(daemon_->run().ok()); });
+  }
+  void start(unsigned devices) {
+    DaemonOptions options;
+    options.devices = devices;
+    options.rows = protocol::rows_digest(driver_abi::rows());
+    options.handshake_deadline = kLong;
+    start(std::move(options));
+  }
+  void TearDown() override {
+    daemon_->stop();
+    thread_.join();
+  }
+
+  std::unique_ptr<client::ControlLink> link(const Bytes& with = secret()) {
+    auto result = client::ControlLink::connect(daemon_->address(), with, soon());
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    return result.ok() ? *std::move(result) : nullptr;
+  }
+  static client::LeaseRequest ask(unsigned devices, milliseconds wait = milliseconds(0)) {
+    client::LeaseRequest request;
+    request.devices = devices;
+    request.wait = wait;
+    return request;
+  }
+  std::unique_ptr<transport::Connection> dial() {
+    auto connection = transport::connect("tcp://" + daemon_->address(), soon());
+    EXPECT_TRUE(connection.ok());
+    return *std::move(connection);
+  }
+  // One proved first frame of a session, as the client's library would send it.
+  static protocol::Attach words(const client::SessionData& session, std::uint8_t id) {
+    protocol::Attach attach;
+    attach.rows = protocol::rows_digest(driver_abi::rows());
+    attach.lease = session.lease;
+    attach.ticket = session.ticket;
+    attach.session.fill(id);
+    attach.nonce.fill(id);
+    attach.count = 2;
+    return attach;
+  }
+  static void say(transport::Connection& connection, const client::SessionData& session,
+                  protocol::Attach attach, std::uint16_t index) {
+    attach.index = index;
+    const protocol::Key key =
+        protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
+                           attach.nonce, attach.session);
+    EXPECT_TRUE(
+        protocol::send_control(connection, attach, key, protocol::Sender::kClient, index, soon())
+            .ok());
+  }
+  // The refusal that arrives, empty when something else does.
+  static std::string refusal(transport::Connection& connection) {
+    const auto frame = protocol::receive_control(connection, limits::kFrameBytesMax, soon());
+    if (!frame.ok()) return {};
+    const auto message = protocol::decode(frame->payload);
+    const auto* refused = message.ok() ? std::get_if<protocol::Refused>(&*message) : nullptr;
+    return refused == nullptr ? std::string() : refused->reason;
+  }
+  static bool closed(transport::Connection& connection) {
+    std::byte byte;
+    return connection.receive({&byte, 1}, 1, soon()).status().code() == Code::kPeerGone;
+  }
+
+  Workers workers_;
+  FakeSpawner spawner_{workers_};
+  std::unique_ptr<Daemon> daemon_;
+  std::thread thread_;
+};
+
+TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
+  start(2);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  EXPECT_EQ(session->device_count, 1u);
+  EXPECT_EQ(session->servers, std::vector<std::string>{daemon_->address()});
+  for (int process = 0; process < 2; ++process) {
+    client::AttachOptions options;
+    options.bulk_connections = 2;
+    auto attached = client::attach(*session, options);
+    ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+    EXPECT_EQ(attached->snapshot.size(), 100u);
+    EXPECT_EQ(attached->driver_version, 13000);
+    EXPECT_EQ(attached->channels.bulk.size(), 2u);
+    // The connections are the worker's, in order, and nothing was read beyond the hello.
+    const std::lock_guard lock(workers_.mutex);
+    ASSERT_EQ(workers_.connections.size(), 3u);
+    EXPECT_EQ(workers_.devices, std::vector<int>{0});
+    for (int index = 0; index < 3; ++index) {
+      auto& near = index == 0 ? attached->channels.log : attached->channels.bulk[index - 1];
+      const std::byte sent = static_cast<std::byte>(index + 40);
+      const ByteView part(&sent, 1);
+      ASSERT_TRUE(near->send({&part, 1}, soon()).ok());
+      std::byte got{};
+      ASSERT_TRUE(workers_.connections[index]->receive({&got, 1}, 1, soon()).ok());
+      EXPECT_EQ(got, sent);
+    }
+  }
+  EXPECT_TRUE(control->lease_ended().ok());
+}
+
+TEST_F(DaemonTest, AWrongSecretGetsNothing) {
+  start(1);
+  for (const Bytes& wrong : {Bytes(), Bytes(16, std::byte{0x5b})}) {
+    const auto session = link(wrong)->request_lease(ask(1));
+    EXPECT_EQ(session.status().code(), Code::kRefused) << session.status().to_string();
+    EXPECT_NE(session.status().message().find("secret is wrong"), std::string::npos);
+  }
+  EXPECT_TRUE(link()->request_lease(ask(1)).ok());
+}
+
+TEST_F(DaemonTest, MoreThanThereIsIsRefusedAtOnce) {
+  start(2);
+  EXPECT_EQ(link()->request_lease(ask(3, kLong)).status().code(), Code::kRefused);
+  EXPECT_EQ(link()->request_lease(ask(0, kLong)).status().code(), Code::kRefused);
+  auto holder = link();
+  ASSERT_TRUE(holder->request_lease(ask(2)).ok());
+  EXPECT_EQ(link()->request_lease(ask(1)).status().code(), Code::kRefused);
+  EXPECT_EQ(link()->request_lease(ask(1, milliseconds(20))).status().code(), Code::kRefused);
+}
+
+TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
+  start(1);
+  workers_.linger = true;
+  auto first = link();
+  const auto session = first->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  const auto attached = client::attach(*session, {});
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  auto second = link();
+  auto request = ask(1, kLong);
+  std::atomic<bool> served{false};
+  std::promise<unsigned> queued;
+  request.on_queued = [&queued](unsigned ahead) { queued.set_value(ahead); };
+  std::thread waiter([&] {
+    EXPECT_TRUE(second->request_lease(request).ok());
+    served = true;
+  });
+  EXPECT_EQ(queued.get_future().get(), 0u);
+  first.reset();
+  EXPECT_TRUE(workers_.wait([this] { return workers_.killed == 1; }));
+  EXPECT_EQ(link()->request_lease(ask(1, milliseconds(50))).status().code(), Code::kRefused);
+  EXPECT_FALSE(served);
+  workers_.let_go();
+  waiter.join();
+  EXPECT_TRUE(served);
+}
+
+TEST_F(DaemonTest, ATicketIsWorthNothingAfterItsLease) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  control.reset();
+  // The GPU comes free after the lease has left the book.
+  ASSERT_TRUE(link()->request_lease(ask(1, kLong)).ok());
+  EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kRefused);
+  EXPECT_EQ(workers_.started, 0);
+}
+
+TEST_F(DaemonTest, AForgedOrForeignAttachIsRefused) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  client::SessionData forged = *session;
+  forged.ticket_key[0] ^= 1;
+  EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
+  forged = *session;
+  forged.ticket[0] ^= 1;
+  EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
+  auto connection = dial();
+  auto other_table = words(*session, 1);
+  other_table.rows[0] ^= 1;
+  say(*connection, *session, other_table, 0);
+  EXPECT_NE(refusal(*connection).find("update"), std::string::npos);
+  connection = dial();
+  auto other_version = words(*session, 1);
+  other_version.version.protocol += 1;
+  say(*connection, *session, other_version, 0);
+  EXPECT_NE(refusal(*connection).find("update the server"), std::string::npos);
+  EXPECT_EQ(workers_.started, 0);
+}
+
+TEST_F(DaemonTest, ARecordedAttachCannotBeRepeated) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  auto log = dial();
+  auto lane = dial();
+  say(*lane, *session, words(*session, 9), 1);
+  say(*log, *session, words(*session, 9), 0);
+  EXPECT_TRUE(workers_.wait([this] { return workers_.started == 1; }));
+  auto again = dial();
+  say(*again, *session, words(*session, 9), 0);
+  EXPECT_NE(refusal(*again).find("before"), std::string::npos);
+  EXPECT_EQ(workers_.started, 1);
+}
+
+TEST_F(DaemonTest, AWorkerThatDoesNotStartIsExplained) {
+  start(1);
+  workers_.fail = true;
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  const auto attached = client::attach(*session, {});
+  EXPECT_EQ(attached.status().code(), Code::kRefused);
+  EXPECT_NE(attached.status().message().find("on purpose"), std::string::npos);
+}
+
+TEST_F(DaemonTest, StrangersAreBoundedInTimeAndNumber) {
+  DaemonOptions options;
+  options.devices = 1;
+  options.rows = protocol::rows_digest(driver_abi::rows());
+  options.handshake_deadline = milliseconds(200);
+  options.half_open_max = 2;
+  start(std::move(options));
+  std::vector<std::unique_ptr<transport::Connection>> silent;
+  for (int i = 0; i < 5; ++i) silent.push_back(dial());
+  EXPECT_LE(daemon_->half_open(), 2u);
+  for (auto& connection : silent) EXPECT_TRUE(closed(*connection));
+  auto control = link();
+  EXPECT_TRUE(control->request_lease(ask(1)).ok());
+}
+
+TEST_F(DaemonTest, GarbageIsHungUpOn) {
+  start(1);
+  for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "grun\xff\xff\xff\x7f\0\0\0\0........"}) {
+    auto connection = dial();
+    const ByteView part = byte_view(text, 12);
+    ASSERT_TRUE(connection->send({&part, 1}, soon()).ok());
+    EXPECT_TRUE(closed(*connection));
+  }
+}
+
+TEST_F(DaemonTest, AHalfSessionIsDropped) {
+  DaemonOptions options;
+  options.devices = 1;
+  options.rows = protocol::rows_digest(driver_abi::rows());
+  options.handshake_deadline = milliseconds(200);
+  start(std::move(options));
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  auto log = dial();
+  say(*log, *session, words(*session, 3), 0);
+  EXPECT_TRUE(closed(*log));
+  EXPECT_EQ(workers_.started, 0);
+}
+
+}  // namespace
+}  // namespace gpurun::server
