@@ -1,0 +1,48 @@
+// The end of the peer: everybody is woken, every call returns kResultPeerGone from now on, and one
+// message says what happened.
+#include "base/log.h"
+#include "client/fork_guard.h"
+#include "client/lane_registry.h"
+#include "client/session_impl.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::client {
+
+void Session::Impl::die(Status cause) {
+  {
+    const std::lock_guard<std::mutex> lock(death_mutex);
+    if (!death.ok() || ending.load(std::memory_order_acquire)) return;
+    death = cause;
+    session->dead_.store(true, std::memory_order_release);
+  }
+  const driver_abi::Row* row = driver_abi::find_row(last_opcode.load(std::memory_order_relaxed));
+  log::write(log::Level::kError,
+             "%s is gone: %s; the last call was %s (number %llu). Every CUDA call fails from now "
+             "on with CUDA_ERROR_DEVICE_UNAVAILABLE.",
+             channels.server_name.empty() ? "the server" : channels.server_name.c_str(),
+             cause.to_string().c_str(), row == nullptr ? "none" : row->symbol,
+             static_cast<unsigned long long>(log.last_sequence()));
+  channels.log->shut_down();
+  for (auto& connection : channels.bulk) connection->shut_down();
+  doorbell.ring();
+  {
+    const std::lock_guard<std::mutex> lock(room_mutex);
+    room.notify_all();
+  }
+  wake_lanes();
+}
+
+void Session::Impl::wake_lanes() {
+  for_each_lane([](Lane& lane) {
+    // Under its mutex: it either sees the change or is already asleep.
+    const std::lock_guard<std::mutex> lock(lane.mutex_);
+    lane.arrived_.notify_all();
+  });
+}
+
+Status Session::death() const {
+  const std::lock_guard<std::mutex> lock(impl_->death_mutex);
+  return impl_->death;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,74 @@
+#include "client/fork_guard.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+namespace gpurun::client::fork_guard {
+namespace {
+
+using Flag = std::atomic<std::uint32_t>;
+
+std::atomic<Flag*> page{nullptr};                         // Non-zero inside: this process armed it.
+std::array<std::atomic<int>, kDescriptorsMax> watched{};  // Descriptor + 1; 0: free.
+
+// Only what is safe in a child of a process with threads: no locks, no memory.
+void in_child() {
+  for (std::atomic<int>& entry : watched) {
+    const int fd = entry.exchange(0, std::memory_order_relaxed) - 1;
+    if (fd >= 0) close(fd);
+  }
+}
+
+}  // namespace
+
+Status arm() noexcept {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (page.load(std::memory_order_relaxed) != nullptr) return {};
+  const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Status::from_errno(errno, "the page that notices a fork");
+  if (madvise(memory, bytes, MADV_WIPEONFORK) != 0) {
+    const Status status = Status::from_errno(errno, "madvise(MADV_WIPEONFORK)");
+    munmap(memory, bytes);
+    return status;
+  }
+  if (const int error = pthread_atfork(nullptr, nullptr, &in_child); error != 0) {
+    munmap(memory, bytes);
+    return Status::from_errno(error, "pthread_atfork");
+  }
+  Flag* flag = static_cast<Flag*>(memory);
+  flag->store(1, std::memory_order_relaxed);
+  page.store(flag, std::memory_order_release);
+  return {};
+}
+
+bool forked() noexcept {
+  const Flag* flag = page.load(std::memory_order_acquire);
+  return flag != nullptr && flag->load(std::memory_order_relaxed) == 0;
+}
+
+void watch(int fd) noexcept {
+  if (fd < 0) return;
+  for (std::atomic<int>& entry : watched) {
+    int free = 0;
+    if (entry.compare_exchange_strong(free, fd + 1, std::memory_order_relaxed)) return;
+  }
+}
+
+void forget(int fd) noexcept {
+  if (fd < 0) return;
+  for (std::atomic<int>& entry : watched) {
+    int held = fd + 1;
+    if (entry.compare_exchange_strong(held, 0, std::memory_order_relaxed)) return;
+  }
+}
+
+}  // namespace gpurun::client::fork_guard

@@ -1,0 +1,195 @@
+// The receiving half of the log channel: replies to their lanes, errors, output, life signs.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "base/log.h"
+#include "client/lane_registry.h"
+#include "client/session_impl.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::client {
+namespace {
+
+// Replies that the worker keeps for us until we say that we have them.
+constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
+// poll(2) promises that this much fits into a pipe that it calls writable.
+constexpr std::size_t kOutputPieceBytes = 4096;
+
+}  // namespace
+
+void Session::Impl::run_receiver() {
+  last_heard = Clock::now();
+  next_beat = last_heard + options.heartbeat;
+  Status status = receive_frames();
+  if (!ending.load(std::memory_order_acquire)) die(std::move(status));
+}
+
+Status Session::Impl::receive_frames() {
+  protocol::FrameReader reader;
+  for (;;) {
+    protocol::Frame frame;
+    const Result<bool> whole = reader.next(&frame);
+    if (!whole.ok()) return whole.status();
+    if (*whole) {
+      GPURUN_RETURN_IF_ERROR(handle_frame(frame));
+      continue;
+    }
+    beat_when_due();
+    // Any byte is a sign of life, so ask for one and not for the rest of the frame.
+    const Result<std::size_t> got =
+        channels.log->receive(reader.space(), 1, Deadline::in(next_beat - Clock::now()));
+    if (got.ok()) {
+      last_heard = Clock::now();
+      reader.filled(*got);
+    } else if (got.status().code() != Code::kDeadline) {
+      return got.status();
+    } else if (Clock::now() - last_heard >= options.silence_deadline) {
+      return Status(Code::kPeerGone, "nothing was heard for " +
+                                         std::to_string(options.silence_deadline.count()) + " ms");
+    }
+  }
+}
+
+void Session::Impl::beat_when_due() {
+  if (Clock::now() < next_beat) return;
+  next_beat = Clock::now() + options.heartbeat;
+  // The sender thread sends it: this one must not block behind a peer that reads nothing.
+  heartbeat_due.store(true, std::memory_order_release);
+  doorbell.ring();
+}
+
+Status Session::Impl::handle_frame(const protocol::Frame& frame) {
+  if (!log.release_through(frame.header.acknowledged)) {
+    return Status(Code::kProtocol, "the worker acknowledges call " +
+                                       std::to_string(frame.header.acknowledged) +
+                                       ", which was never sent");
+  }
+  // An addition of 0, because only a read-modify-write is ordered after the release above.
+  if (room_waiters.fetch_add(0, std::memory_order_acq_rel) != 0) {
+    const std::lock_guard<std::mutex> lock(room_mutex);
+    room.notify_all();
+  }
+  switch (frame.header.kind) {
+    case protocol::FrameKind::kReplies:
+      return handle_replies(frame);
+    case protocol::FrameKind::kAcknowledge:
+    case protocol::FrameKind::kHeartbeat:
+      return {};
+    case protocol::FrameKind::kGoodbye: {
+      const auto* text = reinterpret_cast<const char*>(frame.payload.data());
+      std::string reason(text, frame.payload.size());
+      for (char& each : reason) {
+        if (static_cast<unsigned char>(each) < ' ') each = ' ';  // It goes to a terminal.
+      }
+      return Status(Code::kPeerGone, std::move(reason));
+    }
+    default:
+      return Status(Code::kProtocol, "a frame of kind " +
+                                         std::to_string(static_cast<int>(frame.header.kind)) +
+                                         " on the log channel");
+  }
+}
+
+Status Session::Impl::handle_replies(const protocol::Frame& frame) {
+  ByteView rest = frame.payload;
+  std::uint64_t taken = replies_taken.load(std::memory_order_relaxed);
+  while (!rest.empty()) {
+    const Result<protocol::ReplyView> item = protocol::parse_reply(rest);
+    if (!item.ok()) return item.status();
+    rest = rest.subspan(item->header.bytes);
+    if (item->header.sequence <= taken) continue;  // Sent again after a cut: known.
+    if (item->header.sequence != taken + 1) {
+      return Status(Code::kProtocol, "reply item " + std::to_string(item->header.sequence) +
+                                         " follows " + std::to_string(taken));
+    }
+    GPURUN_RETURN_IF_ERROR(handle_item(*item));
+    replies_taken.store(++taken, std::memory_order_release);
+  }
+  if (taken - replies_acknowledged >= kUnacknowledgedRepliesMax) {
+    replies_acknowledged = taken;
+    acknowledge_due.store(true, std::memory_order_release);
+    doorbell.ring();
+  }
+  return {};
+}
+
+Status Session::Impl::handle_item(const protocol::ReplyView& item) {
+  const protocol::ReplyHeader& header = item.header;
+  if (header.call_sequence > log.last_sequence()) {
+    return Status(Code::kProtocol, "a reply about call " + std::to_string(header.call_sequence) +
+                                       ", which was never made");
+  }
+  switch (header.kind) {
+    case protocol::ReplyKind::kReply:
+      return handle_reply(item);
+    case protocol::ReplyKind::kCallError:
+      return handle_call_error(header);
+    case protocol::ReplyKind::kOutput:
+      write_output(item.payload);
+      return {};
+    case protocol::ReplyKind::kEventDone:
+      events.completed(header.subject, header.call_sequence, header.watermark);
+      return {};
+  }
+  return Status(Code::kProtocol, "unknown reply kind");
+}
+
+Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
+  Lane* lane = lane_of_id(item.header.lane);
+  if (lane == nullptr) {
+    return Status(Code::kProtocol, "a reply to lane " + std::to_string(item.header.lane) +
+                                       ", which there never was");
+  }
+  const std::lock_guard<std::mutex> lock(lane->mutex_);
+  // Another number: its thread was cancelled while it waited.
+  if (lane->awaited_ != item.header.call_sequence || lane->answered_) return {};
+  lane->result_ = item.header.result;
+  lane->watermark_ = item.header.watermark;
+  lane->reply_.assign(item.payload.begin(), item.payload.end());
+  lane->answered_ = true;
+  lane->arrived_.notify_one();
+  return {};
+}
+
+Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
+  if (header.result == 0) return Status(Code::kProtocol, "a failure without an error");
+  DeferredErrors::Error error;
+  error.context = header.context;
+  error.lane = header.lane;
+  error.opcode = header.opcode;
+  error.result = header.result;
+  error.call_sequence = header.call_sequence;
+  const bool sticky = (header.flags & protocol::kReplyFlagSticky) != 0;
+  if (!errors.add(error, sticky)) return Status(Code::kProtocol, "too many contexts are lost");
+  const driver_abi::Row* row = driver_abi::find_row(header.opcode);
+  GPURUN_LOG(kInfo, "call %llu (%s) failed on the server with error %d%s",
+             static_cast<unsigned long long>(header.call_sequence),
+             row == nullptr ? "unknown" : row->symbol, header.result,
+             sticky ? "; its context is lost" : "");
+  // A creation: using what it made returns this failure.
+  if (header.subject != 0) session->handles().poison(header.subject, header.result);
+  return {};
+}
+
+void Session::Impl::write_output(ByteView bytes) {
+  while (!bytes.empty() && !ending.load(std::memory_order_acquire)) {
+    // A pipe that nobody reads (`| less`) may take for ever: our heartbeats must go on.
+    pollfd poll_for{options.output_fd, POLLOUT, 0};
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options.heartbeat);
+    const int ready = poll(&poll_for, 1, static_cast<int>(ms.count()));
+    beat_when_due();
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+    if (ready < 0) return;
+    const ssize_t written =
+        write(options.output_fd, bytes.data(), std::min(bytes.size(), kOutputPieceBytes));
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (written <= 0) return;  // Closed: a local printf would be lost as well.
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,94 @@
+// The sending half of the log channel, and the flush rule: a record is sent by the thread that
+// waits for its reply, or by the sender thread as soon as that is idle; never after a time.
+#include <array>
+
+#include "client/session_impl.h"
+
+namespace gpurun::client {
+namespace {
+
+// One frame at most, so that a waiting thread does not send megabytes of others before its own.
+constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
+
+protocol::FrameHeader frame_header(protocol::FrameKind kind, std::uint64_t acknowledged) {
+  protocol::FrameHeader header;
+  header.kind = kind;
+  header.acknowledged = acknowledged;
+  return header;
+}
+
+}  // namespace
+
+bool Session::Impl::take_role() noexcept {
+  std::uint32_t free = 0;
+  return role.compare_exchange_strong(free, 1, std::memory_order_seq_cst);
+}
+
+void Session::Impl::release_role() noexcept { role.store(0, std::memory_order_seq_cst); }
+
+Status Session::Impl::send_empty_frame(protocol::FrameKind kind) {
+  const auto header = frame_header(kind, replies_taken.load(std::memory_order_acquire));
+  const ByteView part = bytes_of(header);
+  // Unbounded: a deadline that falls inside a frame would end the connection. Whoever finds the
+  // peer silent shuts the connection down, which ends this.
+  return channels.log->send(std::span<const ByteView>(&part, 1), Deadline::never());
+}
+
+Status Session::Impl::send_batch(std::uint64_t* last_sequence) {
+  const CommandLog::Batch batch = log.collect(kBatchBytes);
+  *last_sequence = batch.last_sequence;
+  if (batch.part_count == 0) return {};
+  auto header =
+      frame_header(protocol::FrameKind::kRecords, replies_taken.load(std::memory_order_acquire));
+  header.payload_bytes = static_cast<std::uint32_t>(batch.bytes);
+  header.sequence = batch.first_sequence;
+  std::array<ByteView, 3> parts;
+  parts[0] = bytes_of(header);
+  for (std::size_t i = 0; i < batch.part_count; ++i) parts[i + 1] = batch.parts[i];
+  // Unbounded for the reason above.
+  return channels.log->send(std::span(parts).first(batch.part_count + 1), Deadline::never());
+}
+
+void Session::Impl::send_log() {
+  for (;;) {
+    if (!take_role()) return;  // Its holder looks again when it is done.
+    Status status;
+    if (heartbeat_due.exchange(false, std::memory_order_acq_rel)) {
+      acknowledge_due.store(false, std::memory_order_relaxed);
+      status = send_empty_frame(protocol::FrameKind::kHeartbeat);
+    } else if (acknowledge_due.exchange(false, std::memory_order_acq_rel)) {
+      status = send_empty_frame(protocol::FrameKind::kAcknowledge);
+    }
+    std::uint64_t last = 1;
+    while (status.ok() && last != 0) status = send_batch(&last);
+    release_role();
+    if (!status.ok()) return die(std::move(status));
+    if (!log.something_to_send()) return;
+  }
+}
+
+void Session::Impl::send_log_through(std::uint64_t sequence) {
+  if (!session->alive() || !take_role()) return;
+  Status status;
+  std::uint64_t last = 0;
+  do {
+    status = send_batch(&last);
+    // 0: another thread's uncommitted record stands before ours (it sends when it commits), or ours
+    // went out before we took the role.
+  } while (status.ok() && last != 0 && last < sequence);
+  release_role();
+  if (!status.ok()) return die(std::move(status));
+  const bool life_signs = heartbeat_due.load(std::memory_order_acquire) ||
+                          acknowledge_due.load(std::memory_order_acquire);
+  if (life_signs || log.something_to_send()) doorbell.ring();
+}
+
+void Session::Impl::run_sender() {
+  for (;;) {
+    doorbell.wait();
+    if (ending.load(std::memory_order_acquire) || !session->alive()) return;
+    send_log();
+  }
+}
+
+}  // namespace gpurun::client

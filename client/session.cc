@@ -1,0 +1,197 @@
+// Start and end of a session, and the way of a call into the log.
+#include "client/session.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "client/fork_guard.h"
+#include "client/session_impl.h"
+
+namespace gpurun::client {
+namespace {
+
+bool says_yes(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
+template <typename Visit>
+void for_each_connection(Session::Channels& channels, Visit visit) {
+  visit(*channels.log);
+  for (auto& connection : channels.bulk) visit(*connection);
+}
+
+}  // namespace
+
+SessionOptions SessionOptions::from_environment() {
+  SessionOptions options;
+  options.every_call_is_a_fence = says_yes("GPURUN_SYNC");
+  options.statistics = says_yes("GPURUN_STATS");
+  return options;
+}
+
+Session::Impl::Impl(Channels given, const SessionOptions& chosen)
+    : channels(std::move(given)),
+      options(chosen),
+      log(chosen.log_bytes),
+      stats(chosen.statistics) {}
+
+Session::Impl::~Impl() = default;
+
+Status Session::Impl::start_threads() {
+  GPURUN_RETURN_IF_ERROR(sender.start(
+      "gpurun-send",
+      [](void* impl) -> void* {
+        static_cast<Impl*>(impl)->run_sender();
+        return nullptr;
+      },
+      this));
+  return receiver.start(
+      "gpurun-receive",
+      [](void* impl) -> void* {
+        static_cast<Impl*>(impl)->run_receiver();
+        return nullptr;
+      },
+      this);
+}
+
+void Session::Impl::join_threads() {
+  ending.store(true, std::memory_order_release);
+  for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
+  doorbell.ring();
+  receiver.join();
+  sender.join();
+  for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
+
+Result<std::unique_ptr<Session>> Session::start(Channels channels, const SessionOptions& options) {
+  if (channels.log == nullptr) return Status(Code::kInvalidArgument, "a session without a log");
+  GPURUN_RETURN_IF_ERROR(fork_guard::arm());
+  if (fork_guard::forked()) return Status(Code::kUnavailable, "a forked child of a session");
+  std::unique_ptr<Session> session(
+      new Session(std::make_unique<Impl>(std::move(channels), options)));
+  Impl& impl = *session->impl_;
+  if (!impl.log.ok()) return Status(Code::kResourceExhausted, "no memory for the command log");
+  for_each_connection(impl.channels,
+                      [](transport::Connection& each) { fork_guard::watch(each.fd()); });
+  GPURUN_RETURN_IF_ERROR(impl.start_threads());
+  return session;
+}
+
+Session::~Session() {
+  if (impl_ == nullptr) return;
+  if (fork_guard::forked()) {
+    // Neither threads nor descriptors are this process's: leave them alone.
+    static_cast<void>(impl_.release());
+    return;
+  }
+  impl_->join_threads();
+}
+
+int Session::Impl::refusal(Handle context) const noexcept {
+  if (fork_guard::forked()) return kResultNotInitialized;
+  if (!session->alive()) return kResultPeerGone;
+  return errors.sticky(context);
+}
+
+int Session::health(Handle context) const noexcept { return impl_->refusal(context); }
+
+CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes) {
+  CommandLog::Slot slot = log.reserve(bytes);
+  if (slot.start != nullptr) return slot;
+  std::unique_lock<std::mutex> lock(room_mutex);
+  // Counted before the look that decides: the receiver frees first, then reads the count.
+  room_waiters.fetch_add(1, std::memory_order_acq_rel);
+  room.wait(lock, [&] {
+    if (!session->alive()) return true;
+    slot = log.reserve(bytes);
+    return slot.start != nullptr;
+  });
+  room_waiters.fetch_sub(1, std::memory_order_acq_rel);
+  return slot;
+}
+
+int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                          bool fence, std::uint64_t* sequence) {
+  if (const int refused = refusal(site.context); refused != 0) return refused;
+  std::size_t payload_bytes = 0;
+  for (const ByteView part : parts) {
+    if (part.size() > protocol::kRecordPayloadBytesMax - payload_bytes) return kResultInvalidValue;
+    payload_bytes += part.size();
+  }
+  if (lane.session_ != this) errors.adopt(lane, this);
+
+  const CommandLog::Slot slot =
+      reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)));
+  if (slot.start == nullptr) return kResultPeerGone;
+  protocol::RecordHeader header;
+  header.opcode = site.opcode;
+  header.form = site.form;
+  header.order = site.order;
+  header.flags = static_cast<std::uint16_t>(site.flags | (fence ? protocol::kFlagFence : 0));
+  header.lane = lane.id();
+  header.sequence = slot.sequence;
+  header.context = site.context;
+  header.stream = site.stream;
+  header.subject = site.subject;
+  header.bulk = site.bulk;
+  header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+  // The first field is commit()'s to write: it is how the sender knows.
+  constexpr std::size_t kSizeField = sizeof header.bytes;
+  std::memcpy(slot.start + kSizeField, reinterpret_cast<const std::byte*>(&header) + kSizeField,
+              sizeof header - kSizeField);
+  std::byte* at = slot.start + sizeof header;
+  for (const ByteView part : parts) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  std::memset(at, 0, static_cast<std::size_t>(slot.start + slot.bytes - at));
+  if (site.form == protocol::Form::kEventRecord) events.recorded(site.subject, slot.sequence);
+  if (fence) await(lane, slot.sequence);
+  log.commit(slot);
+  last_opcode.store(site.opcode, std::memory_order_relaxed);
+  stats.count(site.opcode, slot.bytes);
+  *sequence = slot.sequence;
+  return 0;
+}
+
+int Session::post(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                  std::uint64_t* sequence) {
+  std::uint64_t number = 0;
+  const bool fence = impl_->options.every_call_is_a_fence;
+  if (const int refused = impl_->append(lane, site, parts, fence, &number); refused != 0) {
+    return refused;
+  }
+  if (sequence != nullptr) *sequence = number;
+  if (fence) {
+    Reply reply;
+    return impl_->finish(lane, site, number, &reply);
+  }
+  if (impl_->role.load(std::memory_order_seq_cst) == 0) impl_->doorbell.ring();
+  return 0;
+}
+
+int Session::call(Lane& lane, const CallSite& site, std::span<const ByteView> parts, Reply* reply) {
+  std::uint64_t number = 0;
+  if (const int refused = impl_->append(lane, site, parts, true, &number); refused != 0) {
+    return refused;
+  }
+  return impl_->finish(lane, site, number, reply);
+}
+
+void Session::flush() {
+  if (fork_guard::forked()) return;
+  impl_->doorbell.ring();
+}
+
+bool Session::event_known_complete(Handle event) const noexcept {
+  return impl_->events.known_complete(event,
+                                      impl_->bulk_completions.load(std::memory_order_acquire));
+}
+
+Stats& Session::stats() noexcept { return impl_->stats; }
+
+}  // namespace gpurun::client

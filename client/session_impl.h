@@ -1,0 +1,106 @@
+// The inside of Session. Each part has its file: session.cc (start, end, appending), sender.cc,
+// receiver.cc, fences.cc, death.cc. Nobody else includes this.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "client/command_log.h"
+#include "client/deferred_errors.h"
+#include "client/doorbell.h"
+#include "client/event_completions.h"
+#include "client/session.h"
+#include "client/stats.h"
+#include "client/thread.h"
+#include "protocol/frame_reader.h"
+
+namespace gpurun::client {
+
+struct Session::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  Impl(Channels given, const SessionOptions& chosen);
+  ~Impl();
+
+  // session.cc
+  Status start_threads();
+  void join_threads();
+  // 0, or what every call returns now.
+  int refusal(Handle context) const noexcept;
+  // Appends; with `fence` the lane awaits the reply from before the commit. Waits while the log is
+  // full. 0 and `*sequence`, else a CUresult and nothing was appended.
+  int append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
+             std::uint64_t* sequence);
+  CommandLog::Slot reserve(std::uint32_t bytes);
+
+  // fences.cc
+  void await(Lane& lane, std::uint64_t sequence);
+  // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
+  int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
+
+  // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
+  // whether something came meanwhile, so nothing waits for a timer.
+  bool take_role() noexcept;
+  void release_role() noexcept;
+  void send_log();                                // Everything; the sender thread.
+  void send_log_through(std::uint64_t sequence);  // A waiting thread, for its own record.
+  Status send_batch(std::uint64_t* last_sequence);
+  Status send_empty_frame(protocol::FrameKind kind);
+  void run_sender();
+
+  // receiver.cc
+  void run_receiver();
+  Status receive_frames();
+  Status handle_frame(const protocol::Frame& frame);
+  Status handle_replies(const protocol::Frame& frame);
+  Status handle_item(const protocol::ReplyView& item);
+  Status handle_reply(const protocol::ReplyView& item);
+  Status handle_call_error(const protocol::ReplyHeader& header);
+  void write_output(ByteView bytes);
+  void beat_when_due();
+
+  // death.cc
+  void die(Status cause);
+  void wake_lanes();
+
+  Session* session = nullptr;
+  Channels channels;
+  const SessionOptions options;
+  CommandLog log;
+  Stats stats;
+  DeferredErrors errors;
+  EventCompletions events;
+
+  // Sender. 0: free, 1: taken.
+  alignas(64) std::atomic<std::uint32_t> role{0};
+  Doorbell doorbell;  // The sender thread's.
+  std::atomic<bool> heartbeat_due{false};
+  std::atomic<bool> acknowledge_due{false};
+  std::atomic<std::uint64_t> replies_taken{0};  // Written by the receiver alone.
+
+  // Threads that wait for room in the log.
+  std::mutex room_mutex;
+  std::condition_variable room;
+  std::atomic<std::uint32_t> room_waiters{0};
+
+  // Receiver alone.
+  Clock::time_point last_heard{};
+  Clock::time_point next_beat{};
+  std::uint64_t replies_acknowledged = 0;
+
+  // Transfers from the worker that have arrived whole: 1 to this number.
+  std::atomic<std::uint64_t> bulk_completions{0};
+
+  std::mutex death_mutex;
+  Status death;  // Guarded by death_mutex.
+  std::atomic<bool> ending{false};
+  std::atomic<std::uint16_t> last_opcode{0};  // For the message.
+
+  Thread sender;
+  Thread receiver;
+};
+
+}  // namespace gpurun::client
