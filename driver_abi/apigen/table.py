@@ -145,6 +145,10 @@ class Row:
             raise RowError("%s: neither parameters nor alias" % self.symbol)
         self.parameters = [Parameter(types, p, self.symbol) for p in get("parameters")]
         self.completion = get("completion")
+        if self.completion == "refused":  # Nobody packs them, so the table does not describe them.
+            for parameter in self.parameters:
+                if parameter.pointers:
+                    parameter.shape = "kOpaque"
         self.implementation = get("implementation", "generated")
         self.stream = get("stream")
         self.destroys = get("destroys")

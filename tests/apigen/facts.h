@@ -1,0 +1,12 @@
+// What one header says of CUDA's types and functions, in numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+using Facts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+Facts facts_of_our_header();
+Facts facts_of_cuda_h();

@@ -1,0 +1,117 @@
+// Every part of gpurun finds rows by opcode or symbol, and every CUDA runtime finds its 440
+// functions through cuGetProcAddress: a wrong answer is a jump to a function of another signature.
+// Method: facts of the CUDA 13.0 headers (cudaTypedefs.h) and of what cudart asks, against the
+// generated table.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "driver_abi/proc_address.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::driver_abi {
+namespace {
+
+TEST(Rows, AreFoundByOpcodeAndBySymbol) {
+  ASSERT_EQ(rows().size(), 637u);
+  for (const Row& row : rows()) {
+    EXPECT_EQ(find_row(row.opcode), &row);
+    EXPECT_EQ(find_row(row.symbol), &row);
+  }
+  EXPECT_EQ(find_row(std::uint16_t{0}), nullptr);
+  EXPECT_EQ(find_row(std::uint16_t{638}), nullptr);
+  EXPECT_EQ(find_row(std::uint16_t{0xffff}), nullptr);
+  EXPECT_EQ(find_row(""), nullptr);
+  EXPECT_EQ(find_row("cuMemAllo"), nullptr);
+  EXPECT_EQ(find_row("zzz"), nullptr);
+}
+
+TEST(Rows, AliasesShareEverythingButTheirName) {
+  std::set<std::uint64_t> hashes;
+  for (const Row& row : rows()) {
+    EXPECT_TRUE(hashes.insert(row.hash).second) << row.symbol;
+    const Row* target = find_row(row.alias_opcode);
+    ASSERT_NE(target, nullptr);
+    EXPECT_EQ(target->alias_opcode, target->opcode) << row.symbol;
+    EXPECT_EQ(row.parameters.data(), target->parameters.data()) << row.symbol;
+    EXPECT_EQ(row.completion, target->completion) << row.symbol;
+  }
+}
+
+TEST(Rows, AtMost250AreRefusedAndEachSaysWhy) {
+  int refused = 0;
+  for (const Row& row : rows()) {
+    if (row.completion != Completion::kRefused) {
+      EXPECT_EQ(row.reason, nullptr) << row.symbol;
+      continue;
+    }
+    ++refused;
+    ASSERT_NE(row.reason, nullptr) << row.symbol;
+    EXPECT_GT(std::strlen(row.reason), 10u) << row.symbol;
+  }
+  EXPECT_LE(refused, 250);
+}
+
+std::string symbol_of(const char* base, int version, std::uint64_t flags = kProcDefault) {
+  const ProcAddress found = find_proc_address(base, version, flags);
+  EXPECT_EQ(found.row != nullptr, found.result == 0);
+  EXPECT_EQ(found.status == 0, found.row != nullptr);
+  return found.row == nullptr ? "" : found.row->symbol;
+}
+
+TEST(ProcAddress, TakesTheNewestThatTheVersionCovers) {
+  EXPECT_EQ(symbol_of("cuMemAlloc", 3010), "cuMemAlloc");
+  EXPECT_EQ(symbol_of("cuMemAlloc", 3020), "cuMemAlloc_v2");
+  EXPECT_EQ(symbol_of("cuMemAlloc", 13000), "cuMemAlloc_v2");
+  EXPECT_EQ(symbol_of("cuMemAlloc", 99999), "cuMemAlloc_v2");
+  // What cudart 13.0 asks at old versions.
+  EXPECT_EQ(symbol_of("cuCtxCreate", 3020), "cuCtxCreate_v2");
+  EXPECT_EQ(symbol_of("cuCtxCreate", 11040), "cuCtxCreate_v3");
+  EXPECT_EQ(symbol_of("cuCtxCreate", 13000), "cuCtxCreate_v4");
+  EXPECT_EQ(symbol_of("cuLinkCreate", 5050), "cuLinkCreate");
+  EXPECT_EQ(symbol_of("cuDevicePrimaryCtxRelease", 7000), "cuDevicePrimaryCtxRelease");
+  EXPECT_EQ(symbol_of("cuGetProcAddress", 11030), "cuGetProcAddress");
+  EXPECT_EQ(symbol_of("cuGetProcAddress", 12000), "cuGetProcAddress_v2");
+  EXPECT_EQ(symbol_of("cuCtxGetDevice", 2000), "cuCtxGetDevice");
+  EXPECT_EQ(symbol_of("cuCtxGetDevice", 13000), "cuCtxGetDevice_v2");
+}
+
+TEST(ProcAddress, PrefersThePerThreadCopyWhereThereIsOne) {
+  EXPECT_EQ(symbol_of("cuMemcpyHtoD", 13000, kProcPerThreadStream), "cuMemcpyHtoD_v2_ptds");
+  EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcPerThreadStream), "cuLaunchKernel_ptsz");
+  EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcLegacyStream), "cuLaunchKernel");
+  EXPECT_EQ(symbol_of("cuLaunchKernel", 13000), "cuLaunchKernel");
+  // The copy is newer than the version asked for, or there is none.
+  EXPECT_EQ(symbol_of("cuLaunchKernel", 6000, kProcPerThreadStream), "cuLaunchKernel");
+  EXPECT_EQ(symbol_of("cuMemAlloc", 13000, kProcPerThreadStream), "cuMemAlloc_v2");
+}
+
+TEST(ProcAddress, SaysWhyThereIsNone) {
+  const ProcAddress unknown = find_proc_address("cuGLInit", 13000, kProcDefault);
+  EXPECT_EQ(unknown.result, 500);
+  EXPECT_EQ(unknown.status, 1);
+  const ProcAddress newer = find_proc_address("cuLaunchKernelEx", 11050, kProcDefault);
+  EXPECT_EQ(newer.result, 500);
+  EXPECT_EQ(newer.status, 2);
+  EXPECT_EQ(newer.row, nullptr);
+  // cudart's probe, and names that are symbols but no base names.
+  EXPECT_EQ(find_proc_address("", 0, kProcDefault).result, 500);
+  EXPECT_EQ(find_proc_address("cuMemAlloc_v2", 13000, kProcDefault).status, 1);
+  EXPECT_EQ(find_proc_address("cuLaunchKernel_ptsz", 13000, kProcPerThreadStream).status, 1);
+  EXPECT_EQ(find_proc_address(nullptr, 13000, kProcDefault).result, 1);
+  EXPECT_EQ(find_proc_address("cuInit", 13000, 3).result, 1);
+  EXPECT_EQ(find_proc_address("cuInit", 13000, ~std::uint64_t{0}).result, 1);
+}
+
+TEST(ProcAddress, EveryRowIsTheAnswerToItsOwnKey) {
+  for (const Row& row : rows()) {
+    const std::uint64_t flags =
+        row.variant == StreamVariant::kPlain ? kProcDefault : kProcPerThreadStream;
+    EXPECT_EQ(symbol_of(row.base, row.proc_version, flags), row.symbol);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::driver_abi
