@@ -1,0 +1,184 @@
+// Block: one CUDA thread block while it runs, and the scheduler of its threads. A thread is an
+// ordinary function call until it has to wait; then its fiber keeps it, and another takes over.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/engine/cluster.h"
+#include "server/emulated/engine/fault.h"
+#include "server/emulated/engine/fiber.h"
+#include "server/emulated/engine/shared_window.h"
+
+namespace gpurun::emulated {
+
+struct Grid;
+class Block;
+
+// What a host thread needs to run blocks. Created and used on that thread only.
+class BlockRunner {
+ public:
+  explicit BlockRunner(std::uint32_t sm_id);
+
+ private:
+  friend class Block;
+  static void landed(void* self);
+
+  const std::uint32_t sm_id_;
+  Fiber root_;  // The host thread's own stack.
+  Block* block_ = nullptr;
+  Fiber* running_ = nullptr;  // The fiber that runs, while one does.
+  FaultCatcher catcher_;
+};
+
+// Used by one host thread at a time. Reused for one block after another: stacks are kept.
+class Block {
+ public:
+  static constexpr std::uint32_t kWarps = kBlockThreadsMax / kWarpLanes;
+
+  enum class Outcome {
+    kFinished,  // Every thread has ended.
+    kWaiting,   // All that is left waits for something outside; call step() again.
+    kStopped,   // The grid has failed; call abandon().
+  };
+
+  // nullptr when memory is short. `stack_bytes` as from stack_class().
+  static std::unique_ptr<Block> create(std::size_t stack_bytes);
+  ~Block();
+
+  // The stack that a thread gets when compiled code needs `code_bytes`: with room for the run-time
+  // functions, rounded up so that blocks can be shared between kernels.
+  static std::size_t stack_class(std::uint32_t code_bytes);
+  std::size_t stack_bytes() const { return stack_bytes_; }
+  std::size_t stacks() const { return fibers_.size(); }
+
+  // Prepares block `index` of `grid`. False, and the grid failed, when memory is short.
+  bool begin(Grid& grid, std::uint64_t index, std::shared_ptr<Cluster> cluster);
+  // Runs until nothing in the block can run any more.
+  Outcome step(BlockRunner& runner);
+  // Forgets a block that will not be continued.
+  void abandon();
+
+  // Where its threads are: "block (3,0,0): 31 of 32 threads wait at barrier 0, 1 polls memory".
+  // Only between steps.
+  std::string describe() const;
+
+  // ---- For the run-time functions, on the fiber of the calling thread.
+  void barrier_sync(Fiber& self, std::uint32_t id, std::uint32_t count);
+  void barrier_arrive(std::uint32_t id, std::uint32_t count);
+  std::uint32_t barrier_reduce(Fiber& self, std::uint32_t id, std::uint32_t count,
+                               BarrierReduction reduction, bool value);
+  void cluster_arrive(Fiber& self);
+  void cluster_wait(Fiber& self);
+  void warp(Fiber& self, std::uint32_t mask, WarpFunction function, const std::uint32_t* in,
+            std::uint32_t* out);
+  std::uint32_t active_mask(Fiber& self, std::uint32_t site);
+  void yield(Fiber& self);
+  void sleep(Fiber& self);
+  [[noreturn]] void exit(Fiber& self);
+  // Fails the grid because of the calling thread, and leaves it.
+  [[noreturn]] void fail(Fiber& self, int code, std::string message);
+  // As CUDA's assert: the other threads of the warp still get to theirs.
+  [[noreturn]] void fail_after_warp(Fiber& self, int code, std::string message);
+  Grid& grid() { return *grid_; }
+  const BlockContext& context() const { return context_; }
+
+ private:
+  friend class BlockRunner;
+
+  // Lanes of one warp that came for the same operation and wait for the rest.
+  struct WarpGroup {
+    WarpFunction function;
+    std::uint32_t mask;
+    std::uint32_t arrived;
+  };
+  // Lanes that wait at an activemask until the warp has nothing else to run.
+  struct ActiveGroup {
+    std::uint32_t site;
+    std::uint32_t arrived;
+  };
+  struct Warp {
+    std::uint32_t live = 0;     // Not ended; not started counts as live.
+    std::uint32_t ready = 0;    // Waits no longer, and may continue.
+    std::uint32_t polling = 0;  // Gave way; continues when nothing else can.
+    std::uint32_t at_cluster = 0;
+    std::uint32_t last_lane = 0;
+    std::uint32_t group_count = 0;
+    std::uint32_t active_count = 0;
+    WarpGroup groups[kWarpLanes];
+    ActiveGroup actives[kWarpLanes];
+    WarpSlot slots[kWarpLanes];
+  };
+  struct Barrier {
+    std::uint32_t arrived = 0;
+    std::uint32_t expected = 0;  // 0: all live threads.
+    std::uint32_t warps = 0;     // Warps with waiting lanes.
+    std::uint32_t true_count = 0;
+    std::uint32_t reduced = 0;  // Arrivals that brought a value.
+    BarrierReduction reduction = BarrierReduction::kPopulation;
+    std::uint32_t waiting[kWarps] = {};
+  };
+
+  explicit Block(std::size_t stack_bytes);
+  [[noreturn]] static void fiber_main(Fiber& self, void* block);
+  void run_threads(Fiber& self);
+  void place(ThreadContext& thread);
+  bool add_fibers();
+  Fiber* idle_fiber();
+
+  // The fiber that is to run now: one whose wait is over, `nullptr` for a thread that has not
+  // started, or the runner's own when nothing can run (outcome_ says why).
+  Fiber* next();
+  Fiber* next_in_warp(Warp& warp);
+  bool settle();
+  bool settle_active_groups();
+  bool settle_partial_barriers();
+  bool settle_mixed_groups();
+  bool settle_cluster();
+  void promote_polling();
+  // Leaves the calling fiber, whose thread waits, and returns when it is its turn again.
+  void suspend(Fiber& self);
+  Fiber* target_of(Fiber* chosen);
+  void ended(Fiber& self);
+  bool others_can_run(std::uint32_t warp_index) const;
+  void release_barrier(Barrier& barrier);
+  bool arrive(std::uint32_t id, std::uint32_t count, Barrier** barrier);
+  void complete_group(Warp& warp, std::uint32_t group_index, std::uint32_t present);
+  bool unstarted_in(std::uint32_t warp_index) const;
+  void landed(Fiber& faulty);
+  std::uint32_t count_lanes(std::uint32_t Warp::*lanes) const;
+
+  const std::size_t stack_bytes_;
+  SharedWindow shared_;
+  BlockContext context_{};
+  Grid* grid_ = nullptr;
+  std::shared_ptr<Cluster> cluster_;
+  BlockRunner* runner_ = nullptr;
+  Outcome outcome_ = Outcome::kFinished;
+
+  std::uint32_t thread_count_ = 0;
+  std::uint32_t warp_count_ = 0;
+  std::uint32_t next_thread_ = 0;  // The first thread that has not started.
+  std::uint32_t live_threads_ = 0;
+  std::uint32_t polling_threads_ = 0;
+  std::uint32_t cluster_threads_ = 0;  // That wait for the cluster's barrier.
+  std::uint32_t warps_ready_ = 0;      // Warps with ready lanes.
+  std::uint32_t current_warp_ = 0;
+  std::uint32_t poll_rounds_ = 0;  // Since something other than polling happened.
+  std::uint32_t barriers_used_ = 0;
+  int failing_code_ = 0;  // fail_after_warp: the grid stops when this warp has nothing to run.
+  std::string failing_message_;
+  std::uint32_t failing_thread_[3] = {};
+
+  Warp warps_[kWarps];
+  Barrier barriers_[kBarriersPerBlock];
+  Fiber* fiber_of_[kBlockThreadsMax];  // Of threads that wait.
+  std::vector<std::unique_ptr<StackSlab>> slabs_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+};
+
+}  // namespace gpurun::emulated

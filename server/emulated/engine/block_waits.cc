@@ -1,0 +1,271 @@
+// What threads of a block wait for: barriers, the lanes of their warp, their cluster.
+#include <bit>
+
+#include "server/emulated/engine/block.h"
+#include "server/emulated/engine/grid.h"
+
+namespace gpurun::emulated {
+
+namespace {
+
+struct Place {
+  explicit Place(const Fiber& fiber)
+      : warp(fiber.thread.thread_linear / kWarpLanes),
+        bit(std::uint32_t{1} << (fiber.thread.thread_linear % kWarpLanes)) {}
+  std::uint32_t warp;
+  std::uint32_t bit;
+};
+
+}  // namespace
+
+// ---- Barriers
+
+// Counts one arrival; true when it completes the barrier.
+bool Block::arrive(std::uint32_t id, std::uint32_t count, Barrier** found) {
+  id %= kBarriersPerBlock;
+  barriers_used_ |= std::uint32_t{1} << id;
+  Barrier& barrier = barriers_[id];
+  *found = &barrier;
+  barrier.expected = count;
+  ++barrier.arrived;
+  return barrier.arrived >= (count != 0 ? count : live_threads_);
+}
+
+void Block::barrier_sync(Fiber& self, std::uint32_t id, std::uint32_t count) {
+  Barrier* barrier = nullptr;
+  if (arrive(id, count, &barrier)) {
+    release_barrier(*barrier);
+    return;
+  }
+  const Place place(self);
+  barrier->waiting[place.warp] |= place.bit;
+  barrier->warps |= std::uint32_t{1} << place.warp;
+  suspend(self);
+}
+
+void Block::barrier_arrive(std::uint32_t id, std::uint32_t count) {
+  Barrier* barrier = nullptr;
+  if (arrive(id, count, &barrier)) release_barrier(*barrier);
+}
+
+std::uint32_t Block::barrier_reduce(Fiber& self, std::uint32_t id, std::uint32_t count,
+                                    BarrierReduction reduction, bool value) {
+  Barrier* barrier = nullptr;
+  const bool complete = arrive(id, count, &barrier);
+  const Place place(self);
+  barrier->reduction = reduction;
+  barrier->true_count += value ? 1 : 0;
+  ++barrier->reduced;
+  barrier->waiting[place.warp] |= place.bit;
+  barrier->warps |= std::uint32_t{1} << place.warp;
+  fiber_of_[self.thread.thread_linear] = &self;
+  if (!complete) {
+    suspend(self);
+    return self.value;
+  }
+  release_barrier(*barrier);
+  // The caller got its value like everyone else, and goes on at once.
+  Warp& warp = warps_[place.warp];
+  warp.ready &= ~place.bit;
+  if (warp.ready == 0) warps_ready_ &= ~(std::uint32_t{1} << place.warp);
+  return self.value;
+}
+
+void Block::release_barrier(Barrier& barrier) {
+  std::uint32_t value = barrier.true_count;
+  if (barrier.reduction == BarrierReduction::kAnd) value = barrier.true_count == barrier.reduced;
+  if (barrier.reduction == BarrierReduction::kOr) value = barrier.true_count != 0;
+  for (std::uint32_t warps = barrier.warps; warps != 0; warps &= warps - 1) {
+    const auto w = static_cast<std::uint32_t>(std::countr_zero(warps));
+    if (barrier.reduced != 0) {
+      for (std::uint32_t lanes = barrier.waiting[w]; lanes != 0; lanes &= lanes - 1) {
+        const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
+        fiber_of_[w * kWarpLanes + lane]->value = value;
+      }
+    }
+    warps_[w].ready |= barrier.waiting[w];
+    barrier.waiting[w] = 0;
+  }
+  warps_ready_ |= barrier.warps;
+  barrier.arrived = barrier.expected = barrier.warps = 0;
+  barrier.true_count = barrier.reduced = 0;
+  barrier.reduction = BarrierReduction::kPopulation;
+  poll_rounds_ = 0;
+}
+
+// A barrier with a count counts whole warps (PTX ISA, bar: "the barrier count is a multiple of the
+// warp size"): lanes that never were or have ended stand for themselves in a warp that takes part.
+bool Block::settle_partial_barriers() {
+  bool any = false;
+  for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {
+    Barrier& barrier = barriers_[std::countr_zero(used)];
+    if (barrier.arrived == 0 || barrier.expected == 0) continue;
+    std::uint32_t present = barrier.arrived;
+    std::uint32_t waiting = 0;
+    for (std::uint32_t warps = barrier.warps; warps != 0; warps &= warps - 1) {
+      const auto w = static_cast<std::uint32_t>(std::countr_zero(warps));
+      present += static_cast<std::uint32_t>(std::popcount(~warps_[w].live));
+      waiting += static_cast<std::uint32_t>(std::popcount(barrier.waiting[w]));
+    }
+    if (waiting == 0 || (present < barrier.expected && waiting < live_threads_)) continue;
+    release_barrier(barrier);
+    any = true;
+  }
+  return any;
+}
+
+// ---- Warp operations
+
+void Block::warp(Fiber& self, std::uint32_t mask, WarpFunction function, const std::uint32_t* in,
+                 std::uint32_t* out) {
+  const Place place(self);
+  Warp& warp = warps_[place.warp];
+  mask |= place.bit;
+  warp.slots[self.thread.thread_linear % kWarpLanes] = {in, out};
+  std::uint32_t index = 0;
+  while (index < warp.group_count &&
+         (warp.groups[index].mask != mask || warp.groups[index].function != function)) {
+    ++index;
+  }
+  const std::uint32_t arrived =
+      (index < warp.group_count ? warp.groups[index].arrived : 0) | place.bit;
+  if ((mask & warp.live & ~arrived) == 0) {
+    if (index == warp.group_count) {
+      if (function != nullptr) function(arrived, warp.slots);
+      return;
+    }
+    warp.groups[index].arrived = arrived & ~place.bit;
+    complete_group(warp, index, arrived);
+    return;
+  }
+  if (index == warp.group_count) warp.groups[warp.group_count++] = {function, mask, 0};
+  warp.groups[index].arrived = arrived;
+  suspend(self);
+}
+
+// Runs the operation for `present` and lets those who waited continue.
+void Block::complete_group(Warp& warp, std::uint32_t group_index, std::uint32_t present) {
+  const WarpGroup group = warp.groups[group_index];
+  warp.groups[group_index] = warp.groups[--warp.group_count];
+  if (group.function != nullptr) group.function(present, warp.slots);
+  warp.ready |= group.arrived;
+  if (group.arrived != 0) warps_ready_ |= std::uint32_t{1} << (&warp - warps_);
+  poll_rounds_ = 0;
+}
+
+// Lanes of one mask that came for different operations wait for each other and then do each their
+// own: wrong in CUDA, but it works on NVIDIA devices, so programs do it.
+bool Block::settle_mixed_groups() {
+  for (std::uint32_t w = 0; w < warp_count_; ++w) {
+    Warp& warp = warps_[w];
+    for (std::uint32_t g = 0; g < warp.group_count; ++g) {
+      const std::uint32_t mask = warp.groups[g].mask;
+      std::uint32_t arrived = 0;
+      for (std::uint32_t h = 0; h < warp.group_count; ++h) {
+        if (warp.groups[h].mask == mask) arrived |= warp.groups[h].arrived;
+      }
+      if ((mask & warp.live & ~arrived) != 0) continue;
+      for (std::uint32_t h = warp.group_count; h-- > 0;) {
+        if (warp.groups[h].mask == mask) complete_group(warp, h, warp.groups[h].arrived);
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+std::uint32_t Block::active_mask(Fiber& self, std::uint32_t site) {
+  const Place place(self);
+  Warp& warp = warps_[place.warp];
+  std::uint32_t index = 0;
+  while (index < warp.active_count && warp.actives[index].site != site) ++index;
+  if (index == warp.active_count) warp.actives[warp.active_count++] = {site, 0};
+  warp.actives[index].arrived |= place.bit;
+  suspend(self);
+  return self.value;
+}
+
+bool Block::settle_active_groups() {
+  for (std::uint32_t i = 0; i < warp_count_; ++i) {
+    const std::uint32_t w = (current_warp_ + i) % warp_count_;
+    Warp& warp = warps_[w];
+    if (warp.active_count == 0 || warp.ready != 0 || unstarted_in(w)) continue;
+    const std::uint32_t arrived = warp.actives[0].arrived;
+    warp.actives[0] = warp.actives[--warp.active_count];
+    for (std::uint32_t lanes = arrived; lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
+      fiber_of_[w * kWarpLanes + lane]->value = arrived;
+    }
+    warp.ready |= arrived;
+    warps_ready_ |= std::uint32_t{1} << w;
+    return true;
+  }
+  return false;
+}
+
+// ---- Clusters
+
+void Block::cluster_arrive(Fiber& self) {
+  // A grid without clusters has clusters of one block.
+  if (cluster_ == nullptr) cluster_ = std::make_shared<Cluster>(live_threads_);
+  self.cluster_phase = cluster_->arrive();
+  self.cluster_arrived = true;
+}
+
+void Block::cluster_wait(Fiber& self) {
+  if (!self.cluster_arrived) return;  // Undefined in PTX: there is nothing to wait for.
+  self.cluster_arrived = false;
+  if (cluster_->over(self.cluster_phase)) return;
+  const Place place(self);
+  warps_[place.warp].at_cluster |= place.bit;
+  ++cluster_threads_;
+  suspend(self);
+}
+
+bool Block::settle_cluster() {
+  if (cluster_threads_ == 0) return false;
+  bool any = false;
+  for (std::uint32_t w = 0; w < warp_count_; ++w) {
+    Warp& warp = warps_[w];
+    for (std::uint32_t lanes = warp.at_cluster; lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
+      if (!cluster_->over(fiber_of_[w * kWarpLanes + lane]->cluster_phase)) continue;
+      const std::uint32_t bit = std::uint32_t{1} << lane;
+      warp.at_cluster &= ~bit;
+      warp.ready |= bit;
+      warps_ready_ |= std::uint32_t{1} << w;
+      --cluster_threads_;
+      any = true;
+    }
+  }
+  return any;
+}
+
+// ---- What changes when nothing can run, or a thread has ended
+
+bool Block::settle() {
+  return settle_active_groups() || settle_cluster() || settle_partial_barriers() ||
+         settle_mixed_groups();
+}
+
+void Block::ended(Fiber& self) {
+  const Place place(self);
+  Warp& warp = warps_[place.warp];
+  warp.live &= ~place.bit;
+  --live_threads_;
+  poll_rounds_ = 0;
+  for (std::uint32_t g = warp.group_count; g-- > 0;) {
+    const WarpGroup& group = warp.groups[g];
+    if ((group.mask & warp.live & ~group.arrived) == 0) complete_group(warp, g, group.arrived);
+  }
+  for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {
+    Barrier& barrier = barriers_[std::countr_zero(used)];
+    if (barrier.arrived != 0 && barrier.expected == 0 && barrier.arrived >= live_threads_) {
+      release_barrier(barrier);
+    }
+  }
+  if (cluster_ != nullptr) cluster_->leave(self.cluster_arrived, self.cluster_phase);
+  self.cluster_arrived = false;
+}
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,136 @@
+// The functions that compiled code calls, as C functions in one table (codegen/device_abi.h).
+#include <chrono>
+#include <string>
+
+#include "server/emulated/engine/block.h"
+#include "server/emulated/engine/engine.h"
+#include "server/emulated/engine/grid.h"
+#include "server/emulated/runtime/context_runtime.h"
+#include "server/emulated/runtime/print.h"
+
+namespace gpurun::emulated {
+
+namespace {
+
+Fiber& fiber_of(ThreadContext* thread) { return *static_cast<Fiber*>(thread->engine); }
+Block& block_of(ThreadContext* thread) { return *static_cast<Block*>(thread->block->engine); }
+ContextRuntime* context_of(ThreadContext* thread) {
+  return block_of(thread).grid().request.context;
+}
+
+void barrier_sync(ThreadContext* thread, std::uint32_t id, std::uint32_t count) {
+  block_of(thread).barrier_sync(fiber_of(thread), id, count);
+}
+
+void barrier_arrive(ThreadContext* thread, std::uint32_t id, std::uint32_t count) {
+  block_of(thread).barrier_arrive(id, count);
+}
+
+std::uint32_t barrier_reduce(ThreadContext* thread, std::uint32_t id, std::uint32_t count,
+                             std::uint32_t reduction, std::uint32_t value) {
+  return block_of(thread).barrier_reduce(fiber_of(thread), id, count,
+                                         static_cast<BarrierReduction>(reduction), value != 0);
+}
+
+void cluster_arrive(ThreadContext* thread) { block_of(thread).cluster_arrive(fiber_of(thread)); }
+
+void cluster_wait(ThreadContext* thread) { block_of(thread).cluster_wait(fiber_of(thread)); }
+
+void warp(ThreadContext* thread, std::uint32_t, std::uint32_t mask, WarpFunction function,
+          const std::uint32_t* in, std::uint32_t* out) {
+  block_of(thread).warp(fiber_of(thread), mask, function, in, out);
+}
+
+std::uint32_t active_mask(ThreadContext* thread, std::uint32_t site) {
+  return block_of(thread).active_mask(fiber_of(thread), site);
+}
+
+void yield(ThreadContext* thread) { block_of(thread).yield(fiber_of(thread)); }
+
+void sleep(ThreadContext* thread, std::uint32_t) { block_of(thread).sleep(fiber_of(thread)); }
+
+void exit_thread(ThreadContext* thread) { block_of(thread).exit(fiber_of(thread)); }
+
+void trap(ThreadContext* thread, std::uint32_t site) {
+  block_of(thread).fail(fiber_of(thread), kGridLaunchFailed,
+                        "trap instruction (site " + std::to_string(site) + ")");
+}
+
+std::string text_at(std::uint64_t address) {
+  return address == 0 ? std::string("?") : bounded_device_string(address);
+}
+
+std::string coordinates(const std::uint32_t* id) {
+  return "[" + std::to_string(id[0]) + "," + std::to_string(id[1]) + "," + std::to_string(id[2]) +
+         "]";
+}
+
+// The line that CUDA prints (CUDA C++ Programming Guide, "Assertion").
+void assert_fail(ThreadContext* thread, std::uint64_t message, std::uint64_t file,
+                 std::uint32_t line, std::uint64_t function, std::uint64_t) {
+  const std::string condition = text_at(message);
+  std::string text = text_at(file) + ":" + std::to_string(line) + ": " + text_at(function) +
+                     ": block: " + coordinates(thread->block->block_id) +
+                     ", thread: " + coordinates(thread->thread_id) + " Assertion `" + condition +
+                     "` failed.\n";
+  if (ContextRuntime* context = context_of(thread)) {
+    context->output().append(DeviceOutput::Target::kStderr, std::move(text));
+  }
+  block_of(thread).fail_after_warp(fiber_of(thread), kGridAssert,
+                                   "assertion `" + condition + "` failed");
+}
+
+std::int32_t print(ThreadContext* thread, std::uint64_t format, std::uint64_t arguments) {
+  ContextRuntime* context = context_of(thread);
+  if (format == 0 || context == nullptr) return -1;
+  std::string text;
+  const int count = format_device_print(reinterpret_cast<const char*>(format),
+                                        reinterpret_cast<const std::uint8_t*>(arguments), &text);
+  context->output().append(DeviceOutput::Target::kStdout, std::move(text));
+  return count;
+}
+
+std::uint64_t allocate(ThreadContext* thread, std::uint64_t bytes) {
+  ContextRuntime* context = context_of(thread);
+  return context == nullptr ? 0 : context->heap().allocate(bytes);
+}
+
+void release(ThreadContext* thread, std::uint64_t address) {
+  ContextRuntime* context = context_of(thread);
+  if (context == nullptr || context->heap().release(address)) return;
+  // Undefined in CUDA ("Dynamic global memory allocation"); NVIDIA's driver ends the kernel.
+  block_of(thread).fail(fiber_of(thread), kGridLaunchFailed,
+                        "free() of an address that malloc() did not return");
+}
+
+std::uint64_t global_timer(ThreadContext*) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
+constexpr RuntimeFunctions kFunctions = {
+    .barrier_sync = barrier_sync,
+    .barrier_arrive = barrier_arrive,
+    .barrier_reduce = barrier_reduce,
+    .cluster_arrive = cluster_arrive,
+    .cluster_wait = cluster_wait,
+    .warp = warp,
+    .active_mask = active_mask,
+    .yield = yield,
+    .sleep = sleep,
+    .exit = exit_thread,
+    .trap = trap,
+    .assert_fail = assert_fail,
+    .print = print,
+    .allocate = allocate,
+    .release = release,
+    .global_timer = global_timer,
+    .resolve_function = nullptr,
+};
+
+}  // namespace
+
+const RuntimeFunctions& runtime_functions() { return kFunctions; }
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,103 @@
+// EngineCore: the pool of threads behind Engine and the choice of what each of them does next.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "server/emulated/engine/block.h"
+#include "server/emulated/engine/engine.h"
+#include "server/emulated/engine/fault.h"
+#include "server/emulated/engine/grid.h"
+
+namespace gpurun::emulated {
+
+// Any thread.
+class EngineCore {
+ public:
+  explicit EngineCore(const EngineOptions& options);
+  ~EngineCore();
+
+  // kResourceExhausted when not even one thread can be had.
+  Status start();
+  void submit(const LaunchRequest& request, Engine::Done done);
+  GridResult run(const LaunchRequest& request);
+  void cancel(const ContextRuntime* context, int code);
+  EngineCounters counters() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using GridPtr = std::shared_ptr<Grid>;
+
+  // One thing for a thread to do.
+  struct Task {
+    GridPtr grid;
+    std::unique_ptr<Block> block;  // To be continued; none: start new blocks.
+    bool more_hands = false;       // Another thread would find work in this grid.
+  };
+  // How a thread's turn at a grid ended.
+  struct Turn {
+    std::uint64_t finished = 0;
+    std::unique_ptr<Block> waiting;                // Gave way.
+    std::vector<std::unique_ptr<Block>> siblings;  // Blocks of its cluster, not yet run.
+    std::unique_ptr<Block> spare;
+  };
+  // How long a thread has found nothing but blocks that poll.
+  struct Patience {
+    std::uint32_t turns = 0;
+    Clock::time_point since;
+  };
+
+  GridPtr make_grid(const LaunchRequest& request, Engine::Done done);
+  void enlist(const GridPtr& grid);
+  void pool_main(std::uint32_t index);
+  bool spawn_locked();
+  void wake_one_locked();
+  // What to do next, from all grids or from `only`. Called with the mutex held.
+  bool take(Grid* only, Task* task);
+  bool take_from(const GridPtr& grid, Task* task);
+  // Does it. Called without the mutex; returns whether anything but polling happened.
+  bool work(Task task, BlockRunner& runner);
+  void start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner, Turn* turn);
+  bool start_cluster(Grid& grid, std::unique_ptr<Block>* block, std::uint64_t first, Turn* turn);
+  std::unique_ptr<Block> get_block(Grid& grid);
+  void settle(const GridPtr& grid, Turn turn, bool continued);
+  void finish(const GridPtr& grid, std::deque<std::unique_ptr<Block>> waiting);
+  void keep_locked(std::unique_ptr<Block> block);
+  void be_patient(Patience* patience, bool fruitful);
+  void watch();
+  void report(Grid& grid, Clock::time_point now);
+
+  const EngineOptions options_;
+  const int threads_max_;
+  std::unique_ptr<FaultHandlers> handlers_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_cv_;
+  std::vector<GridPtr> active_;
+  std::size_t cursor_ = 0;
+  std::atomic<std::uint32_t> active_count_{0};
+  int idle_ = 0;
+  int notified_ = 0;  // Idle threads that were woken and have not looked yet.
+  bool stopping_ = false;
+  std::map<std::size_t, std::vector<std::unique_ptr<Block>>> spare_blocks_;
+  std::size_t spare_stacks_ = 0;
+  std::vector<std::thread> threads_;
+
+  std::condition_variable watch_cv_;
+  std::thread watch_thread_;
+  bool watching_ = false;  // The watchdog looks again by itself; false: it sleeps until told.
+
+  std::atomic<std::uint64_t> grid_ids_{0};
+  std::atomic<std::uint64_t> blocks_{0};
+  std::uint64_t wakes_ = 0;
+  std::atomic<std::uint32_t> guests_{0};  // Threads that came by run().
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,86 @@
+// What AddressSanitizer and ThreadSanitizer must be told about stacks that are switched by hand
+// (sanitizer/common_interface_defs.h, sanitizer/tsan_interface.h). Nothing without them.
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define GPURUN_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define GPURUN_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define GPURUN_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GPURUN_TSAN 1
+#endif
+#endif
+
+#ifdef GPURUN_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef GPURUN_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace gpurun::emulated::sanitizers {
+
+// Before a switch to the stack [bottom, bottom + bytes). `fake_stack` null: the stack that is left
+// is never resumed.
+inline void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
+                         [[maybe_unused]] std::size_t bytes) {
+#ifdef GPURUN_ASAN
+  __sanitizer_start_switch_fiber(fake_stack, bottom, bytes);
+#endif
+}
+
+// After it, on the new stack: gives the bounds of the stack that was left.
+inline void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** bottom,
+                          [[maybe_unused]] std::size_t* bytes) {
+#ifdef GPURUN_ASAN
+  __sanitizer_finish_switch_fiber(fake_stack, bottom, bytes);
+#endif
+}
+
+// The frames on this stack are gone without having returned.
+inline void forget_stack([[maybe_unused]] void* low, [[maybe_unused]] std::size_t bytes) {
+#ifdef GPURUN_ASAN
+  __asan_unpoison_memory_region(low, bytes);
+#endif
+}
+
+inline void* current_fiber() {
+#ifdef GPURUN_TSAN
+  return __tsan_get_current_fiber();
+#else
+  return nullptr;
+#endif
+}
+
+inline void* create_fiber() {
+#ifdef GPURUN_TSAN
+  return __tsan_create_fiber(0);
+#else
+  return nullptr;
+#endif
+}
+
+inline void destroy_fiber([[maybe_unused]] void* fiber) {
+#ifdef GPURUN_TSAN
+  __tsan_destroy_fiber(fiber);
+#endif
+}
+
+// To be called right before the jump. All fibers of a block run on one thread at a time, so a
+// switch orders what they do.
+inline void switch_fiber([[maybe_unused]] void* fiber) {
+#ifdef GPURUN_TSAN
+  __tsan_switch_to_fiber(fiber, 0);
+#endif
+}
+
+}  // namespace gpurun::emulated::sanitizers
