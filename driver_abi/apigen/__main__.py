@@ -12,6 +12,7 @@ import check
 import emit_devices
 import emit_entries
 import emit_header
+import emit_pages
 import emit_rows
 import table
 from cuda_types import CudaTypes, TypeError_
@@ -40,6 +41,7 @@ def main():
     parser = argparse.ArgumentParser(prog="apigen")
     parser.add_argument("--tables", required=True, help="folder of the TOML files")
     parser.add_argument("--out", required=True, help="folder that is written")
+    parser.add_argument("--exercised", help="lines of SYMBOL PROGRAM: which program uses what")
     parser.add_argument("--null-device", help="what the null device does by hand")
     parser.add_argument("--emulated", help="what the emulated device implements, a name a line")
     arguments = parser.parse_args()
@@ -56,6 +58,8 @@ def main():
     null_functions = read_names(arguments.null_device)
     for name, text in outputs(types, rows, implemented, null_functions).items():
         write(arguments.out, name, text)
+    write(arguments.out, "docs/api-coverage.md",
+          emit_pages.coverage(rows, emit_pages.read_exercised(arguments.exercised)))
 
 
 def outputs(types, rows, implemented, null_functions):
