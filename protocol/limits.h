@@ -23,6 +23,9 @@ inline constexpr std::uint64_t kBulkBytesMax = std::uint64_t{1} << 40;
 inline constexpr std::size_t kBulkWindowBytes = std::size_t{64} << 20;
 // The command log's ring, which is also what is retained until acknowledged; appenders wait beyond.
 inline constexpr std::size_t kLogBytes = std::size_t{8} << 20;
+// Calls that the worker has decoded and not yet issued, with their payloads; it reads no further
+// beyond.
+inline constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
 // Kernel parameter block (CUDA Programming Guide, sm_70 and later).
 inline constexpr std::size_t kKernelParameterBytesMax = 32'764;
 // NUL-terminated text of a call (kernel and symbol names; mangled C++ names are long).

@@ -19,6 +19,7 @@
 namespace gpurun::server {
 
 class Executor;
+struct ExecutorState;
 class Call;
 
 struct CallOutcome {
@@ -93,7 +94,7 @@ class Call {
 
  private:
   friend class Executor;
-  friend class CallRunner;
+  friend struct ExecutorState;
 
   protocol::RecordHeader header_;
   ByteView payload_;

@@ -1,4 +1,5 @@
-# The call path of the worker: handles, issue queues, decoder, outbox.
-add_library(gpurun_server_callpath STATIC handles.cc issue_queue.cc decoder.cc outbox.cc)
+# The call path of the worker: handles, issue queues, decoder, executor, outbox.
+add_library(gpurun_server_callpath STATIC handles.cc issue_queue.cc decoder.cc outbox.cc executor.cc
+            device_barrier.cc parking.cc worker.cc)
 target_link_libraries(gpurun_server_callpath PUBLIC gpurun_protocol gpurun_transport gpurun_base
-                      PRIVATE gpurun_options)
+                      Threads::Threads PRIVATE gpurun_options)

@@ -73,6 +73,19 @@ class IssueQueue {
   void hold(Item* item);
   void retry_held();
 
+  // Forgets every call, also those being issued; `release` gets what push() was given.
+  template <typename Release>
+  void clear(Release release) {
+    for (auto& [sequence, item] : items_) release(item->user_);
+    items_.clear();
+    issuable_.clear();
+    held_.clear();
+    chains_.clear();
+    contexts_.clear();
+    subjects_.clear();
+    barrier_ = nullptr;
+  }
+
   bool empty() const noexcept { return items_.empty(); }
   std::size_t size() const noexcept { return items_.size(); }
   // Chains, contexts and events that are remembered, for tests: 0 when empty().

@@ -1,0 +1,60 @@
+#include "server/device_barrier.h"
+
+#include "server/call.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING (cuda.h).
+
+bool is_capturing(const DriverFunctions& driver, void* stream) {
+  int status = 0;
+  // A legacy stream that some capture forbids to be asked is left alone as well.
+  return driver.cuStreamIsCapturing(stream, &status) != 0 || status != 0;
+}
+
+}  // namespace
+
+DeviceBarrier::StreamKey DeviceBarrier::key_of(const protocol::RecordHeader& header) {
+  if (header.stream > protocol::kStreamPerThread) return {header.stream, 0, 0};
+  if (header.stream == protocol::kStreamPerThread) {
+    return {header.stream, header.context, header.lane};
+  }
+  return {protocol::kStreamLegacy, header.context, 0};
+}
+
+int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
+  if (pending_ == nullptr) return 0;
+  const StreamKey key = key_of(header);
+  if (behind_.count(key) != 0) return 0;
+  if (is_capturing(driver_, stream)) return 0;
+  // Complete, or gone with its context.
+  if (driver_.cuEventQuery(pending_) != kErrorNotReady) {
+    pending_ = nullptr;
+    behind_.clear();
+    return 0;
+  }
+  if (const int result = driver_.cuStreamWaitEvent(stream, pending_, 0); result != 0) {
+    return result;
+  }
+  behind_.insert(key);
+  return 0;
+}
+
+int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
+  if (is_capturing(driver_, stream)) return 0;
+  void*& event = events_[header.context];
+  int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
+  if (result != 0) {  // None yet, or it went with a former life of the context.
+    event = nullptr;
+    result = driver_.cuEventCreate(&event, kEventDisableTiming);
+    if (result == 0) result = driver_.cuEventRecord(event, stream);
+  }
+  if (result != 0) return result;
+  pending_ = event;
+  behind_.clear();
+  behind_.insert(key_of(header));
+  return 0;
+}
+
+}  // namespace gpurun::server

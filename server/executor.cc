@@ -1,0 +1,405 @@
+#include "server/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "server/device_barrier.h"
+#include "server/issue_queue.h"
+#include "server/outbox.h"
+#include "server/parking.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::Form;
+using protocol::Order;
+using protocol::RecordHeader;
+using protocol::RecordView;
+
+constexpr int kCaptureModeRelaxed = 2;      // CU_STREAM_CAPTURE_MODE_RELAXED (cuda.h).
+constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
+// Streams whose flags are remembered; all are forgotten beyond and asked for again.
+constexpr std::size_t kTraitsMax = 4096;
+
+// CUresults after which cuda.h says that the process must be ended and the context is lost.
+bool is_sticky(int result) {
+  switch (result) {
+    case 214:  // CUDA_ERROR_ECC_UNCORRECTABLE
+    case 700:  // CUDA_ERROR_ILLEGAL_ADDRESS
+    case 702:  // CUDA_ERROR_LAUNCH_TIMEOUT
+    case 710:  // CUDA_ERROR_ASSERT
+    case 714:  // CUDA_ERROR_HARDWARE_STACK_ERROR
+    case 715:  // CUDA_ERROR_ILLEGAL_INSTRUCTION
+    case 716:  // CUDA_ERROR_MISALIGNED_ADDRESS
+    case 717:  // CUDA_ERROR_INVALID_ADDRESS_SPACE
+    case 718:  // CUDA_ERROR_INVALID_PC
+    case 719:  // CUDA_ERROR_LAUNCH_FAILED
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
+
+// What the driver keeps per thread, as we left it.
+struct ThreadState {
+  std::uint64_t executor = 0;  // Its id; 0: none yet.
+  bool context_known = false;
+  void* context = nullptr;
+};
+thread_local ThreadState thread_state;
+std::atomic<std::uint64_t> next_executor{1};
+
+}  // namespace
+
+struct ExecutorState {
+  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out)
+      : executor(owner), options(given), outbox(out), barrier(options.driver) {}
+
+  Status accept(const RecordView& record);
+  void pump();
+  void serve();
+
+  int prepare(Call& call);
+  CallOutcome run(Call& call);
+  HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
+  IssueQueue::StreamTraits traits(const RecordHeader& header);
+  void enqueue(std::unique_ptr<Call> call);
+  void issue(IssueQueue::Item* item);
+  void finish(IssueQueue::Item* item);
+  void park(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void run_ordered_host(IssueQueue::Item* item);
+  void answer(const Call& call, int result);
+  static std::unique_ptr<Call> keep(Call&& call);
+
+  Executor& executor;
+  const WorkerOptions options;
+  Outbox& outbox;
+  HandleTable handles;
+  const std::uint64_t id = next_executor++;
+
+  std::mutex role;  // Held by who issues. What follows is guarded by it.
+  std::condition_variable shrunk;
+  IssueQueue queue;
+  std::size_t queued_bytes = 0;
+  std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
+  DeviceBarrier barrier;
+
+  std::mutex streams_mutex;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
+
+  std::mutex wake_mutex;
+  std::condition_variable woken;
+  bool awake = false;                    // Guarded by wake_mutex.
+  bool stopping = false;                 // Guarded by wake_mutex and role: either may read it.
+  std::vector<IssueQueue::Item*> ended;  // Ordered host calls that have returned; wake_mutex.
+
+  std::optional<Parking> parking{std::in_place};
+  std::thread thread;
+};
+
+// Call
+
+HandleTable::Found Call::resolve_stream(std::uint64_t client_stream) {
+  return executor_->state_->resolve(client_stream, header_.lane, header_.context);
+}
+HandleTable& Call::handles() noexcept { return executor_->handles(); }
+const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
+void* Call::user() const noexcept { return executor_->options().user; }
+
+MutableBytes Call::reserve_reply(std::size_t byte_count) {
+  if (byte_count > protocol::kReplyPayloadBytesMax) return {};
+  reply_.resize(byte_count);
+  return reply_;
+}
+void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
+
+// One call
+
+HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t lane,
+                                          std::uint64_t context) {
+  if (stream == protocol::kStreamNull || stream == protocol::kStreamLegacy) return {0, stream};
+  if (stream != protocol::kStreamPerThread) return handles.find(stream, HandleKind::kStream);
+  const std::lock_guard lock(streams_mutex);
+  void*& made = per_thread_streams[{lane, context}];
+  if (made == nullptr) {
+    if (const int result = options.driver.cuStreamCreate(&made, 0); result != 0) {
+      per_thread_streams.erase({lane, context});
+      return {result, 0};
+    }
+  }
+  return {0, reinterpret_cast<DriverValue>(made)};
+}
+
+// Makes the thread and the call what handlers are promised. 0 or the CUresult.
+int ExecutorState::prepare(Call& call) {
+  const DriverFunctions& driver = options.driver;
+  const RecordHeader& header = call.header_;
+  if (thread_state.executor != id) {
+    int mode = kCaptureModeRelaxed;
+    if (const int result = driver.cuThreadExchangeStreamCaptureMode(&mode); result != 0) {
+      return result;
+    }
+    thread_state = {id, false, nullptr};
+  }
+  call.driver_context_ = nullptr;
+  if (header.context != 0) {
+    const HandleTable::Found found = handles.find(header.context, HandleKind::kContext);
+    if (found.result != 0) return found.result;
+    call.driver_context_ = reinterpret_cast<void*>(found.value);
+  }
+  if (!thread_state.context_known || thread_state.context != call.driver_context_) {
+    if (const int result = driver.cuCtxSetCurrent(call.driver_context_); result != 0) return result;
+    thread_state.context_known = true;
+    thread_state.context = call.driver_context_;
+  }
+  if (header.order == Order::kStream) {
+    const HandleTable::Found found = call.resolve_stream(header.stream);
+    if (found.result != 0) return found.result;
+    call.driver_stream_ = reinterpret_cast<void*>(found.value);
+    return barrier.before(header, call.driver_stream_);
+  }
+  return 0;
+}
+
+CallOutcome ExecutorState::run(Call& call) {
+  const RecordHeader& header = call.header_;
+  if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
+  Handler handler = nullptr;
+  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
+  if (handler == nullptr && !is_hot(header.form)) handler = options.handlers.generic;
+  // Payloads on bulk lanes, and the records without an opcode's handler, are not served yet.
+  if (handler == nullptr || header.bulk != 0) return CallOutcome::done(kErrorNotSupported);
+  const CallOutcome outcome = handler(call);
+  // The long tail may have made another context current.
+  if (!is_hot(header.form)) thread_state.context_known = false;
+  const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
+  if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
+    const int result = barrier.after(header, call.driver_stream_);
+    if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
+  }
+  return outcome;
+}
+
+void ExecutorState::answer(const Call& call, int result) {
+  if (!call.awaited() && result == 0) return;
+  const RecordHeader& header = call.header_;
+  protocol::ReplyHeader reply;
+  reply.opcode = header.opcode;
+  reply.lane = header.lane;
+  reply.result = result;
+  reply.call_sequence = header.sequence;
+  reply.context = header.context;
+  reply.kind = call.awaited() ? protocol::ReplyKind::kReply : protocol::ReplyKind::kCallError;
+  if (!call.awaited() && is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
+  // A failure is kept by the outbox, and accept() returns it.
+  (void)outbox.post(reply, call.awaited() ? ByteView(call.reply_) : ByteView());
+}
+
+// A call that outlives its frame.
+std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
+  auto kept = std::make_unique<Call>(std::move(call));
+  if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
+  kept->payload_ = kept->owned_;
+  return kept;
+}
+
+void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+  std::shared_ptr<Call> shared = std::move(call);
+  const Status started = parking->run([this, shared, wait] {
+    // The stream and its barrier were the issuer's business; only the context is needed here.
+    const RecordHeader header = shared->header_;
+    shared->header_.order = Order::kLane;
+    int result = prepare(*shared);
+    shared->header_ = header;
+    if (result == 0) result = wait(*shared);
+    thread_state.context_known = false;
+    answer(*shared, result);
+  });
+  if (!started.ok()) answer(*shared, kErrorOutOfMemory);
+}
+
+// Queues
+
+IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
+  IssueQueue::StreamTraits result;
+  if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
+  if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
+  const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
+  unsigned flags = 0;
+  if (found.result != 0 ||
+      options.driver.cuStreamGetFlags(reinterpret_cast<void*>(found.value), &flags) != 0) {
+    return result;  // The call fails when it is issued.
+  }
+  result.blocking = (flags & kStreamNonBlocking) == 0;
+  if (known_traits.size() >= kTraitsMax) known_traits.clear();
+  known_traits[header.stream] = result;
+  return result;
+}
+
+void ExecutorState::enqueue(std::unique_ptr<Call> call) {
+  queued_bytes += call->header_.bytes;
+  const RecordHeader header = call->header_;
+  queue.push(header, traits(header), call.release());
+}
+
+void ExecutorState::finish(IssueQueue::Item* item) {
+  const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
+  queued_bytes -= call->header_.bytes;
+  queue.finish(item);
+  shrunk.notify_all();
+}
+
+void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
+  const auto end = [this, item] {
+    {
+      const std::lock_guard lock(wake_mutex);
+      ended.push_back(item);
+      awake = true;
+    }
+    woken.notify_one();
+  };
+  const Status started = parking->run([this, item, end] {
+    Call& call = *static_cast<Call*>(item->user());
+    CallOutcome outcome = run(call);
+    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = outcome.wait(call);
+    // Such a call may wait in the driver itself: there is nothing that it could be held for.
+    if (outcome.kind == CallOutcome::Kind::kHeld) outcome.result = kErrorUnknown;
+    answer(call, outcome.result);
+    end();
+  });
+  if (started.ok()) return;
+  answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
+  end();
+}
+
+void ExecutorState::issue(IssueQueue::Item* item) {
+  Call& call = *static_cast<Call*>(item->user());
+  if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kHeld:
+      return queue.hold(item);
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      return finish(item);
+    case CallOutcome::Kind::kParked: {
+      auto parked = std::make_unique<Call>(std::move(call));
+      finish(item);
+      return park(std::move(parked), outcome.wait);
+    }
+  }
+}
+
+void ExecutorState::pump() {
+  {
+    const std::lock_guard lock(wake_mutex);
+    for (IssueQueue::Item* item : ended) finish(item);
+    ended.clear();
+  }
+  while (IssueQueue::Item* item = queue.take()) issue(item);
+}
+
+Status ExecutorState::accept(const RecordView& record) {
+  if (record.header.after_sequence != 0) {
+    return Status(Code::kProtocol, "a call that waits for another server's");
+  }
+  Call call;
+  call.header_ = record.header;
+  call.payload_ = record.payload;
+  call.executor_ = &executor;
+  const Order order = record.header.order;
+  const bool at_once =
+      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  if (!at_once) {
+    enqueue(keep(std::move(call)));
+    return {};
+  }
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      break;
+    case CallOutcome::Kind::kParked:
+      park(keep(std::move(call)), outcome.wait);
+      break;
+    case CallOutcome::Kind::kHeld:
+      if (order == Order::kImmediate) {
+        answer(call, kErrorUnknown);  // Ordered nowhere: there is no queue to hold it in.
+        break;
+      }
+      enqueue(keep(std::move(call)));
+      queue.hold(queue.take());
+      break;
+  }
+  return {};
+}
+
+void ExecutorState::serve() {
+  for (;;) {
+    {
+      std::unique_lock lock(wake_mutex);
+      woken.wait(lock, [this] { return awake || stopping; });
+      if (stopping) return;
+      awake = false;
+    }
+    const std::lock_guard lock(role);
+    queue.retry_held();
+    pump();
+    shrunk.notify_all();  // Also whoever waits for a client that is gone.
+  }
+}
+
+// Executor
+
+Executor::Executor(const WorkerOptions& options, Outbox& outbox)
+    : state_(std::make_unique<ExecutorState>(*this, options, outbox)) {
+  state_->thread = std::thread([this] { state_->serve(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::scoped_lock lock(state_->role, state_->wake_mutex);
+    state_->stopping = true;
+  }
+  state_->woken.notify_all();
+  state_->thread.join();
+  ExecutorState& state = *state_;
+  state.parking.reset();  // Ends once the helpers' calls have returned.
+  state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
+}
+
+Status Executor::accept(std::span<const RecordView> calls) {
+  ExecutorState& state = *state_;
+  std::unique_lock lock(state.role);
+  for (const RecordView& call : calls) {
+    state.shrunk.wait(lock, [&state] {
+      return state.queued_bytes <= limits::kQueuedBytesMax || !state.outbox.failure().ok();
+    });
+    GPURUN_RETURN_IF_ERROR(state.accept(call));
+    state.pump();
+  }
+  return state.outbox.failure();
+}
+
+void Executor::wake() noexcept {
+  {
+    const std::lock_guard lock(state_->wake_mutex);
+    state_->awake = true;
+  }
+  state_->woken.notify_one();
+}
+
+HandleTable& Executor::handles() noexcept { return state_->handles; }
+const WorkerOptions& Executor::options() const noexcept { return state_->options; }
+
+}  // namespace gpurun::server
