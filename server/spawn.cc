@@ -1,0 +1,238 @@
+// Workers are exec'ed processes with nothing inherited but stderr and one socket. Between fork and
+// exec the child makes only calls that are safe in a process that had threads.
+#include "server/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "server/spawn_hand_over.h"
+
+extern char** environ;
+
+namespace gpurun::server {
+namespace {
+
+constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+
+// What a worker gets of our environment: our own settings, and how to load and log. A session file
+// is a client's business.
+bool inherited(std::string_view entry) {
+  if (entry.starts_with("GPURUN_SESSION=")) return false;
+  return entry.starts_with("GPURUN_") || entry.starts_with("TMPDIR=") ||
+         entry.starts_with("ASAN_OPTIONS=") || entry.starts_with("TSAN_OPTIONS=");
+}
+
+// The entries of our own CUDA_VISIBLE_DEVICES, which confine the whole server.
+std::vector<std::string> visible_here() {
+  std::vector<std::string> entries;
+  const char* value = getenv(kVisibleDevices);
+  std::string_view rest = value == nullptr ? "" : value;
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    entries.emplace_back(rest.substr(0, comma));
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+  }
+  return entries;
+}
+
+std::vector<std::string> environment_for(const std::vector<int>* devices) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (inherited(*entry)) entries.emplace_back(*entry);
+  }
+  const char* all = getenv(kVisibleDevices);
+  if (devices == nullptr) {
+    if (all != nullptr) entries.push_back(std::string(kVisibleDevices) + "=" + all);
+    return entries;
+  }
+  const std::vector<std::string> visible = visible_here();
+  std::string list;
+  for (const int device : *devices) {
+    const auto place = static_cast<std::size_t>(device);
+    if (!list.empty()) list += ',';
+    list += place < visible.size() ? visible[place] : std::to_string(device);
+  }
+  entries.push_back(std::string(kVisibleDevices) + "=" + list);
+  return entries;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& string : strings) result.push_back(string.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// In the child. `output` becomes stdout, `socket` kHandOverFd; -1: /dev/null, nothing.
+[[noreturn]] void become(char* const* arguments, char* const* environment, int output, int socket,
+                         pid_t parent) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  // A worker never outlives its daemon. The daemon may have died before the call.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  setsid();  // Out of reach of the terminal's Ctrl-C.
+  const int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
+  if (socket == kHandOverFd) {
+    fcntl(socket, F_SETFD, 0);
+  } else if (socket >= 0 && dup2(socket, kHandOverFd) < 0) {
+    _exit(125);
+  }
+  const unsigned first = kHandOverFd + (socket >= 0 ? 1 : 0);
+  // Everything is close-on-exec already, where the kernel is too old for this.
+  syscall(SYS_close_range, first, ~0U, 0);
+  execve(arguments[0], arguments, environment);
+  _exit(127);
+}
+
+Result<pid_t> start_process(std::vector<std::string> arguments,
+                            std::vector<std::string> environment, int output, int socket) {
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return Status::from_errno(errno, "fork");
+  if (child == 0) {
+    become(argument_pointers.data(), environment_pointers.data(), output, socket, parent);
+  }
+  return child;
+}
+
+std::string describe(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* name = strsignal(WTERMSIG(status));
+    return "signal " + std::to_string(WTERMSIG(status)) + " (" + (name ? name : "?") + ")";
+  }
+  const int code = WEXITSTATUS(status);
+  return code == 0 ? std::string() : "exit status " + std::to_string(code);
+}
+
+std::string reap(pid_t process) {
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = waitpid(process, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  return got == process ? describe(status) : std::string();
+}
+
+class ProcessWorker final : public Worker {
+ public:
+  ProcessWorker(pid_t process, UniqueFd exit) : process_(process), exit_(std::move(exit)) {}
+  ~ProcessWorker() override {
+    if (process_ <= 0) return;
+    kill();
+    reap(process_);
+  }
+  int exit_fd() const noexcept override { return exit_.get(); }
+  void kill() noexcept override {
+    if (process_ > 0) ::kill(process_, SIGKILL);
+  }
+  std::string how_it_failed() override { return reap(std::exchange(process_, -1)); }
+
+ private:
+  pid_t process_;
+  const UniqueFd exit_;  // A pidfd.
+};
+
+class ProcessSpawner final : public WorkerSpawner {
+ public:
+  ProcessSpawner(std::string worker_path, std::string driver_path)
+      : worker_path_(std::move(worker_path)), driver_path_(std::move(driver_path)) {}
+
+  Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+      return Status::from_errno(errno, "socketpair");
+    }
+    const UniqueFd ours(pair[0]);
+    const UniqueFd theirs(pair[1]);
+    std::vector<int> connections;
+    for (const auto& connection : order.connections) connections.push_back(connection->fd());
+    GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order.session, order.key, connections));
+    const Result<pid_t> process = start_process({worker_path_, "--driver", driver_path_},
+                                                environment_for(&order.devices), -1, theirs.get());
+    if (!process.ok()) return process.status();
+    UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
+    if (!exit.valid()) {
+      const Status failure = Status::from_errno(errno, "pidfd_open");
+      ::kill(*process, SIGKILL);
+      reap(*process);
+      return failure;
+    }
+    order.connections.clear();  // The worker has its own copies of the descriptors.
+    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit)));
+  }
+
+ private:
+  const std::string worker_path_;
+  const std::string driver_path_;
+};
+
+// What the process writes until it closes its end, at most 4 KiB.
+Result<std::string> read_all(int fd, Deadline deadline) {
+  std::string text;
+  while (text.size() < 4096) {
+    pollfd ready = {fd, POLLIN, 0};
+    const int count = poll(&ready, 1, deadline.poll_timeout_ms());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Status(Code::kDeadline, "gpurun-worker --count did not answer in time");
+    char piece[512];
+    const ssize_t got = read(fd, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, "reading from gpurun-worker");
+    if (got == 0) break;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<WorkerSpawner> make_process_spawner(std::string worker_path,
+                                                    std::string driver_path) {
+  return std::make_unique<ProcessSpawner>(std::move(worker_path), std::move(driver_path));
+}
+
+Result<unsigned> count_devices(const std::string& worker_path, const std::string& driver_path,
+                               Deadline deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const Result<pid_t> process = start_process({worker_path, "--driver", driver_path, "--count"},
+                                              environment_for(nullptr), writing.get(), -1);
+  if (!process.ok()) return process.status();
+  writing.reset();
+  const Result<std::string> text = read_all(reading.get(), deadline);
+  if (!text.ok()) ::kill(*process, SIGKILL);
+  const std::string failure = reap(*process);
+  if (!text.ok()) return text.status();
+  unsigned count = 0;
+  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), count);
+  if (!failure.empty() || parsed.ec != std::errc()) {
+    return Status(Code::kUnavailable,
+                  "the driver " + driver_path + " does not start (" + worker_path +
+                      " --count: " + (failure.empty() ? "no number" : failure) + ")");
+  }
+  return count;
+}
+
+}  // namespace gpurun::server

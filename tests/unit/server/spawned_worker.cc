@@ -1,0 +1,69 @@
+// A stand-in for gpurun-worker: takes the hand-over as it does, tells what it inherited, and
+// echoes. The driver "/count-fails" does not start; with "/dies" the worker ends by a signal when
+// attached.
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "protocol/control.h"
+#include "server/spawn_hand_over.h"
+#include "transport/tcp/connection.h"
+
+extern char** environ;
+
+namespace {
+
+using namespace gpurun;  // A program of one page.
+
+// One line per environment entry and per open descriptor.
+std::string inheritance(std::string_view driver) {
+  std::string text = "driver " + std::string(driver) + "\n";
+  for (char** entry = environ; *entry != nullptr; ++entry) text.append(*entry).append("\n");
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name[0] == '.' || name == std::to_string(dirfd(folder))) continue;
+    text += "fd " + name + "\n";
+  }
+  closedir(folder);
+  return text;
+}
+
+int serve(std::string_view driver) {
+  const std::string inherited = inheritance(driver);
+  Result<server::HandOver> hand_over = server::receive_hand_over(server::kHandOverFd);
+  if (!hand_over.ok()) return 3;
+  auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
+  if (!log.ok()) return 4;
+  const ByteView text = byte_view(inherited.data(), inherited.size());
+  const protocol::Accept accept{"0.1.0", static_cast<int>(getpid()),
+                                Bytes(text.begin(), text.end())};
+  if (!protocol::send_control(**log, accept, hand_over->key, protocol::Sender::kServer, 0,
+                              Deadline::in(std::chrono::seconds(10)))
+           .ok()) {
+    return 5;
+  }
+  if (driver == "/dies") raise(SIGKILL);
+  while (true) {
+    std::byte piece[64];
+    const auto got = (*log)->receive(piece, 1, Deadline::never());  // Ends with the test.
+    if (!got.ok()) return 0;
+    const ByteView part(piece, *got);
+    if (!(*log)->send({&part, 1}, Deadline::in(std::chrono::seconds(10))).ok()) return 6;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3 || std::string_view(argv[1]) != "--driver") return 2;
+  if (argc == 3) return serve(argv[2]);
+  if (std::string_view(argv[2]) == "/count-fails") return 9;
+  std::printf("2\n");
+  return 0;
+}
