@@ -128,18 +128,15 @@ EMULATED_TOP = """
 #include "server/emulated/objects/thread_state.h"
 
 namespace {
-thread_local const void* t_program_return_address;
-
 CUresult not_implemented(const char* symbol) {
   GPURUN_LOG(kWarning, "emulated device: %s is not implemented (CUDA_ERROR_NOT_SUPPORTED)", symbol);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 }  // namespace
-
-namespace gpurun::emulated {
-const void* program_return_address() { return t_program_return_address; }
-}  // namespace gpurun::emulated
 """
+
+# Their answer depends on who asks; see server/emulated/api/caller.h.
+ASKED_BY_CALLER = {"cuDeviceGetAttribute", "cuDeviceComputeCapability"}
 
 
 def emulated_entries(rows, implemented):
@@ -152,7 +149,9 @@ def emulated_entries(rows, implemented):
                       '  return not_implemented("%s");' % row.symbol, "}", ""]
             continue
         lines.append(exported(row))
-        lines.append("  t_program_return_address = __builtin_return_address(0);")
+        if row.target.symbol in ASKED_BY_CALLER:
+            lines.append("  gpurun::emulated::set_program_return_address("
+                         "__builtin_return_address(0));")
         if row.variant:
             lines.append("  const gpurun::emulated::PerThreadDefaultStream scope;")
         lines += ["  return gpurun::emulated::api::%s(%s);" % (name, values(row)), "}", ""]
