@@ -1,5 +1,6 @@
 // What a code image is, and how long it is, when CUDA's functions pass it without a length
-// (cuModuleLoadData, cuLibraryLoadData: CUDA Driver API manual, sections 6.12 and 6.13).
+// (cuModuleLoadData, cuLibraryLoadData: CUDA Driver API manual, "Module Management", "Library
+// Management").
 //
 // Four forms occur: the wrapper that nvcc's registration code keeps (`u32 magic, u32 version,
 // void* data, void* aux`), a bare fat binary container (cuFFT), a bare ELF image (cuBLASLt, NVRTC)

@@ -1,0 +1,138 @@
+// Which calls wait for a kernel that runs on an unrelated, non-blocking stream. The server hands
+// those that do to a thread of their own; a client that answers them early must keep their order.
+#include "kernels.h"
+#include "questions/held_stream.h"
+#include "questions/questions.h"
+
+namespace gpurun::probe {
+namespace {
+
+// What a call needs beforehand, made while nothing runs.
+struct Prepared {
+  explicit Prepared(const Stage& stage) {
+    const Driver& driver = stage.driver;
+    must(CU(driver, cuMemAlloc_v2)(&memory, 1 << 16), "cuMemAlloc");
+    must(CU(driver, cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    must(CU(driver, cuEventCreate)(&event, 0), "cuEventCreate");
+    must(CU(driver, cuModuleLoadData)(&module, kKernels), "cuModuleLoadData");
+    must(CU(driver, cuMemHostAlloc)(&pinned, 1 << 16, 0), "cuMemHostAlloc");
+  }
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUmodule module = nullptr;
+  void* pinned = nullptr;
+};
+
+struct Call {
+  const char* name;
+  CUresult (*make)(const Driver& driver, Prepared& p);
+};
+
+constexpr Call kCalls[] = {
+    {"cuMemAlloc",
+     [](const Driver& d, Prepared&) {
+       CUdeviceptr made = 0;
+       return CU(d, cuMemAlloc_v2)(&made, 4096);
+     }},
+    {"cuMemAlloc 64 MiB",
+     [](const Driver& d, Prepared&) {
+       CUdeviceptr made = 0;
+       return CU(d, cuMemAlloc_v2)(&made, 64 << 20);
+     }},
+    {"cuMemFree", [](const Driver& d, Prepared& p) { return CU(d, cuMemFree_v2)(p.memory); }},
+    {"cuMemHostAlloc",
+     [](const Driver& d, Prepared&) {
+       void* made = nullptr;
+       return CU(d, cuMemHostAlloc)(&made, 4096, 0);
+     }},
+    {"cuMemFreeHost", [](const Driver& d, Prepared& p) { return CU(d, cuMemFreeHost)(p.pinned); }},
+    {"cuMemcpyHtoD 16 B pageable",
+     [](const Driver& d, Prepared& p) {
+       char bytes[16] = {};
+       return CU(d, cuMemcpyHtoD_v2)(p.memory, bytes, sizeof bytes);
+     }},
+    {"cuMemcpyHtoD 16 B pinned",
+     [](const Driver& d, Prepared& p) { return CU(d, cuMemcpyHtoD_v2)(p.memory, p.pinned, 16); }},
+    {"cuMemcpyDtoH 16 B",
+     [](const Driver& d, Prepared& p) {
+       char bytes[16] = {};
+       return CU(d, cuMemcpyDtoH_v2)(bytes, p.memory, sizeof bytes);
+     }},
+    {"cuMemcpyDtoD",
+     [](const Driver& d, Prepared& p) {
+       return CU(d, cuMemcpyDtoD_v2)(p.memory, p.memory + 4096, 4096);
+     }},
+    {"cuMemsetD8",
+     [](const Driver& d, Prepared& p) { return CU(d, cuMemsetD8_v2)(p.memory, 0, 4096); }},
+    {"cuStreamCreate",
+     [](const Driver& d, Prepared&) {
+       CUstream made = nullptr;
+       return CU(d, cuStreamCreate)(&made, CU_STREAM_NON_BLOCKING);
+     }},
+    {"cuStreamDestroy of an idle stream",
+     [](const Driver& d, Prepared& p) { return CU(d, cuStreamDestroy_v2)(p.stream); }},
+    {"cuEventDestroy",
+     [](const Driver& d, Prepared& p) { return CU(d, cuEventDestroy_v2)(p.event); }},
+    {"cuModuleLoadData",
+     [](const Driver& d, Prepared&) {
+       CUmodule made = nullptr;
+       return CU(d, cuModuleLoadData)(&made, kKernels);
+     }},
+    {"cuModuleUnload",
+     [](const Driver& d, Prepared& p) { return CU(d, cuModuleUnload)(p.module); }},
+    {"cuModuleGetFunction",
+     [](const Driver& d, Prepared& p) {
+       CUfunction made = nullptr;
+       return CU(d, cuModuleGetFunction)(&made, p.module, "empty");
+     }},
+    {"cuMemAllocAsync",
+     [](const Driver& d, Prepared& p) {
+       CUdeviceptr made = 0;
+       return CU(d, cuMemAllocAsync)(&made, 4096, p.stream);
+     }},
+    {"cuMemAddressReserve",
+     [](const Driver& d, Prepared&) {
+       CUdeviceptr made = 0;
+       return CU(d, cuMemAddressReserve)(&made, 2 << 20, 0, 0, 0);
+     }},
+    {"cuCtxSetLimit stack",
+     [](const Driver& d, Prepared&) { return CU(d, cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 4096); }},
+    {"cuStreamSynchronize of an idle stream",
+     [](const Driver& d, Prepared& p) { return CU(d, cuStreamSynchronize)(p.stream); }},
+    {"cuMemGetInfo",
+     [](const Driver& d, Prepared&) {
+       std::size_t free = 0;
+       std::size_t total = 0;
+       return CU(d, cuMemGetInfo_v2)(&free, &total);
+     }},
+};
+
+}  // namespace
+
+void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
+  const Driver driver(libcuda);
+  Stage stage(driver, Level::kWork);
+  for (const Call& call : kCalls) {
+    Prepared prepared(stage);
+    must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
+    HeldStream held(stage, stage.stream);
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    double took = 0;
+    const bool in_time = returns_within(
+        stage, 400,
+        [&] {
+          const auto start = std::chrono::steady_clock::now();
+          result = call.make(driver, prepared);
+          took = seconds_since(start);
+        },
+        [&held] { held.release(); });
+    if (in_time) held.release();
+    must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
+    answer->fact(call.name, Json::object({{"waits_for_the_kernel", Json::boolean(!in_time)},
+                                          {"us", in_time ? Json::number(took * 1e6) : Json::null()},
+                                          {"result", Json::result(result)}}));
+  }
+}
+
+}  // namespace gpurun::probe

@@ -1,0 +1,140 @@
+// What calls cost on this driver: the local price that a forwarded call is compared with.
+#include <functional>
+
+#include "kernels.h"
+#include "questions/questions.h"
+
+namespace gpurun::probe {
+namespace {
+
+// Repeats `call` for about a tenth of a second, at least three times, and reports the mean.
+void cost(Answer* answer, const std::string& name, const std::function<CUresult()>& call) {
+  CUresult result = call();  // The first one may initialize something.
+  if (result != CUDA_SUCCESS) {
+    answer->fact(name, Json::result(result));
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t count = 0;
+  while (result == CUDA_SUCCESS && (count < 3 || seconds_since(start) < 0.1)) {
+    result = call();
+    ++count;
+  }
+  const double mean = seconds_since(start) / static_cast<double>(count);
+  answer->fact(name, result == CUDA_SUCCESS ? Json::object({{"us", Json::number(mean * 1e6)},
+                                                            {"calls", Json::integer(count)}})
+                                            : Json::result(result));
+}
+
+void state_costs(const Stage& s, Answer* answer) {
+  const Driver& d = s.driver;
+  cost(answer, "cuCtxGetCurrent", [&] {
+    CUcontext current = nullptr;
+    return CU(d, cuCtxGetCurrent)(&current);
+  });
+  cost(answer, "cuCtxSetCurrent", [&] { return CU(d, cuCtxSetCurrent)(s.context); });
+  cost(answer, "cuDeviceGetAttribute", [&] {
+    int value = 0;
+    return CU(d, cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, s.device);
+  });
+  cost(answer, "cuPointerGetAttribute", [&] {
+    unsigned value = 0;
+    return CU(d, cuPointerGetAttribute)(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, s.memory);
+  });
+  cost(answer, "cuMemGetInfo", [&] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    return CU(d, cuMemGetInfo_v2)(&free, &total);
+  });
+  cost(answer, "cuEventRecord", [&] { return CU(d, cuEventRecord)(s.event, s.stream); });
+  cost(answer, "cuEventQuery", [&] {
+    const CUresult result = CU(d, cuEventQuery)(s.event);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+  });
+  cost(answer, "cuStreamWaitEvent", [&] { return CU(d, cuStreamWaitEvent)(s.stream, s.event, 0); });
+  cost(answer, "cuStreamSynchronize idle", [&] { return CU(d, cuStreamSynchronize)(s.stream); });
+  cost(answer, "cuCtxSynchronize idle", [&] { return CU(d, cuCtxSynchronize)(); });
+  cost(answer, "cuEventCreate + cuEventDestroy", [&] {
+    CUevent made = nullptr;
+    const CUresult result = CU(d, cuEventCreate)(&made, CU_EVENT_DISABLE_TIMING);
+    return result != CUDA_SUCCESS ? result : CU(d, cuEventDestroy_v2)(made);
+  });
+  cost(answer, "cuStreamCreate + cuStreamDestroy", [&] {
+    CUstream made = nullptr;
+    const CUresult result = CU(d, cuStreamCreate)(&made, CU_STREAM_NON_BLOCKING);
+    return result != CUDA_SUCCESS ? result : CU(d, cuStreamDestroy_v2)(made);
+  });
+}
+
+void launch_costs(const Stage& s, Answer* answer) {
+  const Driver& d = s.driver;
+  const auto launch = [&] {
+    return CU(d, cuLaunchKernel)(s.empty, 1, 1, 1, 32, 1, 1, 0, s.stream, nullptr, nullptr);
+  };
+  // Below any queue depth, so that none of them waits.
+  cost(answer, "100 cuLaunchKernel + cuStreamSynchronize", [&] {
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 100 && result == CUDA_SUCCESS; ++i) result = launch();
+    return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+  });
+  cost(answer, "cuLaunchKernel + cuStreamSynchronize", [&] {
+    const CUresult result = launch();
+    return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+  });
+  cost(answer, "cuModuleLoadData + cuModuleUnload", [&] {
+    CUmodule made = nullptr;
+    const CUresult result = CU(d, cuModuleLoadData)(&made, kKernels);
+    return result != CUDA_SUCCESS ? result : CU(d, cuModuleUnload)(made);
+  });
+}
+
+void memory_costs(const Stage& s, Answer* answer) {
+  const Driver& d = s.driver;
+  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1} << 20, std::size_t{64} << 20}) {
+    const std::string size = std::to_string(bytes >> 10) + " KiB";
+    cost(answer, "cuMemAlloc + cuMemFree " + size, [&] {
+      CUdeviceptr made = 0;
+      const CUresult result = CU(d, cuMemAlloc_v2)(&made, bytes);
+      return result != CUDA_SUCCESS ? result : CU(d, cuMemFree_v2)(made);
+    });
+    cost(answer, "cuMemAllocAsync + cuMemFreeAsync + synchronize " + size, [&] {
+      CUdeviceptr made = 0;
+      CUresult result = CU(d, cuMemAllocAsync)(&made, bytes, s.stream);
+      if (result == CUDA_SUCCESS) result = CU(d, cuMemFreeAsync)(made, s.stream);
+      return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+    });
+  }
+  void* pinned = nullptr;
+  if (CU(d, cuMemHostAlloc)(&pinned, 16 << 20, 0) != CUDA_SUCCESS) pinned = nullptr;
+  std::vector<char> pageable(16 << 20);
+  CUdeviceptr target = 0;
+  must(CU(d, cuMemAlloc_v2)(&target, pageable.size()), "cuMemAlloc");
+  for (const std::size_t bytes : {std::size_t{4}, std::size_t{64} << 10, std::size_t{16} << 20}) {
+    const std::string size = std::to_string(bytes) + " B";
+    cost(answer, "cuMemcpyHtoD pageable " + size,
+         [&] { return CU(d, cuMemcpyHtoD_v2)(target, pageable.data(), bytes); });
+    cost(answer, "cuMemcpyDtoH pageable " + size,
+         [&] { return CU(d, cuMemcpyDtoH_v2)(pageable.data(), target, bytes); });
+    if (pinned == nullptr) continue;
+    cost(answer, "cuMemcpyHtoDAsync pinned + synchronize " + size, [&] {
+      const CUresult result = CU(d, cuMemcpyHtoDAsync_v2)(target, pinned, bytes, s.stream);
+      return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+    });
+    cost(answer, "cuMemcpyDtoHAsync pinned + synchronize " + size, [&] {
+      const CUresult result = CU(d, cuMemcpyDtoHAsync_v2)(pinned, target, bytes, s.stream);
+      return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+    });
+  }
+}
+
+}  // namespace
+
+void ask_call_costs(const std::string& libcuda, Answer* answer) {
+  const Driver driver(libcuda);
+  Stage stage(driver, Level::kWork);
+  state_costs(stage, answer);
+  launch_costs(stage, answer);
+  memory_costs(stage, answer);
+}
+
+}  // namespace gpurun::probe

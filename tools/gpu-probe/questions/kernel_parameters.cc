@@ -1,0 +1,65 @@
+// Parameter layouts as the driver reports them, for functions and kernels, and whether a CUkernel
+// can be launched directly, also in a context other than the one it was first used in.
+#include "kernels.h"
+#include "questions/questions.h"
+
+namespace gpurun::probe {
+namespace {
+
+template <typename Ask>
+Json layout(const Ask& ask) {
+  std::vector<Json> parameters;
+  for (std::size_t i = 0; i < 64; ++i) {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    const CUresult result = ask(i, &offset, &size);
+    if (result != CUDA_SUCCESS) {
+      return Json::object(
+          {{"parameters", Json::list(parameters)}, {"ends_with", Json::result(result)}});
+    }
+    parameters.push_back(Json::list({Json::integer(static_cast<std::int64_t>(offset)),
+                                     Json::integer(static_cast<std::int64_t>(size))}));
+  }
+  return Json::text("does not end");
+}
+
+CUresult launch_handle(const Stage& stage, CUkernel kernel, CUstream stream) {
+  const CUresult result = CU(stage.driver, cuLaunchKernel)(
+      reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  return result != CUDA_SUCCESS ? result : CU(stage.driver, cuCtxSynchronize)();
+}
+
+}  // namespace
+
+void ask_kernel_parameters(const std::string& libcuda, Answer* answer) {
+  const Driver driver(libcuda);
+  Stage stage(driver, Level::kWork);
+  answer->fact("function.with_five", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+                 return CU(driver, cuFuncGetParamInfo)(stage.with_five, i, at, size);
+               }));
+  answer->fact("function.empty", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+                 return CU(driver, cuFuncGetParamInfo)(stage.empty, i, at, size);
+               }));
+  CUlibrary library = nullptr;
+  must(CU(driver, cuLibraryLoadData)(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
+       "cuLibraryLoadData");
+  CUkernel kernel = nullptr;
+  must(CU(driver, cuLibraryGetKernel)(&kernel, library, "with_five"), "cuLibraryGetKernel");
+  answer->fact("kernel.with_five", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+                 return CU(driver, cuKernelGetParamInfo)(kernel, i, at, size);
+               }));
+  CUkernel empty = nullptr;
+  must(CU(driver, cuLibraryGetKernel)(&empty, library, "empty"), "cuLibraryGetKernel");
+  answer->fact("kernel_launched_without_get_function",
+               Json::result(launch_handle(stage, empty, stage.stream)));
+
+  CUcontext second = nullptr;
+  must(CU(driver, cuCtxCreate_v2)(&second, 0, stage.device), "cuCtxCreate");
+  answer->fact("kernel_launched_in_another_context",
+               Json::result(launch_handle(stage, empty, nullptr)));
+  answer->fact(
+      "function_launched_in_another_context",
+      Json::result(launch_handle(stage, reinterpret_cast<CUkernel>(stage.empty), nullptr)));
+}
+
+}  // namespace gpurun::probe

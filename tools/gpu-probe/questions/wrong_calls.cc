@@ -1,0 +1,91 @@
+// Makes every wrong call of the tables, each in a process of its own, a few at a time.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "child.h"
+#include "questions/questions.h"
+#include "wrong_call.h"
+
+namespace gpurun::probe {
+namespace {
+
+constexpr int kSecondsPerCall = 20;
+
+// The call in the child: exit code 0 and the CUresult as text, or what kept it from being made.
+int make_call(const std::string& libcuda, const WrongCall& call, int fd) {
+  std::string line;
+  try {
+    const Driver driver(libcuda);
+    WrongStage stage(driver, call.level);
+    line = std::to_string(static_cast<int>(call.make(stage)));
+  } catch (const MissingFunction& missing) {
+    line = "missing " + missing.name;
+  } catch (const CallFailed& failed) {
+    line = "before it " + failed.call + " gave " + std::to_string(static_cast<int>(failed.result));
+  }
+  return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()) ? 0 : 5;
+}
+
+// Tells whether the answer is the manual's; nullptr when there is nothing to compare, because the
+// manual is silent or the call could not be made.
+const char* verdict(const WrongCall& call, bool made, const std::string& output) {
+  if (call.expected == kNotInTheManual || !made) return nullptr;
+  return output == std::to_string(call.expected) ? "as in the manual" : "differs";
+}
+
+Json report(const WrongCall& call, const ChildResult& result) {
+  const std::string failure = failure_of(result);
+  const bool is_code =
+      failure.empty() && result.output.find_first_not_of("0123456789") == std::string::npos;
+  const Json got = !failure.empty() ? Json::text(failure)
+                   : is_code ? Json::result(static_cast<CUresult>(std::atoi(result.output.c_str())))
+                             : Json::text(result.output);
+  const char* compared = verdict(call, is_code || !failure.empty(), result.output);
+  return Json::object(
+      {{"function", Json::text(call.function)},
+       {"how", Json::text(call.how)},
+       {"got", got},
+       {"manual", call.expected == kNotInTheManual ? Json::null() : Json::integer(call.expected)},
+       {"source", Json::text(call.source)},
+       {"verdict", compared == nullptr ? Json::null() : Json::text(compared)}});
+}
+
+}  // namespace
+
+void ask_wrong_calls(const std::string& libcuda, Answer* answer) {
+  std::vector<const WrongCall*> calls;
+  for (unsigned list = 0; list < kWrongCallLists; ++list) {
+    for (const WrongCall& call : wrong_calls(list)) calls.push_back(&call);
+  }
+  answer->fact("count", Json::integer(static_cast<std::int64_t>(calls.size())));
+  // Helpers, processes and not threads: whoever forks must hold nobody else's lock. Their lines are
+  // shorter than what a pipe takes in one piece.
+  constexpr std::size_t kHelpers = 4;
+  std::vector<pid_t> helpers;
+  for (std::size_t helper = 0; helper < kHelpers; ++helper) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      for (std::size_t i = helper; i < calls.size(); i += kHelpers) {
+        const ChildResult result = run_child(kSecondsPerCall, [&libcuda, &calls, i](int fd) {
+          return make_call(libcuda, *calls[i], fd);
+        });
+        char name[32];
+        std::snprintf(name, sizeof name, "call.%03zu", i);
+        answer->fact(name, report(*calls[i], result));
+      }
+      _exit(0);
+    }
+    if (pid > 0) helpers.push_back(pid);
+  }
+  for (const pid_t pid : helpers) {
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (!WIFEXITED(status)) answer->unanswerable("a helper process died; its calls are missing");
+  }
+}
+
+}  // namespace gpurun::probe
