@@ -24,6 +24,7 @@ void Session::Impl::die(Status cause) {
              static_cast<unsigned long long>(log.last_sequence()));
   channels.log->shut_down();
   for (auto& connection : channels.bulk) connection->shut_down();
+  if (bulk != nullptr) bulk->end();
   doorbell.ring();
   {
     const std::lock_guard<std::mutex> lock(room_mutex);
@@ -38,6 +39,14 @@ void Session::Impl::wake_lanes() {
     const std::lock_guard<std::mutex> lock(lane.mutex_);
     lane.arrived_.notify_all();
   });
+}
+
+void Session::Impl::completed_through(std::uint64_t number) {
+  std::uint64_t before = bulk_completions.load(std::memory_order_relaxed);
+  while (before < number &&
+         !bulk_completions.compare_exchange_weak(before, number, std::memory_order_release)) {
+  }
+  wake_lanes();
 }
 
 Status Session::death() const {

@@ -24,6 +24,10 @@ bool Session::Impl::take_role() noexcept {
   return role.compare_exchange_strong(free, 1, std::memory_order_seq_cst);
 }
 
+void Session::Impl::wake_sender() noexcept {
+  if (role.load(std::memory_order_seq_cst) == 0) doorbell.ring();
+}
+
 void Session::Impl::release_role() noexcept { role.store(0, std::memory_order_seq_cst); }
 
 Status Session::Impl::send_empty_frame(protocol::FrameKind kind) {

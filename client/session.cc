@@ -40,6 +40,16 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
 Session::Impl::~Impl() = default;
 
 Status Session::Impl::start_threads() {
+  std::vector<transport::Connection*> connections;
+  for (const auto& connection : channels.bulk) connections.push_back(connection.get());
+  Bulk::Listener listener;
+  listener.user = this;
+  listener.failed = [](void* impl, Status cause) { static_cast<Impl*>(impl)->die(cause); };
+  listener.completed = [](void* impl, std::uint64_t through) {
+    static_cast<Impl*>(impl)->completed_through(through);
+  };
+  bulk = std::make_unique<Bulk>(std::move(connections), listener);
+  GPURUN_RETURN_IF_ERROR(bulk->start());
   GPURUN_RETURN_IF_ERROR(sender.start(
       "gpurun-send",
       [](void* impl) -> void* {
@@ -60,15 +70,19 @@ void Session::Impl::join_threads() {
   ending.store(true, std::memory_order_release);
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
   doorbell.ring();
+  if (bulk != nullptr) bulk->end();
   receiver.join();
   sender.join();
+  if (bulk != nullptr) bulk->join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
 
 Result<std::unique_ptr<Session>> Session::start(Channels channels, const SessionOptions& options) {
-  if (channels.log == nullptr) return Status(Code::kInvalidArgument, "a session without a log");
+  if (channels.log == nullptr || channels.bulk.empty()) {
+    return Status(Code::kInvalidArgument, "a session without its connections");
+  }
   GPURUN_RETURN_IF_ERROR(fork_guard::arm());
   if (fork_guard::forked()) return Status(Code::kUnavailable, "a forked child of a session");
   std::unique_ptr<Session> session(
@@ -170,7 +184,7 @@ int Session::post(Lane& lane, const CallSite& site, std::span<const ByteView> pa
     Reply reply;
     return impl_->finish(lane, site, number, &reply);
   }
-  if (impl_->role.load(std::memory_order_seq_cst) == 0) impl_->doorbell.ring();
+  impl_->wake_sender();
   return 0;
 }
 

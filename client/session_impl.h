@@ -1,5 +1,5 @@
 // The inside of Session. Each part has its file: session.cc (start, end, appending), sender.cc,
-// receiver.cc, fences.cc, death.cc. Nobody else includes this.
+// receiver.cc, fences.cc, copies.cc, death.cc. Nobody else includes this.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "client/bulk.h"
 #include "client/command_log.h"
 #include "client/deferred_errors.h"
 #include "client/doorbell.h"
@@ -44,6 +45,8 @@ struct Session::Impl {
   // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
   // whether something came meanwhile, so nothing waits for a timer.
   bool take_role() noexcept;
+  // After a commit that nobody waits for.
+  void wake_sender() noexcept;
   void release_role() noexcept;
   void send_log();                                // Everything; the sender thread.
   void send_log_through(std::uint64_t sequence);  // A waiting thread, for its own record.
@@ -65,6 +68,8 @@ struct Session::Impl {
   // death.cc
   void die(Status cause);
   void wake_lanes();
+  // Called by Bulk, one connection at a time or several: the highest number counts.
+  void completed_through(std::uint64_t number);
 
   Session* session = nullptr;
   Channels channels;
@@ -99,6 +104,7 @@ struct Session::Impl {
   std::atomic<bool> ending{false};
   std::atomic<std::uint16_t> last_opcode{0};  // For the message.
 
+  std::unique_ptr<Bulk> bulk;
   Thread sender;
   Thread receiver;
 };

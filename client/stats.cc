@@ -14,6 +14,10 @@ void Stats::count(std::uint16_t opcode, std::uint64_t bytes) noexcept {
   of(opcode).bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
+void Stats::count_bytes(std::uint16_t opcode, std::uint64_t bytes) noexcept {
+  if (enabled()) of(opcode).bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
 void Stats::count_fence(std::uint16_t opcode, std::chrono::nanoseconds waited) noexcept {
   if (!enabled()) return;
   of(opcode).fences.fetch_add(1, std::memory_order_relaxed);

@@ -17,8 +17,10 @@ class Stats {
   explicit Stats(bool enabled);
   bool enabled() const noexcept { return rows_ != nullptr; }
 
-  // A call of `opcode` was appended with `bytes` of record and bulk payload.
+  // A call of `opcode` was appended with a record of `bytes`.
   void count(std::uint16_t opcode, std::uint64_t bytes) noexcept;
+  // That much of it travelled as bulk.
+  void count_bytes(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   // Its thread waited that long for a reply.
   void count_fence(std::uint16_t opcode, std::chrono::nanoseconds waited) noexcept;
 

@@ -1,0 +1,141 @@
+// Bulk: the payload bytes of copies and images, beside the command log. Chunks of
+// limits::kBulkChunkBytes; transfers take turns, so a large one does not hold up a small one.
+//
+// What is sent is first copied into a slot of the window and stays there until the worker's receipt
+// says that it has retired: memory is bounded by limits::kBulkWindowBytes, of which one transfer
+// takes at most kTransferWindowBytes. What is received goes straight into the program's memory.
+//
+// Any thread may call everything. Order: append the record that names the transfer first, then
+// send; otherwise the worker holds bytes whose call never comes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "client/thread.h"
+#include "protocol/frame.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+
+class Bulk {
+ public:
+  static constexpr std::size_t kTransferWindowBytes = std::size_t{16} << 20;
+  // Completions that arrived before an earlier one did; more is a protocol error.
+  static constexpr std::size_t kEarlyCompletionsMax = 65'536;
+
+  // What Bulk tells its session, from threads of its own and without a lock held.
+  struct Listener {
+    void* user = nullptr;
+    void (*failed)(void* user, Status cause) = nullptr;
+    // The worker's transfers 1 to `through` have arrived whole.
+    void (*completed)(void* user, std::uint64_t through) = nullptr;
+  };
+
+  Bulk(std::vector<transport::Connection*> connections, Listener listener);
+  ~Bulk();  // After join().
+  Bulk(const Bulk&) = delete;
+  Bulk& operator=(const Bulk&) = delete;
+
+  Status start();
+  // Wakes whoever waits: nothing will move any more. Connections are shut down by their owner.
+  void end() noexcept;
+  void join() noexcept;
+
+  // A transfer's number, never 0, never given again.
+  std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
+
+  // Returns when `source` may be reused, which may be before it is sent. False: the session ended.
+  bool send(std::uint64_t transfer, ByteView source);
+  // Returns at once; `source` stays untouched until the call that names the transfer is complete.
+  bool send_later(std::uint64_t transfer, ByteView source);
+
+  // Bytes of `transfer` will come and go to `destination`. Before the record is appended.
+  // `unattended`: nobody waits for it (see outstanding()).
+  void expect(std::uint64_t transfer, MutableBytes destination, bool unattended);
+  // Nothing is written to the destination any more from now on. True: it had not arrived whole.
+  bool cancel(std::uint64_t transfer);
+  // An unattended transfer has not arrived yet.
+  bool outstanding() const noexcept { return unattended_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  struct Chunk {
+    std::size_t slot = 0;
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  struct Outgoing {
+    std::uint64_t transfer = 0;
+    ByteView source;
+    bool later = false;        // The sending threads fill its slots themselves.
+    bool over = false;         // Abandoned by the worker.
+    std::uint64_t filled = 0;  // Bytes that have had a slot.
+    std::uint64_t sent = 0;    // Bytes handed to a connection.
+    std::uint64_t retired = 0;
+    std::deque<Chunk> chunks;  // Filled, not yet retired.
+    std::size_t unsent = 0;    // The last so many of `chunks`.
+  };
+  struct Incoming {
+    MutableBytes destination;
+    bool unattended = false;
+    std::uint64_t claimed = 0;  // Bytes that have come or are being received.
+    std::uint64_t received = 0;
+    std::uint64_t watermark = 0;
+    int writers = 0;
+  };
+  struct Channel {
+    Bulk* bulk = nullptr;
+    transport::Connection* connection = nullptr;
+    Thread sender;
+    Thread receiver;
+  };
+
+  // bulk_send.cc
+  std::byte* slot_start(std::size_t slot) const noexcept;
+  bool room_for_next(const Outgoing& out) const noexcept;
+  Chunk fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
+  std::shared_ptr<Outgoing> next_to_send();
+  Status send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
+  void run_sender(Channel& channel);
+  Status retire(const protocol::BulkHeader& header);
+  void abandon(std::uint64_t transfer);
+
+  // bulk_receive.cc
+  void run_receiver(Channel& channel);
+  Status receive_frame(transport::Connection& connection, Bytes& scratch);
+  Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
+                       std::size_t bytes, Bytes& scratch);
+  Status abandoned(const protocol::BulkHeader& header);
+  Status complete(std::uint64_t watermark);
+
+  const Listener listener_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::byte* window_ = nullptr;
+  std::atomic<std::uint64_t> last_transfer_{0};
+  std::atomic<std::size_t> unattended_{0};
+
+  std::mutex mutex_;  // Guards all below.
+  std::condition_variable to_send_;
+  std::condition_variable room_;
+  std::condition_variable written_;
+  bool ended_ = false;
+  std::vector<std::size_t> free_slots_;
+  std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
+  std::uint64_t last_served_ = 0;  // The transfer that had its turn last.
+  std::map<std::uint64_t, Incoming> incoming_;
+  std::map<std::uint64_t, protocol::BulkHeader> receipts_due_;  // By transfer: the last counts.
+  std::set<std::uint64_t> early_completions_;
+  std::uint64_t completed_through_ = 0;
+};
+
+}  // namespace gpurun::client

@@ -1,0 +1,219 @@
+// Start and end of Bulk, and its receiving half.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "client/bulk.h"
+
+namespace gpurun::client {
+
+using protocol::BulkHeader;
+using protocol::FrameKind;
+
+Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener)
+    : listener_(listener) {
+  for (transport::Connection* connection : connections) {
+    channels_.push_back(std::make_unique<Channel>());
+    channels_.back()->bulk = this;
+    channels_.back()->connection = connection;
+  }
+}
+
+Bulk::~Bulk() {
+  if (window_ != nullptr) munmap(window_, limits::kBulkWindowBytes);
+}
+
+Status Bulk::start() {
+  // Address space alone: pages come with their first use and are used again from then on.
+  void* memory = mmap(nullptr, limits::kBulkWindowBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return Status(Code::kResourceExhausted, "no memory for bulk bytes");
+  window_ = static_cast<std::byte*>(memory);
+  for (std::size_t slot = limits::kBulkWindowBytes / limits::kBulkChunkBytes; slot-- > 0;) {
+    free_slots_.push_back(slot);
+  }
+  for (auto& channel : channels_) {
+    GPURUN_RETURN_IF_ERROR(channel->sender.start(
+        "gpurun-bulk-out",
+        [](void* of) -> void* {
+          static_cast<Channel*>(of)->bulk->run_sender(*static_cast<Channel*>(of));
+          return nullptr;
+        },
+        channel.get()));
+    GPURUN_RETURN_IF_ERROR(channel->receiver.start(
+        "gpurun-bulk-in",
+        [](void* of) -> void* {
+          static_cast<Channel*>(of)->bulk->run_receiver(*static_cast<Channel*>(of));
+          return nullptr;
+        },
+        channel.get()));
+  }
+  return {};
+}
+
+void Bulk::end() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ended_ = true;
+  to_send_.notify_all();
+  room_.notify_all();
+}
+
+void Bulk::join() noexcept {
+  for (auto& channel : channels_) {
+    channel->sender.join();
+    channel->receiver.join();
+  }
+}
+
+void Bulk::expect(std::uint64_t transfer, MutableBytes destination, bool unattended) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Incoming in;
+  in.destination = destination;
+  in.unattended = unattended;
+  incoming_.emplace(transfer, in);
+  if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+bool Bulk::cancel(std::uint64_t transfer) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto found = incoming_.find(transfer);
+  if (found == incoming_.end()) return false;
+  found->second.claimed = found->second.destination.size();  // No further chunk gets in.
+  // Bounded by the life of the connection: its end ends a receive in progress.
+  written_.wait(lock, [&] {
+    const auto now = incoming_.find(transfer);
+    return now == incoming_.end() || now->second.writers == 0;
+  });
+  const auto left = incoming_.find(transfer);
+  if (left == incoming_.end()) return false;
+  if (left->second.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+  incoming_.erase(left);
+  return true;
+}
+
+void Bulk::run_receiver(Channel& channel) {
+  Bytes scratch;
+  Status status;
+  while (status.ok()) status = receive_frame(*channel.connection, scratch);
+  listener_.failed(listener_.user, std::move(status));
+}
+
+Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
+  std::byte head[protocol::kFrameHeaderBytes];
+  // Unbounded here and below: silence is watched on the log channel, which shuts this one down.
+  Result<std::size_t> got = connection.receive(head, sizeof head, Deadline::never());
+  if (!got.ok()) return got.status();
+  const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
+  if (!frame.ok()) return frame.status();
+  if (frame->kind == FrameKind::kHeartbeat) return {};
+  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt ||
+                     frame->kind == FrameKind::kChunkAbandoned;
+  if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
+    return Status(Code::kProtocol, "a frame that does not belong on a bulk connection");
+  }
+  std::byte bulk_head[protocol::kBulkHeaderBytes];
+  got = connection.receive(bulk_head, sizeof bulk_head, Deadline::never());
+  if (!got.ok()) return got.status();
+  const std::size_t bytes = frame->payload_bytes - protocol::kBulkHeaderBytes;
+  const Result<BulkHeader> header = protocol::parse_bulk_header(frame->kind, bulk_head, bytes);
+  if (!header.ok()) return header.status();
+  if (header->transfer > last_transfer_.load(std::memory_order_acquire)) {
+    return Status(Code::kProtocol, "bytes of a transfer that was never begun");
+  }
+  if (frame->kind == FrameKind::kChunkReceipt) return retire(*header);
+  if (frame->kind == FrameKind::kChunkAbandoned) return abandoned(*header);
+  return receive_chunk(connection, *header, bytes, scratch);
+}
+
+Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,
+                           std::size_t bytes, Bytes& scratch) {
+  MutableBytes into;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = incoming_.find(header.transfer);
+    if (found != incoming_.end() &&
+        found->second.claimed + bytes <= found->second.destination.size()) {
+      Incoming& in = found->second;
+      if (header.total != in.destination.size()) {
+        return Status(Code::kProtocol, "a transfer of another size than was asked for");
+      }
+      in.claimed += bytes;
+      ++in.writers;
+      into = in.destination.subspan(static_cast<std::size_t>(header.offset), bytes);
+    }
+  }
+  const bool wanted = into.data() != nullptr;
+  if (!wanted) {  // Of a call that has failed meanwhile: thrown away.
+    scratch.resize(limits::kBulkChunkBytes);
+    into = MutableBytes(scratch).first(bytes);
+  }
+  Status status;
+  if (!into.empty()) {
+    status = connection.receive(into, into.size(), Deadline::never()).status();
+  }
+  std::uint64_t finished = wanted ? 0 : header.watermark;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = incoming_.find(header.transfer);
+    if (wanted && found != incoming_.end()) {
+      Incoming& in = found->second;
+      --in.writers;
+      if (status.ok()) in.received += bytes;
+      if (header.watermark != 0) in.watermark = header.watermark;
+      if (status.ok() && in.received == in.destination.size()) {
+        if (in.watermark == 0) return Status(Code::kProtocol, "a completion without its number");
+        finished = in.watermark;
+        if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+        receipts_due_[header.transfer] = {header.transfer, header.total, header.total, 0};
+        incoming_.erase(found);
+      } else {
+        receipts_due_[header.transfer] = {header.transfer, in.received, header.total, 0};
+      }
+    } else {
+      receipts_due_[header.transfer] = {header.transfer, header.offset + bytes, header.total, 0};
+    }
+    to_send_.notify_one();
+    written_.notify_all();
+  }
+  GPURUN_RETURN_IF_ERROR(std::move(status));
+  return finished == 0 ? Status() : complete(finished);
+}
+
+Status Bulk::abandoned(const BulkHeader& header) {
+  abandon(header.transfer);
+  bool unattended = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = incoming_.find(header.transfer);
+    if (found != incoming_.end()) {
+      unattended = found->second.unattended;
+      found->second.claimed = found->second.destination.size();  // No further chunk gets in.
+    }
+  }
+  // One that somebody waits for stays until its cancel(), which tells that it did not come.
+  if (unattended) cancel(header.transfer);
+  return header.watermark == 0 ? Status() : complete(header.watermark);
+}
+
+Status Bulk::complete(std::uint64_t watermark) {
+  std::uint64_t through = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (watermark <= completed_through_ || !early_completions_.insert(watermark).second ||
+        early_completions_.size() > kEarlyCompletionsMax) {
+      return Status(Code::kProtocol,
+                    "completion " + std::to_string(watermark) + " comes twice or far too early");
+    }
+    while (!early_completions_.empty() && *early_completions_.begin() == completed_through_ + 1) {
+      early_completions_.erase(early_completions_.begin());
+      ++completed_through_;
+    }
+    through = completed_through_;
+  }
+  listener_.completed(listener_.user, through);
+  return {};
+}
+
+}  // namespace gpurun::client

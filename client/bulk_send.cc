@@ -1,0 +1,180 @@
+// The sending half of Bulk: the window, its slots, and whose turn it is.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "client/bulk.h"
+
+namespace gpurun::client {
+
+using protocol::BulkHeader;
+using protocol::FrameKind;
+
+std::byte* Bulk::slot_start(std::size_t slot) const noexcept {
+  return window_ + slot * limits::kBulkChunkBytes;
+}
+
+bool Bulk::room_for_next(const Outgoing& out) const noexcept {
+  return !free_slots_.empty() && out.filled - out.retired < kTransferWindowBytes;
+}
+
+// Takes a slot and copies the transfer's next bytes into it, with the lock given up meanwhile. The
+// chunk counts as filled at once, so that two sending threads fill different ones.
+Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
+  Chunk chunk;
+  chunk.slot = free_slots_.back();
+  free_slots_.pop_back();
+  chunk.offset = out.filled;
+  chunk.bytes = static_cast<std::size_t>(
+      std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - out.filled));
+  out.filled += chunk.bytes;
+  lock.unlock();
+  std::memcpy(slot_start(chunk.slot), out.source.data() + chunk.offset, chunk.bytes);
+  lock.lock();
+  if (out.over) {
+    free_slots_.push_back(chunk.slot);
+    room_.notify_all();
+  }
+  return chunk;
+}
+
+bool Bulk::send(std::uint64_t transfer, ByteView source) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto out = std::make_shared<Outgoing>();
+  out->transfer = transfer;
+  out->source = source;
+  outgoing_.emplace(transfer, out);
+  while (out->filled < source.size()) {
+    // Bounded by the life of the session: end() wakes it.
+    room_.wait(lock, [&] { return ended_ || out->over || room_for_next(*out); });
+    if (ended_) return false;
+    if (out->over) return true;  // The worker wants no more; it says why on the log.
+    const Chunk chunk = fill_next(lock, *out);
+    if (out->over) return true;
+    out->chunks.push_back(chunk);
+    ++out->unsent;
+    to_send_.notify_one();
+  }
+  return !ended_;
+}
+
+bool Bulk::send_later(std::uint64_t transfer, ByteView source) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (ended_) return false;
+  const auto out = std::make_shared<Outgoing>();
+  out->transfer = transfer;
+  out->source = source;
+  out->later = true;
+  outgoing_.emplace(transfer, out);
+  to_send_.notify_all();
+  return true;
+}
+
+// The first transfer after the one that had its turn last which can go on.
+std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
+  const auto ready = [this](const Outgoing& out) {
+    return out.unsent != 0 || (out.later && out.filled < out.source.size() && room_for_next(out));
+  };
+  const auto start = outgoing_.upper_bound(last_served_);
+  for (auto at = start; at != outgoing_.end(); ++at) {
+    if (ready(*at->second)) return at->second;
+  }
+  for (auto at = outgoing_.begin(); at != start; ++at) {
+    if (ready(*at->second)) return at->second;
+  }
+  return nullptr;
+}
+
+Status Bulk::send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection) {
+  struct {
+    protocol::FrameHeader frame;
+    BulkHeader bulk;
+  } head;
+  static_assert(sizeof head == protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes);
+  ByteView payload;
+  if (!receipts_due_.empty()) {
+    head.frame.kind = FrameKind::kChunkReceipt;
+    head.bulk = receipts_due_.begin()->second;
+    receipts_due_.erase(receipts_due_.begin());
+  } else {
+    const std::shared_ptr<Outgoing> out = next_to_send();
+    if (out == nullptr) return {};
+    last_served_ = out->transfer;
+    Chunk chunk;
+    if (out->unsent != 0) {
+      chunk = out->chunks[out->chunks.size() - out->unsent--];
+    } else {
+      chunk = fill_next(lock, *out);
+      if (out->over) return {};
+      out->chunks.push_back(chunk);
+    }
+    // Before it is sent: the receipt may come before send() returns.
+    out->sent += chunk.bytes;
+    head.frame.kind = FrameKind::kChunk;
+    head.bulk.transfer = out->transfer;
+    head.bulk.offset = chunk.offset;
+    head.bulk.total = out->source.size();
+    payload = ByteView(slot_start(chunk.slot), chunk.bytes);
+  }
+  head.frame.payload_bytes =
+      static_cast<std::uint32_t>(protocol::kBulkHeaderBytes + payload.size());
+  lock.unlock();
+  const ByteView parts[] = {bytes_of(head), payload};
+  // Unbounded: a dead peer is noticed on the log channel, which shuts this one down.
+  Status status = connection.send(parts, Deadline::never());
+  lock.lock();
+  return status;
+}
+
+void Bulk::run_sender(Channel& channel) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    to_send_.wait(lock,
+                  [this] { return ended_ || !receipts_due_.empty() || next_to_send() != nullptr; });
+    if (ended_) return;
+    Status status = send_next(lock, *channel.connection);
+    if (!status.ok()) {
+      lock.unlock();
+      listener_.failed(listener_.user, std::move(status));
+      return;
+    }
+  }
+}
+
+Status Bulk::retire(const BulkHeader& header) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = outgoing_.find(header.transfer);
+  if (found == outgoing_.end()) return {};  // Retired or abandoned before.
+  Outgoing& out = *found->second;
+  if (header.total != out.source.size() || header.offset > out.sent) {
+    return Status(Code::kProtocol, "a receipt for bytes that were never sent");
+  }
+  while (!out.chunks.empty() && out.chunks.size() > out.unsent &&
+         out.chunks.front().offset + out.chunks.front().bytes <= header.offset) {
+    out.retired += out.chunks.front().bytes;
+    free_slots_.push_back(out.chunks.front().slot);
+    out.chunks.pop_front();
+  }
+  if (out.retired == out.source.size()) outgoing_.erase(found);
+  room_.notify_all();
+  to_send_.notify_all();  // A later one may have room now.
+  return {};
+}
+
+void Bulk::abandon(std::uint64_t transfer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = outgoing_.find(transfer);
+  if (found == outgoing_.end()) return;
+  Outgoing& out = *found->second;
+  out.over = true;
+  for (const Chunk& chunk : out.chunks) free_slots_.push_back(chunk.slot);
+  out.chunks.clear();
+  out.unsent = 0;
+  outgoing_.erase(found);
+  room_.notify_all();
+  to_send_.notify_all();
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,273 @@
+// Copies: small ones travel in their records, large ones as bulk within a bounded window, and no
+// completion is told before its bytes are in place.
+#include "client/bulk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <vector>
+
+#include "tests/unit/client/fake_worker.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr int kIllegalAddress = 700;
+
+SessionOptions quiet() {
+  SessionOptions options;
+  options.heartbeat = std::chrono::hours(1);
+  options.silence_deadline = std::chrono::hours(2);
+  return options;
+}
+
+Bytes pattern(std::size_t byte_count) {
+  Bytes bytes(byte_count);
+  std::uint32_t value = 1;
+  for (std::byte& each : bytes) {
+    value = value * 1'664'525 + 1'013'904'223;
+    each = static_cast<std::byte>(value >> 24);
+  }
+  return bytes;
+}
+
+class BulkTest : public testing::Test {
+ protected:
+  struct BulkFrame {
+    protocol::FrameHeader frame;
+    protocol::BulkHeader bulk;
+    Bytes bytes;
+  };
+
+  void SetUp() override { begin(quiet()); }
+  void begin(const SessionOptions& options) {
+    session_.reset();
+    worker_ = std::make_unique<FakeWorker>();
+    auto session = Session::start(worker_->channels(), options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    session_ = *std::move(session);
+  }
+
+  BulkFrame next_bulk() {
+    BulkFrame result;
+    std::byte head[protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes];
+    const auto got = worker_->bulk().receive(head, sizeof head, FakeWorker::patience());
+    EXPECT_TRUE(got.ok()) << got.status().to_string();
+    if (!got.ok()) return result;
+    const auto frame = protocol::parse_frame_header(head);
+    EXPECT_TRUE(frame.ok());
+    result.frame = *frame;
+    result.bytes.resize(frame->payload_bytes - protocol::kBulkHeaderBytes);
+    const auto bulk = protocol::parse_bulk_header(
+        frame->kind, ByteView(head).subspan(protocol::kFrameHeaderBytes), result.bytes.size());
+    EXPECT_TRUE(bulk.ok());
+    result.bulk = *bulk;
+    if (!result.bytes.empty()) {
+      EXPECT_TRUE(
+          worker_->bulk().receive(result.bytes, result.bytes.size(), FakeWorker::patience()).ok());
+    }
+    return result;
+  }
+  void send_bulk(protocol::FrameKind kind, const protocol::BulkHeader& header,
+                 ByteView bytes = {}) {
+    Bytes payload(sizeof header + bytes.size());
+    std::memcpy(payload.data(), &header, sizeof header);
+    if (!bytes.empty()) std::memcpy(payload.data() + sizeof header, bytes.data(), bytes.size());
+    worker_->send_frame(worker_->bulk(), kind, payload, 0);
+  }
+  void receipt(const protocol::BulkHeader& about, std::uint64_t retired) {
+    send_bulk(protocol::FrameKind::kChunkReceipt, {about.transfer, retired, about.total, 0});
+  }
+  // Receives a whole transfer that comes alone, with a receipt for each chunk.
+  Bytes take_transfer(std::uint64_t transfer, std::size_t byte_count) {
+    Bytes whole(byte_count);
+    for (std::size_t got = 0; got < byte_count;) {
+      const BulkFrame chunk = next_bulk();
+      EXPECT_EQ(chunk.bulk.transfer, transfer);
+      EXPECT_EQ(chunk.bulk.offset, got);
+      EXPECT_EQ(chunk.bulk.total, byte_count);
+      if (chunk.bytes.empty() || chunk.bulk.offset + chunk.bytes.size() > byte_count) break;
+      std::copy(chunk.bytes.begin(), chunk.bytes.end(),
+                whole.begin() + static_cast<std::ptrdiff_t>(chunk.bulk.offset));
+      got += chunk.bytes.size();
+      receipt(chunk.bulk, got);
+    }
+    return whole;
+  }
+  std::future<int> fence() {
+    return std::async(std::launch::async, [this] {
+      Reply reply;
+      CallSite site;
+      site.opcode = 9;
+      return session_->call(*Lane::current(), site, ByteView(), &reply);
+    });
+  }
+  std::future<int> copy_out(MutableBytes destination, bool wait) {
+    return std::async(std::launch::async, [this, destination, wait] {
+      return session_->copy_out(*Lane::current(), CallSite(), destination, 0x2000, wait);
+    });
+  }
+  int copy_in(ByteView source, Session::HostMemory memory) {
+    return session_->copy_in(*Lane::current(), CallSite(), 0x1000, source, memory);
+  }
+
+  std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(BulkTest, SmallCopiesTravelInTheirRecordsAndReplies) {
+  const Bytes source = pattern(limits::kInlineBytesMax);
+  ASSERT_EQ(copy_in(source, Session::HostMemory::kPageable), 0);
+  FakeWorker::Record record = worker_->next();
+  EXPECT_EQ(record.header.form, protocol::Form::kCopyInline);
+  EXPECT_TRUE(std::equal(source.begin(), source.end(),
+                         record.payload.begin() + sizeof(protocol::CopyPayload)));
+  Bytes destination(source.size());
+  auto copy = copy_out(destination, true);
+  record = worker_->next();
+  EXPECT_EQ(record.header.bulk, 0u);
+  worker_->reply(record, 0, source);
+  EXPECT_EQ(copy.get(), 0);
+  EXPECT_EQ(destination, source);
+}
+
+TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
+  const Bytes original = pattern(20 * kMiB + 5);
+  Bytes source = original;
+  auto copy = std::async(std::launch::async, [&] {
+    const int result = copy_in(source, Session::HostMemory::kPageable);
+    std::fill(source.begin(), source.end(), std::byte{0});  // The program uses it again.
+    return result;
+  });
+  const FakeWorker::Record record = worker_->next();
+  EXPECT_EQ(record.header.form, protocol::Form::kCopyIn);
+  // Without receipts it stops at the transfer's window.
+  Bytes whole(original.size());
+  std::size_t got = 0;
+  BulkFrame chunk;
+  while (got < Bulk::kTransferWindowBytes) {
+    chunk = next_bulk();
+    ASSERT_FALSE(chunk.bytes.empty());
+    std::copy(chunk.bytes.begin(), chunk.bytes.end(),
+              whole.begin() + static_cast<std::ptrdiff_t>(chunk.bulk.offset));
+    got += chunk.bytes.size();
+  }
+  EXPECT_EQ(got, Bulk::kTransferWindowBytes);
+  EXPECT_NE(copy.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  while (got < original.size()) {
+    receipt(chunk.bulk, got);
+    chunk = next_bulk();
+    ASSERT_FALSE(chunk.bytes.empty());
+    std::copy(chunk.bytes.begin(), chunk.bytes.end(),
+              whole.begin() + static_cast<std::ptrdiff_t>(chunk.bulk.offset));
+    got += chunk.bytes.size();
+  }
+  EXPECT_EQ(copy.get(), 0);
+  EXPECT_TRUE(whole == original);
+}
+
+TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
+  const Bytes source = pattern(20 * kMiB);
+  ASSERT_EQ(copy_in(source, Session::HostMemory::kPinned), 0);  // Nobody reads yet.
+  const FakeWorker::Record record = worker_->next();
+  EXPECT_TRUE(take_transfer(record.header.bulk, source.size()) == source);
+}
+
+TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOne) {
+  const Bytes large = pattern(8 * kMiB);
+  const Bytes small = pattern(2 * limits::kBulkChunkBytes);
+  ASSERT_EQ(copy_in(large, Session::HostMemory::kPinned), 0);
+  ASSERT_EQ(copy_in(small, Session::HostMemory::kPinned), 0);
+  worker_->next();
+  const std::uint64_t wanted = worker_->next().header.bulk;
+  std::size_t of_small = 0;
+  int chunks = 0;
+  while (of_small < small.size() && chunks < 34) {
+    const BulkFrame chunk = next_bulk();
+    if (chunk.bulk.transfer == wanted) of_small += chunk.bytes.size();
+    ++chunks;
+  }
+  EXPECT_LE(chunks, 8);
+}
+
+TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
+  const Bytes source = pattern(limits::kBulkChunkBytes + 100);
+  Bytes destination(source.size());
+  ASSERT_EQ(copy_out(destination, false).get(), 0);
+  EXPECT_TRUE(session_->host_write_outstanding());
+  const FakeWorker::Record record = worker_->next();
+  auto waiting = fence();
+  worker_->reply(worker_->next(), 0, {}, 1);
+  auto other = fence();  // Its reply is handled after the first one's.
+  worker_->reply(worker_->next());
+  EXPECT_EQ(other.get(), 0);
+  EXPECT_NE(waiting.wait_for(std::chrono::milliseconds(20)), std::future_status::ready);
+  const std::uint64_t total = source.size();
+  const ByteView bytes(source);
+  send_bulk(protocol::FrameKind::kChunk, {record.header.bulk, 0, total, 0},
+            bytes.first(limits::kBulkChunkBytes));
+  send_bulk(protocol::FrameKind::kChunk, {record.header.bulk, limits::kBulkChunkBytes, total, 1},
+            bytes.subspan(limits::kBulkChunkBytes));
+  EXPECT_EQ(waiting.get(), 0);
+  EXPECT_TRUE(destination == source);
+  EXPECT_FALSE(session_->host_write_outstanding());
+  BulkFrame last = next_bulk();  // One receipt or two: they may be told together.
+  if (last.bulk.offset != total) last = next_bulk();
+  EXPECT_EQ(last.frame.kind, protocol::FrameKind::kChunkReceipt);
+  EXPECT_EQ(last.bulk.offset, total);
+}
+
+TEST_F(BulkTest, AbandonedCopyReturnsItsErrorAndNeverSuccess) {
+  Bytes destination(kMiB);
+  auto copy = copy_out(destination, true);
+  FakeWorker::Record record = worker_->next();
+  send_bulk(protocol::FrameKind::kChunkAbandoned, {record.header.bulk, 0, kMiB, 0});
+  worker_->reply(record, kIllegalAddress);
+  EXPECT_EQ(copy.get(), kIllegalAddress);
+  EXPECT_TRUE(session_->alive());
+
+  copy = copy_out(destination, true);
+  record = worker_->next();
+  send_bulk(protocol::FrameKind::kChunkAbandoned, {record.header.bulk, 0, kMiB, 0});
+  worker_->reply(record, 0);
+  EXPECT_EQ(copy.get(), kResultPeerGone) << "an answer without its bytes is no success";
+
+  begin(quiet());
+  ASSERT_EQ(copy_out(destination, false).get(), 0);
+  record = worker_->next();
+  send_bulk(protocol::FrameKind::kChunkAbandoned, {record.header.bulk, 0, kMiB, 1});
+  auto waiting = fence();
+  worker_->reply(worker_->next(), 0, {}, 1);
+  EXPECT_EQ(waiting.get(), 0);
+  EXPECT_FALSE(session_->host_write_outstanding());
+}
+
+TEST_F(BulkTest, HostileChunksEndTheSession) {
+  Bytes destination(kMiB);
+  auto copy = copy_out(destination, true);
+  FakeWorker::Record record = worker_->next();
+  send_bulk(protocol::FrameKind::kChunk, {record.header.bulk, 0, 2 * kMiB, 0}, pattern(8));
+  EXPECT_EQ(copy.get(), kResultPeerGone);
+  EXPECT_EQ(session_->death().code(), Code::kProtocol);
+
+  begin(quiet());
+  copy = copy_out(destination, true);
+  record = worker_->next();
+  send_bulk(protocol::FrameKind::kChunk, {record.header.bulk + 1, 0, kMiB, 0}, pattern(8));
+  EXPECT_EQ(copy.get(), kResultPeerGone);
+}
+
+TEST_F(BulkTest, DeathWakesACopyThatWaitsForTheWindow) {
+  const Bytes source = pattern(40 * kMiB);
+  auto copy = std::async(std::launch::async,
+                         [&] { return copy_in(source, Session::HostMemory::kPageable); });
+  worker_->next();
+  next_bulk();
+  worker_->goodbye("the worker exited with status 1");
+  EXPECT_EQ(copy.get(), kResultPeerGone);
+}
+
+}  // namespace
+}  // namespace gpurun::client
