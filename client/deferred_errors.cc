@@ -23,7 +23,7 @@ bool DeferredErrors::add(Error error, bool sticky) {
   return true;
 }
 
-void DeferredErrors::adopt(Lane& lane, const void* session) const {
+void DeferredErrors::adopt(Lane& lane, std::uint64_t session) const {
   lane.seen_.clear();
   lane.errors_at_birth_ = count_.load(std::memory_order_acquire);
   lane.session_ = session;

@@ -40,8 +40,8 @@ class DeferredErrors {
   // Numbers the error. False: over kStickyMax.
   bool add(Error error, bool sticky);
 
-  // `lane` makes its first call in the session `session`: nothing older is told to it.
-  void adopt(Lane& lane, const void* session) const;
+  // `lane` makes its first call in the session of that serial number: nothing older is told to it.
+  void adopt(Lane& lane, std::uint64_t session) const;
 
   // Of a lost context (0: any call), else 0. No lock as long as none is lost.
   int sticky(Handle context) const noexcept;

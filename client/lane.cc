@@ -74,7 +74,7 @@ struct LaneRegistry {
     lane->contexts_.clear();
     lane->capture_mode_ = CaptureMode::kGlobal;
     lane->seen_.clear();
-    lane->session_ = nullptr;
+    lane->session_ = 0;
     if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
     {
       const std::lock_guard<std::mutex> lock(lane->mutex_);

@@ -80,7 +80,7 @@ class Lane {
   };
   std::vector<Seen> seen_;
   std::uint64_t errors_at_birth_ = 0;
-  const void* session_ = nullptr;  // Whose numbers these are.
+  std::uint64_t session_ = 0;  // Serial number of the session that these are of; 0: none.
 };
 
 }  // namespace gpurun::client

@@ -11,6 +11,8 @@
 namespace gpurun::client {
 namespace {
 
+std::atomic<std::uint64_t> next_serial{1};
+
 bool says_yes(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
@@ -32,7 +34,8 @@ SessionOptions SessionOptions::from_environment() {
 }
 
 Session::Impl::Impl(Channels given, const SessionOptions& chosen)
-    : channels(std::move(given)),
+    : serial(next_serial.fetch_add(1, std::memory_order_relaxed)),
+      channels(std::move(given)),
       options(chosen),
       log(chosen.log_bytes),
       stats(chosen.statistics) {}
@@ -136,7 +139,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     if (part.size() > protocol::kRecordPayloadBytesMax - payload_bytes) return kResultInvalidValue;
     payload_bytes += part.size();
   }
-  if (lane.session_ != this) errors.adopt(lane, this);
+  if (lane.session_ != serial) errors.adopt(lane, serial);
 
   const CommandLog::Slot slot =
       reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)));

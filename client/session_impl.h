@@ -72,6 +72,8 @@ struct Session::Impl {
   void completed_through(std::uint64_t number);
 
   Session* session = nullptr;
+  // Never given twice, unlike the address: a lane may outlive a session.
+  const std::uint64_t serial;
   Channels channels;
   const SessionOptions options;
   CommandLog log;
