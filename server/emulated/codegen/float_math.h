@@ -1,0 +1,32 @@
+// Rounding, flushing and saturation that the floating-point subjects share.
+#pragma once
+
+#include "server/emulated/codegen/function_builder.h"
+
+namespace gpurun::emulated {
+
+// +0 or -0 for a subnormal of `format` when the instruction says .ftz, else the value.
+llvm::Value* flush(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
+llvm::Value* flush_if(FunctionBuilder& b, const Operation& op, llvm::Value* value);
+// [0, 1]; NaN becomes +0.
+llvm::Value* saturate(FunctionBuilder& b, llvm::Value* value);
+// max(value, +0); NaN stays.
+llvm::Value* clamp_negative(FunctionBuilder& b, llvm::Value* value);
+// A float or double rounded to nearest even to the format, as the float (double) of that value.
+llvm::Value* round_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
+// The same, towards zero.
+llvm::Value* truncate_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
+// Both halves of one format: kF16x2 is kF16.
+ptx::FloatFormat scalar_format(ptx::FloatFormat format);
+// "rz", "rm" or "rp" when the instruction rounds that way, else nullptr.
+const char* directed_rounding(const Operation& op);
+// The minimum or maximum as PTX defines it: -0 < +0, a NaN operand gives the other one.
+llvm::Value* minimum_maximum(FunctionBuilder& b, bool minimum, bool nan_wins, llvm::Value* x,
+                             llvm::Value* y);
+// Sum, difference, product in the format, rounded to nearest even.
+llvm::Value* rounded_binary(FunctionBuilder& b, std::string_view opcode, ptx::FloatFormat format,
+                            llvm::Value* x, llvm::Value* y);
+llvm::Value* rounded_fma(FunctionBuilder& b, ptx::FloatFormat format, llvm::Value* x,
+                         llvm::Value* y, llvm::Value* z);
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,171 @@
+// Builds the LLVM IR of one PTX function as one CUDA thread executes it: registers become allocas
+// (LLVM turns them into values), labels become blocks, guards become branches. The emit functions
+// of the subjects (integer.cc, float.cc, ...) work through this class. The only header with LLVM
+// types besides translate.cc's and jit/'s.
+#pragma once
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "server/emulated/codegen/function_source.h"
+#include "server/emulated/ptx/ast.h"
+
+namespace gpurun::emulated {
+
+// One instruction with its types at hand.
+struct Operation {
+  const ptx::Instruction& instruction;
+  ptx::Type type;        // The last modifier that is a type.
+  ptx::Type first_type;  // The first one; the same when there is only one.
+  std::uint32_t site;    // RuntimeFunctions' `site`.
+
+  bool has(std::string_view modifier) const { return instruction.has(modifier); }
+  std::size_t operand_count() const { return instruction.operands.size(); }
+};
+
+class FunctionBuilder {
+ public:
+  using Value = llvm::Value;
+
+  // `ordinal` numbers the functions of a kernel. All borrowed for the builder's life.
+  FunctionBuilder(llvm::Module& module, const KernelSource& kernel, const FunctionSource& source,
+                  std::uint32_t ordinal);
+
+  // kRefused when an instruction cannot be translated: the message names function, line and
+  // instruction. The module is then unusable.
+  Status build();
+
+  // For emit functions -------------------------------------------------------------------------
+
+  llvm::IRBuilder<> ir;
+
+  llvm::LLVMContext& context() { return module_.getContext(); }
+  llvm::IntegerType* int_type(unsigned bits) { return llvm::IntegerType::get(context(), bits); }
+  llvm::Type* float_type() { return llvm::Type::getFloatTy(context()); }
+  llvm::Type* double_type() { return llvm::Type::getDoubleTy(context()); }
+  llvm::PointerType* pointer_type() { return llvm::PointerType::get(context(), 0); }
+  Value* constant(unsigned bits, std::uint64_t value) {
+    return llvm::ConstantInt::get(int_type(bits), value);
+  }
+
+  // Refuses the current instruction; later failures of it are ignored.
+  void refuse(const std::string& why);
+  bool failed() const { return !status_.ok(); }
+
+  // Operand `index`, or a sink (and a refusal) when there are fewer.
+  const ptx::Operand& operand(const Operation& op, std::size_t index);
+  // Operands in all: min or fewer, max or more are refused.
+  void expect_operands(const Operation& op, std::size_t least, std::size_t most);
+
+  // A source operand as an integer of `bits`; wider registers are cut, narrower ones extended.
+  Value* read(const ptx::Operand& operand, unsigned bits, bool sign_extend = false);
+  // A source operand of an integer instruction of `type`.
+  Value* read(const ptx::Operand& operand, const ptx::Type& type) {
+    return read(operand, type.bits, type.is_signed());
+  }
+  Value* read_predicate(const ptx::Operand& operand) { return read(operand, 1); }
+  // Writes an integer to a register, a vector of registers or a sink. A wider register is filled by
+  // sign or zero extension.
+  void write(const ptx::Operand& operand, Value* value, bool sign_extend = false);
+  // Writes to the q of p|q, if it is there.
+  void write_second(const ptx::Operand& operand, Value* value);
+  void write_register(std::uint32_t index, Value* value, bool sign_extend = false);
+
+  // The scalars of a float operand in the type that they are computed in: double for f64, float for
+  // everything else. Packed formats give two, low half first.
+  llvm::SmallVector<Value*, 2> read_floats(const ptx::Operand& operand, const ptx::Type& type);
+  // The reverse; values must be exact in the format (see round_to).
+  void write_floats(const ptx::Operand& operand, llvm::ArrayRef<Value*> values,
+                    const ptx::Type& type);
+  Value* pack_floats(llvm::ArrayRef<Value*> values, const ptx::Type& type);
+  llvm::SmallVector<Value*, 2> unpack_floats(Value* bits, const ptx::Type& type);
+
+  // Where a memory operand points, in the host's address space.
+  Value* address(const ptx::Operand& memory, ptx::Space space);
+  // A shared-space offset (32 bits) as a host pointer.
+  Value* shared_pointer(Value* offset32);
+  // The address of a variable or symbol as `mov` gives it.
+  Value* symbol_address(const ptx::Operand& operand, unsigned bits);
+
+  // Fields of the run-time contexts (device_abi.h).
+  Value* thread_field(std::size_t offset, llvm::Type* type, bool constant_in_block = true);
+  Value* block_field(std::size_t offset, llvm::Type* type);
+  Value* thread_linear();
+  Value* lane();
+  Value* special_register(std::string_view name);
+  Value* thread() { return thread_; }
+
+  // Calls. Functions of RuntimeFunctions are called by their field's name with `thread` first.
+  Value* call_runtime(const char* field, llvm::Type* result, llvm::ArrayRef<Value*> arguments);
+  // A plain C function of ours (runtime_symbols.cc); pure ones may be moved and merged.
+  Value* call_helper(const char* name, llvm::Type* result, llvm::ArrayRef<Value*> arguments,
+                     bool pure);
+  llvm::Constant* helper_address(const char* name);
+  Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> arguments,
+                   llvm::ArrayRef<llvm::Type*> types);
+  Value* unary(llvm::Intrinsic::ID id, Value* a) { return intrinsic(id, {a}, {a->getType()}); }
+  Value* binary(llvm::Intrinsic::ID id, Value* a, Value* b) {
+    return intrinsic(id, {a, b}, {a->getType()});
+  }
+  // Memory of this function's frame.
+  Value* stack_slot(llvm::Type* type, unsigned alignment = 16);
+  // Counts a poll of memory and yields now and then (ThreadContext::poll_budget).
+  void poll();
+  void call_function(const Operation& op);
+
+  llvm::BasicBlock* new_block(const char* name = "");
+  // Ends the current block with nothing behind it.
+  void end_unreachable();
+  void emit_return();
+  llvm::BasicBlock* label_block(std::uint32_t label);
+  const ptx::Function& function() const { return *source_.function; }
+  bool is_entry() const { return source_.function->entry; }
+  Value* carry_flag() { return carry_; }
+  llvm::Function* llvm_function() { return function_; }
+
+ private:
+  void create_function();
+  void create_registers();
+  void create_variables();
+  void bind_parameters();
+  void emit_statement(const ptx::Statement& statement, std::uint32_t index);
+  void emit_guarded(const Operation& op);
+  void emit_operation(const Operation& op);
+  Value* read_negatable(const ptx::Operand& operand, unsigned bits);
+  Value* read_constant(const ptx::Operand& operand, unsigned bits);
+  Value* read_vector(const ptx::Operand& operand, unsigned bits);
+  Value* read_register(std::uint32_t index);
+  Value* variable_pointer(std::uint32_t index);
+  Value* memory_base(const ptx::Operand& memory, ptx::Space space);
+  llvm::Function* declare_function(const Symbol& symbol);
+  Value* argument_pointer(const ptx::Operand& operand, const ptx::Variable& parameter);
+
+  llvm::Module& module_;
+  const KernelSource& kernel_;
+  const FunctionSource& source_;
+  std::uint32_t ordinal_;
+  Status status_;
+  const ptx::Instruction* current_ = nullptr;
+
+  llvm::Function* function_ = nullptr;
+  llvm::Value* thread_ = nullptr;
+  llvm::Value* block_ = nullptr;
+  llvm::Value* carry_ = nullptr;
+  llvm::IRBuilder<> entry_;  // Where allocas and context loads go.
+  std::vector<llvm::AllocaInst*> registers_;
+  std::vector<llvm::Value*> variables_;  // Pointers; null for shared variables.
+  std::vector<std::uint32_t> parameter_offsets_;
+  std::vector<llvm::BasicBlock*> labels_;
+};
+
+// Parameter types of RuntimeFunctions' and helpers' C signatures are what the call passes; all
+// integers are unsigned there.
+
+}  // namespace gpurun::emulated

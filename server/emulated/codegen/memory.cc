@@ -1,0 +1,131 @@
+// Loads, stores, moves and address conversion (PTX ISA, section 9.7.9).
+#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/codegen/function_builder.h"
+#include "server/emulated/codegen/variant_table.h"
+
+namespace gpurun::emulated {
+namespace {
+
+using llvm::Value;
+
+ptx::Space space_of(const Operation& op) {
+  for (std::string_view modifier : op.instruction.modifiers) {
+    const ptx::Space space = ptx::parse_space(modifier);
+    if (space != ptx::Space::kNone) return space;
+  }
+  return ptx::Space::kNone;
+}
+
+unsigned vector_length(const Operation& op) {
+  if (op.has("v2")) return 2;
+  return op.has("v4") ? 4 : 1;
+}
+
+// How an access is ordered. Parts of a vector are ordered one by one.
+struct Ordering {
+  bool is_volatile = false;
+  llvm::AtomicOrdering order = llvm::AtomicOrdering::NotAtomic;
+};
+
+Ordering ordering_of(const Operation& op) {
+  if (op.has("volatile")) return {true, llvm::AtomicOrdering::Monotonic};
+  if (op.has("relaxed")) return {false, llvm::AtomicOrdering::Monotonic};
+  if (op.has("acquire")) return {false, llvm::AtomicOrdering::Acquire};
+  if (op.has("release")) return {false, llvm::AtomicOrdering::Release};
+  return {};
+}
+
+// Plain accesses are not assumed aligned: a misaligned one must not become undefined behaviour.
+template <class Access>
+void order(Access* access, const Ordering& ordering, unsigned bytes) {
+  access->setVolatile(ordering.is_volatile);
+  access->setAlignment(llvm::Align(1));
+  if (ordering.order == llvm::AtomicOrdering::NotAtomic) return;
+  access->setAlignment(llvm::Align(bytes));
+  access->setAtomic(ordering.order);
+}
+
+const ptx::Operand& part(FunctionBuilder& b, const ptx::Operand& operand, unsigned count,
+                         unsigned index) {
+  if (count == 1) return operand;
+  if (operand.kind == ptx::Operand::Kind::kVector && operand.parts.size() == count) {
+    return operand.parts[index];
+  }
+  b.refuse("the vector has another length than the access");
+  return operand;
+}
+
+void emit_ld(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 2, 2);
+  const Ordering ordering = ordering_of(op);
+  if (ordering.order != llvm::AtomicOrdering::NotAtomic) b.poll();
+  Value* address = b.address(b.operand(op, 1), space_of(op));
+  const unsigned count = vector_length(op);
+  const unsigned bytes = op.type.bytes();
+  llvm::SmallVector<Value*, 4> values;  // All are read before a register that may be the address.
+  for (unsigned i = 0; i < count && !b.failed(); ++i) {
+    auto* load = b.ir.CreateLoad(b.int_type(op.type.bits),
+                                 b.ir.CreateConstGEP1_64(b.int_type(8), address, i * bytes));
+    order(load, ordering, bytes);
+    values.push_back(load);
+  }
+  for (unsigned i = 0; i < count && !b.failed(); ++i) {
+    b.write(part(b, b.operand(op, 0), count, i), values[i], op.type.is_signed());
+  }
+}
+
+void emit_st(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 2, 2);
+  const Ordering ordering = ordering_of(op);
+  Value* address = b.address(b.operand(op, 0), space_of(op));
+  const unsigned count = vector_length(op);
+  const unsigned bytes = op.type.bytes();
+  for (unsigned i = 0; i < count && !b.failed(); ++i) {
+    Value* value = b.read(part(b, b.operand(op, 1), count, i), op.type.bits);
+    order(b.ir.CreateStore(value, b.ir.CreateConstGEP1_64(b.int_type(8), address, i * bytes)),
+          ordering, bytes);
+  }
+}
+
+// Also packs and unpacks vectors, and takes addresses of variables and functions.
+void emit_mov(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 2, 2);
+  b.write(b.operand(op, 0), b.read(b.operand(op, 1), op.type.bits), op.type.is_signed());
+}
+
+// Only shared addresses differ from generic ones.
+void emit_cvta(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 2, 2);
+  const unsigned bits = op.type.bits;
+  if (space_of(op) != ptx::Space::kShared) {
+    return b.write(b.operand(op, 0), b.read(b.operand(op, 1), bits));
+  }
+  Value* result = nullptr;
+  if (op.has("to")) {
+    Value* base = b.ir.CreatePtrToInt(
+        b.block_field(offsetof(BlockContext, shared), b.pointer_type()), b.int_type(64));
+    Value* offset = b.ir.CreateSub(b.read(b.operand(op, 1), 64), base);
+    result = b.ir.CreateAnd(offset, b.constant(64, 0xffffffffu));
+  } else {
+    result = b.ir.CreatePtrToInt(b.shared_pointer(b.read(b.operand(op, 1), 32)), b.int_type(64));
+  }
+  b.write(b.operand(op, 0), b.ir.CreateZExtOrTrunc(result, b.int_type(bits)));
+}
+
+constexpr VariantRow kRows[] = {
+    {"ld{,.volatile,.relaxed,.acquire}{,.global,.shared,.local,.param,.const}{,.v2,.v4}"
+     ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
+     emit_ld},
+    {"ldu{,.global}{,.v2,.v4}.{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}", emit_ld},
+    {"st{,.volatile,.relaxed,.release}{,.global,.shared,.local,.param}{,.v2,.v4}"
+     ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
+     emit_st},
+    {"mov.{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f16,f32,f64}", emit_mov},
+    {"cvta{,.to}.{global,shared,local,const,param}.{u32,u64}", emit_cvta},
+};
+
+}  // namespace
+
+std::span<const VariantRow> memory_rows() { return kRows; }
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,29 @@
+// Translates a kernel with what it calls, and has LLVM check the result.
+#include "server/emulated/codegen/translate.h"
+
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "server/emulated/codegen/function_builder.h"
+
+namespace gpurun::emulated {
+
+Status translate(const KernelSource& kernel, llvm::Module& module) {
+  std::uint32_t ordinal = 0;
+  const auto build = [&](const FunctionSource& source) {
+    return FunctionBuilder(module, kernel, source, ordinal++).build();
+  };
+  if (Status status = build(kernel.root); !status.ok()) return status;
+  for (const FunctionSource& callee : kernel.callees) {
+    if (Status status = build(callee); !status.ok()) return status;
+  }
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyModule(module, &out)) {
+    return Status(Code::kInternal, "invalid code for kernel " +
+                                       std::string(kernel.root.function->name) + ": " + out.str());
+  }
+  return Status();
+}
+
+}  // namespace gpurun::emulated

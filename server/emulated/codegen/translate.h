@@ -1,0 +1,18 @@
+// A parsed kernel to LLVM IR.
+#pragma once
+
+#include "base/status.h"
+#include "server/emulated/codegen/function_source.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace gpurun::emulated {
+
+// Adds the kernel as kRootSymbol, and its callees, to an empty module. kRefused: an instruction
+// cannot be translated (named with function and line); kInternal: what came out is not valid IR, a
+// mistake of ours. On failure the module is unusable.
+Status translate(const KernelSource& kernel, llvm::Module& module);
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,102 @@
+// Expands the patterns of all rows and finds variants by name.
+#include "server/emulated/codegen/variant_table.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace gpurun::emulated {
+namespace {
+
+void expand(std::string_view pattern, const std::string& prefix, std::vector<std::string>& out) {
+  const std::size_t open = pattern.find('{');
+  if (open == std::string_view::npos) {
+    out.push_back(prefix + std::string(pattern));
+    return;
+  }
+  const std::size_t close = pattern.find('}', open);
+  std::string_view alternatives = pattern.substr(open + 1, close - open - 1);
+  const std::string_view rest = pattern.substr(close + 1);
+  for (;;) {
+    const std::size_t comma = alternatives.find(',');
+    std::string next = prefix + std::string(pattern.substr(0, open));
+    next += alternatives.substr(0, comma);
+    expand(rest, next, out);
+    if (comma == std::string_view::npos) return;
+    alternatives.remove_prefix(comma + 1);
+  }
+}
+
+struct Table {
+  std::unordered_map<std::string, EmitFunction> by_name;
+  std::vector<std::string> names;
+};
+
+Table* make_table() {
+  auto* table = new Table;  // Never destroyed: threads may still translate while the process ends.
+  const std::span<const VariantRow> subjects[] = {integer_rows(), bit_rows(),     float_rows(),
+                                                  math_rows(),    convert_rows(), compare_rows(),
+                                                  memory_rows(),  control_rows()};
+  for (std::span<const VariantRow> rows : subjects) {
+    for (const VariantRow& row : rows) {
+      std::vector<std::string> names;
+      expand(row.pattern, "", names);
+      for (std::string& name : names) {
+        if (table->by_name.emplace(name, row.emit).second) table->names.push_back(std::move(name));
+      }
+    }
+  }
+  std::sort(table->names.begin(), table->names.end());
+  return table;
+}
+
+const Table& table() {
+  static const Table* const only = make_table();
+  return *only;
+}
+
+bool is_memory_opcode(std::string_view opcode) {
+  return opcode == "ld" || opcode == "ldu" || opcode == "st" || opcode == "atom" ||
+         opcode == "red" || opcode == "fence" || opcode == "membar" || opcode == "mbarrier" ||
+         opcode == "cp" || opcode == "prefetch" || opcode == "prefetchu" || opcode == "wmma" ||
+         opcode == "ldmatrix" || opcode == "stmatrix" || opcode == "applypriority" ||
+         opcode == "discard";
+}
+
+bool is_memory_hint(std::string_view modifier) {
+  static constexpr std::string_view kHints[] = {"ca", "cg",  "cs",  "lu",      "cv",  "wb",  "wt",
+                                                "nc", "gpu", "sys", "cluster", "cta", "weak"};
+  if (modifier.starts_with("L1::") || modifier.starts_with("L2::")) return true;
+  return std::find(std::begin(kHints), std::end(kHints), modifier) != std::end(kHints);
+}
+
+bool is_ignored(const ptx::Instruction& instruction, std::string_view modifier) {
+  if (modifier == "uni" && instruction.opcode != "vote") return true;
+  if (modifier == "aligned" && instruction.opcode != "wmma") return true;
+  if (instruction.opcode == "membar") return false;
+  return is_memory_opcode(instruction.opcode) && is_memory_hint(modifier);
+}
+
+}  // namespace
+
+std::string canonical_name(const ptx::Instruction& instruction) {
+  std::string name(instruction.opcode);
+  for (std::string_view modifier : instruction.modifiers) {
+    if (is_ignored(instruction, modifier)) continue;
+    name += '.';
+    // shared::cta is shared; so is shared::cluster while a cluster is one block.
+    if (modifier.starts_with("shared::")) modifier = "shared";
+    if (modifier.starts_with("param::")) modifier = "param";
+    name += modifier;
+  }
+  return name;
+}
+
+EmitFunction find_variant(std::string_view name) {
+  const auto& map = table().by_name;
+  const auto found = map.find(std::string(name));
+  return found == map.end() ? nullptr : found->second;
+}
+
+const std::vector<std::string>& accepted_variants() { return table().names; }
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,47 @@
+// The one table of instruction variants that the translator accepts: opcode with modifiers and
+// types. What is not in it is refused by name; nothing is guessed. The golden tests walk the same
+// table, and a row without a test fails them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/emulated/ptx/ast.h"
+
+namespace gpurun::emulated {
+
+class FunctionBuilder;
+struct Operation;
+
+using EmitFunction = void (*)(FunctionBuilder&, const Operation&);
+
+// `pattern` stands for several names: "add{,.sat}.{u32,s32}" has alternatives in braces, which do
+// not nest.
+struct VariantRow {
+  const char* pattern;
+  EmitFunction emit;
+};
+
+// The instruction's name without what changes nothing on this device: cache and eviction hints,
+// memory scopes (everything is as strong as .sys), .uni, .aligned.
+std::string canonical_name(const ptx::Instruction& instruction);
+
+// nullptr when the variant is not accepted.
+EmitFunction find_variant(std::string_view canonical_name);
+
+// Every accepted canonical name, sorted.
+const std::vector<std::string>& accepted_variants();
+
+// The rows of each subject; one function a file.
+std::span<const VariantRow> integer_rows();
+std::span<const VariantRow> bit_rows();
+std::span<const VariantRow> float_rows();
+std::span<const VariantRow> math_rows();
+std::span<const VariantRow> convert_rows();
+std::span<const VariantRow> compare_rows();
+std::span<const VariantRow> memory_rows();
+std::span<const VariantRow> control_rows();
+
+}  // namespace gpurun::emulated
