@@ -6,3 +6,9 @@ gpurun_test(gpurund_test unit SOURCES gpurund_test.cc LIBRARIES gpurun_client_at
 target_compile_definitions(gpurund_test PRIVATE GPURUND_PATH="$<TARGET_FILE:gpurund>"
                            WORKER_PATH="$<TARGET_FILE:spawned_worker>")
 add_dependencies(gpurund_test gpurund spawned_worker)
+gpurun_test(gpurun_worker_test unit SOURCES gpurun_worker_test.cc
+            LIBRARIES gpurun_server_daemon gpurun_client_attach gpurun_client_state gpurun_protocol)
+target_compile_definitions(gpurun_worker_test PRIVATE
+  WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
+  NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/devices/null/libcuda.so.1")
+add_dependencies(gpurun_worker_test gpurun-worker gpurun_null_device)

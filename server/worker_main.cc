@@ -1,0 +1,132 @@
+// gpurun-worker: one client process's CUDA contexts. gpurund starts it with the connections of one
+// session on a socket; with --count it only says how many GPUs the driver has.
+#include <dlfcn.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "protocol/control.h"
+#include "server/cuda_driver.h"
+#include "server/driver_functions.h"
+#include "server/handlers/handlers.h"
+#include "server/spawn_hand_over.h"
+#include "server/worker.h"
+#include "transport/tcp/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+Deadline handshake() { return Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS)); }
+
+Result<std::unique_ptr<CudaDriver>> start_driver(const std::string& path) {
+  Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(path);
+  if (!driver.ok()) return driver;
+  GPURUN_RETURN_IF_ERROR((*driver)->initialize());
+  return driver;
+}
+
+Result<DriverFunctions> call_path_functions(const std::string& path) {
+  // The library is mapped already; this only finds it.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library == nullptr) return Status(Code::kUnavailable, path + " is not mapped");
+  return DriverFunctions::from_library(library);
+}
+
+Status count(const std::string& path) {
+  const Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
+  if (!driver.ok()) return driver.status();
+  int devices = 0;
+  if (const int result = GPURUN_DRIVER(**driver, cuDeviceGetCount, &devices); result != 0) {
+    return Status::cuda(result, "cuDeviceGetCount");
+  }
+  std::printf("%d\n", devices);
+  return Status();
+}
+
+Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
+  WorkerChannels channels;
+  for (UniqueFd& fd : connections) {
+    Result<std::unique_ptr<transport::Connection>> connection =
+        transport::tcp::TcpConnection::adopt(std::move(fd), {});
+    if (!connection.ok()) return connection.status();
+    if (channels.log == nullptr) {
+      channels.log = *std::move(connection);
+    } else {
+      channels.bulk.push_back(*std::move(connection));
+    }
+  }
+  return channels;
+}
+
+// What a session needs of the driver; the pointers of `options` reach into the others.
+struct Started {
+  std::unique_ptr<CudaDriver> driver;
+  std::unique_ptr<HandlerState> state;
+  WorkerOptions options;
+};
+
+Result<Started> start(const std::string& path) {
+  Started started;
+  Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
+  if (!driver.ok()) return driver.status();
+  started.driver = *std::move(driver);
+  Result<DriverFunctions> functions = call_path_functions(path);
+  if (!functions.ok()) return functions.status();
+  Result<std::unique_ptr<HandlerState>> state = HandlerState::create(*started.driver);
+  if (!state.ok()) return state.status();
+  started.state = *std::move(state);
+  started.options.driver = *functions;
+  started.options.handlers = make_handlers();
+  started.options.user = started.state.get();
+  return started;
+}
+
+Status serve(const std::string& path) {
+  Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
+  if (!hand_over.ok()) return hand_over.status();
+  UniqueFd(kHandOverFd).reset();
+  Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
+  if (!channels.ok()) return channels.status();
+  const auto say = [&](const protocol::ControlMessage& words) {
+    return protocol::send_control(*channels->log, words, hand_over->key, protocol::Sender::kServer,
+                                  0, handshake());
+  };
+  Result<Started> started = start(path);
+  if (!started.ok()) {
+    static_cast<void>(say(protocol::Refused{started.status().to_string()}));
+    return started.status();
+  }
+  const ByteView snapshot = started->state->snapshot();
+  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
+                                              Bytes(snapshot.begin(), snapshot.end())}));
+  const Status ended = run_worker(started->options, *std::move(channels));
+  // A client that just ends says no goodbye: that is how most programs end.
+  return ended.code() == Code::kPeerGone ? Status() : ended;
+}
+
+}  // namespace
+}  // namespace gpurun::server
+
+int main(int argc, char** argv) {
+  std::string driver;
+  bool only_count = false;
+  CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
+  app.add_option("--driver", driver, "the CUDA driver library, by absolute path")->required();
+  app.add_flag("--count", only_count, "print how many GPUs the driver has, and end");
+  CLI11_PARSE(app, argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
+  spdlog::set_level(spdlog::level::warn);
+  const gpurun::Status status =
+      only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver);
+  if (!status.ok()) spdlog::error("{}", status.to_string());
+  // What the client left in the driver goes with the process: no destructor of the driver's.
+  std::fflush(nullptr);
+  _exit(status.ok() ? 0 : 1);
+}

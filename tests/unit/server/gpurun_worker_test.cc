@@ -1,0 +1,59 @@
+// Protects the whole way in: gpurund starts the real gpurun-worker on a driver without a device,
+// and a client that attaches is told of the driver's devices and then served, until it leaves.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "client/attach.h"
+#include "client/control_link.h"
+#include "client/device_snapshot.h"
+#include "driver_abi/row.h"
+#include "protocol/frame.h"
+#include "protocol/rows_digest.h"
+#include "server/daemon.h"
+
+namespace gpurun {
+namespace {
+
+constexpr std::chrono::seconds kLong{30};
+
+TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
+  const Result<unsigned> devices =
+      server::count_devices(WORKER_PATH, NULL_DEVICE, Deadline::in(kLong));
+  ASSERT_TRUE(devices.ok()) << devices.status().to_string();
+  ASSERT_GT(*devices, 0u);
+  const auto spawner = server::make_process_spawner(WORKER_PATH, NULL_DEVICE);
+  server::DaemonOptions options;
+  options.devices = *devices;
+  options.rows = protocol::rows_digest(driver_abi::rows());
+  auto listener = transport::listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  auto daemon = server::Daemon::create(*std::move(listener), std::move(options), *spawner);
+  ASSERT_TRUE(daemon.ok());
+  std::thread serving([&] { EXPECT_TRUE((*daemon)->run().ok()); });
+
+  auto link = client::ControlLink::connect((*daemon)->address(), {}, Deadline::in(kLong));
+  ASSERT_TRUE(link.ok());
+  client::LeaseRequest request;
+  request.devices = 1;
+  const auto session = (*link)->request_lease(request);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  auto attached = client::attach(*session, {});
+  EXPECT_TRUE(attached.ok()) << attached.status().to_string();
+  if (attached.ok()) {
+    EXPECT_GT(attached->driver_version, 0);
+    const auto snapshot = client::DeviceSnapshot::parse(attached->snapshot, nullptr);
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status().to_string();
+    EXPECT_GT(snapshot->device_count(), 0);
+    // The worker's life signs are frames of the call path.
+    std::byte head[protocol::kFrameHeaderBytes];
+    const auto got = attached->channels.log->receive(head, sizeof head, Deadline::in(kLong));
+    EXPECT_TRUE(got.ok()) << got.status().to_string();
+    EXPECT_TRUE(protocol::parse_frame_header(head).ok());
+  }
+  (*daemon)->stop();
+  serving.join();
+}
+
+}  // namespace
+}  // namespace gpurun
