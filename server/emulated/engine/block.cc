@@ -304,6 +304,7 @@ void Block::fail_after_warp(Fiber& self, int code, std::string message) {
     failing_message_ = std::move(message);
     std::copy_n(self.thread.thread_id, 3, failing_thread_);
   }
+  std::string().swap(message);  // Nothing is destroyed on the way out.
   exit(self);
 }
 

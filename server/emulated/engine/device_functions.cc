@@ -65,9 +65,10 @@ std::string coordinates(const std::uint32_t* id) {
          "]";
 }
 
-// The line that CUDA prints (CUDA C++ Programming Guide, "Assertion").
-void assert_fail(ThreadContext* thread, std::uint64_t message, std::uint64_t file,
-                 std::uint32_t line, std::uint64_t function, std::uint64_t) {
+// Prints the line that CUDA prints (CUDA C++ Programming Guide, "Assertion"); returns what the
+// result says. Apart from assert_fail, because that one leaves without destroying anything.
+std::string report_assertion(ThreadContext* thread, std::uint64_t message, std::uint64_t file,
+                             std::uint32_t line, std::uint64_t function) {
   const std::string condition = text_at(message);
   std::string text = text_at(file) + ":" + std::to_string(line) + ": " + text_at(function) +
                      ": block: " + coordinates(thread->block->block_id) +
@@ -76,8 +77,13 @@ void assert_fail(ThreadContext* thread, std::uint64_t message, std::uint64_t fil
   if (ContextRuntime* context = context_of(thread)) {
     context->output().append(DeviceOutput::Target::kStderr, std::move(text));
   }
+  return "assertion `" + condition + "` failed";
+}
+
+void assert_fail(ThreadContext* thread, std::uint64_t message, std::uint64_t file,
+                 std::uint32_t line, std::uint64_t function, std::uint64_t) {
   block_of(thread).fail_after_warp(fiber_of(thread), kGridAssert,
-                                   "assertion `" + condition + "` failed");
+                                   report_assertion(thread, message, file, line, function));
 }
 
 std::int32_t print(ThreadContext* thread, std::uint64_t format, std::uint64_t arguments) {

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "server/emulated/engine/sanitizers.h"
 
 namespace gpurun::emulated {
 
@@ -203,7 +204,13 @@ void FaultCatcher::arm() {
   if (stacks_ != nullptr) armed_catcher = this;
 }
 
-void FaultCatcher::disarm() { armed_catcher = nullptr; }
+void FaultCatcher::disarm() {
+  armed_catcher = nullptr;
+  if (fault_.signal == 0) return;
+  fault_ = {};
+  // Whatever ran on the landing stack did not return.
+  sanitizers::forget_stack(stacks_, kSignalStackBytes + kLandingStackBytes);
+}
 
 void FaultCatcher::land(FaultCatcher* self) {
   self->landed_(self->argument_);
