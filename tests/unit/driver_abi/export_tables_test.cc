@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -231,6 +232,25 @@ TEST_F(ExportTablesTest, DroppingAContextCallsItsDestructorsInOrder) {
     EXPECT_EQ(get()(&value, context_of(0x4000), key_of(key)), CUDA_SUCCESS);
     EXPECT_EQ(erase()(context_of(0x4000), key_of(key)), CUDA_SUCCESS);
   }
+}
+
+// Keys are addresses, so they collide in any table: forgetting one must not hide another.
+TEST_F(ExportTablesTest, ForgettingSomeValuesKeepsTheOthers) {
+  std::mt19937_64 random(1);
+  std::vector<void*> keys;
+  for (int i = 0; i < 2000; ++i) {
+    keys.push_back(key_of(random()));
+    ASSERT_EQ(put()(context_of(0x3100), keys.back(), keys.back(), nullptr), CUDA_SUCCESS);
+  }
+  for (std::size_t i = 0; i < keys.size(); i += 2)
+    ASSERT_EQ(erase()(context_of(0x3100), keys[i]), CUDA_SUCCESS);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    void* value = nullptr;
+    const CUresult expected = i % 2 == 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    ASSERT_EQ(get()(&value, context_of(0x3100), keys[i]), expected) << i;
+    ASSERT_EQ(value, i % 2 == 0 ? nullptr : keys[i]);
+  }
+  drop_context_storage(context_of(0x3100));
 }
 
 TEST_F(ExportTablesTest, StorageIsBounded) {
