@@ -1,0 +1,42 @@
+// Arguments for a call, drawn from each parameter's valid domain: sizes small and all different,
+// handles alive, every byte of every buffer telling where it should go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "driver_abi/row.h"
+
+namespace gpurun::every_row {
+
+inline constexpr std::size_t kBufferBytes = 4096;  // Each pointer's, far more than any row needs.
+inline constexpr unsigned char kUntouched = 0xee;  // What outputs hold before the call.
+
+// Whether another parameter of the row is counted by this one.
+bool is_a_count(const driver_abi::Row& row, std::size_t index);
+
+class Arguments {
+ public:
+  // `handle(kind, n)` gives the n-th live handle of a kind.
+  using HandleSource = std::function<std::uint64_t(driver_abi::HandleKind, std::size_t)>;
+  Arguments(const driver_abi::Row& row, const HandleSource& handle);
+
+  void* const* get() const { return pointers_.data(); }
+  std::size_t size() const { return pointers_.size(); }
+  // What parameter `index` points to.
+  unsigned char* buffer(std::size_t index) const { return buffers_[index].get(); }
+  // Passes NULL for a pointer, or a value for a handle.
+  void replace(std::size_t index, std::uint64_t value);
+
+ private:
+  void make(const driver_abi::Row& row, std::size_t index, const HandleSource& handle);
+
+  std::vector<std::unique_ptr<unsigned char[]>> storage_;  // The argument itself.
+  std::vector<std::unique_ptr<unsigned char[]>> buffers_;  // What it points to.
+  std::vector<void*> pointers_;
+};
+
+}  // namespace gpurun::every_row

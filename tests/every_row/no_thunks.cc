@@ -1,0 +1,5 @@
+// Where no cuda.h of the table's version is installed.
+#include "tests/every_row/thunks.h"
+
+int call_by_cuda_h(std::uint16_t, void*, void* const*) { return -1; }
+bool has_cuda_h() { return false; }
