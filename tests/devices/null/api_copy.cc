@@ -69,6 +69,8 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream) { return copy_
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
   return pCopy == nullptr ? CUDA_ERROR_INVALID_VALUE : copy_box(*pCopy);
 }
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream) { return api::cuMemcpy3D_v2(pCopy); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream) {
+  return api::cuMemcpy3D_v2(pCopy);
+}
 
 }  // namespace gpurun::null_device::api

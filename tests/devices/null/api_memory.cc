@@ -101,7 +101,9 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return api::cuMemHostAlloc(pp, bytesize, 0); }
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  return api::cuMemHostAlloc(pp, bytesize, 0);
+}
 
 CUresult cuMemFreeHost(void* p) {
   return p == nullptr || release(reinterpret_cast<std::uint64_t>(p), MemoryKind::kHost)

@@ -1,5 +1,5 @@
-// Protects the probe from the driver that it examines: whatever a question's process does, the probe
-// gets what it wrote and goes on.
+// Protects the probe from the driver that it examines: whatever a question's process does, the
+// probe gets what it wrote and goes on.
 #include "child.h"
 
 #include <gtest/gtest.h>
