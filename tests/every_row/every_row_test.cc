@@ -1,8 +1,9 @@
 // Every generated row is served by nobody's code: a row that is wrong corrupts a call, and only a
 // test that makes each call can tell. Method: arguments from each parameter's valid domain go to
-// the recording device twice, once packed, unpacked and issued from the row as client and worker
-// do, once directly through cuda.h's prototype; the device must see the same, and the program must
-// get the same. Then invalid arguments, and faults planted into every row, each of which must be
+// the recording device by two ways, once forwarded and once directly through cuda.h's prototype;
+// the device must see the same, and the program must get the same. Forwarded twice over: over TCP
+// through the client library's wall and session and a whole worker, and through the codec and the
+// dispatch alone. Then invalid arguments, and faults planted into every row, each of which must be
 // noticed.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "tests/every_row/arguments.h"
 #include "tests/every_row/path.h"
 #include "tests/every_row/thunks.h"
+#include "tests/every_row/wire.h"
 
 namespace gpurun::every_row {
 namespace {
@@ -31,107 +33,61 @@ constexpr int kInvalidContext = 201;
 constexpr int kInvalidHandle = 400;
 constexpr std::size_t kGeneratedMin = 200;
 
-std::vector<const Row*> generated_rows() {
-  std::vector<const Row*> all;
-  for (const Row& row : driver_abi::rows()) {
-    if (row.implementation == driver_abi::Implementation::kGenerated &&
-        row.completion != driver_abi::Completion::kRefused && row.alias_opcode == row.opcode) {
-      all.push_back(&row);
-    }
-  }
-  return all;
-}
+// How calls travel.
+enum class By { kCodec, kWire };
 
-// "cuX(a=1, b=out) = 0 b=[01]" -> what came before the result.
-std::string inputs_of(const std::string& line) { return line.substr(0, line.rfind(") = ") + 1); }
-
-bool is_handle_output(const Parameter& p) {
-  return p.shape == Shape::kHandlePointee || p.shape == Shape::kHandleArray;
-}
-
-class EveryRow : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    const auto file =
-        std::filesystem::temp_directory_path() / ("every-row-" + std::to_string(getpid()));
-    std::filesystem::remove(file);
-    setenv("GPURUN_RECORDING_FILE", file.c_str(), 1);
-    path_ = new Path(RECORDING_DEVICE, file.string());
-  }
-  static void TearDownTestSuite() {
-    std::filesystem::remove(getenv("GPURUN_RECORDING_FILE"));
-    delete path_;
-  }
+// Both ways share the device, which opens its file once.
+class Ways : public testing::Environment {
+ public:
   void SetUp() override {
-    if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13.0 on this machine";
+    file_ = std::filesystem::temp_directory_path() / ("every-row-" + std::to_string(getpid()));
+    std::filesystem::remove(file_);
+    setenv("GPURUN_RECORDING_FILE", file_.c_str(), 1);
+  }
+  void TearDown() override {
+    codec_.reset();
+    wire_.reset();
+    std::filesystem::remove(file_);
+  }
+  Carrier* get(By by) {
+    if (by == By::kCodec) {
+      if (codec_ == nullptr) codec_ = std::make_unique<Path>(RECORDING_DEVICE, file_.string());
+      return codec_.get();
+    }
+    if (wire_ == nullptr) wire_ = std::make_unique<Wire>(RECORDING_DEVICE, file_.string());
+    return wire_.get();
   }
 
-  static Arguments client_arguments(const Row& row) {
-    return Arguments(row,
-                     [](HandleKind kind, std::size_t n) { return path_->client_handle(kind, n); });
-  }
-  static Arguments driver_arguments(const Row& row) {
-    return Arguments(row,
-                     [](HandleKind kind, std::size_t n) { return path_->driver_handle(kind, n); });
-  }
-
-  // Empty, or what differs between `wire` (both ends' idea of the row) and the truth.
-  static std::string difference(const Row& truth, const Row& wire, bool* succeeded);
-  static std::string output_difference(const Row& truth, const Arguments& direct,
-                                       const Arguments& forwarded, const std::string& line);
-
-  static Path* path_;
+ private:
+  std::filesystem::path file_;
+  std::unique_ptr<Path> codec_;
+  std::unique_ptr<Wire> wire_;
 };
 
-Path* EveryRow::path_ = nullptr;
+Ways* const g_ways = static_cast<Ways*>(testing::AddGlobalTestEnvironment(new Ways));
 
-std::string EveryRow::output_difference(const Row& truth, const Arguments& direct,
-                                        const Arguments& forwarded, const std::string& line) {
-  for (std::size_t i = 0; i < truth.parameters.size(); ++i) {
-    const Parameter& parameter = truth.parameters[i];
-    if (!devices::is_pointer(parameter) || parameter.direction == Direction::kIn) continue;
-    if (parameter.shape == Shape::kHandleArray) continue;  // Strangers to the client; see below.
-    if (!is_handle_output(parameter)) {
-      // Of a list, what the device says it wrote; the room behind it is nobody's.
-      const std::size_t bytes =
-          parameter.count_parameter == driver_abi::kNoParameter
-              ? kBufferBytes
-              : devices::count_of(truth, direct.get(), i) * parameter.element_bytes;
-      if (std::memcmp(direct.buffer(i), forwarded.buffer(i), bytes) != 0) {
-        return std::string("output ") + parameter.name;
-      }
-      continue;
-    }
-    // The device mints another handle for each call: the client's must stand for the one recorded.
-    std::uint64_t handle;
-    std::memcpy(&handle, forwarded.buffer(i), sizeof handle);
-    char expected[64];
-    std::snprintf(expected, sizeof expected, "%s={0x%llx}", parameter.name,
-                  static_cast<unsigned long long>(path_->driver_value(handle, parameter.handle)));
-    if (line.find(expected) == std::string::npos) return std::string("handle ") + parameter.name;
+class EveryRow : public testing::TestWithParam<By> {
+ protected:
+  void SetUp() override {
+    if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13.0 on this machine";
+    path_ = g_ways->get(GetParam());
   }
-  return "";
-}
+  std::string difference(const Row& truth, const Row& wire, bool* succeeded) {
+    return path_->difference(truth, wire, succeeded);
+  }
 
-std::string EveryRow::difference(const Row& truth, const Row& wire, bool* succeeded) {
-  const Arguments direct = driver_arguments(truth);
-  const Arguments forwarded = client_arguments(truth);
-  (void)path_->recorded();
-  const int expected = path_->direct(truth, direct.get());
-  const std::string seen_directly = path_->recorded();
-  const int result = path_->forward(wire, forwarded.get());
-  const std::string seen = path_->recorded();
-  if (succeeded != nullptr) *succeeded = expected == 0;
-  if (result != expected) {
-    return "result " + std::to_string(result) + ", directly " + std::to_string(expected);
-  }
-  if (seen_directly.empty() || inputs_of(seen) != inputs_of(seen_directly)) {
-    return "the device saw\n  " + seen + "directly\n  " + seen_directly;
-  }
-  return expected == 0 ? output_difference(truth, direct, forwarded, seen) : "";
-}
+  Carrier* path_ = nullptr;
+};
 
-TEST_F(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
+// Only the codec takes another row than the table's.
+class EveryRowSpoiled : public EveryRow {};
+
+INSTANTIATE_TEST_SUITE_P(By, EveryRow, testing::Values(By::kCodec, By::kWire),
+                         [](const auto& by) { return by.param == By::kCodec ? "Codec" : "Wire"; });
+INSTANTIATE_TEST_SUITE_P(By, EveryRowSpoiled, testing::Values(By::kCodec),
+                         [](const auto&) { return "Codec"; });
+
+TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
   std::size_t rows = 0, successes = 0;
   for (const Row* row : generated_rows()) {
     bool succeeded = false;
@@ -144,44 +100,44 @@ TEST_F(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
   EXPECT_GE(successes, rows - 10);
 }
 
-TEST_F(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
+TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
   std::size_t tried = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
       const Parameter& parameter = row->parameters[i];
       if (!devices::is_pointer(parameter) || parameter.nullable) continue;
-      Arguments arguments = client_arguments(*row);
+      Arguments arguments = path_->client_arguments(*row);
       arguments.replace(i, 0);
-      (void)path_->recorded();
+      (void)path_->recorded(*row);
       EXPECT_EQ(path_->forward(*row, arguments.get()), row->null_error)
           << row->symbol << ": " << parameter.name;
-      EXPECT_EQ(path_->recorded(), "") << row->symbol << ": " << parameter.name;
+      EXPECT_EQ(path_->recorded(*row), "") << row->symbol << ": " << parameter.name;
       ++tried;
     }
   }
   EXPECT_GE(tried, 150u);
 }
 
-TEST_F(EveryRow, PassesNullOnWhereItIsAllowed) {
+TEST_P(EveryRow, PassesNullOnWhereItIsAllowed) {
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
       const Parameter& parameter = row->parameters[i];
       if (!devices::is_pointer(parameter) || !parameter.nullable) continue;
-      Arguments forwarded = client_arguments(*row);
-      Arguments direct = driver_arguments(*row);
+      Arguments forwarded = path_->client_arguments(*row);
+      Arguments direct = Carrier::driver_arguments(*row);
       forwarded.replace(i, 0);
       direct.replace(i, 0);
-      (void)path_->recorded();
+      (void)path_->recorded(*row);
       const int expected = path_->direct(*row, direct.get());
-      const std::string seen = path_->recorded();
+      const std::string seen = path_->recorded(*row);
       EXPECT_EQ(path_->forward(*row, forwarded.get()), expected) << row->symbol;
-      EXPECT_EQ(inputs_of(path_->recorded()), inputs_of(seen))
+      EXPECT_EQ(inputs_of(path_->recorded(*row)), inputs_of(seen))
           << row->symbol << ": " << parameter.name;
     }
   }
 }
 
-TEST_F(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
+TEST_P(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
   std::size_t tried = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
@@ -197,12 +153,12 @@ TEST_F(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
       const std::uint64_t wrong[] = {path_->client_handle(parameter.handle, 0) + 0x3000,
                                      path_->client_handle(other, 0), 0x7f0011223344u};
       for (const std::uint64_t value : wrong) {
-        Arguments arguments = client_arguments(*row);
+        Arguments arguments = path_->client_arguments(*row);
         arguments.replace(i, value);
-        (void)path_->recorded();
+        (void)path_->recorded(*row);
         EXPECT_EQ(path_->forward(*row, arguments.get()), expected)
             << row->symbol << ": " << parameter.name;
-        EXPECT_EQ(path_->recorded(), "") << row->symbol << ": " << parameter.name;
+        EXPECT_EQ(path_->recorded(*row), "") << row->symbol << ": " << parameter.name;
         ++tried;
       }
     }
@@ -220,7 +176,7 @@ struct SpoiledRow {
   Row row;
 };
 
-TEST_F(EveryRow, NoticesAFlippedDirection) {
+TEST_P(EveryRowSpoiled, NoticesAFlippedDirection) {
   std::size_t planted = 0;
   for (const Row* row : generated_rows()) {
     bool succeeded = false;
@@ -241,7 +197,7 @@ TEST_F(EveryRow, NoticesAFlippedDirection) {
   EXPECT_GE(planted, 60u);
 }
 
-TEST_F(EveryRow, NoticesTwoSwappedParameters) {
+TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
   std::size_t planted = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i + 1 < row->parameters.size(); ++i) {

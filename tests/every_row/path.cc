@@ -2,14 +2,11 @@
 #include "tests/every_row/path.h"
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <vector>
 
 #include "protocol/call.h"
 #include "protocol/handle_form.h"
-#include "tests/every_row/thunks.h"
 
 namespace gpurun::every_row {
 namespace {
@@ -21,38 +18,21 @@ using driver_abi::Parameter;
 using driver_abi::Row;
 using driver_abi::Shape;
 
-// Driver's values that are easy to know in a recording; fixed handles have generation 1.
-constexpr std::uint64_t kDriverMark = 0xd0000000;
-
-bool is_server_value(HandleKind kind) {
-  return kind == HandleKind::kTextureObject || kind == HandleKind::kSurfaceObject ||
-         kind == HandleKind::kGraphConditional;
-}
-
 std::uint64_t handle_of(HandleKind kind, std::uint64_t index, std::uint64_t generation) {
   return protocol::kHandleTag << protocol::kHandleTagShift |
          static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
          generation << protocol::kHandleGenerationShift | index;
 }
 
-bool comes_out_minted(const Parameter& parameter) {
-  return parameter.shape == Shape::kHandlePointee && parameter.direction == Direction::kOut;
-}
-
 }  // namespace
 
-Path::Path(const std::string& driver_path, std::string recording)
-    : recording_(std::move(recording)) {
+Path::Path(const std::string& driver_path, std::string recording) : Carrier(std::move(recording)) {
   auto driver = server::CudaDriver::open(driver_path);
   if (!driver.ok()) throw std::runtime_error(driver.status().to_string());
   driver_ = std::move(*driver);
   auto dispatch = server::Dispatch::create(*driver_);
   if (!dispatch.ok()) throw std::runtime_error(dispatch.status().to_string());
   dispatch_ = std::move(*dispatch);
-}
-
-std::uint64_t Path::driver_handle(HandleKind kind, std::size_t n) {
-  return kDriverMark | static_cast<std::uint64_t>(kind) << 16 | n << 4;
 }
 
 // Bound again where a call has ended it.
@@ -67,7 +47,7 @@ std::uint64_t Path::client_handle(HandleKind kind, std::size_t n) {
 
 std::uint64_t Path::fresh(HandleKind kind) { return handle_of(kind, next_index_++, 2); }
 
-std::uint64_t Path::driver_value(std::uint64_t client_handle, HandleKind kind) const {
+std::uint64_t Path::driver_value(std::uint64_t client_handle, HandleKind kind) {
   if (is_server_value(kind)) return client_handle;
   const auto found = handles_.find(client_handle, kind);
   return found.result == 0 ? found.value : 0;
@@ -103,18 +83,6 @@ int Path::forward(const Row& row, void* const* arguments) {
   if (!reply.pack(row, unpacked, result).ok()) return -4;
   const auto replied = protocol::unpack_reply(row, arguments, reply.bytes());
   return replied.ok() ? *replied : -5;
-}
-
-int Path::direct(const Row& row, void* const* arguments) const {
-  return call_by_cuda_h(row.opcode, driver_->function(row.opcode), arguments);
-}
-
-std::string Path::recorded() {
-  std::ifstream file(recording_);
-  file.seekg(read_);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  read_ += static_cast<std::streamoff>(text.size());
-  return text;
 }
 
 }  // namespace gpurun::every_row

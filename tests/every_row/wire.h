@@ -1,0 +1,42 @@
+// The whole way: the client library's wall and session, TCP, the worker's decoder, queues and
+// dispatch, the recording device. Client and worker are threads of the test's process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "client/interpose/process.h"
+#include "server/cuda_driver.h"
+#include "server/handlers/handlers.h"
+#include "tests/every_row/carrier.h"
+
+namespace gpurun::every_row {
+
+// One thread; at most one object in a process, because the client has one session.
+class Wire final : public Carrier {
+ public:
+  Wire(const std::string& driver_path, std::string recording);
+  ~Wire() override;
+
+  std::uint64_t client_handle(driver_abi::HandleKind kind, std::size_t n) override;
+  std::uint64_t driver_value(std::uint64_t client_handle, driver_abi::HandleKind kind) override;
+  int forward(const driver_abi::Row& row, void* const* arguments) override;
+  void* function(std::uint16_t opcode) const override { return driver_->function(opcode); }
+
+ private:
+  void start_worker(const std::string& driver_path);
+  // A fence that asks the worker's handle table; see wire.cc. The CUresult, and the reply's word.
+  int ask(std::uint64_t what, std::uint64_t handle, driver_abi::HandleKind kind,
+          std::uint64_t value, std::uint64_t* answer);
+
+  std::unique_ptr<server::CudaDriver> driver_;
+  std::unique_ptr<server::HandlerState> state_;
+  std::thread worker_;
+  client::interpose::Process* process_ = nullptr;
+  std::map<std::pair<driver_abi::HandleKind, std::size_t>, std::uint64_t> handles_;
+};
+
+}  // namespace gpurun::every_row
