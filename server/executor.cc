@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/device_barrier.h"
+#include "server/hot_calls.h"
 #include "server/issue_queue.h"
 #include "server/outbox.h"
 #include "server/parking.h"
@@ -176,8 +177,10 @@ CallOutcome ExecutorState::run(Call& call) {
   if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
   Handler handler = nullptr;
   if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
-  if (handler == nullptr && !is_hot(header.form)) handler = options.handlers.generic;
-  // Payloads on bulk lanes, and the records without an opcode's handler, are not served yet.
+  if (handler == nullptr) {
+    handler = is_hot(header.form) ? hot_handler(header.form) : options.handlers.generic;
+  }
+  // Payloads on bulk lanes are not served yet.
   if (handler == nullptr || header.bulk != 0) return CallOutcome::done(kErrorNotSupported);
   const CallOutcome outcome = handler(call);
   // The long tail may have made another context current.

@@ -33,13 +33,6 @@ def addresses(rows, namespace):
 # --- client library ---------------------------------------------------------------------------
 
 CUSTOM_HEAD = """// What the hand-written part of the client library must define. %s
-//
-// entry_points.cc also needs client/interpose/entry.h, with
-//   CUresult call_generated(const driver_abi::Row& row, void* const* arguments);
-//     arguments[i]: the address of the i-th parameter; nullptr when there is none.
-//   CUresult call_refused(const driver_abi::Row& row);
-//   template <typename Function> CUresult call_custom(const driver_abi::Row& row, Function call);
-//   class PerThreadDefaultStream;  Lives while a _ptds or _ptsz entry point is served.
 #pragma once
 
 #include <cstdint>
@@ -64,25 +57,20 @@ def client_custom_header(rows):
     return "\n".join(lines)
 
 
+# An alias passes its own row: from it the wall knows which copy the program called.
 def client_body(row):
-    target = row.target
-    lines = []
     if row.completion == "refused":
         return ["  return interpose::call_refused(row_of(%d));" % row.opcode]
-    if row.variant:
-        lines.append("  const interpose::PerThreadDefaultStream scope;")
     if row.implementation == "custom":
-        lines.append("  return interpose::call_custom(row_of(%d), [&] {" % target.opcode)
-        lines.append("    return interpose::custom::%s(%s);" % (target.symbol, values(row)))
-        lines.append("  });")
-    elif row.parameters:
-        addresses_of = ", ".join("const_cast<void*>(static_cast<const void*>(&%s))" % p.name
-                                 for p in row.parameters)
-        lines.append("  void* const arguments[] = {%s};" % addresses_of)
-        lines.append("  return interpose::call_generated(row_of(%d), arguments);" % target.opcode)
-    else:
-        lines.append("  return interpose::call_generated(row_of(%d), nullptr);" % target.opcode)
-    return lines
+        return ["  return interpose::call_custom(row_of(%d), [&] {" % row.opcode,
+                "    return interpose::custom::%s(%s);" % (row.target.symbol, values(row)),
+                "  });"]
+    if not row.parameters:
+        return ["  return interpose::call_generated(row_of(%d), nullptr);" % row.opcode]
+    addresses_of = ", ".join("const_cast<void*>(static_cast<const void*>(&%s))" % p.name
+                             for p in row.parameters)
+    return ["  void* const arguments[] = {%s};" % addresses_of,
+            "  return interpose::call_generated(row_of(%d), arguments);" % row.opcode]
 
 
 def client_entries(rows):
@@ -140,18 +128,15 @@ EMULATED_TOP = """
 #include "server/emulated/objects/thread_state.h"
 
 namespace {
-thread_local const void* t_program_return_address;
-
 CUresult not_implemented(const char* symbol) {
   GPURUN_LOG(kWarning, "emulated device: %s is not implemented (CUDA_ERROR_NOT_SUPPORTED)", symbol);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 }  // namespace
-
-namespace gpurun::emulated {
-const void* program_return_address() { return t_program_return_address; }
-}  // namespace gpurun::emulated
 """
+
+# Their answer depends on who asks; see server/emulated/api/caller.h.
+ASKED_BY_CALLER = {"cuDeviceGetAttribute", "cuDeviceComputeCapability"}
 
 
 def emulated_entries(rows, implemented):
@@ -164,7 +149,9 @@ def emulated_entries(rows, implemented):
                       '  return not_implemented("%s");' % row.symbol, "}", ""]
             continue
         lines.append(exported(row))
-        lines.append("  t_program_return_address = __builtin_return_address(0);")
+        if row.target.symbol in ASKED_BY_CALLER:
+            lines.append("  gpurun::emulated::set_program_return_address("
+                         "__builtin_return_address(0));")
         if row.variant:
             lines.append("  const gpurun::emulated::PerThreadDefaultStream scope;")
         lines += ["  return gpurun::emulated::api::%s(%s);" % (name, values(row)), "}", ""]

@@ -35,6 +35,11 @@ CUresult enter_driver() {
   return CUDA_SUCCESS;
 }
 
+CUresult check_not_forked() {
+  return life.load(std::memory_order_acquire) == Life::kForked ? CUDA_ERROR_NOT_INITIALIZED
+                                                               : CUDA_SUCCESS;
+}
+
 CUresult enter_context_even_failed(ContextPtr* context) {
   GPURUN_TRY(enter_driver());
   const ContextPtr& current = thread_state().current();

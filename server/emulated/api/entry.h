@@ -15,6 +15,10 @@ namespace gpurun::emulated {
 // a host function of a stream.
 CUresult enter_driver();
 
+// NOT_INITIALIZED in the child of a fork, else CUDA_SUCCESS: for the export tables, which the
+// runtime uses before cuInit too.
+CUresult check_not_forked();
+
 // enter_driver(), then the current context: INVALID_CONTEXT when there is none,
 // CONTEXT_IS_DESTROYED when it is gone, its sticky error when it has one.
 CUresult enter_context(ContextPtr* context);

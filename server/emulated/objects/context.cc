@@ -2,6 +2,7 @@
 #include "server/emulated/objects/context.h"
 
 #include "base/log.h"
+#include "driver_abi/context_storage.h"
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/ownership.h"
 
@@ -101,24 +102,6 @@ CUresult Context::synchronize() {
   return sticky_error();
 }
 
-void Context::put_storage(void* key, void* value, StorageDestructor destructor) {
-  const std::lock_guard lock(mutex_);
-  storage_[key] = {value, destructor};
-}
-
-bool Context::get_storage(void* key, void** value) {
-  const std::lock_guard lock(mutex_);
-  const auto found = storage_.find(key);
-  if (found == storage_.end()) return false;
-  *value = found->second.value;
-  return true;
-}
-
-bool Context::delete_storage(void* key) {
-  const std::lock_guard lock(mutex_);
-  return storage_.erase(key) != 0;
-}
-
 bool Context::enable_peer(const Context& peer) {
   const std::lock_guard lock(mutex_);
   return peers_.insert(peer.handle()).second;
@@ -141,18 +124,14 @@ void Context::disown(const Object& object) {
 
 void Context::destroy() {
   synchronize();
-  std::map<void*, StorageEntry> storage;
   std::set<std::uint64_t> owned;
   {
     const std::lock_guard lock(mutex_);
-    storage.swap(storage_);
     owned.swap(owned_);
     peers_.clear();
   }
-  // Runs without the lock: the destructors call back into the driver.
-  for (const auto& [key, entry] : storage) {
-    if (entry.destructor != nullptr) entry.destructor(as<CUcontext>(), key, entry.value);
-  }
+  // Without the lock: the destructors call back into the driver.
+  driver_abi::drop_context_storage(as<CUcontext>());
   active_.store(false, std::memory_order_release);
   for (const std::uint64_t handle : owned) handles().drop(handle);
   release_memory_of_context(handle());

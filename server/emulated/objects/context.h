@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -62,12 +61,6 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   // Waits until everything that was issued so far is complete. The sticky error.
   CUresult synchronize();
 
-  // The program's values (export table CLS): see api/context_storage.cc.
-  using StorageDestructor = void (*)(CUcontext, void*, void*);
-  void put_storage(void* key, void* value, StorageDestructor destructor);
-  bool get_storage(void* key, void** value);
-  bool delete_storage(void* key);
-
   // Peers that this context may access.
   bool enable_peer(const Context& peer);
   bool disable_peer(const Context& peer);
@@ -76,7 +69,8 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   void own(const Object& object);
   void disown(const Object& object);
 
-  // Ends all work, runs the storage's destructors, frees what the context owns. A primary context
+  // Ends all work, runs the destructors of what libraries attached to the context
+  // (driver_abi/context_storage.h), frees what the context owns. A primary context
   // can be activated again afterwards.
   void destroy();
 
@@ -93,12 +87,7 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   StreamPtr legacy_;
   std::vector<std::weak_ptr<Stream>> streams_;
 
-  struct StorageEntry {
-    void* value;
-    StorageDestructor destructor;
-  };
   std::mutex mutex_;
-  std::map<void*, StorageEntry> storage_;
   std::set<std::uint64_t> peers_;
   std::set<std::uint64_t> owned_;
 };

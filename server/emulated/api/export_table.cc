@@ -1,0 +1,115 @@
+// cuGetExportTable: the shared tables of driver_abi with this device behind them, and the marker
+// by which a worker recognises the emulated device.
+#include <cstring>
+
+#include "driver_abi/emulated_view.h"
+#include "driver_abi/export_tables.h"
+#include "server/emulated/api.h"
+#include "server/emulated/api/entry.h"
+#include "server/emulated/settings.h"
+
+namespace gpurun::emulated {
+namespace {
+
+CUresult device_count(int* count) {
+  *count = static_cast<int>(devices().size());
+  return CUDA_SUCCESS;
+}
+
+CUresult device_identity(int ordinal, driver_abi::IntegrityDevice* identity) {
+  const Device* device = device_at(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const CUuuid uuid = device->uuid();
+  static_assert(sizeof uuid.bytes == sizeof identity->uuid);
+  std::memcpy(identity->uuid, uuid.bytes, sizeof identity->uuid);
+  const auto number = [device](CUdevice_attribute attribute) {
+    int value = 0;
+    device->attribute(attribute, settings().capability, &value);
+    return value;
+  };
+  identity->pci_domain = number(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+  identity->pci_bus = number(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+  identity->pci_device = number(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+  return CUDA_SUCCESS;
+}
+
+CUresult primary_context(CUdevice ordinal, CUcontext* context) {
+  Device* device = device_at(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *context = device->primary()->as<CUcontext>();
+  return CUDA_SUCCESS;
+}
+
+CUresult current_context(CUcontext* context) {
+  const ContextPtr& current = thread_state().current();
+  *context = current == nullptr ? nullptr : current->as<CUcontext>();
+  return CUDA_SUCCESS;
+}
+
+// The object stands for the stream's id and nothing else, so that a stale or forged one is a wrong
+// number at worst. Never null, and aligned like a pointer.
+constexpr unsigned kObjectShift = 4;
+
+CUresult stream_object(CUcontext handle, CUstream stream_handle, int per_thread, void** object) {
+  const auto context = handles().find<Context>(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const StreamPtr stream = per_thread != 0 ? thread_state().default_stream(context)
+                                           : find_stream(context, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *object = reinterpret_cast<void*>((stream->id() + 1) << kObjectShift);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_object_id(CUcontext, void* object, unsigned long long* id) {
+  const auto number = reinterpret_cast<std::uintptr_t>(object) >> kObjectShift;
+  if (number == 0) return CUDA_ERROR_INVALID_HANDLE;
+  *id = number - 1;
+  return CUDA_SUCCESS;
+}
+
+// No module can be loaded yet, so no handle of one is valid.
+CUresult module_functions(CUmodule, CUfunction*, unsigned, unsigned*) {
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+// Through the exported function, which tells the program where it is not implemented.
+CUresult load_module(CUmodule* module, const void* image) {
+  return ::cuModuleLoadData(module, image);
+}
+
+constexpr driver_abi::ExportTableHost kHost = {
+    .ready = check_not_forked,
+    .driver_version = api::cuDriverGetVersion,
+    .device_count = device_count,
+    .device_identity = device_identity,
+    .primary_context = primary_context,
+    .current_context = current_context,
+    .context_id = api::cuCtxGetId,
+    .stream_object = stream_object,
+    .stream_object_id = stream_object_id,
+    .module_functions = module_functions,
+    .load_module = load_module,
+    .multiprocessor_groups = nullptr,
+};
+
+constexpr driver_abi::EmulatedView kView = {
+    .bytes = sizeof(driver_abi::EmulatedView),
+    .library_capability = [] { return settings().library_capability; },
+};
+
+}  // namespace
+
+namespace api {
+
+CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (std::memcmp(id->bytes, driver_abi::kEmulatedMarker.data(), sizeof id->bytes) == 0) {
+    *table = &kView;
+    return CUDA_SUCCESS;
+  }
+  driver_abi::set_export_table_host(&kHost);
+  return driver_abi::get_export_table(table, id);
+}
+
+}  // namespace api
+}  // namespace gpurun::emulated

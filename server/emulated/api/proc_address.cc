@@ -1,0 +1,31 @@
+// cuGetProcAddress: the search is driver_abi's, the addresses are our exported entry points.
+#include "driver_abi/proc_address.h"
+
+#include "driver_abi/row.h"
+#include "server/emulated/api.h"
+
+namespace gpurun::emulated::api {
+namespace {
+
+CUresult find(const char* symbol, void** function, int version, cuuint64_t flags,
+              CUdriverProcAddressQueryResult* status) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
+  if (found.result == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_VALUE;
+  *function = found.row == nullptr ? nullptr : entry_point(found.row->opcode);
+  if (status != nullptr) *status = static_cast<CUdriverProcAddressQueryResult>(found.status);
+  return static_cast<CUresult>(found.result);
+}
+
+}  // namespace
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  return find(symbol, function, version, flags, nullptr);
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  return find(symbol, function, version, flags, status);
+}
+
+}  // namespace gpurun::emulated::api
