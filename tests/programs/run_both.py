@@ -47,6 +47,8 @@ def run(name, command, env, folder):
                           errors="replace", stdin=subprocess.DEVNULL)
     sys.stdout.write(done.stdout)
     sys.stdout.write(done.stderr)
+    if done.returncode < 0:  # A signal's number: as shells and gpurun say it.
+        done.returncode = 128 - done.returncode
     print(f"-- {name}: exit status {done.returncode}", flush=True)
     return done
 

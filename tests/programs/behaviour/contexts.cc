@@ -1,0 +1,69 @@
+// Driver API: several contexts, their stack per thread, and what ends with them.
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+int main() {
+  MUST(cuInit(0));
+  CUdevice device;
+  MUST(cuDeviceGet(&device, 0));
+  CUcontext current = nullptr;
+  MUST(cuCtxGetCurrent(&current));
+  EXPECT(current == nullptr);
+  CUdeviceptr memory;
+  std::printf("no context: %s\n", name_of(cuMemAlloc(&memory, 16)));
+
+  std::vector<CUcontext> contexts(5);
+  for (CUcontext& context : contexts) MUST(cuCtxCreate(&context, nullptr, 0, device));
+  MUST(cuCtxGetCurrent(&current));
+  EXPECT(current == contexts.back());
+  for (std::size_t i = contexts.size(); i-- > 0;) {  // Creation pushed each.
+    CUcontext popped;
+    MUST(cuCtxPopCurrent(&popped));
+    EXPECT(popped == contexts[i]);
+  }
+  CUcontext popped;
+  std::printf("empty stack: %s\n", name_of(cuCtxPopCurrent(&popped)));
+
+  std::vector<std::thread> threads;
+  std::vector<unsigned> results(contexts.size());
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    threads.emplace_back([&, i] {
+      MUST(cuCtxPushCurrent(contexts[i]));
+      CUdeviceptr mine;
+      MUST(cuMemAlloc(&mine, 4096));
+      MUST(cuMemsetD32(mine, static_cast<unsigned>(i) + 1, 1024));
+      unsigned last = 0;
+      MUST(cuMemcpyDtoH(&last, mine + 4092, 4));
+      results[i] = last;
+      CUcontext owner = nullptr;
+      MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, mine));
+      EXPECT(owner == contexts[i]);
+      MUST(cuCtxSynchronize());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < results.size(); ++i) EXPECT(results[i] == i + 1);
+
+  CUcontext primary;
+  MUST(cuDevicePrimaryCtxRetain(&primary, device));
+  unsigned flags = 0;
+  int active = 0;
+  MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT(active == 1);
+  MUST(cuCtxSetCurrent(primary));
+  CUstream stream;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUcontext of_stream;
+  MUST(cuStreamGetCtx(stream, &of_stream));
+  EXPECT(of_stream == primary);
+  MUST(cuStreamDestroy(stream));
+  MUST(cuDevicePrimaryCtxRelease(device));
+  MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT(active == 0);
+  for (CUcontext context : contexts) MUST(cuCtxDestroy(context));
+  std::printf("destroyed context: %s\n", name_of(cuCtxSetCurrent(contexts[0])));
+  std::printf("PASSED\n");
+  return 0;
+}

@@ -1,0 +1,93 @@
+// Driver API: the same code as PTX text and as a fat binary, from memory and from a file; variables
+// of a module; what a missing name and a broken image answer.
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+static std::string read(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+static void use(CUmodule module, unsigned start) {
+  CUfunction fill;
+  MUST(cuModuleGetFunction(&fill, module, "fill"));
+  std::vector<unsigned> host(1000);
+  unsigned count = 1000;
+  CUdeviceptr out;
+  MUST(cuMemAlloc(&out, 4000));
+  void* arguments[] = {&out, &count, &start};
+  MUST(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, 0, nullptr, arguments, nullptr));
+  MUST(cuMemcpyDtoH(host.data(), out, 4000));
+  for (unsigned i = 0; i < count; ++i) EXPECT(host[i] == start + i);
+  MUST(cuMemFree(out));
+  CUdeviceptr visits;
+  std::size_t bytes = 0;
+  MUST(cuModuleGetGlobal(&visits, &bytes, module, "visits"));
+  unsigned long long seen = 0;
+  EXPECT(bytes == sizeof seen);
+  MUST(cuMemcpyDtoH(&seen, visits, sizeof seen));
+  EXPECT(seen == 4);
+  CUfunction missing;
+  std::printf("missing name: %s\n", name_of(cuModuleGetFunction(&missing, module, "no_such")));
+  int threads = 0;
+  MUST(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill));
+  EXPECT(threads >= 256);
+  std::size_t offset = 0, size = 0;
+  MUST(cuFuncGetParamInfo(fill, 2, &offset, &size));
+  EXPECT(offset == 12 && size == 4);
+}
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 3);  // A fat binary, PTX text.
+  const std::string fat = read(argv[1]), ptx = read(argv[2]);
+  EXPECT(!fat.empty() && !ptx.empty());
+  MUST(cuInit(0));
+  CUdevice device;
+  MUST(cuDeviceGet(&device, 0));
+  CUcontext context;
+  MUST(cuCtxCreate(&context, nullptr, 0, device));
+
+  CUmodule module;
+  for (unsigned round = 0; round < 3; ++round) {  // Each load has variables of its own.
+    MUST(cuModuleLoadData(&module, fat.data()));
+    use(module, 10 * round);
+    MUST(cuModuleUnload(module));
+  }
+  MUST(cuModuleLoadData(&module, ptx.c_str()));
+  use(module, 7);
+  MUST(cuModuleUnload(module));
+  MUST(cuModuleLoadFatBinary(&module, fat.data()));
+  use(module, 8);
+  MUST(cuModuleUnload(module));
+  MUST(cuModuleLoad(&module, argv[2]));
+  use(module, 9);
+
+  CUlibrary library;
+  MUST(cuLibraryLoadData(&library, fat.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  unsigned kernels = 0;
+  MUST(cuLibraryGetKernelCount(&kernels, library));
+  std::printf("kernels: %u\n", kernels);
+  CUkernel kernel;
+  MUST(cuLibraryGetKernel(&kernel, library, "fill"));
+  CUdeviceptr out;
+  MUST(cuMemAlloc(&out, 64));
+  unsigned count = 16, start = 5, host[16];
+  void* arguments[] = {&out, &count, &start};
+  MUST(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 16, 1, 1, 0, nullptr,
+                      arguments, nullptr));
+  MUST(cuMemcpyDtoH(host, out, 64));
+  EXPECT(host[15] == 20);
+  MUST(cuLibraryUnload(library));
+
+  CUmodule none;
+  std::printf("broken text: %s\n", name_of(cuModuleLoadData(&none, ".version 7.0\nnonsense {")));
+  std::printf("not a file: %s\n", name_of(cuModuleLoad(&none, "no such file")));
+  std::printf("null image: %s\n", name_of(cuModuleLoadData(&none, nullptr)));
+  MUST(cuCtxDestroy(context));
+  std::printf("PASSED\n");
+  return 0;
+}

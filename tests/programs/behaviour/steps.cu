@@ -1,0 +1,57 @@
+// Runtime API: a loop like training: in each step launches, copies in, events, and one result read
+// (or as many as --reads says). Prints how long the steps took, for tests of round trips.
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+__global__ void accumulate(float* weights, const float* batch, unsigned count, float rate) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) weights[i] += rate * batch[i];
+}
+__global__ void first_of(const float* weights, float* result) { *result = weights[0]; }
+
+static void must(cudaError_t code, int line) {
+  if (code == cudaSuccess) return;
+  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
+  std::exit(1);
+}
+#define MUST(call) must((call), __LINE__)
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;  // Steps, results read in each.
+  const int steps = std::atoi(argv[1]), reads = std::atoi(argv[2]);
+  constexpr unsigned kCount = 4096;
+  float *weights, *batch, *result;
+  MUST(cudaMalloc(&weights, kCount * 4));
+  MUST(cudaMalloc(&batch, kCount * 4));
+  MUST(cudaMalloc(&result, 4));
+  MUST(cudaMemset(weights, 0, kCount * 4));
+  std::vector<float> host(kCount, 1.0f);
+  cudaStream_t side;
+  MUST(cudaStreamCreate(&side));
+  cudaEvent_t ready;
+  MUST(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
+  float value = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step < steps; ++step) {
+    MUST(cudaMemcpyAsync(batch, host.data(), kCount * 4, cudaMemcpyHostToDevice, side));
+    MUST(cudaEventRecord(ready, side));
+    MUST(cudaStreamWaitEvent(nullptr, ready, 0));
+    accumulate<<<kCount / 256, 256>>>(weights, batch, kCount, 1.0f);
+    first_of<<<1, 1>>>(weights, result);
+    MUST(cudaGetLastError());
+    for (int i = 0; i < reads; ++i) MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
+  }
+  MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  if (value != static_cast<float>(steps)) {
+    std::printf("FAILED: %f\n", static_cast<double>(value));
+    return 1;
+  }
+  std::printf("took %.3f ms\n", took.count());
+  std::printf("PASSED\n");
+  return 0;
+}
