@@ -2,4 +2,3 @@
 add_library(gpurun_client_state STATIC device_attribute_mask.cc device_snapshot.cc)
 target_link_libraries(gpurun_client_state PUBLIC gpurun_base gpurun_driver_abi gpurun_protocol_call
                       PRIVATE gpurun_options)
-include(interpose/wall.cmake)

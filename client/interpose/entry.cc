@@ -194,6 +194,16 @@ class GeneratedCall {
   std::size_t minted_count_ = 0;
 };
 
+// One line per function: a bit for each opcode.
+CUresult refuse(const Row& row, const char* reason) {
+  constexpr std::size_t kOpcodes = 4096;
+  static std::array<std::atomic<bool>, kOpcodes> said;
+  if (row.opcode < kOpcodes && !said[row.opcode].exchange(true, std::memory_order_relaxed)) {
+    GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 }  // namespace
 
 CUstream default_stream() noexcept {
@@ -237,14 +247,11 @@ CUresult call_generated(const Row& row, void* const* arguments) noexcept {
 }
 
 CUresult call_refused(const Row& row) noexcept {
-  // One line per function: a bit for each opcode.
-  constexpr std::size_t kOpcodes = 4096;
-  static std::array<std::atomic<bool>, kOpcodes> said;
-  if (row.opcode < kOpcodes && !said[row.opcode].exchange(true, std::memory_order_relaxed)) {
-    GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol,
-               row.reason == nullptr ? "no reason given" : row.reason);
-  }
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return refuse(row, row.reason == nullptr ? "no reason given" : row.reason);
+}
+
+CUresult call_not_yet(const Row& row) noexcept {
+  return refuse(row, "this version of gpurun does not forward it yet");
 }
 
 }  // namespace gpurun::client::interpose

@@ -22,6 +22,9 @@ CUresult call_generated(const driver_abi::Row& row, void* const* arguments) noex
 // CUDA_ERROR_NOT_SUPPORTED, and one log line per function with the row's reason.
 CUresult call_refused(const driver_abi::Row& row) noexcept;
 
+// Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
+CUresult call_not_yet(const driver_abi::Row& row) noexcept;
+
 // What stream 0 means in the call that this thread is in: 0 (legacy), or 2 (the thread's own) in
 // the _ptds and _ptsz copies. For custom functions.
 CUstream default_stream() noexcept;

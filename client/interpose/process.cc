@@ -7,15 +7,15 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "base/log.h"
 #include "driver_abi/cuda_abi.h"
-#include "driver_abi/row.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
-std::atomic<Connector> g_connector{nullptr};
+std::atomic<Connector> g_connector{&connect_from_environment};
 std::atomic<Process*> g_process{nullptr};
 std::atomic<int> g_failure{0};
 std::atomic<pid_t> g_owner{0};  // The process that connected, or began to.
@@ -27,37 +27,22 @@ int failed(const Status& status, int result) {
   return result;
 }
 
-int take_snapshot(Process& process) {
-  const driver_abi::Row* row = driver_abi::find_row("cuInit");
-  Lane* lane = Lane::current();
-  if (row == nullptr || lane == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  CallSite site;
-  site.opcode = row->opcode;
-  site.form = protocol::Form::kRaw;
-  site.order = protocol::Order::kImmediate;
-  Reply reply;
-  if (const int result = process.session->call(*lane, site, ByteView{}, &reply); result != 0) {
-    return result;
-  }
-  Result<DeviceSnapshot> parsed =
-      DeviceSnapshot::parse(reply.payload, std::getenv("CUDA_VISIBLE_DEVICES"));
-  if (!parsed) return failed(parsed.status(), kResultPeerGone);
-  process.devices = new DeviceSnapshot(std::move(*parsed));
-  return 0;
-}
-
 // Under g_connecting.
 int connect() {
-  const Connector connector = g_connector.load(std::memory_order_acquire);
-  if (connector == nullptr) return CUDA_ERROR_NO_DEVICE;
-  Result<Session::Channels> channels = connector();
-  if (!channels) return failed(channels.status(), kResultPeerGone);
+  Result<Attached> attached = g_connector.load(std::memory_order_acquire)();
+  if (!attached.ok() && attached.status().code() == Code::kUnavailable) {
+    return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
+  }
+  if (!attached.ok()) return failed(attached.status(), kResultPeerGone);
+  Result<DeviceSnapshot> devices =
+      DeviceSnapshot::parse(attached->snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!devices.ok()) return failed(devices.status(), kResultPeerGone);
   Result<std::unique_ptr<Session>> session =
-      Session::start(std::move(*channels), SessionOptions::from_environment());
-  if (!session) return failed(session.status(), kResultPeerGone);
+      Session::start(std::move(attached->channels), SessionOptions::from_environment());
+  if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;
   process->session = session->release();
-  if (const int result = take_snapshot(*process); result != 0) return result;
+  process->devices = new DeviceSnapshot(std::move(*devices));
   g_process.store(process, std::memory_order_release);
   return 0;
 }

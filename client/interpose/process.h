@@ -3,15 +3,19 @@
 #pragma once
 
 #include "base/result.h"
+#include "client/attach.h"
 #include "client/device_snapshot.h"
 #include "client/session.h"
 
 namespace gpurun::client::interpose {
 
-// Makes the connected, proved channels of a session. Set by the library's attach code, or by a
-// test; without one every call answers CUDA_ERROR_NO_DEVICE.
-using Connector = Result<Session::Channels> (*)();
+// Makes the connected, proved channels of a session and what the server said of its devices.
+// kUnavailable: there is nowhere to connect to.
+using Connector = Result<Attached> (*)();
+// For tests; without it connect_from_environment() is asked. Before the first call.
 void set_connector(Connector connector) noexcept;
+// What GPURUN_SESSION says (client/session_data.h).
+Result<Attached> connect_from_environment();
 
 struct Process {
   Session* session = nullptr;

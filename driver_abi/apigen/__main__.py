@@ -43,12 +43,14 @@ def main():
     parser.add_argument("--out", required=True, help="folder that is written")
     parser.add_argument("--exercised", help="lines of SYMBOL PROGRAM: which program uses what")
     parser.add_argument("--null-device", help="what the null device does by hand")
+    parser.add_argument("--client-not-yet", help="custom rows that the client cannot serve yet")
     parser.add_argument("--emulated", help="what the emulated device implements, a name a line")
     arguments = parser.parse_args()
     try:
         types = CudaTypes(os.path.join(arguments.tables, "cuda_types.toml"))
         implemented = read_names(arguments.emulated)
-        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types, implemented)
+        rows = table.load(os.path.join(arguments.tables, "cuda_driver.toml"), types, implemented,
+                          read_names(arguments.client_not_yet))
         faults = check.check(types, rows,
                              check.read_lock(os.path.join(arguments.tables, "opcodes.lock")))
     except (TypeError_, table.RowError) as error:
@@ -66,6 +68,7 @@ def outputs(types, rows, implemented, null_functions):
     return {
         "driver_abi/cuda_abi.h": emit_header.render(types, rows),
         "driver_abi/rows.inc": emit_rows.render(types, rows),
+        "driver_abi/opcodes.h": emit_rows.opcodes(rows),
         "driver_abi/exports.map": emit_entries.exports_map(rows),
         "client/interpose/custom.h": emit_entries.client_custom_header(rows),
         "client/interpose/entry_points.cc": emit_entries.client_entries(rows),

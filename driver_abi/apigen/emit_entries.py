@@ -44,7 +44,8 @@ namespace gpurun::client::interpose {
 // The address of an exported entry point; nullptr when there is no such opcode.
 void* entry_point(std::uint16_t opcode) noexcept;
 
-// One function for each custom row. The entry points of a row and of its aliases call it.
+// One function for each custom row. The entry points of a row and of its aliases call it, unless
+// client/interpose/not_yet.list names the row: then it need not be defined.
 namespace custom {
 """
 
@@ -61,6 +62,8 @@ def client_custom_header(rows):
 def client_body(row):
     if row.completion == "refused":
         return ["  return interpose::call_refused(row_of(%d));" % row.opcode]
+    if row.target.not_yet:
+        return ["  return interpose::call_not_yet(row_of(%d));" % row.opcode]
     if row.implementation == "custom":
         return ["  return interpose::call_custom(row_of(%d), [&] {" % row.opcode,
                 "    return interpose::custom::%s(%s);" % (row.target.symbol, values(row)),
@@ -81,7 +84,7 @@ def client_entries(rows):
              "const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {",
              "  return *gpurun::driver_abi::find_row(opcode);", "}", "}  // namespace", ""]
     for row in rows:
-        unused = row.completion == "refused"
+        unused = row.completion == "refused" or row.target.not_yet
         head = exported(row)
         if unused:
             head = 'extern "C" __attribute__((visibility("default"))) %s {' % unnamed(row)

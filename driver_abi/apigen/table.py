@@ -138,6 +138,7 @@ class Row:
         self.description = description
         self.target = self  # The row that an alias stands for.
         self.emulated = False
+        self.not_yet = False  # A custom row whose hand-written function is still missing.
 
     def resolve(self, types):
         get = self.description.get
@@ -185,7 +186,7 @@ class Row:
         return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 
 
-def load(path, types, emulated=frozenset()):
+def load(path, types, emulated=frozenset(), not_yet=frozenset()):
     rows = {symbol: Row(symbol, d) for symbol, d in toml_file.load(path).items()}
     try:
         for row in rows.values():
@@ -199,6 +200,11 @@ def load(path, types, emulated=frozenset()):
     for name in emulated:
         if name not in rows:
             raise RowError("implemented.list names %s, which is no row" % name)
+    for name in not_yet:
+        row = rows.get(name)
+        if row is None or row.target is not row or row.implementation != "custom":
+            raise RowError("not_yet.list names %s, which is no custom row" % name)
+        row.not_yet = True
     for row in rows.values():
         row.emulated = row.target.symbol in emulated or row.symbol in emulated
     return list(rows.values())

@@ -1,0 +1,41 @@
+// From what gpurun left in the environment to a proved connection.
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "client/interpose/process.h"
+#include "client/session_data.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Our descriptors stand above those that a program counts on getting, and below its limit.
+int first_descriptor() {
+  constexpr rlim_t kHigh = 4'000;
+  constexpr rlim_t kRoom = 64;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kRoom) return 0;
+  return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
+}
+
+// There is a server to connect to: that it cannot be reached must not look like "no GPU".
+Status somewhere(const Status& status) {
+  return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
+}
+
+}  // namespace
+
+Result<Attached> connect_from_environment() {
+  const Result<SessionData> session = session_data_from_environment();
+  if (!session.ok()) {
+    return getenv(kSessionVariable) == nullptr ? session.status() : somewhere(session.status());
+  }
+  AttachOptions options;
+  options.fd_min = first_descriptor();
+  Result<Attached> attached = attach(*session, options);
+  if (!attached.ok()) return somewhere(attached.status());
+  return attached;
+}
+
+}  // namespace gpurun::client::interpose
