@@ -5,6 +5,7 @@
 
 #include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/variant_table.h"
+#include "server/emulated/codegen/warp_call.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -225,6 +226,14 @@ llvm::Value* FunctionBuilder::stack_slot(llvm::Type* type, unsigned alignment) {
   auto* slot = entry_.CreateAlloca(type);
   slot->setAlignment(llvm::Align(alignment));
   return slot;
+}
+
+llvm::Value* FunctionBuilder::warp_words() {
+  if (warp_words_ == nullptr) {
+    warp_words_ =
+        stack_slot(llvm::ArrayType::get(int_type(32), kWarpInputWordsMax + kWarpResultWordsMax));
+  }
+  return warp_words_;
 }
 
 llvm::Value* FunctionBuilder::thread_field(std::size_t offset, llvm::Type* type,

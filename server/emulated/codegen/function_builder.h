@@ -116,6 +116,8 @@ class FunctionBuilder {
   }
   // Memory of this function's frame.
   Value* stack_slot(llvm::Type* type, unsigned alignment = 16);
+  // The words that warp operations of this function share (warp_call.h): one is at work at a time.
+  Value* warp_words();
   // Counts a poll of memory and yields now and then (ThreadContext::poll_budget).
   void poll();
   void call_function(const Operation& op);
@@ -158,6 +160,7 @@ class FunctionBuilder {
   llvm::Value* thread_ = nullptr;
   llvm::Value* block_ = nullptr;
   llvm::Value* carry_ = nullptr;
+  llvm::Value* warp_words_ = nullptr;
   llvm::IRBuilder<> entry_;  // Where allocas and context loads go.
   std::vector<llvm::AllocaInst*> registers_;
   std::vector<llvm::Value*> variables_;  // Pointers; null for shared variables.

@@ -35,7 +35,8 @@ Table* make_table() {
   auto* table = new Table;  // Never destroyed: threads may still translate while the process ends.
   const std::span<const VariantRow> subjects[] = {integer_rows(), bit_rows(),     float_rows(),
                                                   math_rows(),    convert_rows(), compare_rows(),
-                                                  memory_rows(),  control_rows()};
+                                                  memory_rows(),  control_rows(), barrier_rows(),
+                                                  cluster_rows(), warp_rows(),    atomic_rows()};
   for (std::span<const VariantRow> rows : subjects) {
     for (const VariantRow& row : rows) {
       std::vector<std::string> names;

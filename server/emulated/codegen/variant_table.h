@@ -43,5 +43,9 @@ std::span<const VariantRow> convert_rows();
 std::span<const VariantRow> compare_rows();
 std::span<const VariantRow> memory_rows();
 std::span<const VariantRow> control_rows();
+std::span<const VariantRow> barrier_rows();
+std::span<const VariantRow> cluster_rows();
+std::span<const VariantRow> warp_rows();
+std::span<const VariantRow> atomic_rows();
 
 }  // namespace gpurun::emulated

@@ -10,6 +10,7 @@
 
 #include "server/emulated/codegen/helpers.h"
 #include "server/emulated/codegen/translate.h"
+#include "server/emulated/runtime/warp_functions.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -66,10 +67,27 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
         llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   };
   for (const Helper& helper : helpers()) define(helper.name, helper.address);
-  define("gpurun_device_trap", address_of(runtime.trap));
-  define("gpurun_device_exit", address_of(runtime.exit));
-  define("gpurun_device_yield", address_of(runtime.yield));
-  define("gpurun_device_global_timer", address_of(runtime.global_timer));
+  for (const WarpFunctionName& warp : warp_functions()) {
+    define(warp.name, address_of(warp.function));
+  }
+#define GPURUN_DEFINE(field) define("gpurun_device_" #field, address_of(runtime.field))
+  GPURUN_DEFINE(barrier_sync);
+  GPURUN_DEFINE(barrier_arrive);
+  GPURUN_DEFINE(barrier_reduce);
+  GPURUN_DEFINE(cluster_arrive);
+  GPURUN_DEFINE(cluster_wait);
+  GPURUN_DEFINE(warp);
+  GPURUN_DEFINE(active_mask);
+  GPURUN_DEFINE(yield);
+  GPURUN_DEFINE(sleep);
+  GPURUN_DEFINE(exit);
+  GPURUN_DEFINE(trap);
+  GPURUN_DEFINE(assert_fail);
+  GPURUN_DEFINE(print);
+  GPURUN_DEFINE(allocate);
+  GPURUN_DEFINE(release);
+  GPURUN_DEFINE(global_timer);
+#undef GPURUN_DEFINE
   if (auto error = machine->helpers->define(llvm::orc::absoluteSymbols(std::move(symbols)))) {
     return failure("naming the helpers", std::move(error));
   }

@@ -12,8 +12,7 @@ namespace gpurun::emulated {
 // Any thread.
 class KernelJit {
  public:
-  // Of `runtime`, what the translator calls today is used: trap, exit, yield, global_timer. A
-  // kernel that needs one that is null fails to compile with kInternal.
+  // A kernel that needs a function of `runtime` that is null fails to compile with kInternal.
   static Result<std::unique_ptr<KernelJit>> create(const RuntimeFunctions& runtime);
   ~KernelJit();
   KernelJit(const KernelJit&) = delete;

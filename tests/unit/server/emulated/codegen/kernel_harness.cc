@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 
+#include "server/emulated/engine/engine.h"
 #include "server/emulated/jit/kernel_jit.h"
 #include "server/emulated/ptx/index.h"
+#include "server/emulated/runtime/context_runtime.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -28,7 +30,12 @@ class TextScope : public LinkScope {
   std::vector<ptx::Function> functions;
 };
 
-Result<KernelFunction> compile(KernelJit& jit, const std::string& text) {
+struct Compiled {
+  KernelFunction function;
+  std::uint32_t shared_bytes;
+};
+
+Result<Compiled> compile(KernelJit& jit, const std::string& text) {
   auto index = ptx::index_module(text);
   if (!index.ok()) return index.status();
   TextScope scope;
@@ -38,6 +45,7 @@ Result<KernelFunction> compile(KernelJit& jit, const std::string& text) {
     scope.functions.push_back(std::move(*function));
   }
   KernelSource source;
+  std::uint32_t shared = 0;
   for (const ptx::Function& function : scope.functions) {
     FunctionSource one{&function, &scope, "m." + std::string(function.name)};
     if (function.entry) {
@@ -45,23 +53,39 @@ Result<KernelFunction> compile(KernelJit& jit, const std::string& text) {
     } else {
       source.callees.push_back(one);
     }
+    for (const ptx::Variable& variable : function.variables) {
+      if (variable.space != ptx::Space::kShared) continue;
+      shared = (shared + 127) / 128 * 128;
+      source.shared_offsets[&variable] = shared;
+      shared += static_cast<std::uint32_t>(variable.byte_size());
+    }
   }
-  return jit.compile(source);
+  auto code = jit.compile(source);
+  if (!code.ok()) return code.status();
+  return Compiled{*code, shared};
 }
 
 std::string source_register(char letter, unsigned bits) {
   return std::string(", %") + letter + std::to_string(bits);
 }
 
-std::string kernel_text(std::span<const InstructionCase> cases) {
-  std::string text =
-      ".version 8.7\n.target sm_90\n.address_size 64\n.entry k(.param .u64 in, .param .u64 out) {\n"
-      ".reg .b64 %in, %out;\n";
+constexpr char kHead[] =
+    ".version 9.0\n.target sm_120\n.address_size 64\n"
+    ".entry k(.param .u64 in, .param .u64 out) {\n.reg .b64 %in, %out;\n";
+
+// Loads the inputs at %in into registers of every width.
+std::string input_text() {
+  std::string text;
   for (const char* width : {"16", "32", "64"}) {
     text += std::string(".reg .b") + width + " %a" + width + ", %b" + width + ", %c" + width +
             ", %d" + width + ";\n";
   }
-  text += ".reg .pred %d1;\nld.param.u64 %in, [in];\nld.param.u64 %out, [out];\n";
+  text += "ld.param.u64 %in, [in];\nld.param.u64 %out, [out];\n";
+  return text;
+}
+
+std::string load_text() {
+  std::string text;
   int offset = 0;
   for (const char letter : {'a', 'b', 'c'}) {
     for (const char* width : {"16", "32", "64"}) {
@@ -70,7 +94,12 @@ std::string kernel_text(std::span<const InstructionCase> cases) {
     }
     offset += 8;
   }
-  offset = 0;
+  return text;
+}
+
+std::string kernel_text(std::span<const InstructionCase> cases) {
+  std::string text = kHead + input_text() + ".reg .pred %d1;\n" + load_text();
+  int offset = 0;
   for (const InstructionCase& one : cases) {
     const std::string result = std::to_string(one.result_bits);
     text += one.name + " %d" + result;
@@ -89,6 +118,31 @@ std::uint64_t low_bits(std::uint64_t value, unsigned bits) {
   return bits >= 64 ? value : value & ((std::uint64_t{1} << bits) - 1);
 }
 
+// Each thread has 32 bytes of `in` and, for each case, 32 of `out`: two results and its cell.
+std::string threads_text(std::span<const ThreadCase> cases, std::size_t threads) {
+  std::string text = kHead + input_text() +
+                     ".reg .b16 %e16, %v<8>; .reg .b32 %i, %own, %all, %e32, %t<8>;\n"
+                     ".reg .b64 %cell, %wide, %e64, %u<8>; .reg .pred %p, %q;\n"
+                     ".shared .align 128 .b8 block[64]; .shared .align 128 .b8 cells[" +
+                     std::to_string(16 * threads) +
+                     "];\n"
+                     "mov.u32 %i, %tid.x; mov.u32 %all, block; mov.u32 %own, cells;\n"
+                     "mad.lo.u32 %own, %i, 16, %own;\n"
+                     "mul.wide.u32 %wide, %i, 32; add.u64 %in, %in, %wide;\n"
+                     "add.u64 %out, %out, %wide;\n" +
+                     load_text();
+  for (const ThreadCase& one : cases) {
+    const std::string bits = std::to_string(one.result_bits);
+    text += "add.u64 %cell, %out, 16; bar.sync 0;\n";
+    for (int i = 0; i < 64; i += 8) text += "st.shared.b64 [%all+" + std::to_string(i) + "], 0;\n";
+    text += "st.shared.v2.b64 [%own], {0, 0}; mov.b" + bits + " %d" + bits + ", 0; mov.b" + bits +
+            " %e" + bits + ", 0; bar.sync 0;\n" + one.text + "\n" + "st.b" + bits + " [%out], %d" +
+            bits + "; st.b" + bits + " [%out+8], %e" + bits + "; add.u64 %out, %out, " +
+            std::to_string(32 * threads) + ";\n";
+  }
+  return text + "ret;\n}\n";
+}
+
 // A runnable kernel with its one-thread block.
 class Runner {
  public:
@@ -100,7 +154,7 @@ class Runner {
     jit_ = std::move(*jit);
     auto function = compile(*jit_, text);
     if (!function.ok()) return function.status();
-    function_ = *function;
+    function_ = function->function;
     return Status();
   }
   void run(const void* in, void* out) {
@@ -125,6 +179,58 @@ Status run_kernel(const std::string& text, const void* in, void* out) {
   if (Status status = runner.load(text); !status.ok()) return status;
   runner.run(in, out);
   return Status();
+}
+
+Status run_grid(const std::string& text, GridShape shape, const void* in, void* out) {
+  auto jit = KernelJit::create(runtime_functions());
+  if (!jit.ok()) return jit.status();
+  auto compiled = compile(**jit, text);
+  if (!compiled.ok()) return compiled.status();
+  EngineOptions options;
+  options.threads = 2;
+  auto engine = Engine::create(options);
+  if (!engine.ok()) return engine.status();
+  alignas(16) const void* params[2] = {in, out};
+  ContextRuntime context;
+  LaunchRequest request;
+  request.function = compiled->function;
+  request.name = "k";
+  request.grid.x = shape.blocks;
+  request.block.x = shape.threads;
+  request.static_shared_bytes = compiled->shared_bytes;
+  request.stack_bytes = 256 << 10;
+  request.params = params;
+  request.param_bytes = sizeof params;
+  request.context = &context;
+  const GridResult result = (*engine)->run(request);
+  if (result.code == kGridOk) return Status();
+  return Status(Code::kInternal, std::to_string(result.code) + ": " + result.message);
+}
+
+void check_threads(std::span<const ThreadCase> cases, std::span<const Inputs> inputs) {
+  struct ThreadInput {
+    Inputs inputs;
+    std::uint64_t padding;
+  };
+  struct Output {
+    std::uint64_t d, e, cell[2];
+  };
+  std::vector<ThreadInput> in;
+  for (const Inputs& one : inputs) in.push_back({one, 0});
+  std::vector<Output> out(cases.size() * in.size());
+  const Status status = run_grid(threads_text(cases, in.size()),
+                                 {1, static_cast<unsigned>(in.size())}, in.data(), out.data());
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    for (unsigned thread = 0; thread < in.size(); ++thread) {
+      const Output& got = out[i * in.size() + thread];
+      const auto want = cases[i].expected(thread);
+      const unsigned bits = cases[i].result_bits;
+      EXPECT_EQ(std::pair(low_bits(got.d, bits), low_bits(got.e, bits)),
+                std::pair(low_bits(want.first, bits), low_bits(want.second, bits)))
+          << cases[i].text << "\nthread " << thread;
+    }
+  }
 }
 
 void check_instructions(std::span<const InstructionCase> cases, std::span<const Inputs> inputs) {

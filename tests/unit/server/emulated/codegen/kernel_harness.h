@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -28,6 +29,30 @@ struct InstructionCase {
 struct Inputs {
   std::uint64_t a, b, c;
 };
+
+// What one thread of a grid does, and what must come out. The text may use
+//   %a16 %a32 %a64, the same with b and c: the thread's inputs, cut to that width
+//   %i (b32): its number in the block; %cell (b64): 16 bytes of global memory of its own, zero at
+//   first; %own (b32): 16 bytes of shared memory of its own; %all (b32): 64 bytes of shared memory
+//   of the block, zero at first
+//   %p, %q (pred), %t<8> (b32), %u<8> (b64), %v<8> (b16): free
+// and leaves up to two results in %d<bits> and %e<bits>.
+struct ThreadCase {
+  std::string text;
+  unsigned result_bits;  // 16, 32 or 64
+  std::function<std::pair<std::uint64_t, std::uint64_t>(unsigned thread)> expected;
+};
+
+// Runs every case in one block of the emulated device's engine, one thread for each of `inputs`,
+// and reports each difference as a test failure.
+void check_threads(std::span<const ThreadCase> cases, std::span<const Inputs> inputs);
+
+struct GridShape {
+  unsigned blocks = 1;
+  unsigned threads = 32;
+};
+// As run_kernel, on the engine.
+Status run_grid(const std::string& text, GridShape shape, const void* in, void* out);
 
 // Executes every case with every input and reports each difference as a test failure.
 void check_instructions(std::span<const InstructionCase> cases, std::span<const Inputs> inputs);

@@ -1,0 +1,204 @@
+// Atomic read-modify-write (PTX ISA, sections 9.7.13.3 atom and red).
+#include <functional>
+
+#include "server/emulated/codegen/float_math.h"
+#include "server/emulated/codegen/function_builder.h"
+#include "server/emulated/codegen/variant_table.h"
+
+namespace gpurun::emulated {
+namespace {
+
+using llvm::Value;
+using Rmw = llvm::AtomicRMWInst;
+
+// What memory holds afterwards, from what it held.
+using Update = std::function<Value*(Value* old)>;
+
+ptx::Space space_of(const Operation& op) {
+  for (std::string_view modifier : op.instruction.modifiers) {
+    const ptx::Space space = ptx::parse_space(modifier);
+    if (space != ptx::Space::kNone) return space;
+  }
+  return ptx::Space::kNone;
+}
+
+llvm::AtomicOrdering ordering_of(const Operation& op) {
+  if (op.has("acq_rel")) return llvm::AtomicOrdering::AcquireRelease;
+  if (op.has("acquire")) return llvm::AtomicOrdering::Acquire;
+  if (op.has("release")) return llvm::AtomicOrdering::Release;
+  return llvm::AtomicOrdering::Monotonic;
+}
+
+// Where the address and the sources are: red has no destination.
+struct Sources {
+  explicit Sources(const Operation& op) : first(op.instruction.opcode == "atom" ? 1 : 0) {}
+  std::size_t address() const { return first; }
+  std::size_t value(std::size_t index = 0) const { return first + 1 + index; }
+  std::size_t first;
+};
+
+// One host thread runs a block at a time (device_abi.h), so shared memory needs no locked
+// instruction, only that nothing comes between the load and the store; nothing can.
+Value* update_shared(FunctionBuilder& b, Value* address, unsigned bits, const Update& update) {
+  auto* old = b.ir.CreateAlignedLoad(b.int_type(bits), address, llvm::Align(1));
+  b.ir.CreateAlignedStore(update(old), address, llvm::Align(1));
+  return old;
+}
+
+Value* update_by_exchange(FunctionBuilder& b, Value* address, unsigned bits,
+                          llvm::AtomicOrdering ordering, const Update& update) {
+  llvm::IntegerType* type = b.int_type(bits);
+  auto* first = b.ir.CreateAlignedLoad(type, address, llvm::Align(bits / 8));
+  first->setAtomic(llvm::AtomicOrdering::Monotonic);
+  llvm::BasicBlock* before = b.ir.GetInsertBlock();
+  llvm::BasicBlock* loop = b.new_block();
+  llvm::BasicBlock* done = b.new_block();
+  b.ir.CreateBr(loop);
+  b.ir.SetInsertPoint(loop);
+  llvm::PHINode* old = b.ir.CreatePHI(type, 2);
+  old->addIncoming(first, before);
+  Value* pair = b.ir.CreateAtomicCmpXchg(address, old, update(old), llvm::Align(bits / 8), ordering,
+                                         llvm::AtomicOrdering::Monotonic);
+  old->addIncoming(b.ir.CreateExtractValue(pair, 0), b.ir.GetInsertBlock());
+  b.ir.CreateCondBr(b.ir.CreateExtractValue(pair, 1), done, loop);
+  b.ir.SetInsertPoint(done);
+  return old;
+}
+
+void finish(FunctionBuilder& b, const Operation& op, Value* old) {
+  if (op.instruction.opcode == "atom") b.write(b.operand(op, 0), old, op.type.is_signed());
+}
+
+Rmw::BinOp integer_operation(const Operation& op) {
+  const bool is_signed = op.type.is_signed();
+  if (op.has("add")) return Rmw::Add;
+  if (op.has("and")) return Rmw::And;
+  if (op.has("or")) return Rmw::Or;
+  if (op.has("xor")) return Rmw::Xor;
+  if (op.has("min")) return is_signed ? Rmw::Min : Rmw::UMin;
+  if (op.has("max")) return is_signed ? Rmw::Max : Rmw::UMax;
+  if (op.has("inc")) return Rmw::UIncWrap;
+  if (op.has("dec")) return Rmw::UDecWrap;
+  return Rmw::Xchg;
+}
+
+// The same operation on values, for shared memory.
+Value* combine(FunctionBuilder& b, Rmw::BinOp operation, Value* old, Value* value) {
+  Value* one = llvm::ConstantInt::get(old->getType(), 1);
+  Value* zero = llvm::ConstantInt::get(old->getType(), 0);
+  switch (operation) {
+    case Rmw::Add:
+      return b.ir.CreateAdd(old, value);
+    case Rmw::And:
+      return b.ir.CreateAnd(old, value);
+    case Rmw::Or:
+      return b.ir.CreateOr(old, value);
+    case Rmw::Xor:
+      return b.ir.CreateXor(old, value);
+    case Rmw::Min:
+      return b.binary(llvm::Intrinsic::smin, old, value);
+    case Rmw::Max:
+      return b.binary(llvm::Intrinsic::smax, old, value);
+    case Rmw::UMin:
+      return b.binary(llvm::Intrinsic::umin, old, value);
+    case Rmw::UMax:
+      return b.binary(llvm::Intrinsic::umax, old, value);
+    case Rmw::UIncWrap:
+      return b.ir.CreateSelect(b.ir.CreateICmpUGE(old, value), zero, b.ir.CreateAdd(old, one));
+    case Rmw::UDecWrap:
+      return b.ir.CreateSelect(
+          b.ir.CreateOr(b.ir.CreateICmpEQ(old, zero), b.ir.CreateICmpUGT(old, value)), value,
+          b.ir.CreateSub(old, one));
+    default:
+      return value;
+  }
+}
+
+void emit_integer(FunctionBuilder& b, const Operation& op) {
+  const Sources at(op);
+  b.expect_operands(op, at.value() + 1, at.value() + 1);
+  const Rmw::BinOp operation = integer_operation(op);
+  // An exchange may be how a lock is taken.
+  if (operation == Rmw::Xchg) b.poll();
+  const ptx::Space space = space_of(op);
+  Value* address = b.address(b.operand(op, at.address()), space);
+  Value* value = b.read(b.operand(op, at.value()), op.type.bits, op.type.is_signed());
+  if (b.failed()) return;
+  Value* old =
+      space == ptx::Space::kShared
+          ? update_shared(b, address, op.type.bits,
+                          [&](Value* before) { return combine(b, operation, before, value); })
+          : b.ir.CreateAtomicRMW(operation, address, value, llvm::Align(op.type.bytes()),
+                                 ordering_of(op));
+  finish(b, op, old);
+}
+
+// Subnormals are kept. (The ISA says that global f32 addition flushes them on today's devices and
+// does not promise it.)
+void emit_float_add(FunctionBuilder& b, const Operation& op) {
+  const Sources at(op);
+  b.expect_operands(op, at.value() + 1, at.value() + 1);
+  const ptx::Space space = space_of(op);
+  Value* address = b.address(b.operand(op, at.address()), space);
+  const auto addends = b.read_floats(b.operand(op, at.value()), op.type);
+  if (b.failed()) return;
+  const Update update = [&](Value* old) {
+    llvm::SmallVector<Value*, 2> sums;
+    const auto values = b.unpack_floats(old, op.type);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      sums.push_back(
+          rounded_binary(b, "add", scalar_format(op.type.format), values[i], addends[i]));
+    }
+    return b.pack_floats(sums, op.type);
+  };
+  finish(b, op,
+         space == ptx::Space::kShared
+             ? update_shared(b, address, op.type.bits, update)
+             : update_by_exchange(b, address, op.type.bits, ordering_of(op), update));
+}
+
+void emit_cas(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 4, 4);
+  b.poll();
+  const ptx::Space space = space_of(op);
+  Value* address = b.address(b.operand(op, 1), space);
+  Value* expected = b.read(b.operand(op, 2), op.type.bits);
+  Value* desired = b.read(b.operand(op, 3), op.type.bits);
+  if (b.failed()) return;
+  Value* old = nullptr;
+  if (space == ptx::Space::kShared) {
+    old = update_shared(b, address, op.type.bits, [&](Value* before) {
+      return b.ir.CreateSelect(b.ir.CreateICmpEQ(before, expected), desired, before);
+    });
+  } else {
+    const llvm::AtomicOrdering ordering = ordering_of(op);
+    Value* pair =
+        b.ir.CreateAtomicCmpXchg(address, expected, desired, llvm::Align(op.type.bytes()), ordering,
+                                 llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(ordering));
+    old = b.ir.CreateExtractValue(pair, 0);
+  }
+  b.write(b.operand(op, 0), old);
+}
+
+#define GPURUN_ORDER "{,.relaxed,.acquire,.release,.acq_rel}{,.global,.shared}"
+#define GPURUN_RED_ORDER "{,.relaxed,.release}{,.global,.shared}"
+
+constexpr VariantRow kRows[] = {
+    {"atom" GPURUN_ORDER ".{and,or,xor,exch}.{b32,b64}", emit_integer},
+    {"atom" GPURUN_ORDER ".{add,min,max}.{u32,s32,u64,s64}", emit_integer},
+    {"atom" GPURUN_ORDER ".{inc,dec}.u32", emit_integer},
+    {"atom" GPURUN_ORDER ".cas.{b16,b32,b64}", emit_cas},
+    {"atom" GPURUN_ORDER ".add.{f32,f64}", emit_float_add},
+    {"atom" GPURUN_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},
+    {"red" GPURUN_RED_ORDER ".{and,or,xor}.{b32,b64}", emit_integer},
+    {"red" GPURUN_RED_ORDER ".{add,min,max}.{u32,s32,u64,s64}", emit_integer},
+    {"red" GPURUN_RED_ORDER ".{inc,dec}.u32", emit_integer},
+    {"red" GPURUN_RED_ORDER ".add.{f32,f64}", emit_float_add},
+    {"red" GPURUN_RED_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},
+};
+
+}  // namespace
+
+std::span<const VariantRow> atomic_rows() { return kRows; }
+
+}  // namespace gpurun::emulated
