@@ -1,0 +1,80 @@
+# Loading code images and naming kernels: payloads of form raw for cuModuleLoadDataEx,
+# cuLibraryLoadData (LoadRequest, LoadReply) and for cuModuleGetFunction, cuLibraryGetKernel,
+# cuKernelGetFunction, cuLibraryGetModule (NameRequest, NameReply). protocol/module_calls.h packs.
+@0xd4c3f1f7b6a25e90;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("gpurun::protocol::wire");
+
+struct LoadRequest {
+  loads @0 :List(ImageLoad);
+  # With a bulk transfer: exactly one, whose image the transfer is.
+}
+
+struct ImageLoad {
+  handle @0 :UInt64;
+  # What the client minted; a module or a library, as the opcode says.
+  digest @1 :Data;
+  # SHA-256 of the image bundle (protocol/image_bundle.h).
+  image @2 :Data;
+  # The bundle; empty: in the bulk transfer, else the worker has it or says that it has not.
+  options @3 :List(JitOption);
+  infoLogBytes @4 :UInt32;
+  errorLogBytes @5 :UInt32;
+  # How much of the compiler's logs the program has room for.
+}
+
+struct JitOption {
+  id @0 :Int32;
+  # CUjit_option whose value is a number.
+  value @1 :UInt64;
+}
+
+struct LoadReply {
+  outcomes @0 :List(ImageOutcome);
+  # One for each load, in order.
+}
+
+struct ImageOutcome {
+  result @0 :Int32;
+  # CUresult of the driver.
+  missing @1 :Bool;
+  # The worker has no image of that digest: send it. Nothing was done.
+  kept @2 :Bool;
+  # The worker has it for as long as the session lives.
+  device @3 :Int32;
+  # The server's ordinal of the device that the attributes are of.
+  complete @4 :Bool;
+  # `kernels` names them all.
+  kernels @5 :List(Kernel);
+  infoLog @6 :Data;
+  errorLog @7 :Data;
+}
+
+struct Kernel {
+  name @0 :Data;
+  described @1 :Bool;
+  # What follows is filled in.
+  layoutKnown @2 :Bool;
+  parameters @3 :List(Parameter);
+  attributes @4 :List(Int32);
+  # By CUfunction_attribute; as many as the driver answered without a gap.
+}
+
+struct Parameter {
+  offset @0 :UInt32;
+  bytes @1 :UInt32;
+}
+
+struct NameRequest {
+  owner @0 :UInt64;
+  # The module, library or kernel.
+  handle @1 :UInt64;
+  # What the client minted for what is asked.
+  name @2 :Data;
+  # Of the kernel; empty where the owner alone says it.
+}
+
+struct NameReply {
+  kernel @0 :Kernel;
+}

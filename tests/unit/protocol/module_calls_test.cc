@@ -1,0 +1,138 @@
+// Protects what the two ends say about code images: a bundle must come out of a hostile peer's
+// bytes only if every piece ends where it says, and no number in a record may lead a launch or an
+// allocation beyond its bound.
+#include "protocol/module_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "driver_abi/fatbin.h"
+#include "protocol/image_bundle.h"
+#include "protocol/limits.h"
+
+namespace gpurun::protocol {
+namespace {
+
+using driver_abi::Image;
+using driver_abi::ImageForm;
+
+ByteView view(const std::string& text) { return byte_view(text.data(), text.size()); }
+
+std::string container(const std::string& entries) {
+  std::string bytes(16, '\0');
+  const std::uint32_t magic = driver_abi::kFatbinContainerMagic;
+  const std::uint16_t version = 1;
+  const std::uint16_t header = 16;
+  const std::uint64_t size = entries.size();
+  std::memcpy(bytes.data(), &magic, 4);
+  std::memcpy(bytes.data() + 4, &version, 2);
+  std::memcpy(bytes.data() + 6, &header, 2);
+  std::memcpy(bytes.data() + 8, &size, 8);
+  return bytes + entries;
+}
+
+TEST(ImageBundle, HoldsTextWithItsNul) {
+  for (std::size_t length = 30; length < 50; ++length) {
+    const std::string ptx = ".version 8.0\n.target sm_80\n//" + std::string(length, 'x');
+    const Bytes bundle = make_bundle(Image{ImageForm::kPtx, 0, {view(ptx)}});
+    const Result<Image> opened = open_bundle(bundle);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    const DriverImage driver(*opened);
+    EXPECT_STREQ(static_cast<const char*>(driver.code()), ptx.c_str());
+  }
+}
+
+TEST(ImageBundle, RebuildsAWrapperOfVersion2) {
+  const std::string first = container("linked code");
+  const std::string second = container("an object's PTX");
+  const Image image{ImageForm::kWrapper, 2, {view(first), view(second)}};
+  const Bytes bundle = make_bundle(image);
+  EXPECT_EQ(bundle.size(), bundle_bytes(image));
+  EXPECT_EQ(sha256(bundle), bundle_digest(image));
+  const Result<Image> opened = open_bundle(bundle);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const DriverImage driver(*opened);
+  // The driver's own way of reading it finds the same pieces.
+  const Result<Image> seen = driver_abi::image_at(driver.code());
+  ASSERT_TRUE(seen.ok()) << seen.status().to_string();
+  ASSERT_EQ(seen->pieces.size(), 2u);
+  EXPECT_EQ(std::memcmp(seen->pieces[1].data(), second.data(), second.size()), 0);
+}
+
+TEST(ImageBundle, RefusesWhatIsCutOrChanged) {
+  const std::string piece = container("0123456789");
+  const Bytes whole = make_bundle(Image{ImageForm::kWrapper, 1, {view(piece)}});
+  ASSERT_TRUE(open_bundle(whole).ok());
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_FALSE(open_bundle(ByteView(whole).first(bytes)).ok()) << bytes;
+  }
+  // Any single changed number: the form, the version, the count, the size, a container's size.
+  for (const std::size_t at : {0u, 4u, 8u, 12u, 16u, 23u, 40u, 47u}) {
+    Bytes changed = whole;
+    changed[at] = std::byte{0x7f};
+    EXPECT_FALSE(open_bundle(changed).ok()) << at;
+  }
+}
+
+TEST(ModuleCalls, CarryALoadAndItsTable) {
+  ImageLoad load;
+  load.handle = 77;
+  load.digest[31] = 9;
+  const std::string image = "image";
+  load.image = view(image);
+  load.options = {{7, 3}};
+  load.info_log_bytes = 100;
+  const Bytes request = pack(std::span<const ImageLoad>(&load, 1));
+  const auto loads = unpack_loads(request);
+  ASSERT_TRUE(loads.ok()) << loads.status().to_string();
+  ASSERT_EQ(loads->size(), 1u);
+  EXPECT_EQ(loads->front().handle, 77u);
+  EXPECT_EQ(loads->front().digest, load.digest);
+  EXPECT_EQ(loads->front().image.size(), 5u);
+  EXPECT_EQ(loads->front().options.front().value, 3u);
+
+  ImageOutcome outcome;
+  outcome.complete = true;
+  outcome.kernels.push_back({"axpy", true, true, {{0, 8}, {8, 4}}, {1024, 0}});
+  const Bytes reply = pack(std::span<const ImageOutcome>(&outcome, 1));
+  const auto outcomes = unpack_outcomes(reply);
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status().to_string();
+  const KernelDescription& kernel = outcomes->front().kernels.front();
+  EXPECT_EQ(kernel.name, "axpy");
+  EXPECT_EQ(kernel.parameters, outcome.kernels.front().parameters);
+  EXPECT_EQ(parameter_block_bytes(kernel.parameters), 12u);
+  EXPECT_EQ(kernel.attributes.front(), 1024);
+}
+
+TEST(ModuleCalls, RefuseAParameterBeyondTheLargestBlock) {
+  constexpr auto kMax = static_cast<std::uint32_t>(limits::kKernelParameterBytesMax);
+  KernelDescription kernel{"k", true, true, {{kMax - 4, 4}}, {}};
+  EXPECT_TRUE(unpack_kernel(pack(kernel)).ok());
+  kernel.parameters = {{kMax - 4, 5}};
+  EXPECT_FALSE(unpack_kernel(pack(kernel)).ok());
+  kernel.parameters = {{0xffffffff, 4}};
+  EXPECT_FALSE(unpack_kernel(pack(kernel)).ok());
+}
+
+TEST(ModuleCalls, RefuseWhatIsNoMessage) {
+  EXPECT_FALSE(unpack_loads({}).ok());
+  const Bytes noise(64, std::byte{0xee});
+  EXPECT_FALSE(unpack_loads(noise).ok());
+  EXPECT_FALSE(unpack_outcomes(noise).ok());
+  EXPECT_FALSE(unpack_name_request(noise).ok());
+  std::vector<ImageLoad> many(kLoadsMax + 1);
+  EXPECT_FALSE(unpack_loads(pack(std::span<const ImageLoad>(many))).ok());
+  EXPECT_FALSE(unpack_name_request(pack(NameRequest{1, 2, std::string("a\0b", 3)})).ok());
+}
+
+TEST(ModuleCalls, LayoutHashTellsLayoutsApart) {
+  const std::vector<KernelParameter> one = {{0, 8}, {8, 8}};
+  const std::vector<KernelParameter> other = {{0, 8}, {8, 4}};
+  EXPECT_NE(layout_hash(one), layout_hash(other));
+  EXPECT_NE(layout_hash({}), 0u);
+}
+
+}  // namespace
+}  // namespace gpurun::protocol
