@@ -34,6 +34,7 @@ constexpr std::size_t kTraitsMax = 4096;
 bool is_sticky(int result) {
   switch (result) {
     case 214:  // CUDA_ERROR_ECC_UNCORRECTABLE
+    case 226:  // CUDA_ERROR_CONTAINED
     case 700:  // CUDA_ERROR_ILLEGAL_ADDRESS
     case 702:  // CUDA_ERROR_LAUNCH_TIMEOUT
     case 710:  // CUDA_ERROR_ASSERT
@@ -43,6 +44,7 @@ bool is_sticky(int result) {
     case 717:  // CUDA_ERROR_INVALID_ADDRESS_SPACE
     case 718:  // CUDA_ERROR_INVALID_PC
     case 719:  // CUDA_ERROR_LAUNCH_FAILED
+    case 721:  // CUDA_ERROR_TENSOR_MEMORY_LEAK
       return true;
     default:
       return false;

@@ -60,6 +60,7 @@ Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
       outbox.goodbye(ended.ok() ? std::string("goodbye") : ended.message());
     }
     channels.log->shut_down();
+    if (options.ended != nullptr) options.ended(ended);
   }
   return ended;
 }

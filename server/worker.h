@@ -1,7 +1,8 @@
 // Worker: serves one client process over proved connections until it goes or dies.
 //
-// Threads: the caller's (decoder), one per bulk connection, one for held queues, one for life
-// signs, and helpers on demand (parking.h). All end before run_worker() returns.
+// Threads: the caller's (decoder), one for held queues, one for life signs, and helpers on demand
+// (parking.h). All end before run_worker() returns. Bulk connections are kept but not served yet:
+// calls whose payload travels there fail with CUDA_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <chrono>
@@ -22,10 +23,13 @@ struct WorkerOptions {
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   // Kernel launches in one stream that the driver may have in flight (it blocks the caller when its
-  // own queue, about a thousand on recent drivers, is full).
+  // own queue, about a thousand on recent drivers, is full). Not kept yet.
   unsigned launch_depth = 512;
-  // Forward what the device prints: replaces this process's stdout by a pipe. Only gpurun-worker,
-  // which has nothing of its own to say there, sets it.
+  // Called with what run_worker() will return, before it waits for calls that still block in the
+  // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
+  void (*ended)(const Status&) = nullptr;
+  // Not served yet. Forward what the device prints: replaces this process's stdout by a pipe. Only
+  // gpurun-worker, which has nothing of its own to say there, sets it.
   bool capture_stdout = false;
 };
 

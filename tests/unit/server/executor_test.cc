@@ -302,6 +302,7 @@ TEST_F(ExecutorTest, EndsWithCallsStillQueued) {
 
 TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
   executor_.reset();
+  options_.ended = [](const Status& status) { stage->say(status.ok() ? "ended" : "failed"); };
   auto [client, worker] = transport::loopback::connect_pair();
   WorkerChannels channels;
   channels.log = std::move(worker);
@@ -329,6 +330,7 @@ TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
   ASSERT_TRUE(pair_.first->send(last, Deadline::in(kWait)).ok());
   ASSERT_EQ(ended.wait_for(kWait), std::future_status::ready);
   EXPECT_TRUE(ended.get().ok());
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "ended"));
 }
 
 }  // namespace
