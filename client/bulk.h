@@ -5,8 +5,9 @@
 // says that it has retired: memory is bounded by limits::kBulkWindowBytes, of which one transfer
 // takes at most kTransferWindowBytes. What is received goes straight into the program's memory.
 //
-// Any thread may call everything. Order: append the record that names the transfer first, then
-// send; otherwise the worker holds bytes whose call never comes.
+// Any thread may call everything. Order: open() the transfer, append the record that names it, then
+// send. Transfers are opened in the order of their records (Session sees to it): the oldest one
+// that is not filled may always go on, because a window full of later ones could only wait for it.
 #pragma once
 
 #include <atomic>
@@ -52,13 +53,21 @@ class Bulk {
   void end() noexcept;
   void join() noexcept;
 
+  // Slots that only the oldest transfer may take.
+  static constexpr std::size_t kReservedSlots = 8;
+
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
 
-  // Returns when `source` may be reused, which may be before it is sent. False: the session ended.
-  bool send(std::uint64_t transfer, ByteView source);
-  // Returns at once; `source` stays untouched until the call that names the transfer is complete.
-  bool send_later(std::uint64_t transfer, ByteView source);
+  // A transfer to the worker: its number; nothing is sent yet. `source` is not empty.
+  std::uint64_t open(ByteView source);
+  // The record was not appended after all.
+  void forget(std::uint64_t transfer);
+  // Returns when the source may be reused, which may be before it is sent. False: the session
+  // ended.
+  bool send(std::uint64_t transfer);
+  // Returns at once; the source stays untouched until the call that names the transfer is complete.
+  bool send_later(std::uint64_t transfer);
 
   // Bytes of `transfer` will come and go to `destination`. Before the record is appended.
   // `unattended`: nobody waits for it (see outstanding()).

@@ -17,7 +17,30 @@ std::byte* Bulk::slot_start(std::size_t slot) const noexcept {
 }
 
 bool Bulk::room_for_next(const Outgoing& out) const noexcept {
-  return !free_slots_.empty() && out.filled - out.retired < kTransferWindowBytes;
+  if (out.filled - out.retired >= kTransferWindowBytes) return false;
+  if (free_slots_.size() > kReservedSlots) return true;
+  if (free_slots_.empty()) return false;
+  for (const auto& [transfer, each] : outgoing_) {
+    if (each->filled < each->source.size()) return each.get() == &out;
+  }
+  return false;
+}
+
+std::uint64_t Bulk::open(ByteView source) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t transfer = mint();
+  const auto out = std::make_shared<Outgoing>();
+  out->transfer = transfer;
+  out->source = source;
+  outgoing_.emplace(transfer, out);
+  return transfer;
+}
+
+void Bulk::forget(std::uint64_t transfer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  outgoing_.erase(transfer);
+  room_.notify_all();  // Another one is the oldest now.
+  to_send_.notify_all();
 }
 
 // Takes a slot and copies the transfer's next bytes into it, with the lock given up meanwhile. The
@@ -40,34 +63,35 @@ Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   return chunk;
 }
 
-bool Bulk::send(std::uint64_t transfer, ByteView source) {
+bool Bulk::send(std::uint64_t transfer) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto out = std::make_shared<Outgoing>();
-  out->transfer = transfer;
-  out->source = source;
-  outgoing_.emplace(transfer, out);
-  while (out->filled < source.size()) {
+  const auto found = outgoing_.find(transfer);
+  if (found == outgoing_.end()) return !ended_;  // Abandoned: the worker says why on the log.
+  const std::shared_ptr<Outgoing> out = found->second;
+  while (out->filled < out->source.size()) {
     // Bounded by the life of the session: end() wakes it.
     room_.wait(lock, [&] { return ended_ || out->over || room_for_next(*out); });
     if (ended_) return false;
-    if (out->over) return true;  // The worker wants no more; it says why on the log.
+    if (out->over) return true;
     const Chunk chunk = fill_next(lock, *out);
     if (out->over) return true;
     out->chunks.push_back(chunk);
     ++out->unsent;
     to_send_.notify_one();
   }
+  if (free_slots_.size() <= kReservedSlots) {
+    room_.notify_all();  // Another one is the oldest now.
+    to_send_.notify_all();
+  }
   return !ended_;
 }
 
-bool Bulk::send_later(std::uint64_t transfer, ByteView source) {
+bool Bulk::send_later(std::uint64_t transfer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (ended_) return false;
-  const auto out = std::make_shared<Outgoing>();
-  out->transfer = transfer;
-  out->source = source;
-  out->later = true;
-  outgoing_.emplace(transfer, out);
+  const auto found = outgoing_.find(transfer);
+  if (found == outgoing_.end()) return true;
+  found->second->later = true;
   to_send_.notify_all();
   return true;
 }

@@ -25,23 +25,46 @@ int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination
     return post(lane, site, parts);
   }
   site.form = Form::kCopyIn;
-  site.bulk = impl_->bulk->mint();
   const ByteView part = bytes_of(copy);
+  Reply reply;
   const bool fence = impl_->options.every_call_is_a_fence;
+  return impl_->send_with_bulk(lane, site, std::span<const ByteView>(&part, 1), source,
+                               memory == HostMemory::kPinned, fence ? &reply : nullptr);
+}
+
+int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts,
+                                  ByteView source, bool later, Reply* reply) {
+  if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   std::uint64_t number = 0;
-  const int refused =
-      impl_->append(lane, site, std::span<const ByteView>(&part, 1), fence, &number);
-  if (refused != 0) return refused;
-  // The record goes out now: the worker retires no byte of a call that it does not know.
-  impl_->wake_sender();
-  impl_->stats.count_bytes(site.opcode, source.size());
-  const bool going = memory == HostMemory::kPinned ? impl_->bulk->send_later(site.bulk, source)
-                                                   : impl_->bulk->send(site.bulk, source);
-  if (fence) {
-    Reply reply;
-    return impl_->finish(lane, site, number, &reply);
+  {
+    // Transfers are numbered as their records: see Bulk.
+    const std::lock_guard<std::mutex> lock(bulk_order);
+    site.bulk = bulk->open(source);
+    if (const int refused = append(lane, site, parts, reply != nullptr, &number); refused != 0) {
+      bulk->forget(site.bulk);
+      return refused;
+    }
   }
+  // The record goes out now: the worker retires no byte of a call that it does not know.
+  wake_sender();
+  stats.count_bytes(site.opcode, source.size());
+  const bool going = later ? bulk->send_later(site.bulk) : bulk->send(site.bulk);
+  if (reply != nullptr) return finish(lane, site, number, reply);
   return going ? 0 : kResultPeerGone;
+}
+
+int Session::post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                            ByteView bulk) {
+  if (bulk.empty()) return post(lane, site, parts);
+  Reply reply;
+  const bool fence = impl_->options.every_call_is_a_fence;
+  return impl_->send_with_bulk(lane, site, parts, bulk, false, fence ? &reply : nullptr);
+}
+
+int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                            ByteView bulk, Reply* reply) {
+  if (bulk.empty()) return call(lane, site, parts, reply);
+  return impl_->send_with_bulk(lane, site, parts, bulk, false, reply);
 }
 
 int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,

@@ -53,7 +53,7 @@ struct CallSite {
   Handle context = 0;
   Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).
   Handle subject = 0;
-  std::uint64_t bulk = 0;  // Transfer id from bulk(), else 0.
+  std::uint64_t bulk = 0;  // Transfer; chosen by the session's own functions.
 };
 
 struct Reply {
@@ -111,6 +111,14 @@ class Session {
   int call(Lane& lane, const CallSite& site, ByteView payload, Reply* reply) {
     return call(lane, site, std::span<const ByteView>(&payload, 1), reply);
   }
+
+  // Like post() and call(), with a payload of up to limits::kBulkBytesMax that travels beside the
+  // log (a module image). The worker gives it whole to the call's handler (Call::bulk_payload()).
+  // Return when `bulk` may be reused. site.bulk is chosen here; an empty `bulk` is none.
+  int post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                     ByteView bulk);
+  int call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                     ByteView bulk, Reply* reply);
 
   // What must be true before a call that is answered locally returns success: 0, or the sticky
   // error of `context`, kResultPeerGone, kResultNotInitialized.

@@ -42,6 +42,11 @@ struct Session::Impl {
   // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
 
+  // copies.cc. Appends a call and sends `source` (not empty) as its bulk; with `later` it stays
+  // the caller's and untouched until the call is complete. With `reply` the call is a fence.
+  int send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts, ByteView source,
+                     bool later, Reply* reply);
+
   // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
   // whether something came meanwhile, so nothing waits for a timer.
   bool take_role() noexcept;
@@ -100,6 +105,8 @@ struct Session::Impl {
 
   // Transfers from the worker that have arrived whole: 1 to this number.
   std::atomic<std::uint64_t> bulk_completions{0};
+
+  std::mutex bulk_order;  // Held while a record that names bulk of ours is appended.
 
   std::mutex death_mutex;
   Status death;  // Guarded by death_mutex.

@@ -69,7 +69,9 @@ class Call {
   // Whether the client waits for the reply.
   bool awaited() const noexcept { return (header_.flags & protocol::kFlagFence) != 0; }
   // What came as transfer header().bulk, whole, for calls that are no copies (module images): the
-  // call is not run before it is here. Valid as long as payload().
+  // call is not run before it is here, and its queue is held. At most limits::kImageBytesMax. Valid
+  // as long as payload(); private memory, page-aligned and followed by at least one zero byte, so
+  // that text is terminated. Sent with Session::call_with_bulk(). Empty when header().bulk is 0.
   ByteView bulk_payload() const noexcept { return bulk_payload_; }
 
   // The driver's context of header().context, current on this thread; nullptr for context 0.

@@ -65,6 +65,16 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   return channels;
 }
 
+// What the client left in the driver goes with the process: no destructor of the driver's, and no
+// wait for calls that still block in it.
+[[noreturn]] void end_process(const Status& ended) {
+  // A client that just ends says no goodbye: that is how most programs end.
+  const bool well = ended.ok() || ended.code() == Code::kPeerGone;
+  if (!well) spdlog::error("{}", ended.to_string());
+  std::fflush(nullptr);
+  _exit(well ? 0 : 1);
+}
+
 // What a session needs of the driver; the pointers of `options` reach into the others.
 struct Started {
   std::unique_ptr<CudaDriver> driver;
@@ -85,6 +95,7 @@ Result<Started> start(const std::string& path) {
   started.options.driver = *functions;
   started.options.handlers = make_handlers();
   started.options.user = started.state.get();
+  started.options.ended = &end_process;
   return started;
 }
 
@@ -106,9 +117,7 @@ Status serve(const std::string& path) {
   const ByteView snapshot = started->state->snapshot();
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
                                               Bytes(snapshot.begin(), snapshot.end())}));
-  const Status ended = run_worker(started->options, *std::move(channels));
-  // A client that just ends says no goodbye: that is how most programs end.
-  return ended.code() == Code::kPeerGone ? Status() : ended;
+  return run_worker(started->options, *std::move(channels));
 }
 
 }  // namespace
@@ -125,8 +134,5 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::warn);
   const gpurun::Status status =
       only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver);
-  if (!status.ok()) spdlog::error("{}", status.to_string());
-  // What the client left in the driver goes with the process: no destructor of the driver's.
-  std::fflush(nullptr);
-  _exit(status.ok() ? 0 : 1);
+  gpurun::server::end_process(status);
 }
