@@ -93,6 +93,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.snapshot = std::move(accept->snapshot);
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
+  attached.round_trips = count + 1;
   return attached;
 }
 

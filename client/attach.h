@@ -27,6 +27,7 @@ struct Attached {
   Bytes snapshot;              // A wire::Snapshot: for DeviceSnapshot::parse().
   int driver_version = 0;      // cuDriverGetVersion of the server's driver.
   std::string server_release;  // gpurun's version on the server.
+  unsigned round_trips = 0;    // One for each connection, one for the worker's answer.
 };
 
 //   kUnavailable  nothing listens there.

@@ -2,3 +2,5 @@ gpurun_test(client_session_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/session_
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
+gpurun_test(client_stats_report_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc"
+            LIBRARIES gpurun_client_session nlohmann_json::nlohmann_json)

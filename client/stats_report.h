@@ -1,0 +1,31 @@
+// The report of a session's statistics: what `gpurun --stats` prints for each process, and what
+// tests read.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "client/stats.h"
+
+namespace gpurun::client {
+
+// Who is reported, and what happened besides calls.
+struct StatsSubject {
+  std::string program;  // File name of the program.
+  int process = 0;      // Its id on this machine.
+  std::string server;   // "host:port"
+  // Round trips between the first connect and the session's start: one for each TCP connection,
+  // one for the worker's answer.
+  unsigned attach_round_trips = 0;
+};
+
+// A table for people: one line per function that was called, longest wait first, and the sum.
+std::string statistics_table(const StatsSubject& subject, std::span<const Stats::Row> rows);
+// One line of JSON, ended by a newline:
+//   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"blocking_round_trips":5,
+//    "calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree","calls":..,"fences":..,
+//    "bytes":..,"waited_us":..}, ...]}
+// `blocking_round_trips` is the fences of all functions and those of the attach.
+std::string statistics_json(const StatsSubject& subject, std::span<const Stats::Row> rows);
+
+}  // namespace gpurun::client
