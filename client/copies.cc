@@ -115,22 +115,6 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
   return result;
 }
 
-int Session::call_in(Lane& lane, CallSite site, ByteView payload, ByteView bulk_source,
-                     Reply* reply) {
-  if (bulk_source.empty() || bulk_source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
-  site.bulk = impl_->bulk->mint();
-  std::uint64_t number = 0;
-  const std::span<const ByteView> parts(&payload, 1);
-  if (const int refused = impl_->append(lane, site, parts, true, &number); refused != 0) {
-    return refused;
-  }
-  // The worker retires no byte of a call that it does not know.
-  impl_->wake_sender();
-  impl_->stats.count_bytes(site.opcode, bulk_source.size());
-  static_cast<void>(impl_->bulk->send(site.bulk, bulk_source));  // finish() tells of an end.
-  return impl_->finish(lane, site, number, reply);
-}
-
 bool Session::host_write_outstanding() const noexcept { return impl_->bulk->outstanding(); }
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }

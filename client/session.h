@@ -100,10 +100,6 @@ class Session {
   // Appends a call and waits for its reply.
   int call(Lane& lane, const CallSite& site, std::span<const ByteView> parts, Reply* reply);
 
-  // call() of a record whose handler needs `bulk_source` besides its payload (a module image):
-  // site.bulk is chosen here. At most limits::kBulkBytesMax, and not empty.
-  int call_in(Lane& lane, CallSite site, ByteView payload, ByteView bulk_source, Reply* reply);
-
   // Convenience for one part.
   int post(Lane& lane, const CallSite& site, ByteView payload) {
     return post(lane, site, std::span<const ByteView>(&payload, 1));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -37,12 +38,15 @@ int connect() {
   Result<DeviceSnapshot> devices =
       DeviceSnapshot::parse(attached->snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!devices.ok()) return failed(devices.status(), kResultPeerGone);
+  const std::string server = attached->channels.server_name;
   Result<std::unique_ptr<Session>> session =
       Session::start(std::move(attached->channels), SessionOptions::from_environment());
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;
   process->session = session->release();
   process->devices = new DeviceSnapshot(std::move(*devices));
+  process->server = server;
+  process->attach_round_trips = attached->round_trips;
   g_process.store(process, std::memory_order_release);
   return 0;
 }
@@ -76,6 +80,11 @@ int connected(Process** process) noexcept {
   *process = g_process.load(std::memory_order_relaxed);
   pthread_mutex_unlock(&g_connecting);
   return result;
+}
+
+const Process* connected_already() noexcept {
+  if (g_owner.load(std::memory_order_acquire) != getpid()) return nullptr;
+  return g_process.load(std::memory_order_acquire);
 }
 
 void set_initialized() noexcept { g_initialized.store(true, std::memory_order_release); }

@@ -2,6 +2,8 @@
 // state lives here; it is immortal, because CUDA's runtime still calls after exit handlers ran.
 #pragma once
 
+#include <string>
+
 #include "base/result.h"
 #include "client/attach.h"
 #include "client/device_snapshot.h"
@@ -20,12 +22,17 @@ Result<Attached> connect_from_environment();
 struct Process {
   Session* session = nullptr;
   const DeviceSnapshot* devices = nullptr;
+  std::string server;  // "host:port", for messages and statistics.
+  unsigned attach_round_trips = 0;
 };
 
 // The connected process: attaches and takes the snapshot at the first call, which the calling
 // thread waits for. 0, or the CUresult that every call returns: 100 nowhere to connect to, 46 the
 // server cannot be reached (said once on stderr), 3 in a forked child whose parent had connected.
 int connected(Process** process) noexcept;
+
+// The process if this very process has connected, else nullptr. Never connects.
+const Process* connected_already() noexcept;
 
 // cuInit's part: the program may make calls from now on.
 void set_initialized() noexcept;
