@@ -19,6 +19,8 @@ def check_parameter(types, row, p):
         yield "parameter %s does not say whether it is in, out or inout" % p.name
     if p.direction != "in" and p.const and p.pointers < 2:
         yield "parameter %s points to const and cannot be %s" % (p.name, p.direction)
+    if p.direction != "in" and p.address:
+        yield "parameter %s is an address, which is a value, and cannot be %s" % (p.name, p.direction)
     if p.direction != "in" and not p.pointers:
         yield "parameter %s is a value and cannot be %s" % (p.name, p.direction)
     if p.shape in ("kPointee", "kArray") and p.pointee != "void":

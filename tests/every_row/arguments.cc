@@ -54,7 +54,12 @@ Arguments::Arguments(const Row& row, const HandleSource& handle) {
     buffers_.push_back(std::make_unique<unsigned char[]>(kBufferBytes));
     pointers_.push_back(storage_[i].get());
     make(row, i, handle);
+    drawn_.emplace_back(buffer(i), buffer(i) + kBufferBytes);
   }
+}
+
+bool Arguments::is_changed(std::size_t index) const {
+  return std::memcmp(buffer(index), drawn_[index].data(), kBufferBytes) != 0;
 }
 
 void Arguments::make(const Row& row, std::size_t index, const HandleSource& handle) {

@@ -28,6 +28,8 @@ class Arguments {
   std::size_t size() const { return pointers_.size(); }
   // What parameter `index` points to.
   unsigned char* buffer(std::size_t index) const { return buffers_[index].get(); }
+  // The call wrote there.
+  bool is_changed(std::size_t index) const;
   // Passes NULL for a pointer, or a value for a handle.
   void replace(std::size_t index, std::uint64_t value);
 
@@ -36,6 +38,7 @@ class Arguments {
 
   std::vector<std::unique_ptr<unsigned char[]>> storage_;  // The argument itself.
   std::vector<std::unique_ptr<unsigned char[]>> buffers_;  // What it points to.
+  std::vector<std::vector<unsigned char>> drawn_;          // The same before the call.
   std::vector<void*> pointers_;
 };
 

@@ -2,6 +2,7 @@
 #include "tests/every_row/carrier.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -37,11 +38,15 @@ bool comes_out_minted(const Parameter& parameter) {
   return parameter.shape == Shape::kHandlePointee && parameter.direction == Direction::kOut;
 }
 
+const char* only_row() { return std::getenv("GPURUN_EVERY_ROW"); }
+
 std::vector<const Row*> generated_rows() {
   std::vector<const Row*> all;
+  const char* const only = only_row();
   for (const Row& row : driver_abi::rows()) {
     if (row.implementation == driver_abi::Implementation::kGenerated &&
-        row.completion != driver_abi::Completion::kRefused && row.alias_opcode == row.opcode) {
+        row.completion != driver_abi::Completion::kRefused && row.alias_opcode == row.opcode &&
+        (only == nullptr || std::strcmp(only, row.symbol) == 0)) {
       all.push_back(&row);
     }
   }
@@ -83,7 +88,13 @@ std::string Carrier::output_difference(const Row& truth, const Arguments& direct
                                        const Arguments& forwarded, const std::string& line) {
   for (std::size_t i = 0; i < truth.parameters.size(); ++i) {
     const Parameter& parameter = truth.parameters[i];
-    if (!devices::is_pointer(parameter) || parameter.direction == Direction::kIn) continue;
+    if (!devices::is_pointer(parameter)) continue;
+    if (parameter.direction == Direction::kIn) {
+      // Somebody who knows better wrote where the row says that nobody does.
+      if (direct.is_changed(i) || forwarded.is_changed(i))
+        return std::string("input ") + parameter.name;
+      continue;
+    }
     if (parameter.shape == Shape::kHandleArray) continue;  // Strangers to the client; see below.
     if (!is_handle_output(parameter)) {
       // Of a list, what the device says it wrote; the room behind it is nobody's.

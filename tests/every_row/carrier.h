@@ -53,6 +53,8 @@ class Carrier {
 bool is_server_value(driver_abi::HandleKind kind);
 // A handle that the client mints for this parameter.
 bool comes_out_minted(const driver_abi::Parameter& parameter);
+// GPURUN_EVERY_ROW: the one row that is to be tested; nullptr: all (tests/apigen/mutation_test.py).
+const char* only_row();
 // Rows that are served from their description, without aliases.
 std::vector<const driver_abi::Row*> generated_rows();
 // "cuX(a=1, b=out) = 0 b=[01]" -> what came before the result.

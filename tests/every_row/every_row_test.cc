@@ -33,6 +33,11 @@ constexpr int kInvalidContext = 201;
 constexpr int kInvalidHandle = 400;
 constexpr std::size_t kGeneratedMin = 200;
 
+void expect_many(std::size_t number, std::size_t least) {
+  if (only_row() != nullptr) return;
+  EXPECT_GE(number, least);
+}
+
 // How calls travel.
 enum class By { kCodec, kWire };
 
@@ -95,9 +100,9 @@ TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
     ++rows;
     successes += succeeded ? 1 : 0;
   }
-  EXPECT_GE(rows, kGeneratedMin);
+  expect_many(rows, kGeneratedMin);
   // The others were answered with an error by the device, which forwarded and direct calls share.
-  EXPECT_GE(successes, rows - 10);
+  expect_many(successes, rows - 10);
 }
 
 TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
@@ -115,7 +120,7 @@ TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
       ++tried;
     }
   }
-  EXPECT_GE(tried, 150u);
+  expect_many(tried, 150u);
 }
 
 TEST_P(EveryRow, PassesNullOnWhereItIsAllowed) {
@@ -163,7 +168,7 @@ TEST_P(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
       }
     }
   }
-  EXPECT_GE(tried, kGeneratedMin);
+  expect_many(tried, kGeneratedMin);
 }
 
 // A copy of a row that a test may spoil.
@@ -194,7 +199,7 @@ TEST_P(EveryRowSpoiled, NoticesAFlippedDirection) {
       ++planted;
     }
   }
-  EXPECT_GE(planted, 60u);
+  expect_many(planted, 60u);
 }
 
 TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
@@ -218,7 +223,7 @@ TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
       ++planted;
     }
   }
-  EXPECT_GE(planted, 40u);
+  expect_many(planted, 40u);
 }
 
 }  // namespace
