@@ -4,7 +4,7 @@ add_library(gpurun_server_daemon STATIC
 target_link_libraries(gpurun_server_daemon
   PUBLIC gpurun_base gpurun_protocol_control gpurun_transport spdlog::spdlog
   PRIVATE gpurun_options Threads::Threads)
-add_executable(gpurund main.cc)
+add_executable(gpurund main.cc driver_path.cc)
 target_link_libraries(gpurund PRIVATE gpurun_options gpurun_server_daemon gpurun_driver_abi CLI11::CLI11)
 add_executable(gpurun-worker worker_main.cc driver_functions.cc)
 target_link_libraries(gpurun-worker PRIVATE

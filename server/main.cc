@@ -16,6 +16,7 @@
 #include "protocol/limits.h"
 #include "protocol/rows_digest.h"
 #include "server/daemon.h"
+#include "server/driver_path.h"
 #include "server/spawn.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
@@ -47,7 +48,8 @@ extern "C" void stop_serving(int) { serving->stop(); }
 void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--listen", settings.listen, "address and port to listen on: HOST[:PORT]")
       ->capture_default_str();
-  app.add_option("--driver", settings.driver, "the CUDA driver library, by absolute path")
+  app.add_option("--driver", settings.driver,
+                 "real, emulated, or a CUDA driver library by absolute path")
       ->required();
   app.add_option("--worker", settings.worker, "gpurun-worker; beside this program by default");
   auto* file = app.add_option("--secret-file", settings.secret_file,
@@ -123,12 +125,11 @@ Status check_exposure(const transport::Listener& listener, const Settings& setti
   return Status();
 }
 
-// Beside this program.
+// Beside this program, or where packages put what nobody starts by hand.
 std::string default_worker() {
-  std::string path(4096, '\0');
-  const ssize_t bytes = readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-  return path.substr(0, path.rfind('/') + 1) + "gpurun-worker";
+  const std::string beside = own_folder() + "gpurun-worker";
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  return own_folder() + "../libexec/gpurun/gpurun-worker";
 }
 
 Status announce(const std::string& address, int fd) {
@@ -160,21 +161,22 @@ Status serve(const Settings& settings) {
   if (!listener.ok()) return listener.status();
   GPURUN_RETURN_IF_ERROR(check_exposure(**listener, settings, *secret));
   const std::string worker = settings.worker.empty() ? default_worker() : settings.worker;
-  const Result<unsigned> devices =
-      count_devices(worker, settings.driver, Deadline::in(kCountDeadline));
+  const Result<std::string> driver = find_driver(settings.driver);
+  if (!driver.ok()) return driver.status();
+  const Result<unsigned> devices = count_devices(worker, *driver, Deadline::in(kCountDeadline));
   if (!devices.ok()) return devices.status();
 
   DaemonOptions options;
   options.secret = *std::move(secret);
   options.devices = *devices;
   options.rows = protocol::rows_digest(driver_abi::rows());
-  const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(worker, settings.driver);
+  const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(worker, *driver);
   Result<std::unique_ptr<Daemon>> daemon =
       Daemon::create(*std::move(listener), std::move(options), *spawner);
   if (!daemon.ok()) return daemon.status();
   serving = daemon->get();
   handle_signals();
-  spdlog::info("{} GPUs of {} on {}", *devices, settings.driver, serving->address());
+  spdlog::info("{} GPUs of {} on {}", *devices, *driver, serving->address());
   GPURUN_RETURN_IF_ERROR(announce(serving->address(), settings.ready_fd));
   return serving->run();
 }

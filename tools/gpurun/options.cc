@@ -202,6 +202,11 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       ->type_name("DURATION");
   app.add_option("--device", words.device, "device of the private server")
       ->type_name("real|emulated");
+  app.add_option("--secret-file", options.secret_file,
+                 "file (mode 0600) with the server's secret; else GPURUN_SECRET_FILE names it")
+      ->type_name("FILE");
+  app.add_flag("--insecure-plaintext", options.insecure_plaintext,
+               "reach servers beyond this machine although nothing is encrypted yet");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", "gpurun " GPURUN_VERSION);

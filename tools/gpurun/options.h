@@ -42,6 +42,8 @@ struct Options {
   std::vector<Address> servers;             // Empty: a private server on this machine.
   std::chrono::milliseconds lease_wait{0};  // 0: do not wait for a GPU.
   Device device = Device::kAutomatic;
+  std::string secret_file;          // Of the server named by -l or -s; "" when none was named.
+  bool insecure_plaintext = false;  // Accept that nothing is encrypted beyond this machine.
   bool stats = false;
   bool quiet = false;
   std::vector<std::string> command;  // Program and its arguments, at least one.

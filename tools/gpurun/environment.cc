@@ -1,0 +1,88 @@
+#include "tools/gpurun/environment.h"
+
+#include <algorithm>
+
+namespace gpurun::tools {
+namespace {
+
+constexpr std::string_view kPreload = "LD_PRELOAD";
+constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
+// client/session_data.h and client/session.h read these.
+constexpr std::string_view kSession = "GPURUN_SESSION";
+constexpr std::string_view kStats = "GPURUN_STATS";
+
+bool is_named(const std::string& entry, std::string_view name) {
+  return entry.size() > name.size() && entry[name.size()] == '=' &&
+         entry.compare(0, name.size(), name) == 0;
+}
+
+void set(Environment* environment, std::string_view name, std::string_view value) {
+  std::erase_if(*environment, [name](const std::string& entry) { return is_named(entry, name); });
+  environment->push_back(std::string(name) + "=" + std::string(value));
+}
+
+std::string prepended(const std::vector<std::string>& ours, std::string_view theirs) {
+  std::string list;
+  for (const std::string& entry : ours) list += entry + ":";
+  list += theirs;
+  if (theirs.empty()) list.pop_back();  // An empty last part would mean the current folder.
+  return list;
+}
+
+// `list` without the parts that `is_ours` names; the loader takes `separators` alike.
+template <typename Predicate>
+std::string without(std::string_view list, std::string_view separators, Predicate is_ours) {
+  std::string rest;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find_first_of(separators), list.size());
+    const std::string_view part = list.substr(0, end);
+    if (!is_ours(part)) rest.append(rest.empty() ? "" : ":").append(part);
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return rest;
+}
+
+}  // namespace
+
+std::string_view value_of(const Environment& environment, std::string_view name) {
+  for (const std::string& entry : environment) {
+    if (is_named(entry, name)) return std::string_view(entry).substr(name.size() + 1);
+  }
+  return {};
+}
+
+Result<Environment> program_environment(const Environment& user, const ProgramSettings& settings) {
+  // ld.so(8): LD_PRELOAD is split at spaces and colons, LD_LIBRARY_PATH at colons and semicolons.
+  for (const std::string& library : settings.preload) {
+    if (library.find_first_of(" :;") != std::string::npos) {
+      return Status(Code::kRefused, "gpurun's library " + library +
+                                        " cannot be preloaded from a path with a space, a colon "
+                                        "or a semicolon; move gpurun to another folder");
+    }
+  }
+  Environment program = user;
+  set(&program, kPreload, prepended(settings.preload, value_of(user, kPreload)));
+  set(&program, kLibraryPath, prepended({settings.library_folder}, value_of(user, kLibraryPath)));
+  set(&program, kSession, settings.session_file);
+  if (settings.stats && value_of(user, kStats).empty()) set(&program, kStats, "1");
+  return program;
+}
+
+Environment server_environment(const Environment& user, const Places& places) {
+  Environment server = user;
+  const auto strip = [&](std::string_view name, std::string_view separators, auto is_ours) {
+    const std::string_view all = value_of(user, name);
+    if (all.empty()) return;
+    const std::string rest = without(all, separators, is_ours);
+    std::erase_if(server, [name](const std::string& entry) { return is_named(entry, name); });
+    if (!rest.empty()) set(&server, name, rest);
+  };
+  strip(kPreload, " :", [&](std::string_view part) {
+    return part == places.client_library() || part == places.nvml_library();
+  });
+  strip(kLibraryPath, ":;", [&](std::string_view part) { return part == places.client_folder; });
+  std::erase_if(server, [](const std::string& entry) { return is_named(entry, kSession); });
+  return server;
+}
+
+}  // namespace gpurun::tools

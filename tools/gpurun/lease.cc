@@ -1,0 +1,93 @@
+#include "tools/gpurun/lease.h"
+
+#include <utility>
+
+#include "transport/tcp/address.h"
+
+namespace gpurun::tools {
+namespace {
+
+constexpr std::chrono::seconds kConnectDeadline{10};
+
+// The failure of a server in words that say what to do.
+Status advised(const Status& status, const std::string& server) {
+  std::string advice;
+  switch (status.code()) {
+    case Code::kUnavailable:
+      advice = "no server at " + server + ": " + status.message() +
+               "; is gpurund running there, and does a firewall let its port through?";
+      break;
+    case Code::kDeadline:
+      advice = "server " + server + " does not answer in time";
+      break;
+    case Code::kPeerGone:
+      advice = "server " + server + " hung up: " + status.message();
+      break;
+    case Code::kProtocol:
+      advice = status.message() + "; is it a gpurund, and is this its secret (--secret-file)?";
+      break;
+    case Code::kRefused:
+      advice = status.message();
+      if (advice.find("the secret is wrong") != std::string::npos) {
+        advice += "; name the file with the server's secret by --secret-file";
+      }
+      break;
+    default:
+      return status;
+  }
+  return Status(status.code(), advice);
+}
+
+Status check_exposure(int fd, const std::string& server, bool insecure_plaintext) {
+  if (insecure_plaintext) return {};
+  const Result<transport::tcp::SocketAddress> peer = transport::tcp::peer_address(fd);
+  if (!peer.ok()) return peer.status();
+  if (peer->is_loopback()) return {};
+  return Status(Code::kInvalidArgument,
+                "nothing is encrypted yet on the way to " + server +
+                    "; say --insecure-plaintext (or GPURUN_INSECURE_PLAINTEXT=1) if you accept "
+                    "that others on the network may read what passes");
+}
+
+Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
+                      std::chrono::milliseconds wait, bool* reached) {
+  auto link = client::ControlLink::connect(server, order.secret, Deadline::in(kConnectDeadline));
+  if (!link.ok()) return advised(link.status(), server);
+  *reached = true;
+  GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, order.insecure_plaintext));
+  client::LeaseRequest request;
+  request.devices = order.gpu_count;
+  request.wait = wait;
+  request.on_queued = [&](unsigned ahead) {
+    order.say("waiting for a free GPU of " + server +
+              (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
+  };
+  Result<client::SessionData> session = (*link)->request_lease(request);
+  if (!session.ok()) return advised(session.status(), server);
+  return HeldLease{*std::move(link), *std::move(session)};
+}
+
+}  // namespace
+
+Result<HeldLease> acquire_lease(const LeaseOrder& order) {
+  const bool only_one = order.servers.size() == 1;
+  const std::string* waited_for = nullptr;
+  Status failure(Code::kInvalidArgument, "no server is named");
+  std::string failures;
+  for (const std::string& server : order.servers) {
+    bool reached = false;
+    Result<HeldLease> held =
+        ask(server, order, only_one ? order.wait : std::chrono::milliseconds(0), &reached);
+    if (held.ok() || only_one) return held;
+    failure = held.status();
+    failures += (failures.empty() ? "" : "; ") + failure.message();
+    if (reached && waited_for == nullptr && failure.code() == Code::kRefused) waited_for = &server;
+  }
+  if (waited_for != nullptr && order.wait.count() > 0) {
+    bool reached = false;
+    return ask(*waited_for, order, order.wait, &reached);
+  }
+  return Status(failure.code(), failures);
+}
+
+}  // namespace gpurun::tools

@@ -1,0 +1,234 @@
+// gpurun: starts a program with our client library in place of the CUDA driver, on a lease of GPUs
+// that lasts as long as the program and all that it starts.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "tools/gpurun/environment.h"
+#include "tools/gpurun/lease.h"
+#include "tools/gpurun/options.h"
+#include "tools/gpurun/places.h"
+#include "tools/gpurun/private_server.h"
+#include "tools/gpurun/program.h"
+#include "tools/gpurun/secret.h"
+#include "tools/gpurun/supervisor.h"
+
+extern char** environ;
+
+namespace gpurun::tools {
+namespace {
+
+// A real driver with many GPUs takes seconds for its cuInit.
+constexpr std::chrono::seconds kServerStartDeadline{90};
+
+void say(const std::string& text) {
+  // One write, so that lines of several processes do not mix.
+  const std::string line = "gpurun: " + text + "\n";
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+}
+
+int exit_status_of(const Status& status) {
+  if (status.code() == Code::kUnavailable) return kExitNotFound;
+  return status.code() == Code::kRefused ? kExitNotExecutable : kExitOwnFailure;
+}
+
+// A failure with the exit status that gpurun ends with.
+struct Failure {
+  Status status;
+  int exit_status = kExitOwnFailure;
+};
+
+struct Run {
+  Options options;
+  Environment user;
+  Places places;
+  std::string program;  // The file that will be executed.
+  std::unique_ptr<PrivateServer> server;
+  Bytes secret;
+  HeldLease lease;
+  UniqueFd session_file;
+
+  bool talks() const { return !options.quiet && isatty(STDERR_FILENO) != 0; }
+};
+
+std::optional<Failure> find_parts(Run* run) {
+  for (char** entry = environ; *entry != nullptr; ++entry) run->user.emplace_back(*entry);
+  Result<Places> places = find_places();
+  if (!places.ok()) return Failure{places.status()};
+  run->places = *std::move(places);
+  const char* path = getenv("PATH");
+  Result<std::string> program =
+      find_program(run->options.command[0], path != nullptr ? path : "/bin:/usr/bin");
+  if (!program.ok()) return Failure{program.status(), exit_status_of(program.status())};
+  run->program = *std::move(program);
+  const Status preloads =
+      can_be_preloaded(run->program, std::string(value_of(run->user, "ASAN_OPTIONS")));
+  if (!preloads.ok()) return Failure{preloads};
+  if (access(run->places.client_library().c_str(), R_OK) != 0) {
+    return Failure{Status(Code::kUnavailable, run->places.client_library() +
+                                                  " is missing, which programs load in place of "
+                                                  "the CUDA driver; install gpurun whole")};
+  }
+  return std::nullopt;
+}
+
+Status find_secret(Run* run) {
+  std::string file = run->options.secret_file;
+  if (file.empty()) file = value_of(run->user, kSecretFileVariable);
+  if (file.empty()) return {};
+  Result<Bytes> secret = read_secret_file(file);
+  if (!secret.ok()) return secret.status();
+  run->secret = *std::move(secret);
+  return {};
+}
+
+Status start_private_server(Run* run) {
+  Result<std::unique_ptr<PrivateServer>> server = PrivateServer::start(
+      run->places, run->options.device, run->user, Deadline::in(kServerStartDeadline));
+  if (!server.ok()) return server.status();
+  run->server = *std::move(server);
+  run->secret = run->server->secret();
+  // Never silently: a person must not take this for the speed of a GPU.
+  if (run->server->is_emulated() && run->options.device == Device::kAutomatic) {
+    say("no NVIDIA GPU on this machine: kernels run on the emulated device (the CPU)");
+  }
+  return {};
+}
+
+Status take_lease(Run* run) {
+  LeaseOrder order;
+  if (run->server != nullptr) order.servers.push_back(run->server->address());
+  for (const Address& address : run->options.servers) order.servers.push_back(address.to_string());
+  order.secret = run->secret;
+  order.gpu_count = static_cast<unsigned>(run->options.gpu_count);
+  order.wait = run->options.lease_wait;
+  order.insecure_plaintext =
+      run->options.insecure_plaintext || value_of(run->user, "GPURUN_INSECURE_PLAINTEXT") == "1";
+  order.say = [run](const std::string& text) {
+    if (run->talks()) say(text);
+  };
+  Result<HeldLease> lease = acquire_lease(order);
+  if (!lease.ok()) return lease.status();
+  run->lease = *std::move(lease);
+  if (run->talks()) {
+    const unsigned count = run->lease.session.device_count;
+    const std::string what = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+    say(run->server != nullptr ? what + " of a private server (" + run->server->device_name() +
+                                     "), tcp within this machine"
+                               : what + " of " + run->lease.session.servers[0] +
+                                     ", tcp (the only transport yet), not encrypted");
+  }
+  return {};
+}
+
+// The name by which the program's processes open it: ours as long as this process lives, readable
+// for our user only, and gone without a trace however we die.
+Result<std::string> write_session_file(Run* run) {
+  run->session_file.reset(memfd_create("gpurun-session", MFD_CLOEXEC));
+  if (!run->session_file.valid()) return Status::from_errno(errno, "memfd_create");
+  const std::string text = client::serialise_session_data(run->lease.session);
+  if (write(run->session_file.get(), text.data(), text.size()) !=
+      static_cast<ssize_t>(text.size())) {
+    return Status::from_errno(errno, "session file");
+  }
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(run->session_file.get());
+}
+
+Result<Program> prepare_program(Run* run) {
+  Result<std::string> session_file = write_session_file(run);
+  if (!session_file.ok()) return session_file.status();
+  ProgramSettings settings;
+  settings.preload = {run->places.client_library()};
+  if (access(run->places.nvml_library().c_str(), R_OK) == 0) {
+    settings.preload.push_back(run->places.nvml_library());
+  }
+  settings.library_folder = run->places.client_folder;
+  settings.session_file = *std::move(session_file);
+  settings.stats = run->options.stats;
+  Result<Environment> environment = program_environment(run->user, settings);
+  if (!environment.ok()) return environment.status();
+  return Program{run->program, run->options.command, *std::move(environment)};
+}
+
+std::string describe(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return "exit status " + std::to_string(WEXITSTATUS(wait_status));
+  const int number = WTERMSIG(wait_status);
+  return "signal " + std::to_string(number) + ", " + strsignal(number);
+}
+
+Result<int> supervise(Run* run, Supervisor* supervisor) {
+  Supervisor::Events events;
+  events.link_fd = run->lease.link->fd();
+  events.on_link = [run] {
+    const Status ended = run->lease.link->lease_ended();
+    if (!ended.ok()) say(ended.message() + "; the program's CUDA calls fail from now on");
+  };
+  if (run->server != nullptr) {
+    events.server = run->server->process();
+    events.on_server_end = [run](int status) {
+      run->server->ended();
+      say("the private server has ended (" + describe(status) + ")");
+    };
+  }
+  events.on_left_behind = [run] {
+    if (run->talks()) say("the program has ended; waiting for processes that it left running");
+  };
+  return supervisor->wait(events);
+}
+
+std::optional<Failure> run_program(Run* run, int* wait_status) {
+  if (const Status status = find_secret(run); !status.ok()) return Failure{status};
+  if (run->options.servers.empty()) {
+    if (const Status status = start_private_server(run); !status.ok()) return Failure{status};
+  }
+  if (const Status status = take_lease(run); !status.ok()) return Failure{status};
+  Result<Program> program = prepare_program(run);
+  if (!program.ok()) return Failure{program.status()};
+  Result<std::unique_ptr<Supervisor>> supervisor = Supervisor::create();
+  if (!supervisor.ok()) return Failure{supervisor.status()};
+  if (const Status status = (*supervisor)->start(*std::move(program)); !status.ok()) {
+    return Failure{status, exit_status_of(status)};
+  }
+  const Result<int> ended = supervise(run, supervisor->get());
+  if (!ended.ok()) return Failure{ended.status()};
+  *wait_status = *ended;
+  return std::nullopt;
+}
+
+int run_gpurun(int argc, char** argv) {
+  Result<Options> options = parse_options(argc, argv);
+  if (!options.ok()) {
+    say(options.status().message());
+    return kExitOwnFailure;
+  }
+  if (options->action == Options::Action::kShowText) {
+    std::fputs(options->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
+  }
+  int wait_status = 0;
+  {
+    Run run;
+    run.options = *std::move(options);
+    std::optional<Failure> failure = find_parts(&run);
+    if (!failure) failure = run_program(&run, &wait_status);
+    if (failure) {
+      say(failure->status.message());
+      return failure->exit_status;
+    }
+    run.lease.link.reset();  // The lease first, so that the server ends without a warning.
+  }
+  end_like(wait_status);
+}
+
+}  // namespace
+}  // namespace gpurun::tools
+
+int main(int argc, char** argv) { return gpurun::tools::run_gpurun(argc, argv); }

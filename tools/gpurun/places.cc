@@ -1,0 +1,43 @@
+#include "tools/gpurun/places.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+namespace gpurun::tools {
+namespace {
+
+// The driver's control node of a desktop or server; WSL's; that of integrated GPUs.
+constexpr const char* kDeviceNodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu",
+                                        "/dev/nvgpu/igpu0/ctrl"};
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+}  // namespace
+
+Result<Places> find_places() {
+  char path[PATH_MAX];
+  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
+  if (bytes <= 0) return Status::from_errno(errno, "/proc/self/exe");
+  const std::string folder = folder_of(std::string(path, static_cast<std::size_t>(bytes)));
+  const std::string prefix = folder_of(folder);
+  Places places;
+  const char* client = getenv(kClientFolderVariable);
+  places.client_folder =
+      client != nullptr && *client != '\0' ? client : prefix + "/lib/gpurun/client";
+  places.daemon = folder + "/gpurund";
+  // A package may keep daemons apart from commands.
+  if (access(places.daemon.c_str(), X_OK) != 0) places.daemon = prefix + "/sbin/gpurund";
+  return places;
+}
+
+bool has_nvidia_device() {
+  for (const char* node : kDeviceNodes) {
+    if (access(node, F_OK) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace gpurun::tools
