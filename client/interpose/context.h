@@ -20,6 +20,12 @@ struct Context {
   // A primary context is alive from its first use as a handle, but active only while retained.
   std::atomic<bool> active{false};
   std::atomic<unsigned> flags{0};
+  std::atomic<int> usage{1};       // cuCtxAttach, cuCtxDetach.
+  Context* next_unused = nullptr;  // While it is no context at all.
 };
+
+// A context ends, and with it the object of one of its handles. Each kind that has objects names
+// its own function here (context_objects.cc).
+void end_object(HandleKind kind, void* object) noexcept;
 
 }  // namespace gpurun::client::interpose

@@ -1,0 +1,262 @@
+// Contexts: which is current on a thread, and what is known of each.
+#include "client/interpose/context.h"
+
+#include "client/interpose/custom.h"
+#include "client/interpose/driver/primary_context.h"
+#include "client/interpose/forward.h"
+#include "client/interpose/object_pool.h"
+#include "driver_abi/context_storage.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
+
+constinit ObjectPool<Context> g_contexts;
+std::atomic<std::uint64_t> g_last_context{0};
+
+// The context that the program names, the current one for NULL. Need not be active.
+int named_context(const Here& here, CUcontext given, Context** context) {
+  const Handle handle = given == nullptr ? here.lane->context() : handle_of(given);
+  if (handle == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = find_context(*here.process, handle);
+  return *context == nullptr ? int{CUDA_ERROR_INVALID_CONTEXT} : 0;
+}
+
+// What hangs on a context: which of its kinds need a farewell is their owners' business.
+void retired(void*, HandleKind kind, Handle, void* object) { end_object(kind, object); }
+
+CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinityParam* affinities,
+                int affinity_count) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (out == nullptr || (flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Device* device = here.devices().device(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Context* context = new_context(here, ordinal, false);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUcontext placed = nullptr;
+  const CallSite site = here.site();
+  const int result = affinity_count == 0
+                         ? call_row(here, opcode::cuCtxCreate_v2, site, {context->handle}, &placed,
+                                    flags, device->server_ordinal)
+                         : call_row(here, opcode::cuCtxCreate_v3, site, {context->handle}, &placed,
+                                    affinities, affinity_count, flags, device->server_ordinal);
+  if (placed == nullptr) {
+    end_context(here, *context);
+    return cuda(result != 0 ? result : int{CUDA_ERROR_UNKNOWN});
+  }
+  context->flags.store(flags, std::memory_order_relaxed);
+  context->active.store(true, std::memory_order_release);
+  here.lane->push_context(context->handle);
+  *out = as<CUcontext>(context->handle);
+  return cuda(result);
+}
+
+}  // namespace
+
+Context* new_context(const Here& here, int ordinal, bool primary) {
+  Context* context = g_contexts.take();
+  if (context == nullptr) return nullptr;
+  context->ordinal = ordinal;
+  context->server_ordinal = here.devices().device(ordinal)->server_ordinal;
+  context->primary = primary;
+  context->id = ++g_last_context;
+  context->usage = 1;
+  context->active.store(false, std::memory_order_relaxed);
+  context->flags.store(0, std::memory_order_relaxed);
+  context->handle = here.handles().mint(HandleKind::kContext, 0, context);
+  if (context->handle != 0) return context;
+  g_contexts.give_back(context);
+  return nullptr;
+}
+
+void begin_end_of_context(const Here&, Context& context) {
+  driver_abi::drop_context_storage(as<CUcontext>(context.handle));
+}
+
+void end_context(const Here& here, Context& context) {
+  context.active.store(false, std::memory_order_release);
+  here.handles().retire_context(context.handle, &retired, nullptr);
+  if (context.primary) return;
+  here.handles().retire(context.handle);
+  g_contexts.give_back(&context);
+}
+
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice ordinal) {
+  return create(out, flags, ordinal, nullptr, 0);
+}
+
+CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* affinities, int affinity_count,
+                        unsigned flags, CUdevice ordinal) {
+  if (affinity_count < 0 || (affinity_count != 0 && affinities == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return create(out, flags, ordinal, affinities, affinity_count);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned flags,
+                        CUdevice ordinal) {
+  if (parameters == nullptr) return create(out, flags, ordinal, nullptr, 0);
+  // Sharing with a graphics interface of this machine.
+  if (parameters->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return custom::cuCtxCreate_v3(out, parameters->execAffinityParams,
+                                parameters->numExecAffinityParams, flags, ordinal);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext given) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  Context* context = given == nullptr ? nullptr : find_context(*here.process, handle_of(given));
+  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  begin_end_of_context(here, *context);
+  const Handle handle = context->handle;
+  CallSite site = here.site();
+  site.context = handle;
+  const int result = call_row(here, opcode::cuCtxDestroy_v2, site, {}, given);
+  // Of this thread it is the current one no more; for others it answers that it was destroyed.
+  if (here.lane->context() == handle) here.lane->pop_context();
+  end_context(here, *context);
+  return cuda(result);
+}
+
+CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!here.context->primary) here.context->usage.fetch_add(1);
+  *out = as<CUcontext>(here.context->handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext given) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  Context* context = given == nullptr ? nullptr : find_context(*here.process, handle_of(given));
+  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->usage.fetch_sub(1) > 1 ? CUDA_SUCCESS : custom::cuCtxDestroy_v2(given);
+}
+
+CUresult cuCtxGetApiVersion(CUcontext given, unsigned* version) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  Context* context = nullptr;
+  if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kApiOfContexts = 3020;  // cuCtxCreate_v2 and later (manual, the call's note).
+  *version = kApiOfContexts;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* out) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = as<CUcontext>(here.lane->context());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext given) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (given != nullptr && find_context(*here.process, handle_of(given)) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  here.lane->set_context(handle_of(given));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext given) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (given == nullptr || find_context(*here.process, handle_of(given)) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  here.lane->push_context(handle_of(given));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* out) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (here.lane->context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  const Handle popped = here.lane->pop_context();
+  if (out != nullptr) *out = as<CUcontext>(popped);
+  return CUDA_SUCCESS;
+}
+
+// NULL means the current one; 201 without (NCCL breaks on a made-up device; measured).
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext given) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  Context* context = nullptr;
+  if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = context->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) { return custom::cuCtxGetDevice_v2(device, nullptr); }
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = here.context->flags.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if ((flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  here.context->flags.store(flags, std::memory_order_relaxed);
+  return cuda(post_row(here, opcode::cuCtxSetFlags, here.site(), {}, flags));
+}
+
+CUresult cuCtxGetId(CUcontext given, unsigned long long* id) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  Context* context = nullptr;
+  if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *id = context->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  const Device* device = here.devices().device(here.context->ordinal);
+  // -5 since compute capability 7.0; a driver moves a priority out of its range to the next in it.
+  constexpr int kGreatest = -5;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) {
+    *greatest =
+        device->attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED) != 0 ? kGreatest : 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize() {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext given) {
+  if (given == nullptr) return custom::cuCtxSynchronize();
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  here.context = find_context(*here.process, handle_of(given));
+  if (here.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!here.context->active.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  // The site names the context: the worker makes it current.
+  return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
+}
+
+}  // namespace gpurun::client::interpose::custom

@@ -1,0 +1,199 @@
+// Devices: answered from the snapshot that came with the attach.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "client/interpose/custom.h"
+#include "client/interpose/forward.h"
+#include "client/interpose/program_caller.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+thread_local const void* t_return_address = nullptr;
+
+// NVIDIA's math libraries choose machine code by the capability. Where the device can only run
+// PTX (the emulated one) they are told of a capability for which they carry PTX; each of them has
+// a runtime of its own inside, so the question comes from their code.
+bool asked_by_math_library() {
+  Dl_info info;
+  if (dladdr(t_return_address, &info) == 0 || info.dli_fname == nullptr) return false;
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  const std::string_view name = slash == nullptr ? info.dli_fname : slash + 1;
+  for (const std::string_view library : {"libcublas", "libcudnn", "libcusolver", "libcusparse",
+                                         "libcufft", "libcurand", "libnccl"}) {
+    if (name.substr(0, library.size()) == library) return true;
+  }
+  return false;
+}
+
+// 0 and the device, or what is wrong.
+int enter_device(CUdevice ordinal, const Device** device) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return result;
+  *device = here.devices().device(ordinal);
+  return *device == nullptr ? int{CUDA_ERROR_INVALID_DEVICE} : 0;
+}
+
+int capability_of(const Device& device) {
+  if (device.library_capability != 0 && asked_by_math_library()) return device.library_capability;
+  return device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+         device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+}
+
+CUresult copy_text(const std::string& text, char* out, int length) {
+  std::snprintf(out, static_cast<std::size_t>(length), "%s", text.c_str());
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_uuid(const Uuid& uuid, CUuuid* out) {
+  static_assert(sizeof *out == sizeof uuid);
+  std::memcpy(out, uuid.data(), sizeof *out);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void set_program_return_address(const void* address) noexcept { t_return_address = address; }
+
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuDeviceGetCount(int* count) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = here.devices().device_count();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice* out, int ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_text(device->name, name, length);
+}
+
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  return uuid == nullptr ? CUDA_ERROR_INVALID_VALUE : copy_uuid(device->uuid, uuid);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  return uuid == nullptr ? CUDA_ERROR_INVALID_VALUE : copy_uuid(device->uuid_v2, uuid);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = device->total_memory_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  const auto id = static_cast<std::size_t>(attribute);
+  if (value == nullptr || id >= device->attributes.size() || !device->attributes[id].has_value()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = *device->attributes[id];
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) {
+    *value = capability_of(*device) / 10;
+  } else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) {
+    *value = capability_of(*device) % 10;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *major = capability_of(*device) / 10;
+  *minor = capability_of(*device) % 10;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUdevprop filled{};
+  filled.maxThreadsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  filled.maxThreadsDim[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  filled.maxThreadsDim[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
+  filled.maxThreadsDim[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
+  filled.maxGridSize[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+  filled.maxGridSize[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+  filled.maxGridSize[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+  filled.sharedMemPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  filled.totalConstantMemory = device->attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  filled.SIMDWidth = device->attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  filled.memPitch = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  filled.regsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  filled.clockRate = device->attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  filled.textureAlign = device->attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  *properties = filled;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
+  const Device* device = nullptr;
+  if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
+  if (text == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return copy_text(device->pci_bus_id, text, length);
+}
+
+// [domain]:[bus]:[device].[function], or without domain or function (manual,
+// cuDeviceGetByPCIBusId).
+CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (out == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  unsigned domain = 0, bus = 0, slot = 0;
+  const bool whole = std::sscanf(text, "%x:%x:%x", &domain, &bus, &slot) == 3;
+  if (!whole) domain = 0;
+  if (!whole && std::sscanf(text, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
+  for (int ordinal = 0; ordinal < here.devices().device_count(); ++ordinal) {
+    const Device& device = *here.devices().device(ordinal);
+    const auto is = [&device](int attribute, unsigned value) {
+      return device.attribute(attribute) == static_cast<int>(value);
+    };
+    if (is(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, domain) && is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, bus) &&
+        is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, slot)) {
+      *out = ordinal;
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (here.devices().device(ordinal) == nullptr || here.devices().device(peer) == nullptr) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  *can = here.devices().can_access_peer(ordinal, peer) ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpurun::client::interpose::custom

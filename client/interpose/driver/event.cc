@@ -1,0 +1,108 @@
+// Events: made without a round trip; a completion that the worker has told is not asked for again.
+#include "client/interpose/custom.h"
+#include "client/interpose/stream.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+constexpr unsigned kFlagsKnown =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+// A call that looks at or ends an event, after its earlier users.
+int enter_event(Here& here, CUevent given, CallSite* site) {
+  if (const int result = here.enter(); result != 0) return result;
+  const Handle event = handle_of(given);
+  if (const int result = here.check(event, HandleKind::kEvent); result != 0) return result;
+  here.context = find_context(*here.process, here.handles().context_of(event));
+  if (here.context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *site = here.site(protocol::Order::kLane);
+  site->subject = event;
+  return 0;
+}
+
+CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint16_t code) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given_stream, &stream); result != 0) return cuda(result);
+  const Handle event = handle_of(given);
+  if (const int result = here.check(event, HandleKind::kEvent); result != 0) return cuda(result);
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CallSite site = here.stream_site(stream);
+  site.context = context_of_stream(here, stream);
+  // Event and stream must be of one context (manual, cuEventRecord).
+  if (here.handles().context_of(event) != site.context) return CUDA_ERROR_INVALID_HANDLE;
+  site.opcode = code;
+  site.form = protocol::Form::kEventRecord;
+  site.flags = protocol::kFlagWritesSubject;
+  site.subject = event;
+  protocol::EventPayload payload;
+  payload.flags = flags;
+  return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuEventCreate(CUevent* out, unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  // An event for other processes keeps no time (manual, cuEventCreate).
+  const bool shared_timed =
+      (flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  if (out == nullptr || (flags & ~kFlagsKnown) != 0 || shared_timed) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Handle event = here.handles().mint(HandleKind::kEvent, here.context->handle, nullptr);
+  if (event == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int result = post_row(here, opcode::cuEventCreate, here.site(protocol::Order::kImmediate),
+                              {event}, out, flags);
+  if (result != 0) {
+    here.handles().retire(event);
+    return cuda(result);
+  }
+  *out = as<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent given) {
+  Here here;
+  CallSite site;
+  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  site.flags = protocol::kFlagWritesSubject;
+  const int result = post_row(here, opcode::cuEventDestroy_v2, site, {}, given);
+  here.handles().retire(handle_of(given));
+  return cuda(result);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return record(event, stream, 0, opcode::cuEventRecord);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return record(event, stream, flags, opcode::cuEventRecordWithFlags);
+}
+
+CUresult cuEventQuery(CUevent given) {
+  Here here;
+  CallSite site;
+  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (here.session().event_known_complete(handle_of(given))) {
+    return cuda(here.session().health(site.context));
+  }
+  return cuda(call_row(here, opcode::cuEventQuery, site, {}, given));
+}
+
+CUresult cuEventSynchronize(CUevent given) {
+  Here here;
+  CallSite site;
+  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (here.session().event_known_complete(handle_of(given))) {
+    return cuda(here.session().health(site.context));
+  }
+  return cuda(call_row(here, opcode::cuEventSynchronize, site, {}, given));
+}
+
+}  // namespace gpurun::client::interpose::custom

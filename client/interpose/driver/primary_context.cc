@@ -1,0 +1,169 @@
+// Retaining and releasing are counted here; the worker hears only of the first and the last.
+#include "client/interpose/driver/primary_context.h"
+
+#include <pthread.h>
+
+#include "client/interpose/custom.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+constexpr int kDevicesMax = 64;
+constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
+
+struct Primary {
+  // A destructor of a library's value may come back into this file.
+  pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+  Context* context = nullptr;
+  unsigned retains = 0;
+  bool ever_active = false;
+};
+
+constinit Primary g_primaries[kDevicesMax];
+
+class Lock {
+ public:
+  explicit Lock(Primary& primary) : primary_(primary) { pthread_mutex_lock(&primary_.mutex); }
+  ~Lock() { pthread_mutex_unlock(&primary_.mutex); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Primary& primary_;
+};
+
+// 0, the device's place and who asks, or what is wrong.
+int enter_device(Here& here, CUdevice ordinal, Primary** primary) {
+  if (const int result = here.enter(); result != 0) return result;
+  if (here.devices().device(ordinal) == nullptr || ordinal >= kDevicesMax) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  *primary = &g_primaries[ordinal];
+  return 0;
+}
+
+int make(const Here& here, int ordinal, Primary& primary) {
+  if (primary.context == nullptr) primary.context = new_context(here, ordinal, true);
+  return primary.context == nullptr ? int{CUDA_ERROR_OUT_OF_MEMORY} : 0;
+}
+
+// The worker makes the driver's context, for which the handle stands from now on.
+int activate(const Here& here, Primary& primary) {
+  CUcontext placed = nullptr;
+  CUcontext* const out = &placed;
+  const int device = primary.context->server_ordinal;
+  CallSite site;
+  int result = 0;
+  if (!primary.ever_active) {
+    site.order = protocol::Order::kImmediate;  // Nothing queued can mind.
+    result = post_row(here, opcode::cuDevicePrimaryCtxRetain, site, {primary.context->handle}, out,
+                      device);
+  } else {
+    // After the release of its last life has been carried out.
+    result = call_row(here, opcode::cuDevicePrimaryCtxRetain, site, {primary.context->handle}, out,
+                      device);
+  }
+  if (result != 0) return result;
+  primary.ever_active = true;
+  primary.context->active.store(true, std::memory_order_release);
+  return 0;
+}
+
+// The worker's context goes once everything in it has been issued.
+int deactivate(const Here& here, Primary& primary) {
+  begin_end_of_context(here, *primary.context);
+  CallSite site;
+  site.order = protocol::Order::kOrderedHost;
+  const int result = post_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {},
+                              primary.context->server_ordinal);
+  end_context(here, *primary.context);
+  return result;
+}
+
+bool is_active(const Primary& primary) {
+  return primary.context != nullptr && primary.context->active.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+int primary_context(const Here& here, int ordinal, Context** context) {
+  if (here.devices().device(ordinal) == nullptr || ordinal >= kDevicesMax) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  Primary& primary = g_primaries[ordinal];
+  const Lock lock(primary);
+  const int result = make(here, ordinal, primary);
+  *context = primary.context;
+  return result;
+}
+
+namespace custom {
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
+  Here here;
+  Primary* primary = nullptr;
+  if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(*primary);
+  if (const int result = make(here, ordinal, *primary); result != 0) return cuda(result);
+  if (!is_active(*primary)) {
+    if (const int result = activate(here, *primary); result != 0) return cuda(result);
+  }
+  ++primary->retains;
+  *out = as<CUcontext>(primary->context->handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+  Here here;
+  Primary* primary = nullptr;
+  if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
+  const Lock lock(*primary);
+  if (primary->retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary->retains != 0 || !is_active(*primary)) return CUDA_SUCCESS;
+  return cuda(deactivate(here, *primary));
+}
+
+// Everything in the context is destroyed; who had retained it must still release it (manual).
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+  Here here;
+  Primary* primary = nullptr;
+  if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
+  const Lock lock(*primary);
+  if (!is_active(*primary)) return CUDA_SUCCESS;
+  begin_end_of_context(here, *primary->context);
+  const int server_ordinal = primary->context->server_ordinal;
+  const int result =
+      call_row(here, opcode::cuDevicePrimaryCtxReset_v2, CallSite{}, {}, server_ordinal);
+  // To the worker the context has ended, until somebody retains it again.
+  const int released = deactivate(here, *primary);
+  return cuda(result != 0 ? result : released);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
+  Here here;
+  Primary* primary = nullptr;
+  if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
+  if ((flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(*primary);
+  if (const int result = make(here, ordinal, *primary); result != 0) return cuda(result);
+  primary->context->flags.store(flags, std::memory_order_relaxed);
+  CallSite site;
+  site.order = protocol::Order::kImmediate;  // Before a retain, if the program does so.
+  return cuda(post_row(here, opcode::cuDevicePrimaryCtxSetFlags_v2, site, {},
+                       primary->context->server_ordinal, flags));
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
+  Here here;
+  Primary* primary = nullptr;
+  if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(*primary);
+  *flags = primary->context == nullptr ? 0 : primary->context->flags.load();
+  *active = is_active(*primary) ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace custom
+}  // namespace gpurun::client::interpose

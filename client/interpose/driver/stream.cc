@@ -1,0 +1,202 @@
+// Streams: made without a round trip, known here, run by the worker.
+#include "client/interpose/stream.h"
+
+#include <atomic>
+
+#include "client/interpose/custom.h"
+#include "client/interpose/object_pool.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+constexpr int kGreatestPriority = -5;
+
+constinit ObjectPool<Stream> g_streams;
+std::atomic<std::uint64_t> g_last_stream{0};
+
+// Ids: the context's number in the upper half. In the lower one 1 is the legacy stream, then one
+// for each lane, then the created ones.
+constexpr int kContextShift = 32;
+constexpr std::uint64_t kLegacyId = 1;
+constexpr std::uint64_t kFirstLaneId = 2;
+constexpr std::uint64_t kFirstCreatedId = std::uint64_t{1} << 24;
+static_assert(kFirstLaneId + limits::kLanesMax < kFirstCreatedId);
+
+CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Stream* stream = g_streams.take();
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  stream->flags = flags;
+  // Moved into the device's range, as the driver does (manual, cuStreamCreateWithPriority).
+  stream->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
+  stream->id = here.context->id << kContextShift | (kFirstCreatedId + g_last_stream.fetch_add(1));
+  const Handle handle = here.handles().mint(HandleKind::kStream, here.context->handle, stream);
+  if (handle == 0) {
+    g_streams.give_back(stream);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CallSite site = here.site(protocol::Order::kImmediate);
+  const int result =
+      with_priority
+          ? post_row(here, opcode::cuStreamCreateWithPriority, site, {handle}, out, flags, priority)
+          : post_row(here, opcode::cuStreamCreate, site, {handle}, out, flags);
+  if (result != 0) {
+    end_stream(here.handles().retire(handle));
+    return cuda(result);
+  }
+  *out = as<CUstream>(handle);
+  return CUDA_SUCCESS;
+}
+
+// A stream of any kind that the program asks about.
+int enter_stream(Here& here, CUstream given, Handle* stream) {
+  if (const int result = here.enter_context(); result != 0) return result;
+  return here.stream(given, stream);
+}
+
+}  // namespace
+
+Stream* find_stream(const Here& here, Handle stream) noexcept {
+  if (claimed_kind(stream) != HandleKind::kStream) return nullptr;
+  return static_cast<Stream*>(here.handles().object_of(stream));
+}
+
+Handle context_of_stream(const Here& here, Handle stream) noexcept {
+  if (stream <= protocol::kStreamPerThread) {
+    return here.context == nullptr ? 0 : here.context->handle;
+  }
+  return here.handles().context_of(stream);
+}
+
+int synchronize_stream(const Here& here, Handle stream) {
+  return call_row(here, opcode::cuStreamSynchronize, here.stream_site(stream), {},
+                  as<CUstream>(stream));
+}
+
+void end_stream(void* object) noexcept {
+  if (object != nullptr) g_streams.give_back(static_cast<Stream*>(object));
+}
+
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuStreamCreate(CUstream* out, unsigned flags) { return create(out, flags, 0, false); }
+
+CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
+  return create(out, flags, priority, true);
+}
+
+// Returns at once: the driver ends the stream when its work is done.
+CUresult cuStreamDestroy_v2(CUstream given) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  const Handle stream = handle_of(given);
+  if (const int result = here.check(stream, HandleKind::kStream); result != 0) return cuda(result);
+  CallSite site = here.stream_site(stream);
+  site.context = context_of_stream(here, stream);
+  const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
+  end_stream(here.handles().retire(stream));
+  return cuda(result);
+}
+
+CUresult cuStreamQuery(CUstream given) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  return cuda(
+      call_row(here, opcode::cuStreamQuery, here.stream_site(stream), {}, as<CUstream>(stream)));
+}
+
+CUresult cuStreamSynchronize(CUstream given) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  return cuda(synchronize_stream(here, stream));
+}
+
+CUresult cuStreamGetFlags(CUstream given, unsigned* flags) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Stream* known = find_stream(here, stream);
+  *flags = known == nullptr ? unsigned{CU_STREAM_DEFAULT} : known->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream given, int* priority) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Stream* known = find_stream(here, stream);
+  *priority = known == nullptr ? 0 : known->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream given, unsigned long long* id) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const Stream* known = find_stream(here, stream); known != nullptr) {
+    *id = known->id;
+  } else {
+    const bool own = stream == protocol::kStreamPerThread;
+    *id = here.context->id << kContextShift | (own ? kFirstLaneId + here.lane->id() : kLegacyId);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream given, CUcontext* context) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = as<CUcontext>(context_of_stream(here, stream));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream given, CUcontext* context, CUgreenCtx* green) {
+  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = custom::cuStreamGetCtx(given, context);
+  if (result == CUDA_SUCCESS) *green = nullptr;
+  return result;
+}
+
+CUresult cuStreamGetDevice(CUstream given, CUdevice* device) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = find_context(*here.process, context_of_stream(here, stream));
+  if (context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *device = context->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  const Handle waited_for = handle_of(event);
+  if (const int result = here.check(waited_for, HandleKind::kEvent); result != 0) {
+    return cuda(result);
+  }
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CallSite site = here.stream_site(stream);
+  site.context = context_of_stream(here, stream);
+  site.opcode = opcode::cuStreamWaitEvent;
+  site.form = protocol::Form::kStreamWait;
+  site.subject = waited_for;
+  protocol::EventPayload payload;
+  payload.flags = flags;
+  return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+}
+
+}  // namespace gpurun::client::interpose::custom

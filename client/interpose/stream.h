@@ -1,0 +1,27 @@
+// Stream: what the client keeps of one stream. The object of every kStream handle.
+#pragma once
+
+#include <cstdint>
+
+#include "client/interpose/forward.h"
+
+namespace gpurun::client::interpose {
+
+struct Stream {
+  unsigned flags = 0;
+  int priority = 0;
+  std::uint64_t id = 0;
+  Stream* next_unused = nullptr;
+};
+
+// nullptr for 0, 1, 2 and for what is no stream.
+Stream* find_stream(const Here& here, Handle stream) noexcept;
+// The context that a stream value of this call belongs to: the current one for 0, 1 and 2.
+Handle context_of_stream(const Here& here, Handle stream) noexcept;
+
+// Blocks until the stream's work is done and every byte of its copies has arrived.
+int synchronize_stream(const Here& here, Handle stream);
+
+void end_stream(void* object) noexcept;
+
+}  // namespace gpurun::client::interpose
