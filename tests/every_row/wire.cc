@@ -48,20 +48,22 @@ server::CallOutcome answer_question(server::Call& call) {
 
 // Where the connector leaves what it made: it takes no argument.
 std::unique_ptr<transport::Listener> g_listener;
+Bytes g_snapshot;
 
-Result<client::Session::Channels> connect_channels() {
-  client::Session::Channels channels;
-  channels.server_name = g_listener->address();
+Result<client::Attached> connect_channels() {
+  client::Attached attached;
+  attached.channels.server_name = g_listener->address();
+  attached.snapshot = g_snapshot;
   for (int i = 0; i < 2; ++i) {
     auto connection = transport::connect("tcp://" + g_listener->address(), Deadline::in(kWait));
     if (!connection.ok()) return connection.status();
     if (i == 0) {
-      channels.log = *std::move(connection);
+      attached.channels.log = *std::move(connection);
     } else {
-      channels.bulk.push_back(*std::move(connection));
+      attached.channels.bulk.push_back(*std::move(connection));
     }
   }
-  return channels;
+  return attached;
 }
 
 template <typename Value>
@@ -87,6 +89,7 @@ void Wire::start_worker(const std::string& driver_path) {
     throw std::runtime_error(status.to_string());
   }
   state_ = expect(server::HandlerState::create(*driver_));
+  g_snapshot.assign(state_->snapshot().begin(), state_->snapshot().end());
   server::WorkerOptions options;
   options.driver = expect(server::DriverFunctions::from_library(
       dlopen(driver_path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)));

@@ -54,6 +54,8 @@ struct Workers {
 class FakeWorker final : public Worker {
  public:
   explicit FakeWorker(Workers& workers) : workers_(workers), ended_(eventfd(0, EFD_CLOEXEC)) {}
+  // Whoever made the descriptor readable may not have returned from that yet.
+  ~FakeWorker() override { const std::lock_guard lock(workers_.mutex); }
   int exit_fd() const noexcept override { return ended_.get(); }
   void kill() noexcept override {
     const std::lock_guard lock(workers_.mutex);
