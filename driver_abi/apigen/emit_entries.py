@@ -128,6 +128,7 @@ def emulated_header(rows):
 
 
 EMULATED_TOP = """
+#include <atomic>
 #include <iterator>
 
 #include "base/log.h"
@@ -136,8 +137,12 @@ EMULATED_TOP = """
 #include "server/emulated/objects/thread_state.h"
 
 namespace {
-CUresult not_implemented(const char* symbol) {
-  GPURUN_LOG(kWarning, "emulated device: %s is not implemented (CUDA_ERROR_NOT_SUPPORTED)", symbol);
+// Said once for each function: some programs ask thousands of times.
+CUresult not_implemented(std::atomic_flag& said, const char* symbol) {
+  if (!said.test_and_set(std::memory_order_relaxed)) {
+    GPURUN_LOG(kWarning, "emulated device: %s is not implemented (CUDA_ERROR_NOT_SUPPORTED)",
+               symbol);
+  }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 }  // namespace
@@ -151,7 +156,8 @@ def emulated_entries(rows, implemented):
         name = next((n for n in (row.symbol, row.target.symbol) if n in implemented), None)
         if name is None:
             lines += ['extern "C" __attribute__((visibility("default"))) %s {' % unnamed(row),
-                      '  return not_implemented("%s");' % row.symbol, "}", ""]
+                      "  static std::atomic_flag said;",
+                      '  return not_implemented(said, "%s");' % row.symbol, "}", ""]
             continue
         lines.append(exported(row))
         if row.target.symbol in ASKED_BY_CALLER:

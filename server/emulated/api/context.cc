@@ -181,7 +181,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (index > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   if (limit == CU_LIMIT_STACK_SIZE) value = std::min<size_t>((value + 15) / 16 * 16, 512 << 10);
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;
-  context->limits[index] = value;
+  context->set_limit(limit, value);
   return CUDA_SUCCESS;
 }
 

@@ -82,11 +82,13 @@ CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
   GPURUN_TRY(check_legacy_use(*context, *stream));
   if (context->could_start(*stream)) {
     if (const CUresult result = operation->run(*context)) context->fail(result);
+    context->flush_output();
     return context->sticky_error();
   }
   std::uint64_t position = 0;
   GPURUN_TRY(stream->context().issue(stream, std::move(operation), &position));
   stream->wait_for(position);
+  context->flush_output();
   return context->sticky_error();
 }
 

@@ -45,6 +45,12 @@ CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
 // it is the legacy stream and a blocking one captures.
 CUresult check_no_capture(const StreamPtr& stream);
 
+// What `handle` means to a launch or a query: a function, or a library's kernel in `context`, which
+// may load the library there. INVALID_HANDLE.
+class Function;
+using FunctionPtr = std::shared_ptr<Function>;
+CUresult find_function(const ContextPtr& context, CUfunction handle, FunctionPtr* function);
+
 class Event;
 CUresult record_event(const ContextPtr& context, const StreamPtr& stream,
                       const std::shared_ptr<Event>& event);

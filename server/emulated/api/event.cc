@@ -95,6 +95,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     return CUDA_ERROR_CAPTURED_EVENT;
   }
   if (const OccurrencePtr occurrence = event->last()) occurrence->wait();
+  event->context().flush_output();
   return event->context().sticky_error();
 }
 

@@ -67,14 +67,11 @@ CUresult stream_object_id(CUcontext, void* object, unsigned long long* id) {
   return CUDA_SUCCESS;
 }
 
-// No module can be loaded yet, so no handle of one is valid.
-CUresult module_functions(CUmodule, CUfunction*, unsigned, unsigned*) {
-  return CUDA_ERROR_INVALID_HANDLE;
-}
-
-// Through the exported function, which tells the program where it is not implemented.
-CUresult load_module(CUmodule* module, const void* image) {
-  return ::cuModuleLoadData(module, image);
+CUresult module_functions(CUmodule module, CUfunction* functions, unsigned capacity,
+                          unsigned* count) {
+  GPURUN_TRY(api::cuModuleGetFunctionCount(count, module));
+  if (capacity == 0 || *count == 0) return CUDA_SUCCESS;
+  return api::cuModuleEnumerateFunctions(functions, capacity, module);
 }
 
 constexpr driver_abi::ExportTableHost kHost = {
@@ -88,7 +85,7 @@ constexpr driver_abi::ExportTableHost kHost = {
     .stream_object = stream_object,
     .stream_object_id = stream_object_id,
     .module_functions = module_functions,
-    .load_module = load_module,
+    .load_module = api::cuModuleLoadData,
     .multiprocessor_groups = nullptr,
 };
 

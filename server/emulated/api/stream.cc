@@ -213,7 +213,8 @@ CUresult cuStreamSynchronize(CUstream handle) {
   } else {
     stream->wait_for(stream->position());
   }
-  return stream->context().sticky_error();
+  owner.flush_output();
+  return owner.sticky_error();
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {

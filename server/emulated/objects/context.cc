@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "driver_abi/context_storage.h"
 #include "server/emulated/objects/device.h"
+#include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/ownership.h"
+#include "server/emulated/runtime/context_runtime.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -33,7 +35,26 @@ void Context::fail(CUresult error) {
   if (sticky_error_.compare_exchange_strong(expected, error)) {
     GPURUN_LOG(kInfo, "context %llu failed with error %d", static_cast<unsigned long long>(id()),
                static_cast<int>(error));
+    if (Engine* const engine = device_.running_engine()) engine->cancel(runtime().get(), error);
   }
+}
+
+std::shared_ptr<ContextRuntime> Context::runtime() {
+  const std::lock_guard lock(mutex_);
+  if (runtime_ == nullptr) {
+    runtime_ = std::make_shared<ContextRuntime>();
+    runtime_->output().set_limit(limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
+    runtime_->heap().set_limit(limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+  }
+  return runtime_;
+}
+
+void Context::flush_output() { runtime()->output().flush(); }
+
+void Context::set_limit(CUlimit limit, std::size_t value) {
+  limits[limit] = value;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) runtime()->output().set_limit(value);
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) runtime()->heap().set_limit(value);
 }
 
 StreamPtr Context::legacy_stream() {
@@ -99,6 +120,7 @@ bool Context::could_start(const Stream& stream) {
 
 CUresult Context::synchronize() {
   for (const auto& stream : live_streams()) stream->wait_for(stream->position());
+  flush_output();
   return sticky_error();
 }
 
@@ -129,6 +151,7 @@ void Context::destroy() {
     const std::lock_guard lock(mutex_);
     owned.swap(owned_);
     peers_.clear();
+    runtime_.reset();
   }
   // Without the lock: the destructors call back into the driver.
   driver_abi::drop_context_storage(as<CUcontext>());

@@ -13,6 +13,7 @@
 
 namespace gpurun::emulated {
 
+class ContextRuntime;
 class Device;
 
 // Any thread.
@@ -42,8 +43,15 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   CUresult sticky_error() const {
     return static_cast<CUresult>(sticky_error_.load(std::memory_order_acquire));
   }
-  // Keeps the first failure.
+  // Keeps the first failure, and ends the kernels that still run in this context with it.
   void fail(CUresult error);
+
+  // What the kernels of this context share: printf buffer and heap. A new one after destroy().
+  std::shared_ptr<ContextRuntime> runtime();
+  // Shows what kernels have printed; where CUDA does it (Programming Guide, "Formatted output").
+  void flush_output();
+  // Sets one of `limits`; those of printf and heap also where they are kept.
+  void set_limit(CUlimit limit, std::size_t value);
 
   // The stream that handle 0 means; made on first use.
   StreamPtr legacy_stream();
@@ -88,6 +96,7 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   std::vector<std::weak_ptr<Stream>> streams_;
 
   std::mutex mutex_;
+  std::shared_ptr<ContextRuntime> runtime_;
   std::set<std::uint64_t> peers_;
   std::set<std::uint64_t> owned_;
 };

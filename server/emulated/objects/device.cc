@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/memory_pool.h"
 #include "server/emulated/settings.h"
 
@@ -27,6 +28,15 @@ std::string Device::pci_bus_id() const {
   char text[16];
   std::snprintf(text, sizeof text, "0000:%02x:00.0", physical_ + 1);
   return text;
+}
+
+Engine* Device::engine() {
+  if (Engine* const running = running_engine()) return running;
+  const std::lock_guard lock(engine_mutex_);
+  if (running_engine() == nullptr) {
+    running_engine_.store(make_engine().release(), std::memory_order_release);
+  }
+  return running_engine();
 }
 
 const ContextPtr& Device::primary() {

@@ -1,6 +1,7 @@
 // Device: one emulated GPU: its memory, its primary context and what it says about itself.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 namespace gpurun::emulated {
 
+class Engine;
 class MemoryPool;
 
 // Any thread. Devices are immortal.
@@ -32,6 +34,11 @@ class Device {
 
   DeviceArena& arena() { return arena_; }
 
+  // Runs this device's kernels; made at the first call. nullptr: it cannot be had.
+  Engine* engine();
+  // nullptr: nothing has been launched yet.
+  Engine* running_engine() const { return running_engine_.load(std::memory_order_acquire); }
+
   // The primary context; the same object for ever, active while it is retained.
   const ContextPtr& primary();
   ContextPtr retain_primary();
@@ -49,6 +56,8 @@ class Device {
   const int ordinal_;
   const int physical_;
   DeviceArena arena_;
+  std::mutex engine_mutex_;
+  std::atomic<Engine*> running_engine_{nullptr};
   std::mutex mutex_;
   ContextPtr primary_;
   int retained_ = 0;

@@ -1,0 +1,38 @@
+// What a launch says, checked and made ready to run: for launches and for kernel nodes of graphs.
+#pragma once
+
+#include "server/emulated/api/entry.h"
+#include "server/emulated/objects/launch.h"
+
+namespace gpurun::emulated {
+
+// The arguments of a launch as the program passed them; borrowed.
+struct LaunchCall {
+  CUfunction function = nullptr;
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned dynamic_shared_bytes = 0;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+  bool cooperative = false;
+  const CUlaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
+// Events that attributes of the launch record; nullptr: none.
+struct LaunchEvents {
+  CUevent programmatic = nullptr;
+  CUevent completion = nullptr;
+};
+
+// Checks everything that CUDA checks when it is called, copies the parameters and compiles the
+// kernel, for the context in which it will run. INVALID_HANDLE, INVALID_VALUE,
+// LAUNCH_OUT_OF_RESOURCES, INVALID_CLUSTER_SIZE, COOPERATIVE_LAUNCH_TOO_LARGE, NO_BINARY_FOR_GPU.
+CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, KernelLaunch* launch,
+                        LaunchEvents* events);
+
+// Blocks of the function that a multiprocessor holds at once; 0: not even one.
+int resident_blocks(const Function& function, const Device& device, std::uint64_t block_threads,
+                    std::uint64_t dynamic_shared_bytes);
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,169 @@
+// Occupancy: how many blocks fit (Programming Guide, "Occupancy Calculator"). Threads, blocks and
+// shared memory bound it; registers do not exist here.
+#include <algorithm>
+
+#include "server/emulated/api.h"
+#include "server/emulated/api/launch_kernel.h"
+#include "server/emulated/settings.h"
+
+namespace gpurun::emulated {
+namespace {
+
+std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
+
+// Shared memory is given out in pieces of 128 bytes, and each block has 1 KiB of the system's.
+std::uint64_t shared_footprint(std::uint64_t bytes) {
+  return (bytes + 127) / 128 * 128 + kSharedBytesReserved;
+}
+
+std::uint64_t shared_per_multiprocessor() {
+  return static_cast<std::uint64_t>(shared_bytes_per_block_optin(settings().capability)) +
+         kSharedBytesReserved;
+}
+
+CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* function,
+                        std::shared_ptr<LoadedModule>* module) {
+  GPURUN_TRY(enter_context(context));
+  GPURUN_TRY(find_function(*context, handle, function));
+  *module = (*function)->module();
+  return *module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+int resident_blocks(const Function& function, const Device&, std::uint64_t block_threads,
+                    std::uint64_t dynamic_shared_bytes) {
+  const KernelAttributes& attributes = function.attributes();
+  const int capability = settings().capability;
+  if (block_threads == 0 || block_threads > attributes.max_threads) return 0;
+  if (dynamic_shared_bytes > function.dynamic_shared_bytes_max()) return 0;
+  const auto by_threads = static_cast<std::uint64_t>(threads_per_multiprocessor(capability)) /
+                          warps_rounded(block_threads);
+  const std::uint64_t by_shared =
+      shared_per_multiprocessor() /
+      shared_footprint(attributes.static_shared_bytes + dynamic_shared_bytes);
+  return static_cast<int>(std::min(
+      {by_threads, by_shared, static_cast<std::uint64_t>(blocks_per_multiprocessor(capability))}));
+}
+
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction handle,
+                                                              int block_threads,
+                                                              size_t dynamic_shared_bytes,
+                                                              unsigned int flags) {
+  ContextPtr context;
+  FunctionPtr function;
+  std::shared_ptr<LoadedModule> module;
+  GPURUN_TRY(enter_function(handle, &context, &function, &module));
+  if (blocks == nullptr || block_threads <= 0 ||
+      (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *blocks = resident_blocks(*function, context->device(), static_cast<unsigned>(block_threads),
+                            dynamic_shared_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
+                                                     int block_threads,
+                                                     size_t dynamic_shared_bytes) {
+  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads,
+                                                                   dynamic_shared_bytes, 0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_blocks, int* block_threads,
+                                                   CUfunction handle,
+                                                   CUoccupancyB2DSize shared_of_block,
+                                                   size_t dynamic_shared_bytes, int block_limit,
+                                                   unsigned int flags) {
+  ContextPtr context;
+  FunctionPtr function;
+  std::shared_ptr<LoadedModule> module;
+  GPURUN_TRY(enter_function(handle, &context, &function, &module));
+  if (grid_blocks == nullptr || block_threads == nullptr || block_limit < 0 ||
+      (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  int limit = static_cast<int>(function->attributes().max_threads);
+  if (block_limit != 0) limit = std::min(limit, block_limit);
+  int best_threads = 0, best_blocks = 0, best_size = 0;
+  for (int size = (limit + 31) / 32 * 32; size > 0; size -= 32) {
+    const int threads = std::min(size, limit);
+    const size_t shared =
+        shared_of_block != nullptr ? shared_of_block(threads) : dynamic_shared_bytes;
+    const int blocks =
+        resident_blocks(*function, context->device(), static_cast<unsigned>(threads), shared);
+    if (blocks * threads > best_threads) {
+      best_threads = blocks * threads;
+      best_blocks = blocks;
+      best_size = threads;
+    }
+  }
+  *grid_blocks = best_blocks * settings().multiprocessors;
+  *block_threads = best_size;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* grid_blocks, int* block_threads, CUfunction function,
+                                          CUoccupancyB2DSize shared_of_block,
+                                          size_t dynamic_shared_bytes, int block_limit) {
+  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(
+      grid_blocks, block_threads, function, shared_of_block, dynamic_shared_bytes, block_limit, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handle, int blocks,
+                                                 int block_threads) {
+  ContextPtr context;
+  FunctionPtr function;
+  std::shared_ptr<LoadedModule> module;
+  GPURUN_TRY(enter_function(handle, &context, &function, &module));
+  if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t share = shared_per_multiprocessor() / static_cast<unsigned>(blocks);
+  const std::uint64_t taken = function->attributes().static_shared_bytes + kSharedBytesReserved;
+  const std::uint64_t left = share > taken ? (share - taken) / 128 * 128 : 0;
+  *bytes = std::min<std::uint64_t>(left, function->dynamic_shared_bytes_max());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
+                                            const CUlaunchConfig* config) {
+  ContextPtr context;
+  FunctionPtr function;
+  std::shared_ptr<LoadedModule> module;
+  GPURUN_TRY(enter_function(handle, &context, &function, &module));
+  if (blocks == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = function->settings().non_portable_cluster != 0 ? 16 : 8;
+  return CUDA_SUCCESS;
+}
+
+// All blocks of a cluster are resident at once; they may share a multiprocessor here.
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
+                                      const CUlaunchConfig* config) {
+  ContextPtr context;
+  FunctionPtr function;
+  std::shared_ptr<LoadedModule> module;
+  GPURUN_TRY(enter_function(handle, &context, &function, &module));
+  if (clusters == nullptr || config == nullptr ||
+      (config->numAttrs != 0 && config->attrs == nullptr) || config->numAttrs > 64) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::uint64_t cluster_blocks = 1;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = config->attrs[i].value.clusterDim;
+    cluster_blocks = std::uint64_t{size.x} * size.y * size.z;
+    if (cluster_blocks == 0 || cluster_blocks > 16) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  const std::uint64_t threads =
+      std::uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+  const auto blocks = static_cast<std::uint64_t>(resident_blocks(*function, context->device(),
+                                                                 threads, config->sharedMemBytes)) *
+                      static_cast<std::uint64_t>(settings().multiprocessors);
+  *clusters = static_cast<int>(blocks / cluster_blocks);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpurun::emulated::api

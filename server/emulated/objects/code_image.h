@@ -1,0 +1,49 @@
+// CodeImage: what a program passed to be loaded: PTX text, a fat binary, or machine code. Kept as
+// it was stored (compressed) until a module needs the text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "driver_abi/fatbin.h"
+
+namespace gpurun::emulated {
+
+// Name of the entries of a container that cuLinkComplete wrote: all of them belong together.
+inline constexpr char kLinkedEntryName[] = "gpurun-linked";
+
+// Immutable after read(). Any thread.
+class CodeImage {
+ public:
+  // Follows `image` in this process (driver_abi/image_length.h). Nothing of it is borrowed.
+  // kCuda: INVALID_VALUE, INVALID_IMAGE. An image without usable PTX is no failure: texts() is.
+  static Result<std::shared_ptr<const CodeImage>> read(const void* image);
+  // The same for the bytes of a file.
+  static Result<std::shared_ptr<const CodeImage>> read_file(const char* path);
+
+  // Plain PTX text: the program's own, where a bad instruction is INVALID_PTX.
+  bool is_text() const { return is_text_; }
+  // False: nothing here can be translated.
+  bool has_ptx() const { return !parts_.empty(); }
+  // "ptx 75, elf 120": what is in the image, for messages.
+  const std::string& contents() const { return contents_; }
+
+  // The PTX texts to be linked into one module, decompressed. Empty when there is none.
+  Result<std::vector<std::string>> texts() const;
+
+ private:
+  struct Part {
+    driver_abi::FatbinEntry entry;  // Its views point into `stored`.
+    Bytes stored;
+  };
+  static Result<std::shared_ptr<const CodeImage>> from_pieces(const std::vector<ByteView>& pieces);
+  void take(const driver_abi::FatbinEntry& entry);
+
+  bool is_text_ = false;
+  std::string contents_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace gpurun::emulated

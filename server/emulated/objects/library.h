@@ -1,0 +1,64 @@
+// Library: code that belongs to no context (CUlibrary), loaded into each when it is first needed
+// there; and its kernels (CUkernel).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/emulated/objects/loaded_module.h"
+
+namespace gpurun::emulated {
+
+class Library;
+
+// Any thread. Valid while its library is.
+class Kernel final : public Object {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kKernel;
+  Kernel(std::weak_ptr<Library> library, std::string name)
+      : Object(kKind), library_(std::move(library)), name_(std::move(name)) {}
+
+  std::shared_ptr<Library> library() const { return library_.lock(); }
+  const std::string& name() const { return name_; }
+
+  // The kernel in `context`, which loads the library there. As LoadedModule::function().
+  CUresult function(const ContextPtr& context, std::shared_ptr<Function>* function);
+  std::shared_ptr<FunctionSettings> settings(int device);
+
+ private:
+  const std::weak_ptr<Library> library_;
+  const std::string name_;
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<FunctionSettings>> settings_;  // By device.
+};
+
+// Any thread.
+class Library final : public Object, public std::enable_shared_from_this<Library> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kLibrary;
+  explicit Library(std::shared_ptr<const CodeImage> image)
+      : Object(kKind), image_(std::move(image)) {}
+  ~Library() override;
+
+  // The library's module in `context`, loaded at the first call.
+  CUresult module(const ContextPtr& context, std::shared_ptr<LoadedModule>* module);
+  // `context`: where to look; the kernel is the same for all of them.
+  CUresult kernel(const ContextPtr& context, const char* name, std::shared_ptr<Kernel>* kernel);
+  // Names of all kernels, of those that cannot be translated too.
+  CUresult kernel_names(const ContextPtr& context, std::vector<std::string>* names);
+
+  // Ends the handles of kernels and modules.
+  void unload();
+
+ private:
+  const std::shared_ptr<const CodeImage> image_;
+  std::mutex mutex_;  // Held while loading.
+  // By context id. The contexts own them: one that has ended left an empty entry.
+  std::map<std::uint64_t, std::weak_ptr<LoadedModule>> modules_;
+  std::map<std::string, std::shared_ptr<Kernel>, std::less<>> kernels_;
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,111 @@
+// LoadedModule: an image loaded into a context (CUmodule), and its functions (CUfunction).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/emulated/module/module.h"
+#include "server/emulated/objects/code_image.h"
+#include "server/emulated/objects/context.h"
+
+namespace gpurun::emulated {
+
+class LoadedModule;
+
+// What a program may set for a function. Those of a kernel of a library are shared by the functions
+// of one device.
+struct FunctionSettings {
+  static constexpr int kUnset = -1;
+  std::atomic<int> max_dynamic_shared_bytes{kUnset};
+  std::atomic<int> shared_carveout{kUnset};
+  std::atomic<int> cache_config{0};
+  std::atomic<int> cluster[3] = {0, 0, 0};
+  std::atomic<int> non_portable_cluster{0};
+  std::atomic<int> cluster_scheduling{0};
+};
+
+// Any thread. Valid while its module is.
+class Function final : public Object {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kFunction;
+
+  Function(std::weak_ptr<LoadedModule> module, std::string name, const KernelAttributes* attributes,
+           std::shared_ptr<FunctionSettings> settings)
+      : Object(kKind),
+        module_(std::move(module)),
+        name_(std::move(name)),
+        attributes_(attributes),
+        settings_(std::move(settings)) {}
+
+  // nullptr: unloaded. Whoever uses attributes() or code holds on to it.
+  std::shared_ptr<LoadedModule> module() const { return module_.lock(); }
+  const std::string& name() const { return name_; }
+  const KernelAttributes& attributes() const { return *attributes_; }
+  FunctionSettings& settings() const { return *settings_; }
+
+  // Dynamic shared memory that a launch may ask for.
+  std::uint32_t dynamic_shared_bytes_max() const;
+  // Machine code; compiled by the first call, which blocks meanwhile. `module` is module().
+  CUresult code(LoadedModule& module, CompiledKernel* code);
+
+ private:
+  const std::weak_ptr<LoadedModule> module_;
+  const std::string name_;
+  const KernelAttributes* const attributes_;
+  const std::shared_ptr<FunctionSettings> settings_;
+  std::mutex mutex_;  // Held while compiling.
+  std::atomic<bool> compiled_{false};
+  CompiledKernel code_;
+};
+
+// Any thread.
+class LoadedModule final : public Object, public std::enable_shared_from_this<LoadedModule> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kModule;
+
+  // Loads `image` and gives it a handle, which the context owns. `*why` gets a sentence when it
+  // fails. INVALID_PTX for text that is no PTX, OUT_OF_MEMORY.
+  static CUresult load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
+                       std::shared_ptr<LoadedModule>* module, std::string* why);
+  ~LoadedModule() override;
+
+  // Ends the handles of the module and its functions. Launched kernels keep what they need.
+  void unload();
+
+  const ContextPtr& context() const { return context_; }
+
+  // The function of that name, the same object each time. NOT_FOUND; NO_BINARY_FOR_GPU when the
+  // image has no PTX or PTX that cannot be translated; INVALID_PTX for the same in PTX text.
+  // `settings`: those of a library's kernel, or nullptr.
+  CUresult function(const char* name, std::shared_ptr<FunctionSettings> settings,
+                    std::shared_ptr<Function>* function, std::string* why);
+  // NOT_FOUND.
+  CUresult global(const char* name, GlobalVariable* variable) const;
+  std::vector<std::string> kernel_names() const;
+
+  CUresult compile(const std::string& name, CompiledKernel* code);
+
+ private:
+  class Memory;
+  LoadedModule(ContextPtr context, std::shared_ptr<const CodeImage> image);
+
+  // The code for a kernel that is there and cannot be run.
+  CUresult unusable() const {
+    return image_->is_text() ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+
+  const ContextPtr context_;
+  const std::shared_ptr<const CodeImage> image_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Module> module_;  // nullptr: no PTX, or PTX whose top level is wrong.
+  std::string failure_;             // Why there is no module.
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Function>, std::less<>> functions_;
+};
+
+}  // namespace gpurun::emulated
