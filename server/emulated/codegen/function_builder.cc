@@ -110,6 +110,8 @@ void FunctionBuilder::create_function() {
   }
   if (&source_ != &kernel_.root) function_->setLinkage(llvm::GlobalValue::InternalLinkage);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
+  // An access through a null pointer is a fault to be reported, not a case that LLVM may drop.
+  function_->addFnAttr(llvm::Attribute::NullPointerIsValid);
   thread_ = function_->getArg(0);
   entry_.SetInsertPoint(llvm::BasicBlock::Create(context(), "entry", function_));
   block_ = entry_.CreateLoad(

@@ -9,6 +9,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -145,9 +146,15 @@ class FunctionBuilder {
   Value* read_vector(const ptx::Operand& operand, unsigned bits);
   Value* read_register(std::uint32_t index);
   Value* variable_pointer(std::uint32_t index);
+  bool is_shared(std::string_view name) const;
   Value* memory_base(const ptx::Operand& memory, ptx::Space space);
   llvm::Function* declare_function(const Symbol& symbol);
+  llvm::FunctionType* function_type(const ptx::Signature& signature);
   Value* argument_pointer(const ptx::Operand& operand, const ptx::Variable& parameter);
+  void call_with_signature(const Operation& op, const ptx::Signature& signature,
+                           const std::function<Value*()>& callee);
+  void call_pointer(const Operation& op);
+  void call_runtime_function(const Operation& op);
 
   llvm::Module& module_;
   const KernelSource& kernel_;

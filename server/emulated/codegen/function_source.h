@@ -14,17 +14,18 @@ namespace gpurun::emulated {
 
 struct Symbol {
   enum class Kind : std::uint8_t {
-    kUnknown,   // Nothing has this name: an error where it is used.
-    kShared,    // A module-scope .shared variable: shared_offset.
-    kMemory,    // A .global or .const variable: link_name is its address.
-    kFunction,  // function; link_name its code, descriptor_name its FunctionDescriptor.
-    kRuntime,   // A function that the device run time provides: vprintf, malloc, ...
+    kUnknown,        // Nothing has this name: an error where it is used.
+    kShared,         // A module-scope .shared variable: shared_offset.
+    kDynamicShared,  // Behind the kernel's static shared memory, wherever that ends.
+    kMemory,         // A .global or .const variable: link_name is its address.
+    kFunction,       // function; link_name its code, descriptor_name its FunctionDescriptor.
+    kRuntime,        // A function that the device run time provides: vprintf, malloc, ...
   };
   Kind kind = Kind::kUnknown;
   std::uint32_t shared_offset = 0;
   std::string link_name;
   std::string descriptor_name;
-  const ptx::Function* function = nullptr;
+  const ptx::Function* function = nullptr;  // Null for one that is only pointed at.
 };
 
 // The names that one text (or the texts linked with it) defines.
@@ -49,6 +50,12 @@ struct KernelSource {
   // the scope.
   std::unordered_map<const ptx::Variable*, std::uint32_t> shared_offsets;
   std::uint32_t instruction_count = 0;
+};
+
+// A name that generated code refers to.
+struct LinkSymbol {
+  std::string name;
+  std::uint64_t address = 0;
 };
 
 // Offsets of parameters in a parameter block, each aligned as it asks (PTX ISA, section 5.1.6).

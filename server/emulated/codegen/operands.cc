@@ -237,6 +237,12 @@ llvm::Value* FunctionBuilder::symbol_address(const Operand& operand, unsigned bi
   switch (symbol.kind) {
     case Symbol::Kind::kShared:
       return constant(bits, symbol.shared_offset + operand.bits);
+    case Symbol::Kind::kDynamicShared: {
+      Value* total = block_field(offsetof(BlockContext, total_shared_bytes), int_type(32));
+      Value* dynamic = block_field(offsetof(BlockContext, dynamic_shared_bytes), int_type(32));
+      Value* offset = ir.CreateAdd(ir.CreateSub(total, dynamic), constant(32, operand.bits));
+      return ir.CreateZExtOrTrunc(offset, int_type(bits));
+    }
     case Symbol::Kind::kMemory:
       return as_integer(module_.getOrInsertGlobal(symbol.link_name, int_type(8)));
     case Symbol::Kind::kFunction:
@@ -268,6 +274,11 @@ llvm::Value* FunctionBuilder::memory_base(const Operand& memory, ptx::Space spac
   return memory.bits == 0 ? pointer : ir.CreateConstGEP1_64(int_type(8), pointer, memory.bits);
 }
 
+bool FunctionBuilder::is_shared(std::string_view name) const {
+  const Symbol::Kind kind = source_.scope->find(name).kind;
+  return kind == Symbol::Kind::kShared || kind == Symbol::Kind::kDynamicShared;
+}
+
 llvm::Value* FunctionBuilder::address(const Operand& memory, ptx::Space space) {
   if (memory.kind != Operand::Kind::kMemory || memory.parts.empty()) {
     refuse("a memory operand expected");
@@ -277,8 +288,7 @@ llvm::Value* FunctionBuilder::address(const Operand& memory, ptx::Space space) {
   // A generic access through a shared symbol would need its generic address; nobody writes that.
   if (space == ptx::Space::kNone &&
       ((base.kind == Operand::Kind::kVariable && variable_pointer(base.index) == nullptr) ||
-       (base.kind == Operand::Kind::kSymbol &&
-        source_.scope->find(base.name).kind == Symbol::Kind::kShared))) {
+       (base.kind == Operand::Kind::kSymbol && is_shared(base.name)))) {
     space = ptx::Space::kShared;
   }
   return memory_base(memory, space);

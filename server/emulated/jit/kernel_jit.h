@@ -1,7 +1,10 @@
 // Machine code for parsed kernels: LLVM's ORC behind a narrow door. No LLVM type is visible here.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "base/result.h"
 #include "server/emulated/codegen/device_abi.h"
@@ -9,18 +12,38 @@
 
 namespace gpurun::emulated {
 
+// An object file with kRootSymbol, and what was found out while it was made.
+struct GeneratedCode {
+  std::string object;
+  std::uint32_t stack_bytes = 0;  // Deepest stack; a cycle of calls is counted once.
+  bool needs_fibers = true;       // As CompiledKernel::needs_fibers.
+};
+
+struct LoadedCode {
+  void* entry = nullptr;
+  void* library = nullptr;  // For unload().
+};
+
 // Any thread.
 class KernelJit {
  public:
-  // A kernel that needs a function of `runtime` that is null fails to compile with kInternal.
+  // A kernel that needs a function of `runtime` that is null fails to load with kInternal.
   static Result<std::unique_ptr<KernelJit>> create(const RuntimeFunctions& runtime);
   ~KernelJit();
   KernelJit(const KernelJit&) = delete;
   KernelJit& operator=(const KernelJit&) = delete;
 
-  // The code lives as long as this object. kRefused as translate(); kInternal when the code
-  // generator fails.
-  Result<KernelFunction> compile(const KernelSource& kernel);
+  // kRefused as translate(); kInternal when the code generator fails. `cheap`: fast generation of
+  // slow code. Needs some MiB of stack.
+  Result<GeneratedCode> generate(const KernelSource& kernel, bool cheap);
+
+  // Makes an object runnable; `symbols` are what it may refer to besides the run-time functions.
+  // Lives until unload() or the end of this object.
+  Result<LoadedCode> load(const std::string& object, std::span<const LinkSymbol> symbols);
+  void unload(const LoadedCode& code);
+
+  // Code generator, its version, processor and its features: objects are only good for the same.
+  const std::string& target_text() const;
 
  private:
   struct Machine;

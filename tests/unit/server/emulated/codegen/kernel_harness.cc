@@ -5,64 +5,39 @@
 
 #include <cstdlib>
 
+#include "tests/unit/server/emulated/module/host_memory.h"
 #include "server/emulated/engine/engine.h"
-#include "server/emulated/jit/kernel_jit.h"
-#include "server/emulated/ptx/index.h"
+#include "server/emulated/jit/compiler.h"
+#include "server/emulated/module/module.h"
 #include "server/emulated/runtime/context_runtime.h"
 
 namespace gpurun::emulated {
 namespace {
 
-// All functions of one text; nothing else has a name.
-class TextScope : public LinkScope {
- public:
-  Symbol find(std::string_view name) const override {
-    for (const ptx::Function& function : functions) {
-      if (function.name != name) continue;
-      Symbol symbol;
-      symbol.kind = Symbol::Kind::kFunction;
-      symbol.link_name = "m." + std::string(name);
-      symbol.function = &function;
-      return symbol;
-    }
-    return {};
-  }
-  std::vector<ptx::Function> functions;
+// A module's first kernel, with what keeps it alive.
+struct Loaded {
+  HostMemory memory;
+  std::unique_ptr<Compiler> compiler;
+  std::unique_ptr<Module> module;
+  CompiledKernel code;
+  std::uint32_t shared_bytes = 0;
 };
 
-struct Compiled {
-  KernelFunction function;
-  std::uint32_t shared_bytes;
-};
-
-Result<Compiled> compile(KernelJit& jit, const std::string& text) {
-  auto index = ptx::index_module(text);
-  if (!index.ok()) return index.status();
-  TextScope scope;
-  for (const ptx::FunctionRange& range : index->functions) {
-    auto function = ptx::parse_function(range);
-    if (!function.ok()) return function.status();
-    scope.functions.push_back(std::move(*function));
-  }
-  KernelSource source;
-  std::uint32_t shared = 0;
-  for (const ptx::Function& function : scope.functions) {
-    FunctionSource one{&function, &scope, "m." + std::string(function.name)};
-    if (function.entry) {
-      source.root = one;
-    } else {
-      source.callees.push_back(one);
-    }
-    for (const ptx::Variable& variable : function.variables) {
-      if (variable.space != ptx::Space::kShared) continue;
-      shared = (shared + 127) / 128 * 128;
-      source.shared_offsets[&variable] = shared;
-      shared += static_cast<std::uint32_t>(variable.byte_size());
-    }
-  }
-  auto code = jit.compile(source);
+Status load_kernel(const RuntimeFunctions& runtime, const std::string& text, Loaded* out) {
+  auto compiler = Compiler::create(runtime, {});
+  if (!compiler.ok()) return compiler.status();
+  out->compiler = std::move(*compiler);
+  auto module = Module::load({text}, "test", *out->compiler, out->memory);
+  if (!module.ok()) return module.status();
+  out->module = std::move(*module);
+  const std::string& name = out->module->kernel_names().at(0);
+  auto attributes = out->module->kernel(name);
+  if (!attributes.ok()) return attributes.status();
+  out->shared_bytes = (*attributes)->static_shared_bytes;
+  auto code = out->module->compile(name);
   if (!code.ok()) return code.status();
-  return Compiled{*code, shared};
+  out->code = *code;
+  return Status();
 }
 
 std::string source_register(char letter, unsigned bits) {
@@ -149,13 +124,7 @@ class Runner {
   Status load(const std::string& text) {
     RuntimeFunctions runtime{};
     runtime.trap = [](ThreadContext*, std::uint32_t) { std::abort(); };
-    auto jit = KernelJit::create(runtime);
-    if (!jit.ok()) return jit.status();
-    jit_ = std::move(*jit);
-    auto function = compile(*jit_, text);
-    if (!function.ok()) return function.status();
-    function_ = function->function;
-    return Status();
+    return load_kernel(runtime, text, &loaded_);
   }
   void run(const void* in, void* out) {
     alignas(16) const void* params[2] = {in, out};
@@ -164,12 +133,11 @@ class Runner {
     ThreadContext thread{};
     thread.block = &block;
     thread.poll_budget = 1 << 30;
-    function_(&thread);
+    loaded_.code.function(&thread);
   }
 
  private:
-  std::unique_ptr<KernelJit> jit_;
-  KernelFunction function_ = nullptr;
+  Loaded loaded_;
 };
 
 }  // namespace
@@ -182,10 +150,8 @@ Status run_kernel(const std::string& text, const void* in, void* out) {
 }
 
 Status run_grid(const std::string& text, GridShape shape, const void* in, void* out) {
-  auto jit = KernelJit::create(runtime_functions());
-  if (!jit.ok()) return jit.status();
-  auto compiled = compile(**jit, text);
-  if (!compiled.ok()) return compiled.status();
+  Loaded loaded;
+  GPURUN_RETURN_IF_ERROR(load_kernel(runtime_functions(), text, &loaded));
   EngineOptions options;
   options.threads = 2;
   auto engine = Engine::create(options);
@@ -193,12 +159,13 @@ Status run_grid(const std::string& text, GridShape shape, const void* in, void* 
   alignas(16) const void* params[2] = {in, out};
   ContextRuntime context;
   LaunchRequest request;
-  request.function = compiled->function;
+  request.function = loaded.code.function;
   request.name = "k";
   request.grid.x = shape.blocks;
   request.block.x = shape.threads;
-  request.static_shared_bytes = compiled->shared_bytes;
-  request.stack_bytes = 256 << 10;
+  request.static_shared_bytes = loaded.shared_bytes;
+  request.stack_bytes = loaded.code.stack_bytes;
+  request.needs_fibers = loaded.code.needs_fibers;
   request.params = params;
   request.param_bytes = sizeof params;
   request.context = &context;

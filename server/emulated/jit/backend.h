@@ -1,0 +1,73 @@
+// CompilerBackend: what modules ask of the compiler: code for one unit, from the object cache or
+// newly made.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/emulated/codegen/function_source.h"
+#include "server/emulated/jit/compiler.h"
+#include "server/emulated/jit/kernel_jit.h"
+
+namespace gpurun::emulated {
+
+// Runs `function` on a thread with a stack that parser and code generator cannot exhaust, and waits
+// for it. Any thread, also on a CUDA thread's small stack.
+Status run_on_large_stack(const std::function<void()>& function);
+
+// FunctionDescriptor::module: compiles functions that are called through pointers.
+class FunctionResolver {
+ public:
+  virtual ~FunctionResolver() = default;
+  // The code of the function with this FunctionDescriptor::index. On any stack.
+  virtual Result<void*> resolve(std::uint64_t index) = 0;
+  virtual const RuntimeFunctions& runtime() const = 0;
+};
+
+struct CodeRequest {
+  const KernelSource* source = nullptr;
+  std::span<const LinkSymbol> symbols;
+  std::string_view cache_text;  // Everything that the translation depends on.
+};
+
+struct ReadyCode {
+  LoadedCode code;
+  std::uint32_t stack_bytes = 0;
+  bool needs_fibers = true;
+};
+
+// Any thread.
+class CompilerBackend {
+ public:
+  static Result<std::unique_ptr<CompilerBackend>> create(const RuntimeFunctions& runtime,
+                                                         const CompilerOptions& options);
+  ~CompilerBackend();
+
+  // Failures as KernelJit::generate() and load(). Works on a stack of its own, so that the caller's
+  // may be small.
+  Result<ReadyCode> make(const CodeRequest& request);
+  void release(const LoadedCode& code) { jit_->unload(code); }
+
+  CompilerCounters counters() const;
+  const RuntimeFunctions& runtime() const { return runtime_; }
+
+ private:
+  CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
+                  std::unique_ptr<KernelJit> jit);
+  Result<ReadyCode> make_here(const CodeRequest& request);
+
+  const RuntimeFunctions runtime_;
+  const CompilerOptions options_;
+  std::unique_ptr<KernelJit> jit_;
+  std::atomic<std::uint64_t> kernels_{0};
+  std::atomic<std::uint64_t> cache_hits_{0};
+  std::atomic<std::uint64_t> microseconds_{0};
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,113 @@
+// The compiler's life, its counters, and the thread with a large stack that it works on.
+#include "server/emulated/jit/compiler.h"
+
+#include <pthread.h>
+
+#include <chrono>
+
+#include "base/log.h"
+#include "server/emulated/jit/backend.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// LLVM recurses over the expressions of long functions.
+constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
+
+void* run_function(void* function) {
+  (*static_cast<const std::function<void()>*>(function))();
+  return nullptr;
+}
+
+}  // namespace
+
+Status run_on_large_stack(const std::function<void()>& function) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kCompilerStackBytes);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, run_function,
+                                   const_cast<std::function<void()>*>(&function));
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return Status::from_errno(error, "starting a thread to compile");
+  pthread_join(thread, nullptr);
+  return Status();
+}
+
+namespace {
+
+// RuntimeFunctions::resolve_function. Runs on a CUDA thread's stack; nothing with a destructor is
+// alive when trap() leaves.
+void* resolve_function(ThreadContext* thread, void* address) {
+  auto* descriptor = static_cast<FunctionDescriptor*>(address);
+  auto* resolver = static_cast<FunctionResolver*>(descriptor->module);
+  if (resolver == nullptr) return nullptr;
+  void* code = nullptr;
+  if (auto resolved = resolver->resolve(descriptor->index); resolved.ok()) {
+    code = *resolved;
+  } else {
+    GPURUN_LOG(kWarning, "a function called through a pointer cannot be compiled: %s",
+               resolved.status().message().c_str());
+  }
+  if (code == nullptr) resolver->runtime().trap(thread, 0);
+  return code;
+}
+
+RuntimeFunctions with_resolver(RuntimeFunctions runtime) {
+  runtime.resolve_function = resolve_function;
+  return runtime;
+}
+
+}  // namespace
+
+CompilerBackend::CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
+                                 std::unique_ptr<KernelJit> jit)
+    : runtime_(runtime), options_(options), jit_(std::move(jit)) {}
+
+CompilerBackend::~CompilerBackend() = default;
+
+Result<std::unique_ptr<CompilerBackend>> CompilerBackend::create(const RuntimeFunctions& runtime,
+                                                                 const CompilerOptions& options) {
+  const RuntimeFunctions all = with_resolver(runtime);
+  auto jit = KernelJit::create(all);
+  if (!jit.ok()) return jit.status();
+  return std::unique_ptr<CompilerBackend>(new CompilerBackend(all, options, std::move(*jit)));
+}
+
+Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Result<ReadyCode> result = Status(Code::kInternal, "not compiled");
+  GPURUN_RETURN_IF_ERROR(run_on_large_stack([&] { result = make_here(request); }));
+  const auto spent = std::chrono::steady_clock::now() - start;
+  microseconds_ += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
+  if (result.ok()) ++kernels_;
+  return result;
+}
+
+Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
+  const bool cheap = request.source->instruction_count > options_.cheap_above_instructions;
+  auto generated = jit_->generate(*request.source, cheap);
+  if (!generated.ok()) return generated.status();
+  auto loaded = jit_->load(generated->object, request.symbols);
+  if (!loaded.ok()) return loaded.status();
+  return ReadyCode{*loaded, generated->stack_bytes, generated->needs_fibers};
+}
+
+CompilerCounters CompilerBackend::counters() const {
+  return {kernels_, cache_hits_, microseconds_ / 1000};
+}
+
+Compiler::Compiler(std::unique_ptr<CompilerBackend> backend) : backend_(std::move(backend)) {}
+Compiler::~Compiler() = default;
+
+Result<std::unique_ptr<Compiler>> Compiler::create(const RuntimeFunctions& runtime,
+                                                   const CompilerOptions& options) {
+  auto backend = CompilerBackend::create(runtime, options);
+  if (!backend.ok()) return backend.status();
+  return std::unique_ptr<Compiler>(new Compiler(std::move(*backend)));
+}
+
+CompilerCounters Compiler::counters() const { return backend_->counters(); }
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,86 @@
+// LoadedModule: the one implementation of Module.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "server/emulated/jit/backend.h"
+#include "server/emulated/module/link_table.h"
+#include "server/emulated/module/module.h"
+#include "server/emulated/module/unit.h"
+#include "server/emulated/module/variables.h"
+
+namespace gpurun::emulated {
+
+class LoadedModule final : public Module, public UnitContext, public FunctionResolver {
+ public:
+  LoadedModule(std::vector<std::string> texts, std::string name, CompilerBackend& backend,
+               GlobalMemory& memory);
+  ~LoadedModule() override;
+
+  Status initialize();
+
+  const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
+  const std::vector<std::string>& global_names() const override { return global_names_; }
+  Result<const KernelAttributes*> kernel(std::string_view name) override;
+  Result<CompiledKernel> compile(std::string_view name) override;
+  Result<GlobalVariable> global(std::string_view name) const override;
+
+  const LinkTable& table() const override { return *table_; }
+  std::size_t text_count() const override { return indexes_.size(); }
+  std::uint64_t variable_address(const Definition& definition) const override {
+    return variables_.address(definition);
+  }
+  std::uint64_t descriptor_address(const Definition& function) const override;
+  Result<std::vector<Definition>> shared_of_functions() override;
+
+  Result<void*> resolve(std::uint64_t index) override;
+  const RuntimeFunctions& runtime() const override { return backend_.runtime(); }
+
+ private:
+  // One kernel, or one function that is called through a pointer. What has been found out stays;
+  // failures too.
+  struct Record {
+    std::mutex mutex;  // Held while it is parsed or compiled; guards what follows.
+    Definition definition;
+    std::unique_ptr<Unit> unit;  // From the first question on until it is compiled.
+    bool prepared = false;
+    bool compiled = false;
+    Status failure;
+    KernelAttributes attributes;
+    ReadyCode ready;
+    bool recursive = false;
+  };
+
+  std::string at_module(const std::string& message) const;
+  void collect_names();
+  Record* kernel_record(std::string_view name);
+  Record& record(const Definition& definition);
+  // With record.mutex held.
+  Status prepare(Record& record);
+  Status compile_record(Record& record);
+  void fill_attributes(Record& record) const;
+
+  const std::vector<std::string> texts_;
+  const std::string name_;
+  CompilerBackend& backend_;
+  std::vector<ptx::ModuleIndex> indexes_;
+  std::unique_ptr<LinkTable> table_;
+  Variables variables_;
+  std::vector<std::string> kernel_names_;
+  std::vector<std::string> global_names_;
+  std::vector<std::size_t> first_descriptor_;  // By text.
+  std::vector<Definition> descriptor_functions_;
+  std::unique_ptr<FunctionDescriptor[]> descriptors_;
+
+  std::mutex mutex_;  // Guards records_ and the lazily found shared_of_functions_; taken last.
+  std::unordered_map<std::uint64_t, std::unique_ptr<Record>> records_;
+  bool shared_known_ = false;
+  std::vector<Definition> shared_of_functions_;
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,258 @@
+// Loading, and work put off until a kernel is asked for or launched.
+#include "server/emulated/module/module.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "server/emulated/jit/compiler.h"
+#include "server/emulated/module/loaded_module.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// What a function that is called through a pointer may take of the stack: its size is not known
+// when the kernel is launched.
+constexpr std::uint32_t kPointerCallStackBytes = 16u << 10;
+
+std::uint64_t key_of(const Definition& definition) {
+  return std::uint64_t{definition.text} << 32 | definition.index;
+}
+
+std::uint32_t product(const std::uint32_t (&dimensions)[3]) {
+  const std::uint64_t threads = std::uint64_t{dimensions[0]} * dimensions[1] * dimensions[2];
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, kBlockThreadsMax));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Module>> Module::load(std::vector<std::string> texts, std::string name,
+                                             Compiler& compiler, GlobalMemory& memory) {
+  auto module =
+      std::make_unique<LoadedModule>(std::move(texts), std::move(name), compiler.backend(), memory);
+  GPURUN_RETURN_IF_ERROR(module->initialize());
+  return std::unique_ptr<Module>(std::move(module));
+}
+
+LoadedModule::LoadedModule(std::vector<std::string> texts, std::string name,
+                           CompilerBackend& backend, GlobalMemory& memory)
+    : texts_(std::move(texts)), name_(std::move(name)), backend_(backend), variables_(memory) {}
+
+LoadedModule::~LoadedModule() {
+  for (const auto& [key, record] : records_) backend_.release(record->ready.code);
+}
+
+std::string LoadedModule::at_module(const std::string& message) const {
+  return name_.empty() ? message : name_ + ": " + message;
+}
+
+Status LoadedModule::initialize() {
+  for (const std::string& text : texts_) {
+    auto index = ptx::index_module(text);
+    if (!index.ok()) return Status(index.status().code(), at_module(index.status().message()));
+    indexes_.push_back(std::move(*index));
+  }
+  auto table = LinkTable::build(indexes_);
+  if (!table.ok()) return Status(table.status().code(), at_module(table.status().message()));
+  table_ = std::make_unique<LinkTable>(std::move(*table));
+  for (std::uint32_t text = 0; text < indexes_.size(); ++text) {
+    first_descriptor_.push_back(descriptor_functions_.size());
+    for (std::uint32_t i = 0; i < indexes_[text].functions.size(); ++i) {
+      descriptor_functions_.push_back({Definition::Kind::kFunction, text, i});
+    }
+  }
+  descriptors_ = std::make_unique<FunctionDescriptor[]>(descriptor_functions_.size());
+  for (std::size_t i = 0; i < descriptor_functions_.size(); ++i) {
+    descriptors_[i].module = static_cast<FunctionResolver*>(this);
+    descriptors_[i].index = i;
+  }
+  const Status placed = variables_.place(indexes_, *table_, [this](const Definition& function) {
+    return descriptor_address(function);
+  });
+  if (!placed.ok()) return Status(placed.code(), at_module(placed.message()));
+  collect_names();
+  return Status();
+}
+
+void LoadedModule::collect_names() {
+  for (std::uint32_t text = 0; text < indexes_.size(); ++text) {
+    for (std::uint32_t i = 0; i < indexes_[text].functions.size(); ++i) {
+      const ptx::FunctionRange& range = indexes_[text].functions[i];
+      const Definition own{Definition::Kind::kFunction, text, i};
+      if (!range.entry || !(table_->find_shared_name(range.name) == own)) continue;
+      kernel_names_.emplace_back(range.name);
+    }
+    for (std::uint32_t i = 0; i < indexes_[text].variables.size(); ++i) {
+      const ptx::Variable& variable = indexes_[text].variables[i];
+      const Definition own{Definition::Kind::kVariable, text, i};
+      if (variables_.address(own) != 0 && table_->find(text, variable.name) == own) {
+        global_names_.emplace_back(variable.name);
+      }
+    }
+  }
+}
+
+std::uint64_t LoadedModule::descriptor_address(const Definition& function) const {
+  const std::size_t index = first_descriptor_[function.text] + function.index;
+  return reinterpret_cast<std::uint64_t>(&descriptors_[index]);
+}
+
+Result<GlobalVariable> LoadedModule::global(std::string_view name) const {
+  Definition definition = table_->find_shared_name(name);
+  // The runtime asks for variables of internal linkage too.
+  for (std::uint32_t text = 0; text < indexes_.size(); ++text) {
+    if (definition.kind != Definition::Kind::kNone) break;
+    definition = table_->find(text, name);
+  }
+  const std::uint64_t address = variables_.address(definition);
+  if (address == 0) {
+    return Status(Code::kInvalidArgument, at_module("no variable " + std::string(name)));
+  }
+  const ptx::Variable& variable = table_->variable(definition);
+  GlobalVariable out;
+  out.address = address;
+  out.bytes = variable.byte_size();
+  out.constant = variable.space == ptx::Space::kConst;
+  out.managed = variable.managed;
+  return out;
+}
+
+// Kernels -----------------------------------------------------------------------------------------
+
+LoadedModule::Record& LoadedModule::record(const Definition& definition) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<Record>& record = records_[key_of(definition)];
+  if (record == nullptr) {
+    record = std::make_unique<Record>();
+    record->definition = definition;
+  }
+  return *record;
+}
+
+LoadedModule::Record* LoadedModule::kernel_record(std::string_view name) {
+  const Definition definition = table_->find_shared_name(name);
+  if (definition.kind != Definition::Kind::kFunction || !table_->function(definition).entry) {
+    return nullptr;
+  }
+  return &record(definition);
+}
+
+Result<std::vector<Definition>> LoadedModule::shared_of_functions() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (shared_known_) return shared_of_functions_;
+  for (const Definition& definition : descriptor_functions_) {
+    const ptx::FunctionRange& range = table_->function(definition);
+    if (range.entry || range.declaration) continue;
+    GPURUN_RETURN_IF_ERROR(collect_shared(*table_, definition, shared_of_functions_));
+  }
+  shared_known_ = true;
+  return shared_of_functions_;
+}
+
+Status LoadedModule::prepare(Record& record) {
+  if (record.prepared) return record.failure;
+  record.prepared = true;
+  auto unit = Unit::build(*this, record.definition);
+  if (!unit.ok()) {
+    // A body that cannot be parsed is as untranslatable as one with an unknown instruction.
+    record.failure = Status(Code::kRefused, at_module(unit.status().message()));
+    return record.failure;
+  }
+  record.unit = std::move(*unit);
+  record.recursive = record.unit->recursive();
+  fill_attributes(record);
+  return Status();
+}
+
+void LoadedModule::fill_attributes(Record& record) const {
+  const ptx::Function& function = record.unit->root();
+  KernelAttributes& out = record.attributes;
+  const std::vector<std::uint32_t> offsets =
+      parameter_offsets(function.signature.parameters, &out.param_bytes);
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const std::uint64_t bytes = function.signature.parameters[i].byte_size();
+    out.parameters.push_back({offsets[i], static_cast<std::uint32_t>(bytes)});
+  }
+  out.static_shared_bytes = record.unit->shared_bytes();
+  out.uses_dynamic_shared = record.unit->uses_dynamic_shared();
+  out.local_bytes = record.unit->local_bytes();
+  out.const_bytes = variables_.const_bytes();
+  std::copy(std::begin(function.required_block), std::end(function.required_block),
+            std::begin(out.required_block));
+  std::copy(std::begin(function.max_block), std::end(function.max_block),
+            std::begin(out.max_block));
+  std::copy(std::begin(function.required_cluster), std::end(function.required_cluster),
+            std::begin(out.required_cluster));
+  out.min_blocks_per_sm = function.min_blocks_per_sm;
+  if (function.max_block[0] != 0) out.max_threads = product(function.max_block);
+  if (function.required_block[0] != 0) out.max_threads = product(function.required_block);
+  const ptx::ModuleIndex& index = indexes_[record.definition.text];
+  out.ptx_target = index.target;
+  out.ptx_version = index.version;
+}
+
+Status LoadedModule::compile_record(Record& record) {
+  GPURUN_RETURN_IF_ERROR(prepare(record));
+  if (record.compiled) return Status();
+  const std::string cache_text = record.unit->cache_text();
+  auto ready = backend_.make({&record.unit->source(), record.unit->symbols(), cache_text});
+  if (!ready.ok()) {
+    const std::string kernel(table_->name(record.definition));
+    record.failure =
+        Status(ready.status().code(), at_module(kernel + ": " + ready.status().message()));
+    return record.failure;
+  }
+  record.ready = *ready;
+  if (record.unit->calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
+  record.compiled = true;
+  record.unit.reset();
+  return Status();
+}
+
+Result<const KernelAttributes*> LoadedModule::kernel(std::string_view name) {
+  Record* record = kernel_record(name);
+  if (record == nullptr) {
+    return Status(Code::kInvalidArgument, at_module("no kernel " + std::string(name)));
+  }
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  GPURUN_RETURN_IF_ERROR(prepare(*record));
+  return static_cast<const KernelAttributes*>(&record->attributes);
+}
+
+Result<CompiledKernel> LoadedModule::compile(std::string_view name) {
+  Record* record = kernel_record(name);
+  if (record == nullptr) {
+    return Status(Code::kInvalidArgument, at_module("no kernel " + std::string(name)));
+  }
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  GPURUN_RETURN_IF_ERROR(compile_record(*record));
+  CompiledKernel out;
+  out.function = reinterpret_cast<KernelFunction>(record->ready.code.entry);
+  out.stack_bytes = record->ready.stack_bytes;
+  out.recursive = record->recursive;
+  out.needs_fibers = record->ready.needs_fibers;
+  return out;
+}
+
+Result<void*> LoadedModule::resolve(std::uint64_t index) {
+  if (index >= descriptor_functions_.size()) {
+    return Status(Code::kInvalidArgument, at_module("a call through a broken function pointer"));
+  }
+  // A declaration's descriptor stands for the definition.
+  Definition definition = descriptor_functions_[index];
+  if (table_->function(definition).declaration) {
+    definition = table_->find(definition.text, table_->name(definition));
+  }
+  if (definition.kind != Definition::Kind::kFunction) {
+    return Status(Code::kRefused, at_module("a call of a function that is only declared"));
+  }
+  Record& found = record(definition);
+  const std::lock_guard<std::mutex> lock(found.mutex);
+  Status compiled;
+  GPURUN_RETURN_IF_ERROR(run_on_large_stack([&] { compiled = compile_record(found); }));
+  GPURUN_RETURN_IF_ERROR(compiled);
+  std::atomic_ref<void*>(descriptors_[index].code)
+      .store(found.ready.code.entry, std::memory_order_release);
+  return found.ready.code.entry;
+}
+
+}  // namespace gpurun::emulated
