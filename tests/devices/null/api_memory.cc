@@ -228,10 +228,9 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t, CUdeviceptr addr,
                              unsigned long long) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  const int fixed = addr != 0 ? MAP_FIXED_NOREPLACE : 0;
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* place = mmap(at(addr), size, PROT_NONE, kFlags | fixed, -1, 0);
-  if (place == MAP_FAILED) place = mmap(nullptr, size, PROT_NONE, kFlags, -1, 0);
+  // The address is a wish, to CUDA as to mmap. Not MAP_FIXED_NOREPLACE: ThreadSanitizer drops a
+  // wish for an address that it cannot watch, but not that flag, and page 0 would be mapped.
+  void* place = mmap(at(addr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *ptr = reinterpret_cast<CUdeviceptr>(place);
   remember({*ptr, size, MemoryKind::kReserved});

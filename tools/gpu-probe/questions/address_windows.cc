@@ -68,7 +68,7 @@ void ask_address_windows(const std::string& libcuda, Answer* answer) {
        {std::uint64_t{0x2000'0000'0000}, std::uint64_t{0x6000'0000'0000}}) {
     const Window window{base, kGiB};
     void* held = mmap(reinterpret_cast<void*>(base), kGiB, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     const bool ours = held == reinterpret_cast<void*>(base);
     answer->fact(name_of("window_held_by_the_process", window),
                  ours ? reserve(driver, window) : Json::text("could not be mapped here"));

@@ -27,8 +27,9 @@ void ask_host_memory(const std::string& libcuda, Answer* answer) {
   constexpr std::size_t kLargest = 256 << 20;
   void* wish = reinterpret_cast<void*>(0x3300'0000'0000);
   void* shadow = mmap(wish, kLargest, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow != wish) {
+    if (shadow != MAP_FAILED) munmap(shadow, kLargest);
     answer->fact("shadow", Json::text("the address could not be mapped"));
     return;
   }
