@@ -95,8 +95,13 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }
-  return Status(Code::kRefused, "no " + std::to_string(request.devices) + " of the server's " +
-                                    std::to_string(options_.devices) + " GPUs came free in time");
+  const std::string wanted =
+      options_.devices == 1 ? "its GPU is"
+                            : std::to_string(request.devices) + " of its " +
+                                  std::to_string(options_.devices) + " GPUs are";
+  return Status(Code::kRefused, wanted + " not free" +
+                                    (request.wait_milliseconds > 0 ? " within the time to wait"
+                                                                   : "; --timeout waits for it"));
 }
 
 void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,

@@ -69,6 +69,24 @@ bool has_other_children(pid_t except) {
   return found;
 }
 
+// Whether a child that has not been waited for has ended.
+bool has_ended(pid_t child) {
+  siginfo_t ended = {};
+  return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         ended.si_pid == child;
+}
+
+// What SIGTSTP does by default: it stops us, unless nobody is there who could continue us (an
+// orphaned process group), which SIGSTOP would not ask.
+void stop_as_told() {
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTSTP);
+  raise(SIGTSTP);
+  sigprocmask(SIG_UNBLOCK, &set, &before);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
 bool asks_to_end(unsigned number) {
   return number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
 }
@@ -156,7 +174,8 @@ void Supervisor::pass_on() {
   while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
     const int number = static_cast<int>(signal.ssi_signo);
     if (number == SIGCHLD) continue;
-    if (program_ended_) {
+    // What is sent to one that has just ended would be lost.
+    if (program_ended_ || has_ended(program_)) {
       told_to_end_ |= asks_to_end(signal.ssi_signo);
       continue;
     }
@@ -164,7 +183,7 @@ void Supervisor::pass_on() {
     const bool has_it =
         signal.ssi_code == SI_KERNEL || static_cast<pid_t>(signal.ssi_pid) == program_;
     if (!has_it) kill(program_, number);
-    if (number == SIGTSTP) kill(getpid(), SIGSTOP);
+    if (number == SIGTSTP) stop_as_told();
   }
 }
 
