@@ -1,0 +1,38 @@
+#include "client/interpose/modules/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/unique_fd.h"
+#include "driver_abi/cuda_abi.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose::modules {
+
+int read_image_file(const char* path, Bytes* bytes) {
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return CUDA_ERROR_FILE_NOT_FOUND;
+  struct stat about {};
+  if (fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (about.st_size <= 0 || static_cast<std::uint64_t>(about.st_size) > limits::kImageBytesMax) {
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  bytes->resize(static_cast<std::size_t>(about.st_size));
+  std::size_t done = 0;
+  while (done < bytes->size()) {
+    const ssize_t got = read(file.get(), bytes->data() + done, bytes->size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return CUDA_ERROR_INVALID_IMAGE;  // It shrank under us, or cannot be read.
+    done += static_cast<std::size_t>(got);
+  }
+  return 0;
+}
+
+int image_error(const Status& status) {
+  return status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_IMAGE};
+}
+
+}  // namespace gpurun::client::interpose::modules

@@ -1,0 +1,233 @@
+// cuFunc* and cuKernel*: facts of kernels, all answered here (CUDA Driver API manual, "Execution
+// Control" and "Library Management").
+#include "client/interpose/custom.h"
+#include "client/interpose/modules/load.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using modules::Function;
+using modules::Loaded;
+
+int found(Here& here, CUfunction given, Function** function) {
+  if (const int result = here.enter(); result != 0) return result;
+  here.context = find_context(*here.process, here.lane->context());
+  return modules::find_function(here, given, function);
+}
+
+int found(Here& here, CUkernel given, Function** function) {
+  if (const int result = here.enter(); result != 0) return result;
+  here.context = find_context(*here.process, here.lane->context());
+  return modules::find_kernel(here, given, function);
+}
+
+CUresult parameter_of(const Function& function, std::size_t index, std::size_t* offset,
+                      std::size_t* bytes) {
+  const modules::Kernel& info = function.info;
+  if (!info.layout_known) return CUDA_ERROR_NOT_SUPPORTED;
+  if (index >= info.parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = info.parameters[index].offset;
+  if (bytes != nullptr) *bytes = info.parameters[index].bytes;
+  return CUDA_SUCCESS;
+}
+
+// What may be set, and to what (manual, "CUfunction_attribute"). `device` is where it will run.
+CUresult check_setting(const Function& function, const Device* device, CUfunction_attribute id,
+                       int value) {
+  switch (id) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+      const int most =
+          device == nullptr
+              ? 0
+              : device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      const int fixed = function.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+      return most != 0 && value > most - fixed ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return value >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return value == 0 || value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return value >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+void keep_setting(Function& function, CUfunction_attribute id, int value) {
+  const auto at = static_cast<unsigned>(id);
+  function.values[at].store(value, std::memory_order_relaxed);
+  modules::Registry& all = modules::registry();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [context, each] : function.functions) {
+    each->values[at].store(value, std::memory_order_relaxed);
+  }
+  // A kernel is launched as what its function in the current context was made to be.
+  if (function.kernel != nullptr) {
+    function.kernel->values[at].store(value, std::memory_order_relaxed);
+  }
+}
+
+const Device* device_of(const Here& here, int server_device) {
+  return here.devices().device(here.devices().ordinal_of_server(server_device));
+}
+
+}  // namespace
+
+namespace custom {
+
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
+  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (function->info.knows_attribute(attrib)) {
+    *pi = function->attribute(attrib);
+    return CUDA_SUCCESS;
+  }
+  if (function->kind != HandleKind::kFunction) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuda(
+      call_row(here, opcode::cuFuncGetAttribute, here.site(), {}, pi, attrib, function->handle));
+}
+
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  const Device* device = here.devices().device(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (device->server_ordinal == function->table->server_device() &&
+      function->info.knows_attribute(attrib)) {
+    *pi = function->attribute(attrib);
+    return CUDA_SUCCESS;
+  }
+  return cuda(call_row(here, opcode::cuKernelGetAttribute, here.site(), {}, pi, attrib,
+                       function->handle, device->server_ordinal));
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Function* function = nullptr;
+  if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
+  if (function->kind != HandleKind::kFunction) return CUDA_ERROR_INVALID_HANDLE;
+  const Device* device = here.devices().device(here.context->ordinal);
+  if (const CUresult result = check_setting(*function, device, attrib, value); result != 0) {
+    return result;
+  }
+  const int result =
+      post_row(here, opcode::cuFuncSetAttribute, here.site(), {}, function->handle, attrib, value);
+  if (result == 0) keep_setting(*function, attrib, value);
+  return cuda(result);
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  const Device* device = here.devices().device(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult result = check_setting(*function, device, attrib, val); result != 0) {
+    return result;
+  }
+  const int result = post_row(here, opcode::cuKernelSetAttribute, here.site(), {}, attrib, val,
+                              function->handle, device->server_ordinal);
+  if (result == 0 && device_of(here, function->table->server_device()) == device) {
+    keep_setting(*function, attrib, val);
+  }
+  return cuda(result);
+}
+
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
+  Loaded* module = function->owner;
+  if (module->kind == HandleKind::kLibrary) {
+    if (const int result = here.enter_context(); result != 0) return cuda(result);
+    const int result = modules::module_of_library(here, function->owner, &module);
+    if (result != 0) return cuda(result);
+  }
+  *hmod = as<CUmodule>(module->handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
+  *name = function->info.name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
+  *name = function->info.name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                            size_t* paramSize) {
+  if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, func, &function); result != 0) return cuda(result);
+  return parameter_of(*function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
+  if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  return parameter_of(*function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* known = nullptr;
+  if (const int result = found(here, function, &known); result != 0) return cuda(result);
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;  // To describe it, the worker's driver loaded it.
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+  if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Function* function = nullptr;
+  if (const int result = modules::find_kernel(here, kernel, &function); result != 0) {
+    return cuda(result);
+  }
+  Function* made = nullptr;
+  const int result = modules::function_of_kernel(here, function, &made);
+  if (made != nullptr) *pFunc = as<CUfunction>(made->handle);
+  return cuda(result);
+}
+
+CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
+  if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  *pLib = as<CUlibrary>(function->owner->handle);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace custom
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,126 @@
+#include "client/interpose/modules/launch.h"
+
+#include <cstring>
+
+#include "base/log.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose::modules {
+namespace {
+
+// CU_LAUNCH_PARAM_* (cuda.h).
+const auto kEnd = reinterpret_cast<const void*>(std::uintptr_t{0});
+const auto kBufferPointer = reinterpret_cast<const void*>(std::uintptr_t{1});
+const auto kBufferSize = reinterpret_cast<const void*>(std::uintptr_t{2});
+// Keys of an `extra` list before we call it endless.
+constexpr int kExtraKeysMax = 16;
+
+// The program's own block.
+int read_extra(void* const* extra, ByteView* block) {
+  const void* start = nullptr;
+  const std::size_t* bytes = nullptr;
+  for (int i = 0; i < kExtraKeysMax; ++i, extra += 2) {
+    if (extra[0] == kEnd) {
+      if (bytes == nullptr || (start == nullptr && *bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+      if (*bytes > limits::kKernelParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+      *block = byte_view(start, *bytes);
+      return 0;
+    }
+    if (extra[0] == kBufferPointer) {
+      start = extra[1];
+    } else if (extra[0] == kBufferSize) {
+      bytes = static_cast<const std::size_t*>(extra[1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept {
+  std::uint64_t threads = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    const std::uint32_t blocks = launch.grid[axis];
+    const std::uint32_t width = launch.block[axis];
+    if (blocks == 0 || width == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (limits.grid[axis] > 0 && blocks > static_cast<std::uint32_t>(limits.grid[axis])) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (limits.block[axis] > 0 && width > static_cast<std::uint32_t>(limits.block[axis])) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Two factors below 2^32 fit; beyond any limit the third does not matter.
+    if (threads > 0xffffffffu) return CUDA_ERROR_INVALID_VALUE;
+    threads *= width;
+  }
+  if (limits.device_threads > 0 && threads > static_cast<std::uint64_t>(limits.device_threads)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (limits.kernel_threads > 0 && threads > static_cast<std::uint64_t>(limits.kernel_threads)) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  if (limits.dynamic_shared_known &&
+      launch.shared_bytes > static_cast<std::uint32_t>(limits.dynamic_shared_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return 0;
+}
+
+int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* const* extra) {
+  if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (extra != nullptr) {
+    layout_hash = 0;
+    return read_extra(extra, &block);
+  }
+  if (!kernel.layout_known) {
+    if (parameters == nullptr) return 0;
+    GPURUN_LOG(kWarning, "kernel %s: the server's driver does not tell its parameters",
+               kernel.name.c_str());
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  layout_hash = kernel.layout_hash;
+  if (kernel.parameters.empty()) return 0;
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::byte* to = small_.data();
+  if (kernel.block_bytes > small_.size()) {
+    large_.resize(kernel.block_bytes);
+    to = large_.data();
+  } else {
+    std::memset(to, 0, kernel.block_bytes);  // Nothing of our stack goes out in the gaps.
+  }
+  std::size_t index = 0;
+  for (const protocol::KernelParameter& each : kernel.parameters) {
+    const void* from = parameters[index++];
+    if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(to + each.offset, from, each.bytes);
+  }
+  block = ByteView(to, kernel.block_bytes);
+  return 0;
+}
+
+int pack_attributes(const CUlaunchAttribute* attributes, unsigned count,
+                    std::span<protocol::LaunchAttribute> into, unsigned* written) {
+  *written = 0;
+  if (count == 0) return 0;
+  if (attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    static_assert(sizeof(CUlaunchAttribute) == sizeof(protocol::LaunchAttribute));
+    const int id = static_cast<int>(attributes[i].id);
+    if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
+    if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+      GPURUN_LOG(kWarning, "launch attribute %d is not supported: it returns a device handle", id);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (*written == into.size()) return CUDA_ERROR_INVALID_VALUE;
+    protocol::LaunchAttribute& to = into[(*written)++];
+    to.id = static_cast<std::uint32_t>(id);
+    to.reserved = 0;
+    static_assert(sizeof attributes[i].value == sizeof to.value);
+    std::memcpy(to.value, &attributes[i].value, sizeof to.value);
+  }
+  return 0;
+}
+
+}  // namespace gpurun::client::interpose::modules

@@ -1,0 +1,54 @@
+// A launch, from the program's arguments to the record: limits, parameter block, attributes. The
+// part that knows no session; see launch_entries.cc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "client/interpose/modules/kernel_table.h"
+#include "driver_abi/cuda_abi.h"
+#include "protocol/record.h"
+
+namespace gpurun::client::interpose::modules {
+
+// What the device and the kernel allow at most; 0: unknown, and not checked.
+struct LaunchLimits {
+  int grid[3] = {};
+  int block[3] = {};
+  int device_threads = 0;  // In a block.
+  int kernel_threads = 0;  // Likewise, of this kernel: its registers or its own bound.
+  int dynamic_shared_bytes = 0;
+  bool dynamic_shared_known = false;
+};
+
+// 0, or what cuLaunchKernel returns (manual, "Execution Control"): INVALID_VALUE for a dimension
+// of 0 or beyond the device, or too much dynamic shared memory; LAUNCH_OUT_OF_RESOURCES for more
+// threads than this kernel can have.
+int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept;
+
+// Where a launch's parameters come from: `parameters` (one pointer each) or `extra`.
+struct PackedParameters {
+  // INVALID_VALUE: both or none are given although the kernel takes some, or `extra` is malformed
+  // or over limits::kKernelParameterBytesMax. NOT_SUPPORTED: `parameters` of a kernel whose layout
+  // nobody could tell.
+  int pack(const Kernel& kernel, void* const* parameters, void* const* extra);
+
+  ByteView block;                 // Until this object ends, or in the program's memory.
+  std::uint64_t layout_hash = 0;  // 0: packed by the program.
+
+ private:
+  // Most kernels take less; larger blocks are allocated.
+  std::array<std::byte, 1024> small_;
+  Bytes large_;
+};
+
+// Attributes as they travel. INVALID_VALUE for more than protocol::kLaunchAttributesMax,
+// NOT_SUPPORTED for one that cannot be carried. What is to be ignored is left out. `*count`: how
+// many were written.
+int pack_attributes(const CUlaunchAttribute* attributes, unsigned count,
+                    std::span<protocol::LaunchAttribute> into, unsigned* written);
+
+}  // namespace gpurun::client::interpose::modules

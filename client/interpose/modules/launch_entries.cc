@@ -1,0 +1,160 @@
+// cuLaunchKernel and its relatives: checked and packed here, posted, never a round trip.
+#include "client/interpose/custom.h"
+#include "client/interpose/modules/launch.h"
+#include "client/interpose/modules/objects.h"
+#include "client/interpose/modules/occupancy.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using modules::Function;
+using modules::LaunchLimits;
+using protocol::LaunchAttribute;
+using protocol::LaunchPayload;
+
+constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                                              CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                                              CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
+constexpr CUdevice_attribute kBlockLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                                               CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+                                               CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
+
+LaunchLimits limits_of(const Device* device, const Function& function) {
+  LaunchLimits limits;
+  if (device != nullptr) {
+    for (int axis = 0; axis < 3; ++axis) {
+      limits.grid[axis] = device->attribute(kGridLimits[axis]);
+      limits.block[axis] = device->attribute(kBlockLimits[axis]);
+    }
+    limits.device_threads = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  }
+  limits.kernel_threads = function.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  limits.dynamic_shared_bytes = function.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  limits.dynamic_shared_known =
+      function.info.knows_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  return limits;
+}
+
+// What differs from one launch function to the other.
+struct Launch {
+  std::uint16_t opcode;
+  CUstream stream;
+  const CUlaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+  bool cooperative = false;
+};
+
+// A cooperative grid must be on the device all at once.
+int check_cooperative(const Device* device, const Function& function, const LaunchPayload& launch) {
+  if (device == nullptr) return 0;
+  const int per_multiprocessor = modules::max_active_blocks(
+      modules::OccupancyDevice::of(*device), modules::OccupancyFunction::of(function),
+      static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]), launch.shared_bytes);
+  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1];
+  const auto room =
+      static_cast<std::uint64_t>(per_multiprocessor) *
+      static_cast<std::uint64_t>(device->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  return blocks > room || blocks * launch.grid[2] > room
+             ? int{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE}
+             : 0;
+}
+
+CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void** parameters,
+                void** extra) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Function* function = nullptr;
+  if (const int result = modules::find_function(here, f, &function); result != 0) {
+    return cuda(result);
+  }
+  Handle stream = 0;
+  if (const int result = here.stream(call.stream, &stream); result != 0) return cuda(result);
+
+  const Device* device = here.devices().device(here.context->ordinal);
+  int result = modules::check_launch(limits_of(device, *function), payload);
+  if (result != 0) return cuda(result);
+  if (call.cooperative && (result = check_cooperative(device, *function, payload)) != 0) {
+    return cuda(result);
+  }
+  modules::PackedParameters packed;
+  if ((result = packed.pack(function->info, parameters, extra)) != 0) return cuda(result);
+  LaunchAttribute attributes[protocol::kLaunchAttributesMax];
+  unsigned attribute_count = 0;
+  if (call.attribute_count != 0) {
+    result = modules::pack_attributes(call.attributes, call.attribute_count, attributes,
+                                      &attribute_count);
+    if (result != 0) return cuda(result);
+  }
+  if (call.cooperative) {
+    if (attribute_count == protocol::kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+    attributes[attribute_count] = {};
+    attributes[attribute_count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attributes[attribute_count++].value[0] = std::byte{1};  // The value is an int.
+  }
+  payload.function = function->handle;
+  payload.parameter_bytes = static_cast<std::uint32_t>(packed.block.size());
+  payload.attribute_count = attribute_count;
+  payload.layout_hash = packed.layout_hash;
+
+  CallSite site = here.stream_site(stream);
+  if (stream > protocol::kStreamPerThread) {
+    // A stream stands for its context.
+    if (const Handle context = here.handles().context_of(stream); context != 0) {
+      site.context = context;
+    }
+  }
+  site.opcode = call.opcode;
+  site.form = protocol::Form::kLaunch;
+  static constexpr std::byte kPadding[8] = {};
+  const std::size_t padding = protocol::launch_attributes_offset(packed.block.size()) -
+                              sizeof payload - packed.block.size();
+  const ByteView parts[] = {
+      bytes_of(payload), packed.block, ByteView(kPadding, padding),
+      byte_view(static_cast<const void*>(attributes), attribute_count * sizeof attributes[0])};
+  return cuda(here.session().post(*here.lane, site, std::span<const ByteView>(parts)));
+}
+
+}  // namespace
+
+namespace custom {
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  LaunchPayload payload;
+  payload.grid[0] = gridDimX, payload.grid[1] = gridDimY, payload.grid[2] = gridDimZ;
+  payload.block[0] = blockDimX, payload.block[1] = blockDimY, payload.block[2] = blockDimZ;
+  payload.shared_bytes = sharedMemBytes;
+  return launch({opcode::cuLaunchKernel, hStream}, f, payload, kernelParams, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
+  LaunchPayload payload;
+  payload.grid[0] = gridDimX, payload.grid[1] = gridDimY, payload.grid[2] = gridDimZ;
+  payload.block[0] = blockDimX, payload.block[1] = blockDimY, payload.block[2] = blockDimZ;
+  payload.shared_bytes = sharedMemBytes;
+  const Launch call{opcode::cuLaunchCooperativeKernel, hStream, nullptr, 0, true};
+  return launch(call, f, payload, kernelParams, nullptr);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchPayload payload;
+  payload.grid[0] = config->gridDimX, payload.grid[1] = config->gridDimY;
+  payload.grid[2] = config->gridDimZ;
+  payload.block[0] = config->blockDimX, payload.block[1] = config->blockDimY;
+  payload.block[2] = config->blockDimZ;
+  payload.shared_bytes = config->sharedMemBytes;
+  const Launch call{opcode::cuLaunchKernelEx, config->hStream, config->attrs, config->numAttrs,
+                    false};
+  return launch(call, f, payload, kernelParams, extra);
+}
+
+}  // namespace custom
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,276 @@
+// Sending images. See load.h.
+#include "client/interpose/modules/load.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "protocol/image_bundle.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose::modules {
+namespace {
+
+using protocol::ImageLoad;
+using protocol::ImageOutcome;
+using protocol::Order;
+using State = Loaded::State;
+
+// Bytes of images that go along with the one that is wanted.
+constexpr std::size_t kCompanionBytesMax = std::size_t{128} << 10;
+
+int server_device(const Here& here) {
+  if (here.context != nullptr) return here.context->server_ordinal;
+  const Device* first = here.devices().device(0);
+  return first == nullptr ? 0 : first->server_ordinal;
+}
+
+CallSite load_site(const Here& here, HandleKind kind, Order order) {
+  CallSite site = here.site(order);
+  site.opcode =
+      kind == HandleKind::kLibrary ? opcode::cuLibraryLoadData : opcode::cuModuleLoadDataEx;
+  site.form = protocol::Form::kRaw;
+  // Without a context there is nothing to be ordered after.
+  if (site.context == 0 && order == Order::kContext) site.order = Order::kLane;
+  return site;
+}
+
+// One round trip. An earlier call's failure may be told here although this one has done its work:
+// that goes to `earlier`.
+int ask(const Here& here, const CallSite& site, std::span<const ImageLoad> loads, ByteView bulk,
+        std::vector<ImageOutcome>* outcomes, int* earlier) {
+  const Bytes payload = protocol::pack(loads);
+  Reply reply;
+  const ByteView part(payload);
+  const int result = here.session().call_with_bulk(
+      *here.lane, site, std::span<const ByteView>(&part, 1), bulk, &reply);
+  if (reply.result != 0 || reply.payload.empty()) {
+    if (result != 0) return result;
+    return reply.result != 0 ? reply.result : int{CUDA_ERROR_UNKNOWN};
+  }
+  auto unpacked = protocol::unpack_outcomes(reply.payload);
+  if (!unpacked.ok() || unpacked->size() != loads.size()) {
+    GPURUN_LOG(kError, "the worker answered a load with nonsense");
+    return CUDA_ERROR_UNKNOWN;
+  }
+  *outcomes = std::move(*unpacked);
+  if (result != 0) *earlier = result;
+  return 0;
+}
+
+void settle(Loaded& loaded, int result, std::shared_ptr<KernelTable> table, bool confirmed) {
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    loaded.state = result == 0 ? State::kReady : State::kFailed;
+    loaded.failure = result;
+    loaded.confirmed = confirmed;
+    loaded.table = std::move(table);
+  }
+  all.changed.notify_all();
+}
+
+void settle(Loaded& loaded, ImageOutcome&& outcome, bool with_options) {
+  if (outcome.result != 0 || outcome.missing) {
+    const int result = outcome.result != 0 ? outcome.result : int{CUDA_ERROR_UNKNOWN};
+    return settle(loaded, result, nullptr, true);
+  }
+  auto table = std::make_shared<KernelTable>(outcome.device);
+  for (protocol::KernelDescription& kernel : outcome.kernels) table->add(std::move(kernel));
+  if (outcome.complete) table->set_complete();
+  // Options may change what the compiler makes of an image: its table is this load's own.
+  if (outcome.kept && !with_options) registry().known.add(loaded.digest, table);
+  settle(loaded, 0, std::move(table), true);
+}
+
+ImageLoad request_for(const Loaded& loaded, const JitRequest* jit) {
+  ImageLoad load;
+  load.handle = loaded.handle;
+  load.digest = loaded.digest;
+  if (jit != nullptr) {
+    load.options = jit->numbers;
+    load.info_log_bytes = jit->info_log_bytes;
+    load.error_log_bytes = jit->error_log_bytes;
+  }
+  return load;
+}
+
+// The worker has kept the image and we its table: nobody waits.
+void post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
+  const ImageLoad load = request_for(loaded, nullptr);
+  const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
+  CallSite site = load_site(here, loaded.kind, Order::kOrderedHost);
+  const int result = here.session().post(*here.lane, site, ByteView(payload));
+  settle(loaded, result, std::move(table), false);
+}
+
+// The worker said that it does not have the image.
+void send_image(const Here& here, Loaded& loaded, const JitRequest* jit, ImageOutcome* outcome,
+                int* earlier) {
+  const Bytes bundle = protocol::make_bundle(loaded.image);
+  const ImageLoad load = request_for(loaded, jit);
+  std::vector<ImageOutcome> outcomes;
+  // The context is there, the first request has run in it: only this lane waits for the bytes.
+  outcome->result = ask(here, load_site(here, loaded.kind, Order::kLane),
+                        std::span<const ImageLoad>(&load, 1), bundle, &outcomes, earlier);
+  if (outcome->result == 0) *outcome = std::move(outcomes.front());
+}
+
+// Loads all of `batch`, which are kLoading and ours. Each is settled afterwards. Returns an earlier
+// call's failure, else 0.
+int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
+  const bool with_options = jit != nullptr && !jit->empty();
+  std::vector<ImageLoad> loads;
+  std::vector<Bytes> bundles;
+  std::vector<Loaded*> asked;
+  for (Loaded* loaded : batch) {
+    const std::uint64_t bytes = protocol::bundle_bytes(loaded->image);
+    if (bytes > limits::kImageBytesMax) {
+      settle(*loaded, CUDA_ERROR_INVALID_IMAGE, nullptr, true);
+      continue;
+    }
+    loaded->digest = protocol::bundle_digest(loaded->image);
+    auto table =
+        with_options ? nullptr : registry().known.find(loaded->digest, server_device(here));
+    if (table != nullptr) {
+      post_known(here, *loaded, std::move(table));
+      continue;
+    }
+    loads.push_back(request_for(*loaded, jit));
+    asked.push_back(loaded);
+    if (bytes <= protocol::kInlineImageBytesMax) {
+      bundles.push_back(protocol::make_bundle(loaded->image));
+      loads.back().image = bundles.back();  // Moving the vector's elements keeps their bytes.
+    }
+  }
+  if (loads.empty()) return 0;
+  int earlier = 0;
+  std::vector<ImageOutcome> outcomes;
+  const CallSite site = load_site(here, batch.front()->kind, Order::kContext);
+  const int result = ask(here, site, loads, ByteView(), &outcomes, &earlier);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (result != 0) {
+      settle(*asked[i], result, nullptr, true);
+      continue;
+    }
+    if (outcomes[i].missing) {
+      outcomes[i].missing = false;
+      send_image(here, *asked[i], jit, &outcomes[i], &earlier);
+    }
+    if (jit != nullptr) jit->write(outcomes[i]);
+    settle(*asked[i], std::move(outcomes[i]), with_options);
+  }
+  return earlier;
+}
+
+// Whatever happens, nobody waits for ever.
+int submit_and_settle(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
+  const auto fail_rest = [&batch](int result) {
+    for (Loaded* loaded : batch) {
+      bool open = false;
+      {
+        const std::lock_guard lock(registry().mutex);
+        open = loaded->state == State::kLoading;
+      }
+      if (open) settle(*loaded, result, nullptr, true);
+    }
+  };
+  int earlier = 0;
+  try {
+    earlier = submit(here, batch, jit);
+  } catch (...) {
+    fail_rest(CUDA_ERROR_OUT_OF_MEMORY);
+    throw;
+  }
+  fail_rest(CUDA_ERROR_UNKNOWN);
+  return earlier;
+}
+
+// `wanted` and what may go along with it, marked as ours. With the registry's mutex held.
+std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
+  std::vector<Loaded*> batch{wanted};
+  wanted->state = State::kLoading;
+  all.deferred.erase(wanted->handle);
+  std::size_t bytes = 0;
+  for (auto it = all.deferred.begin();
+       it != all.deferred.end() && batch.size() < protocol::kLoadsMax;) {
+    const std::uint64_t more = protocol::bundle_bytes(it->second->image);
+    if (more > protocol::kInlineImageBytesMax || bytes + more > kCompanionBytesMax) {
+      ++it;
+      continue;
+    }
+    bytes += static_cast<std::size_t>(more);
+    it->second->state = State::kLoading;
+    batch.push_back(it->second);
+    it = all.deferred.erase(it);
+  }
+  return batch;
+}
+
+}  // namespace
+
+int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
+         bool deferrable, Handle* handle) {
+  auto made = std::make_unique<Loaded>();
+  made->kind = kind;
+  made->image = image;
+  // Libraries belong to no context (CUDA Driver API manual, "Library Management").
+  const Handle context = kind == HandleKind::kModule ? here.context->handle : Handle{0};
+  made->context = context;
+  made->handle = here.handles().mint(kind, context, made.get());
+  if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Loaded* loaded = made.release();
+  *handle = loaded->handle;
+  if (deferrable && jit.empty()) {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    all.deferred[loaded->handle] = loaded;
+    return 0;
+  }
+  loaded->state = State::kLoading;
+  const int earlier = submit_and_settle(here, {loaded}, &jit);
+  loaded->image = {};  // The program may free it now.
+  if (loaded->failure == 0) return earlier;
+  const int failure = loaded->failure;
+  forget(here, loaded);
+  *handle = 0;
+  return failure;
+}
+
+int ensure(Here& here, Loaded* loaded) {
+  Registry& all = registry();
+  for (;;) {
+    std::vector<Loaded*> batch;
+    {
+      std::unique_lock lock(all.mutex);
+      // Bounded by the other thread's own wait for the worker.
+      all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
+      if (loaded->state == State::kReady) return 0;
+      if (loaded->state == State::kFailed) return loaded->failure;
+      batch = batch_of(all, loaded);
+    }
+    if (const int earlier = submit_and_settle(here, batch, nullptr); earlier != 0) return earlier;
+  }
+}
+
+int unload(Here& here, Loaded* loaded) {
+  bool sent = false;
+  {
+    Registry& all = registry();
+    std::unique_lock lock(all.mutex);
+    all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
+    sent = loaded->state == State::kReady;
+  }
+  int result = 0;
+  if (sent) {
+    CallSite site;
+    site.order = Order::kOrderedHost;
+    site.context = loaded->context;  // 0, for a library: after the calls of all contexts.
+    const std::uint16_t row =
+        loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryUnload : opcode::cuModuleUnload;
+    result = post_row(here, row, site, {}, loaded->handle);
+  }
+  forget(here, loaded);
+  return result;
+}
+
+}  // namespace gpurun::client::interpose::modules

@@ -1,0 +1,59 @@
+// Loading an image: what is sent, what is waited for, and the names of kernels afterwards.
+//
+// An image that this process has not loaded before is one round trip (two when it is over
+// protocol::kInlineImageBytesMax and the worker does not have it); every later load of it is
+// posted. A library whose image the program preserves and that nvcc's registration code made is not
+// even sent before something in it is asked for, and then with every other one that waits.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/interpose/modules/objects.h"
+#include "protocol/module_calls.h"
+
+namespace gpurun::client::interpose::modules {
+
+// What the program said about the compiler.
+struct JitRequest {
+  // Splits options into what the worker's driver gets and what is answered here. NOT_SUPPORTED for
+  // options that hold pointers to data of the program, INVALID_VALUE for malformed ones.
+  int read(const CUjit_option* options, void* const* values, unsigned count);
+  // Writes the logs, and their lengths, to where the program wants them.
+  void write(const protocol::ImageOutcome& outcome) const;
+  bool empty() const noexcept { return options_ == nullptr; }
+
+  std::vector<protocol::JitOption> numbers;
+  std::uint32_t info_log_bytes = 0;
+  std::uint32_t error_log_bytes = 0;
+
+ private:
+  const CUjit_option* options_ = nullptr;  // nullptr: none.
+  void** values_ = nullptr;
+  unsigned count_ = 0;
+};
+
+// A module or library of `image`. `deferrable`: the image stays where it is until the library's
+// end. 0 and the handle; else the CUresult of the driver.
+int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
+         bool deferrable, Handle* handle);
+
+// Makes sure that the worker has `loaded`, which may be a round trip, and that its table is there.
+int ensure(Here& here, Loaded* loaded);
+
+// The kernel or function of that name, with a handle; `loaded` has been ensured.
+int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function);
+
+// The function of `kernel` in the current context; the module of `library` there.
+int function_of_kernel(Here& here, Function* kernel, Function** function);
+int module_of_library(Here& here, Loaded* library, Loaded** module);
+
+// A global variable of `loaded`, which has been ensured, in the current context. Asked for once.
+int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* address,
+                 std::size_t* bytes);
+
+// Tells the worker that it ends, and forgets it.
+int unload(Here& here, Loaded* loaded);
+
+}  // namespace gpurun::client::interpose::modules

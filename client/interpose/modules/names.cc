@@ -1,0 +1,210 @@
+// Names of kernels: which are known here get their handle here, and the worker is told in passing.
+#include "base/log.h"
+#include "client/interpose/modules/load.h"
+
+namespace gpurun::client::interpose::modules {
+namespace {
+
+using protocol::KernelDescription;
+using protocol::NameRequest;
+using protocol::Order;
+
+// Where a record stands that gives something of `loaded` a name: at once when the worker is known
+// to have it, else after its load, which was posted.
+CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::uint16_t row) {
+  CallSite site;
+  site.opcode = row;
+  site.form = protocol::Form::kRaw;
+  site.context = loaded.context;
+  site.order = Order::kImmediate;
+  if (!confirmed) {
+    site.order = Order::kContext;
+    // A library may have been loaded in another context than it is used in.
+    if (site.context == 0 || site.context != here.lane->context()) site.context = 0;
+  }
+  return site;
+}
+
+// One round trip: the worker names and describes it. An earlier call's failure goes to `earlier`.
+int ask(const Here& here, const CallSite& site, const NameRequest& request,
+        KernelDescription* description, int* earlier) {
+  const Bytes payload = protocol::pack(request);
+  Reply reply;
+  const int result = here.session().call(*here.lane, site, ByteView(payload), &reply);
+  if (reply.result != 0 || reply.payload.empty()) {
+    if (result != 0) return result;
+    return reply.result != 0 ? reply.result : int{CUDA_ERROR_UNKNOWN};
+  }
+  auto unpacked = protocol::unpack_kernel(reply.payload);
+  if (!unpacked.ok() || unpacked->name != request.name) {
+    GPURUN_LOG(kError, "the worker answered a question about a kernel with nonsense");
+    return CUDA_ERROR_UNKNOWN;
+  }
+  *description = std::move(*unpacked);
+  *earlier = result;
+  return 0;
+}
+
+int post(const Here& here, const CallSite& site, const NameRequest& request) {
+  const Bytes payload = protocol::pack(request);
+  return here.session().post(*here.lane, site, ByteView(payload));
+}
+
+}  // namespace
+
+int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function) {
+  if (name.size() > limits::kStringBytesMax) return CUDA_ERROR_NOT_FOUND;
+  Registry& all = registry();
+  std::shared_ptr<KernelTable> table;
+  bool confirmed = false;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto it = loaded->functions.find(name);
+    if (it != loaded->functions.end()) {
+      *function = it->second;
+      return 0;
+    }
+    table = loaded->table;
+    confirmed = loaded->confirmed;
+  }
+  const Kernel* kernel = table->find(name);
+  if (kernel == nullptr && table->complete()) return CUDA_ERROR_NOT_FOUND;
+
+  const bool is_library = loaded->kind == HandleKind::kLibrary;
+  const HandleKind kind = is_library ? HandleKind::kKernel : HandleKind::kFunction;
+  const std::uint16_t row = is_library ? opcode::cuLibraryGetKernel : opcode::cuModuleGetFunction;
+  const Handle handle = here.handles().mint(kind, loaded->context, nullptr);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const NameRequest request{loaded->handle, handle, std::string(name)};
+  const CallSite site = name_site(here, *loaded, confirmed, row);
+  int result = 0;
+  int earlier = 0;
+  if (kernel != nullptr && kernel->described) {
+    result = post(here, site, request);
+  } else {
+    KernelDescription description;
+    result = ask(here, site, request, &description, &earlier);
+    if (result == 0) kernel = table->add(std::move(description));
+  }
+  if (result != 0) {
+    here.handles().retire(handle);
+    return result;
+  }
+  auto made = std::make_unique<Function>(*loaded, table, *kernel);
+  made->handle = handle;
+  made->kind = kind;
+  made->context = loaded->context;
+  const std::lock_guard lock(all.mutex);
+  const auto [it, inserted] = loaded->functions.emplace(kernel->name, made.get());
+  if (inserted) {
+    here.handles().set_object(handle, made.release());
+  } else {
+    here.handles().retire(handle);  // Another thread was first; the worker's second name is idle.
+  }
+  *function = it->second;
+  return earlier;
+}
+
+int function_of_kernel(Here& here, Function* kernel, Function** function) {
+  Registry& all = registry();
+  const Handle context = here.context->handle;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto it = kernel->functions.find(context);
+    if (it != kernel->functions.end()) {
+      *function = it->second;
+      return 0;
+    }
+  }
+  auto made = std::make_unique<Function>(*kernel->owner, kernel->table, kernel->info);
+  made->kind = HandleKind::kFunction;
+  made->context = context;
+  made->kernel = kernel;
+  for (int id = 0; id < static_cast<int>(made->values.size()); ++id) {
+    made->values[static_cast<unsigned>(id)] = kernel->attribute(id);
+  }
+  made->handle = here.handles().mint(HandleKind::kFunction, context, made.get());
+  if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CallSite site = here.site();
+  site.opcode = opcode::cuKernelGetFunction;
+  site.form = protocol::Form::kRaw;
+  if (const int result = post(here, site, {kernel->handle, made->handle, {}}); result != 0) {
+    here.handles().retire(made->handle);
+    return result;
+  }
+  const std::lock_guard lock(all.mutex);
+  const auto [it, inserted] = kernel->functions.emplace(context, made.get());
+  if (inserted) {
+    made.release();
+  } else {
+    here.handles().retire(made->handle);
+  }
+  *function = it->second;
+  return 0;
+}
+
+int module_of_library(Here& here, Loaded* library, Loaded** module) {
+  Registry& all = registry();
+  const Handle context = here.context->handle;
+  auto made = std::make_unique<Loaded>();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto it = library->modules.find(context);
+    if (it != library->modules.end()) {
+      *module = it->second;
+      return 0;
+    }
+    made->table = library->table;
+  }
+  made->kind = HandleKind::kModule;
+  made->context = context;
+  made->library = library;
+  made->state = Loaded::State::kReady;
+  made->handle = here.handles().mint(HandleKind::kModule, context, made.get());
+  if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CallSite site = here.site();
+  site.opcode = opcode::cuLibraryGetModule;
+  site.form = protocol::Form::kRaw;
+  if (const int result = post(here, site, {library->handle, made->handle, {}}); result != 0) {
+    here.handles().retire(made->handle);
+    return result;
+  }
+  const std::lock_guard lock(all.mutex);
+  const auto [it, inserted] = library->modules.emplace(context, made.get());
+  if (inserted) {
+    made.release();
+  } else {
+    here.handles().retire(made->handle);
+  }
+  *module = it->second;
+  return 0;
+}
+
+int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* address,
+                 std::size_t* bytes) {
+  Registry& all = registry();
+  const std::pair<Handle, std::string> key{here.context->handle, name};
+  Loaded::Variable variable;
+  bool known = false;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto it = loaded->variables.find(key);
+    known = it != loaded->variables.end();
+    if (known) variable = it->second;
+  }
+  if (!known) {
+    const std::uint16_t row = loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryGetGlobal
+                                                                   : opcode::cuModuleGetGlobal_v2;
+    CUdeviceptr* to = &variable.address;
+    std::size_t* size = &variable.bytes;
+    const int result = call_row(here, row, here.site(), {}, to, size, loaded->handle, name);
+    if (result != 0) return result;
+    const std::lock_guard lock(all.mutex);
+    loaded->variables[key] = variable;
+  }
+  if (address != nullptr) *address = variable.address;
+  if (bytes != nullptr) *bytes = variable.bytes;
+  return 0;
+}
+
+}  // namespace gpurun::client::interpose::modules

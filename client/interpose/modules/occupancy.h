@@ -1,0 +1,59 @@
+// Occupancy: how many blocks of a kernel fit on a multiprocessor, from the attributes of device and
+// kernel. The rules are those that the CUDA Programming Guide publishes ("Hardware Multithreading",
+// "Compute Capabilities", table of technical specifications) and Nsight Compute's occupancy
+// calculator shows. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client/device_snapshot.h"
+
+namespace gpurun::client::interpose::modules {
+
+struct Function;
+
+struct OccupancyDevice {
+  int warp_threads = 32;
+  int capability_major = 0;
+  int multiprocessors = 0;
+  int threads_per_block = 0;
+  int threads_per_multiprocessor = 0;
+  int blocks_per_multiprocessor = 0;
+  int registers_per_block = 0;
+  int registers_per_multiprocessor = 0;
+  int shared_per_multiprocessor = 0;
+  int shared_per_block_optin = 0;
+  int shared_reserved_per_block = 0;
+
+  static OccupancyDevice of(const Device& device);
+};
+
+struct OccupancyFunction {
+  int registers = 0;  // Per thread.
+  int threads_max = 0;
+  int static_shared_bytes = 0;
+
+  static OccupancyFunction of(const Function& function);
+};
+
+// Blocks of `block_threads` that one multiprocessor holds; 0: none can run.
+int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& function,
+                      int block_threads, std::size_t dynamic_shared_bytes) noexcept;
+
+// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most.
+std::size_t available_dynamic_shared(const OccupancyDevice& device,
+                                     const OccupancyFunction& function, int blocks,
+                                     int block_threads) noexcept;
+
+// The largest block with which most threads run, and the smallest grid that then fills the device.
+struct PotentialBlock {
+  int block_threads = 0;
+  int grid_blocks = 0;
+};
+// `dynamic_shared(user, threads)`: what a block of so many threads needs.
+PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction& function,
+                          std::size_t (*dynamic_shared)(void* user, int threads), void* user,
+                          int threads_max);
+
+}  // namespace gpurun::client::interpose::modules
