@@ -1,0 +1,85 @@
+// emulated_ptx_survey: which kernels of given PTX files the emulated device would refuse, and for
+// which instructions. For those who extend the translator; not a test.
+//
+// usage: emulated_ptx_survey [--compile] FILE.ptx...
+//   Prints one line for each refused kernel, then the instructions by number of kernels. With
+//   --compile, kernels are also compiled, each in turn. Ends with 1 when a kernel was refused.
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "server/emulated/engine/engine.h"
+#include "server/emulated/jit/compiler.h"
+#include "server/emulated/module/module.h"
+#include "tests/unit/server/emulated/module/host_memory.h"
+
+namespace gpurun::emulated {
+namespace {
+
+struct Totals {
+  int files = 0;
+  int kernels = 0;
+  int refused = 0;
+  std::map<std::string, int> reasons;
+};
+
+// "f.ptx: kernel k (in function g), PTX line 7: add.s9: unknown instruction" without the place.
+std::string reason_of(const std::string& message) {
+  const std::size_t line = message.rfind("PTX line ");
+  if (line == std::string::npos) return message;
+  const std::size_t colon = message.find(": ", line);
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+void refuse(const Status& status, Totals& totals) {
+  ++totals.refused;
+  ++totals.reasons[reason_of(status.message())];
+  std::printf("%s\n", status.to_string().c_str());
+}
+
+void survey(const char* path, bool compile, Compiler& compiler, Totals& totals) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  text = text.substr(0, text.find('\0'));
+  ++totals.files;
+  HostMemory memory;
+  auto module = Module::load({text}, path, compiler, memory);
+  if (!module.ok()) return refuse(module.status(), totals);
+  for (const std::string& name : (*module)->kernel_names()) {
+    ++totals.kernels;
+    if (auto kernel = (*module)->kernel(name); !kernel.ok()) {
+      refuse(kernel.status(), totals);
+    } else if (compile) {
+      if (auto code = (*module)->compile(name); !code.ok()) refuse(code.status(), totals);
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  auto compiler = Compiler::create(runtime_functions(), {});
+  if (!compiler.ok()) {
+    std::fprintf(stderr, "%s\n", compiler.status().to_string().c_str());
+    return 2;
+  }
+  bool compile = false;
+  Totals totals;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--compile") == 0) {
+      compile = true;
+    } else {
+      survey(argv[i], compile, **compiler, totals);
+    }
+  }
+  std::printf("\n%d files, %d kernels, %d refused\n", totals.files, totals.kernels, totals.refused);
+  for (const auto& [reason, count] : totals.reasons)
+    std::printf("%6d  %s\n", count, reason.c_str());
+  return totals.refused == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
+
+int main(int argc, char** argv) { return gpurun::emulated::run(argc, argv); }
