@@ -47,6 +47,7 @@ CallSite Here::site(protocol::Order order) const noexcept {
 CallSite Here::stream_site(Handle stream) const noexcept {
   CallSite result = site(protocol::Order::kStream);
   result.stream = stream;
+  if (stream > protocol::kStreamPerThread) result.context = handles().context_of(stream);
   return result;
 }
 

@@ -85,6 +85,7 @@ struct Here {
 
   // Sites of calls of the current context (none: context 0). Order kContext is the safe default.
   CallSite site(protocol::Order order = protocol::Order::kContext) const noexcept;
+  // A created stream's calls run in its own context, whatever is current.
   CallSite stream_site(Handle stream) const noexcept;
 };
 

@@ -4,6 +4,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/memory_ranges.h"
 #include "client/interpose/object_pool.h"
 #include "driver_abi/context_storage.h"
 
@@ -78,6 +79,9 @@ void begin_end_of_context(const Here&, Context& context) {
 void end_context(const Here& here, Context& context) {
   context.active.store(false, std::memory_order_release);
   here.handles().retire_context(context.handle, &retired, nullptr);
+  // Host memory of the context goes too, unless bytes are still on their way into it.
+  remove_ranges_of_context(context.handle,
+                           here.session().host_write_outstanding() ? nullptr : &free_host_range);
   if (context.primary) return;
   here.handles().retire(context.handle);
   g_contexts.give_back(&context);

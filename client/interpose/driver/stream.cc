@@ -97,8 +97,7 @@ CUresult cuStreamDestroy_v2(CUstream given) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Handle stream = handle_of(given);
   if (const int result = here.check(stream, HandleKind::kStream); result != 0) return cuda(result);
-  CallSite site = here.stream_site(stream);
-  site.context = context_of_stream(here, stream);
+  const CallSite site = here.stream_site(stream);
   const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
   end_stream(here.handles().retire(stream));
   return cuda(result);
@@ -190,7 +189,6 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
   }
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   CallSite site = here.stream_site(stream);
-  site.context = context_of_stream(here, stream);
   site.opcode = opcode::cuStreamWaitEvent;
   site.form = protocol::Form::kStreamWait;
   site.subject = waited_for;

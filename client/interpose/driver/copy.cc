@@ -1,0 +1,86 @@
+// One-dimensional copies.
+#include "client/interpose/driver/copy.h"
+
+#include "client/interpose/custom.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+CopySide device(CUdeviceptr address) { return {Place::kDevice, address, 0, 0}; }
+
+CopySide host(const void* memory, size_t bytes) {
+  const std::uint64_t address = address_of(memory);
+  const Place place = place_of(address, bytes);
+  return {place == Place::kPinned ? place : Place::kPageable, address, 0, 0};
+}
+
+CopySide either(CUdeviceptr address, size_t bytes) {
+  return {place_of(address, bytes), address, 0, 0};
+}
+
+CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& source, size_t bytes,
+              CUstream given, Waiting waiting) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (bytes != 0 && (destination.address == 0 || source.address == 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Copy wanted;
+  wanted.destination = destination;
+  wanted.source = source;
+  wanted.width = bytes;
+  return cuda(run_copy(here, code, stream, wanted, waiting));
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  return copy(opcode::cuMemcpyHtoD_v2, device(to), host(from, bytes), bytes, nullptr,
+              Waiting::kSynchronous);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return copy(opcode::cuMemcpyHtoDAsync_v2, device(to), host(from, bytes), bytes, stream,
+              Waiting::kAsynchronous);
+}
+
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  return copy(opcode::cuMemcpyDtoH_v2, host(to, bytes), device(from), bytes, nullptr,
+              Waiting::kSynchronous);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(opcode::cuMemcpyDtoHAsync_v2, host(to, bytes), device(from), bytes, stream,
+              Waiting::kAsynchronous);
+}
+
+// Between device memory nothing is waited for (manual, "API synchronization behavior").
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return copy(opcode::cuMemcpyDtoD_v2, device(to), device(from), bytes, nullptr,
+              Waiting::kAsynchronous);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(opcode::cuMemcpyDtoDAsync_v2, device(to), device(from), bytes, stream,
+              Waiting::kAsynchronous);
+}
+
+// Whose memory it is, the addresses say.
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return copy(opcode::cuMemcpy, either(to, bytes), either(from, bytes), bytes, nullptr,
+              Waiting::kSynchronous);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(opcode::cuMemcpyAsync, either(to, bytes), either(from, bytes), bytes, stream,
+              Waiting::kAsynchronous);
+}
+
+}  // namespace gpurun::client::interpose::custom

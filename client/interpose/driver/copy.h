@@ -1,0 +1,42 @@
+// Copies of boxes of bytes: what all of cuMemcpy* come down to.
+//
+// Lines that lie close together are one line. What remains goes line by line: each is a record of
+// its own, and nothing is waited for until the last.
+#pragma once
+
+#include <cstdint>
+
+#include "client/interpose/forward.h"
+
+namespace gpurun::client::interpose {
+
+enum class Place : std::uint8_t { kDevice, kPinned, kPageable };
+
+// Where memory at this address is, as far as copies are concerned.
+Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
+
+struct CopySide {
+  Place place = Place::kPageable;
+  std::uint64_t address = 0;
+  std::uint64_t line_pitch = 0;   // From line to line,
+  std::uint64_t slice_pitch = 0;  // from slice to slice, in bytes.
+};
+
+struct Copy {
+  CopySide source;
+  CopySide destination;
+  std::uint64_t width = 0;  // Bytes of a line.
+  std::uint64_t lines = 1;
+  std::uint64_t slices = 1;
+};
+
+enum class Waiting : std::uint8_t {
+  kSynchronous,   // cuMemcpy: done, or as good as done, on return.
+  kAsynchronous,  // cuMemcpyAsync: pageable memory is still waited for.
+};
+
+// In the order of `stream`. `code` names the call for errors and statistics. A CUresult.
+int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+             Waiting waiting);
+
+}  // namespace gpurun::client::interpose

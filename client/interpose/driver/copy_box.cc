@@ -1,0 +1,145 @@
+#include <cstring>
+
+#include "client/interpose/driver/copy.h"
+#include "client/interpose/memory_ranges.h"
+#include "client/interpose/stream.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Lines, then slices, without gaps on either side are one line.
+void merge(Copy& copy) {
+  if (copy.lines == 1) {
+    copy.lines = copy.slices;
+    copy.source.line_pitch = copy.source.slice_pitch;
+    copy.destination.line_pitch = copy.destination.slice_pitch;
+    copy.slices = 1;
+  }
+  const auto dense = [](const CopySide& side, std::uint64_t width) {
+    return side.line_pitch == width;
+  };
+  if (!dense(copy.source, copy.width) || !dense(copy.destination, copy.width)) return;
+  copy.width *= copy.lines;
+  copy.lines = copy.slices;
+  copy.source.line_pitch = copy.source.slice_pitch;
+  copy.destination.line_pitch = copy.destination.slice_pitch;
+  copy.slices = 1;
+  if (copy.lines > 1 && dense(copy.source, copy.width) && dense(copy.destination, copy.width)) {
+    copy.width *= copy.lines;
+    copy.lines = 1;
+  }
+}
+
+class Run {
+ public:
+  Run(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
+      : here_(here), copy_(copy), waiting_(waiting), site_(here.stream_site(stream)) {
+    site_.opcode = code;
+  }
+
+  int run() {
+    const bool from_device = copy_.source.place == Place::kDevice;
+    const bool to_device = copy_.destination.place == Place::kDevice;
+    if (!from_device && !to_device) return on_host();
+    int result = 0;
+    for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
+      for (std::uint64_t line = 0; line < copy_.lines && result == 0; ++line) {
+        const std::uint64_t from = at(copy_.source, slice, line);
+        const std::uint64_t to = at(copy_.destination, slice, line);
+        const bool last = slice + 1 == copy_.slices && line + 1 == copy_.lines;
+        result = from_device && to_device ? between(to, from)
+                 : from_device            ? out(to, from)
+                                          : in(to, from, last);
+      }
+    }
+    return result == 0 ? finish() : result;
+  }
+
+ private:
+  static std::uint64_t at(const CopySide& side, std::uint64_t slice, std::uint64_t line) {
+    return side.address + slice * side.slice_pitch + line * side.line_pitch;
+  }
+
+  bool single() const { return copy_.lines == 1 && copy_.slices == 1; }
+
+  // Nobody may see the destination unwritten on return.
+  bool must_wait_out() const {
+    return waiting_ == Waiting::kSynchronous || copy_.destination.place == Place::kPageable;
+  }
+
+  int on_host() {
+    // After what the stream writes there, as CUDA would run it.
+    const int result = synchronize_stream(here_, site_.stream);
+    for (std::uint64_t slice = 0; slice < copy_.slices; ++slice) {
+      for (std::uint64_t line = 0; line < copy_.lines; ++line) {
+        std::memmove(reinterpret_cast<void*>(at(copy_.destination, slice, line)),
+                     reinterpret_cast<const void*>(at(copy_.source, slice, line)), copy_.width);
+      }
+    }
+    return result;
+  }
+
+  int between(std::uint64_t to, std::uint64_t from) {
+    protocol::CopyPayload payload;
+    payload.destination = to;
+    payload.source = from;
+    payload.bytes = copy_.width;
+    CallSite site = site_;
+    site.form = protocol::Form::kCopyDevice;
+    return here_.session().post(*here_.lane, site, bytes_of(payload));
+  }
+
+  // Read before it returns, pinned or not: the program may change it any time after a synchronous
+  // copy, and CUDA's own order for an asynchronous one forbids it to change it before.
+  int in(std::uint64_t to, std::uint64_t from, bool last) {
+    CallSite site = site_;
+    if (waiting_ == Waiting::kSynchronous && last) site.flags = protocol::kFlagBarrier;
+    return here_.session().copy_in(*here_.lane, site, to,
+                                   byte_view(reinterpret_cast<const void*>(from), copy_.width),
+                                   Session::HostMemory::kPageable);
+  }
+
+  int out(std::uint64_t to, std::uint64_t from) {
+    return here_.session().copy_out(*here_.lane, site_,
+                                    mutable_bytes(reinterpret_cast<void*>(to), copy_.width), from,
+                                    single() && must_wait_out());
+  }
+
+  int finish() {
+    const bool out = copy_.destination.place != Place::kDevice;
+    if (out) return single() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
+    const bool in = copy_.source.place != Place::kDevice;
+    // A synchronous copy implies that all before it is done. The program could tell only by bytes
+    // that come into its memory.
+    if (in && waiting_ == Waiting::kSynchronous && here_.session().host_write_outstanding()) {
+      return synchronize_stream(here_, site_.stream);
+    }
+    return 0;
+  }
+
+  const Here& here_;
+  const Copy& copy_;
+  const Waiting waiting_;
+  CallSite site_;
+};
+
+}  // namespace
+
+Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
+  const auto range = find_range(address);
+  if (!range.has_value()) return Place::kPageable;
+  if (!range->on_host()) return Place::kDevice;
+  return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
+}
+
+int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
+             Waiting waiting) {
+  if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
+    return here.session().health(here.context->handle);
+  }
+  Copy copy = wanted;
+  merge(copy);
+  return Run(here, code, stream, copy, waiting).run();
+}
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,123 @@
+// Copies described by a structure: two and three dimensions. Arrays are not carried yet.
+#include "base/log.h"
+#include "client/interpose/custom.h"
+#include "client/interpose/driver/copy.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// One side as the structure gives it.
+struct Described {
+  std::uint64_t x, y, z;
+  CUmemorytype type;
+  std::uint64_t host;
+  CUdeviceptr device;
+  std::uint64_t pitch, height;  // 0: as large as what is copied.
+};
+
+// 0 and the side, or what is wrong with it.
+int side_of(const Described& in, const Copy& copy, CopySide* out) {
+  const std::uint64_t pitch = in.pitch != 0 ? in.pitch : in.x + copy.width;
+  const std::uint64_t height = in.height != 0 ? in.height : in.y + copy.lines;
+  if (in.x > pitch || copy.width > pitch - in.x) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.slices > 1 && (in.y > height || copy.lines > height - in.y)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  out->line_pitch = pitch;
+  if (__builtin_mul_overflow(pitch, height, &out->slice_pitch)) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t offset = in.z * out->slice_pitch + in.y * pitch + in.x;
+  switch (in.type) {
+    case CU_MEMORYTYPE_DEVICE:
+      out->place = Place::kDevice;
+      out->address = in.device + offset;
+      return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
+    case CU_MEMORYTYPE_HOST:
+      out->address = in.host + offset;
+      out->place =
+          place_of(out->address, copy.width) == Place::kPinned ? Place::kPinned : Place::kPageable;
+      return in.host == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
+    case CU_MEMORYTYPE_UNIFIED:
+      out->address = in.device + offset;
+      out->place = place_of(out->address, copy.width);
+      return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
+    case CU_MEMORYTYPE_ARRAY:
+      GPURUN_LOG(kWarning, "copies to and from CUDA arrays are not forwarded yet");
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult run(std::uint16_t code, const Described& from, const Described& to, Copy copy,
+             CUstream given, Waiting waiting) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0) return CUDA_SUCCESS;
+  if (const int result = side_of(from, copy, &copy.source); result != 0) return cuda(result);
+  if (const int result = side_of(to, copy, &copy.destination); result != 0) return cuda(result);
+  const bool on_device =
+      copy.source.place == Place::kDevice && copy.destination.place == Place::kDevice;
+  return cuda(run_copy(here, code, stream, copy, on_device ? Waiting::kAsynchronous : waiting));
+}
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+CUresult copy_2d(std::uint16_t code, const CUDA_MEMCPY2D* given, CUstream stream, Waiting waiting) {
+  if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY2D in = *given;
+  Copy copy;
+  copy.width = in.WidthInBytes;
+  copy.lines = in.Height;
+  return run(code,
+             {in.srcXInBytes, in.srcY, 0, in.srcMemoryType, address_of(in.srcHost), in.srcDevice,
+              in.srcPitch, 0},
+             {in.dstXInBytes, in.dstY, 0, in.dstMemoryType, address_of(in.dstHost), in.dstDevice,
+              in.dstPitch, 0},
+             copy, stream, waiting);
+}
+
+CUresult copy_3d(std::uint16_t code, const CUDA_MEMCPY3D* given, CUstream stream, Waiting waiting) {
+  if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D in = *given;
+  if (in.srcLOD != 0 || in.dstLOD != 0 || in.reserved0 != nullptr || in.reserved1 != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Copy copy;
+  copy.width = in.WidthInBytes;
+  copy.lines = in.Height;
+  copy.slices = in.Depth;
+  return run(code,
+             {in.srcXInBytes, in.srcY, in.srcZ, in.srcMemoryType, address_of(in.srcHost),
+              in.srcDevice, in.srcPitch, in.srcHeight},
+             {in.dstXInBytes, in.dstY, in.dstZ, in.dstMemoryType, address_of(in.dstHost),
+              in.dstDevice, in.dstPitch, in.dstHeight},
+             copy, stream, waiting);
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
+  return copy_2d(opcode::cuMemcpy2D_v2, copy, nullptr, Waiting::kSynchronous);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
+  return copy_2d(opcode::cuMemcpy2DUnaligned_v2, copy, nullptr, Waiting::kSynchronous);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  return copy_2d(opcode::cuMemcpy2DAsync_v2, copy, stream, Waiting::kAsynchronous);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
+  return copy_3d(opcode::cuMemcpy3D_v2, copy, nullptr, Waiting::kSynchronous);
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
+  return copy_3d(opcode::cuMemcpy3DAsync_v2, copy, stream, Waiting::kAsynchronous);
+}
+
+}  // namespace gpurun::client::interpose::custom

@@ -1,0 +1,144 @@
+// Pinned host memory: plain memory of this process, known to be safe for copies that run later. The
+// device cannot reach it, and the attributes say so.
+#include <sys/mman.h>
+
+#include "client/interpose/custom.h"
+#include "client/interpose/forward.h"
+#include "client/interpose/memory_ranges.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr unsigned kAllocFlagsKnown =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kRegisterFlagsKnown = CU_MEMHOSTREGISTER_PORTABLE |
+                                         CU_MEMHOSTREGISTER_DEVICEMAP |
+                                         CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
+CUresult allocate(void** out, size_t bytes, unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || bytes == 0 || (flags & ~kAllocFlagsKnown) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory =
+      mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  MemoryRange range;
+  range.base = reinterpret_cast<std::uintptr_t>(memory);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kHost;
+  range.ordinal = here.context->ordinal;
+  range.context = here.context->handle;
+  range.flags = flags;
+  if (!add_range(range)) {
+    munmap(memory, whole_pages(bytes));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = memory;
+  return CUDA_SUCCESS;
+}
+
+// Bytes of a copy may still be on their way into the memory.
+int await_host_writes(const Here& here, Handle context) {
+  if (!here.session().host_write_outstanding()) return 0;
+  CallSite site;
+  site.context = context;
+  return call_row(here, opcode::cuCtxSynchronize, site, {});
+}
+
+}  // namespace
+
+void free_host_range(const MemoryRange& range) noexcept {
+  if (range.kind == MemoryKind::kHost) {
+    munmap(reinterpret_cast<void*>(range.base), whole_pages(range.bytes));
+  }
+}
+
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemAllocHost_v2(void** out, size_t bytes) { return allocate(out, bytes, 0); }
+
+CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
+  return allocate(out, bytes, flags);
+}
+
+CUresult cuMemFreeHost(void* memory) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  const auto range = find_range(base);
+  if (!range.has_value() || range->base != base || range->kind != MemoryKind::kHost) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int result = await_host_writes(here, range->context);
+  if (const auto removed = remove_range(base, MemoryKind::kHost); removed.has_value()) {
+    free_host_range(*removed);
+  }
+  return cuda(result);
+}
+
+CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (memory == nullptr || bytes == 0 || (flags & ~kRegisterFlagsKnown) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Device attributes 0: READ_ONLY_HOST_REGISTER_SUPPORTED, and no device memory of others is here.
+  if ((flags & (CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY)) != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  MemoryRange range;
+  range.base = reinterpret_cast<std::uintptr_t>(memory);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kRegistered;
+  range.ordinal = here.context->ordinal;
+  range.context = here.context->handle;
+  range.flags = flags;
+  return add_range(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult cuMemHostUnregister(void* memory) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  const auto range = find_range(base);
+  if (!range.has_value() || range->base != base || range->kind != MemoryKind::kRegistered) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  const int result = await_host_writes(here, range->context);
+  (void)remove_range(base, MemoryKind::kRegistered);
+  return cuda(result);
+}
+
+CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
+  if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
+  *flags = range->flags;
+  return CUDA_SUCCESS;
+}
+
+// CAN_MAP_HOST_MEMORY is 0: the device does not share this memory.
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned flags) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
+  if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace gpurun::client::interpose::custom

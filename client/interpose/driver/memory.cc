@@ -1,0 +1,167 @@
+// Device memory. An allocation waits for the worker, which alone knows addresses; a free does not.
+#include "client/interpose/custom.h"
+#include "client/interpose/forward.h"
+#include "client/interpose/memory_ranges.h"
+#include "client/interpose/stream.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, MemoryKind kind,
+              Handle owner) {
+  MemoryRange range;
+  range.base = address;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.ordinal = here.context->ordinal;
+  range.context = here.context->handle;
+  range.owner = owner;
+  (void)add_range(range);
+  return CUDA_SUCCESS;
+}
+
+// `pool` 0: the device's own.
+CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CallSite site = here.stream_site(stream);
+  CUdeviceptr address = 0;
+  const int result = pool == 0 ? call_row(here, opcode::cuMemAllocAsync, site, {}, &address, bytes,
+                                          as<CUstream>(stream))
+                               : call_row(here, opcode::cuMemAllocFromPoolAsync, site, {}, &address,
+                                          bytes, as<CUmemoryPool>(pool), as<CUstream>(stream));
+  if (address == 0) return cuda(result);
+  keep(here, address, bytes, MemoryKind::kPool, pool);
+  *out = address;
+  return cuda(result);
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  CUdeviceptr address = 0;
+  const int result = call_row(here, opcode::cuMemAlloc_v2, here.site(), {}, &address, bytes);
+  if (address == 0) return cuda(result);
+  keep(here, address, bytes, MemoryKind::kDevice, 0);
+  *out = address;
+  return cuda(result);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, size_t height,
+                            unsigned element_bytes) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  const bool element_known = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+  if (out == nullptr || pitch_out == nullptr || width == 0 || height == 0 || !element_known) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUdeviceptr address = 0;
+  size_t pitch = 0;
+  const int result = call_row(here, opcode::cuMemAllocPitch_v2, here.site(), {}, &address, &pitch,
+                              width, height, element_bytes);
+  if (address == 0) return cuda(result);
+  keep(here, address, pitch * height, MemoryKind::kDevice, 0);
+  *out = address;
+  *pitch_out = pitch;
+  return cuda(result);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+  return allocate_async(out, bytes, 0, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  const Handle handle = handle_of(pool);
+  if (const int result = here.check(handle, HandleKind::kMemoryPool); result != 0) {
+    return cuda(result);
+  }
+  return allocate_async(out, bytes, handle, stream);
+}
+
+// Waits for the device's work as CUDA does only where the program could tell: while bytes are on
+// their way into its memory.
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (address == 0) return CUDA_SUCCESS;
+  auto range = remove_range(address, MemoryKind::kDevice);
+  if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
+  if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  CallSite site = here.site(protocol::Order::kOrderedHost);
+  site.context = range->context;
+  return cuda(here.session().host_write_outstanding()
+                  ? call_row(here, opcode::cuMemFree_v2, site, {}, address)
+                  : post_row(here, opcode::cuMemFree_v2, site, {}, address));
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  auto range = remove_range(address, MemoryKind::kPool);
+  if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
+  if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
+                       as<CUstream>(stream)));
+}
+
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return cuda(call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, free_bytes, total_bytes));
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const auto range = find_range(address); range.has_value()) {
+    if (base != nullptr) *base = range->base;
+    if (bytes != nullptr) *bytes = range->bytes;
+    return CUDA_SUCCESS;
+  }
+  return cuda(
+      call_row(here, opcode::cuMemGetAddressRange_v2, here.site(), {}, base, bytes, address));
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags) {
+  Here here;
+  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Memory of the host would have to be the client's; handles for others mean nothing there.
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const Device* device = here.devices().device(properties->location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  CUmemAllocationProp theirs = *properties;
+  theirs.location.id = device->server_ordinal;
+  const Handle handle = here.handles().mint(HandleKind::kAllocation, 0, nullptr);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUmemGenericAllocationHandle placed = 0;
+  const int result =
+      call_row(here, opcode::cuMemCreate, here.site(), {handle}, &placed, bytes, &theirs, flags);
+  if (placed == 0) {
+    here.handles().retire(handle);
+    return cuda(result);
+  }
+  *out = placed;
+  return cuda(result);
+}
+
+}  // namespace gpurun::client::interpose::custom

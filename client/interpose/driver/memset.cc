@@ -1,0 +1,57 @@
+// Filling device memory. CUDA waits for none of them when the memory is the device's.
+#include "client/interpose/custom.h"
+#include "client/interpose/forward.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
+              size_t count, CUstream given) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (count == 0) return cuda(here.session().health(here.context->handle));
+  if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  protocol::MemsetPayload payload;
+  payload.destination = to;
+  payload.width = count;
+  payload.height = 1;
+  payload.value = value;
+  payload.element_bytes = element_bytes;
+  CallSite site = here.stream_site(stream);
+  site.opcode = code;
+  site.form = protocol::Form::kMemset;
+  return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return fill(opcode::cuMemsetD8_v2, to, value, 1, count, nullptr);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return fill(opcode::cuMemsetD16_v2, to, value, 2, count, nullptr);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  return fill(opcode::cuMemsetD32_v2, to, value, 4, count, nullptr);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return fill(opcode::cuMemsetD8Async, to, value, 1, count, stream);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return fill(opcode::cuMemsetD16Async, to, value, 2, count, stream);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return fill(opcode::cuMemsetD32Async, to, value, 4, count, stream);
+}
+
+}  // namespace gpurun::client::interpose::custom

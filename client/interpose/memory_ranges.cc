@@ -1,0 +1,139 @@
+#include "client/interpose/memory_ranges.h"
+
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/log.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Drivers cut small allocations out of blocks of this size.
+constexpr std::uint64_t kBlockBytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t kPageBytes = 4096;
+
+struct Ranges {
+  std::mutex mutex;
+  std::map<std::uint64_t, MemoryRange> by_base;    // Guarded by mutex.
+  std::map<std::uint64_t, std::uint64_t> blocked;  // Start to end, disjoint. Guarded by mutex.
+  std::uint64_t last_buffer_id = 0;                // Guarded by mutex.
+};
+
+// Calls come after exit handlers have run: never destroyed.
+Ranges& ranges() {
+  static auto* const all = new Ranges;
+  return *all;
+}
+
+bool map_nothing(std::uint64_t start, std::uint64_t end) {
+  void* const wanted = reinterpret_cast<void*>(start);
+  void* const got = mmap(wanted, end - start, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == MAP_FAILED) return false;
+  if (got == wanted) return true;
+  munmap(got, end - start);  // Before Linux 4.17 the flag is unknown, the address a mere wish.
+  return false;
+}
+
+// For the life of the process: the device will use the addresses again, and what is mapped without
+// access costs nothing. Under the mutex.
+void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
+  std::uint64_t start = base & ~(kBlockBytes - 1);
+  const std::uint64_t last = (base + bytes + kBlockBytes - 1) & ~(kBlockBytes - 1);
+  while (start < last) {
+    const auto next = all.blocked.upper_bound(start);
+    if (next != all.blocked.begin() && std::prev(next)->second > start) {
+      start = std::prev(next)->second;
+      continue;
+    }
+    const std::uint64_t end = next == all.blocked.end() ? last : std::min(last, next->first);
+    if (!map_nothing(start, end)) {
+      // Something of the program's is near: block just what is the device's.
+      const std::uint64_t page = std::max(start, base & ~(kPageBytes - 1));
+      const std::uint64_t page_end =
+          std::min(end, (base + bytes + kPageBytes - 1) & ~(kPageBytes - 1));
+      if (page < page_end && !map_nothing(page, page_end)) {
+        GPURUN_LOG(kInfo, "device memory at 0x%llx has the address of memory of this process",
+                   static_cast<unsigned long long>(page));
+      }
+    }
+    all.blocked[start] = end;
+    start = end;
+  }
+}
+
+template <typename Matches>
+std::vector<MemoryRange> take_matching(Matches matches) {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<MemoryRange> taken;
+  for (auto it = all.by_base.begin(); it != all.by_base.end();) {
+    if (!matches(it->second)) {
+      ++it;
+      continue;
+    }
+    taken.push_back(it->second);
+    it = all.by_base.erase(it);
+  }
+  return taken;
+}
+
+}  // namespace
+
+bool add_range(MemoryRange range) noexcept try {
+  if (range.bytes == 0 || range.base + range.bytes < range.base) return false;
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto next = all.by_base.lower_bound(range.base);
+  if (next != all.by_base.end() && next->first < range.base + range.bytes) return false;
+  if (next != all.by_base.begin()) {
+    const MemoryRange& before = std::prev(next)->second;
+    if (before.base + before.bytes > range.base) return false;
+  }
+  range.buffer_id = ++all.last_buffer_id;
+  all.by_base.emplace_hint(next, range.base, range);
+  if (!range.on_host()) block(all, range.base, range.bytes);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+std::optional<MemoryRange> find_range(std::uint64_t address) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto next = all.by_base.upper_bound(address);
+  if (next == all.by_base.begin()) return std::nullopt;
+  const MemoryRange& range = std::prev(next)->second;
+  if (address - range.base >= range.bytes) return std::nullopt;
+  return range;
+}
+
+std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_base.find(base);
+  if (found == all.by_base.end() || found->second.kind != kind) return std::nullopt;
+  const MemoryRange range = found->second;
+  all.by_base.erase(found);
+  return range;
+}
+
+void remove_ranges_of_context(Handle context, void (*visit)(const MemoryRange&)) noexcept {
+  // Reserved addresses belong to the process (manual, cuMemAddressReserve).
+  const auto taken = take_matching([context](const MemoryRange& range) {
+    return range.context == context && range.kind != MemoryKind::kReserved;
+  });
+  for (const MemoryRange& range : taken) {
+    if (visit != nullptr) visit(range);
+  }
+}
+
+void remove_ranges_of_owner(Handle owner) noexcept {
+  take_matching([owner](const MemoryRange& range) { return range.owner == owner; });
+}
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,57 @@
+// MemoryRanges: what the client knows of addresses: ranges of device memory that the program holds,
+// and host memory that it allocated or registered with CUDA. Answers what a pointer is without a
+// round trip.
+//
+// Addresses of device memory are blocked in this process (PROT_NONE), so that no memory of the
+// program ever gets the same ones. Immortal state; any thread; short locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "client/handles.h"
+
+namespace gpurun::client::interpose {
+
+enum class MemoryKind : std::uint8_t {
+  kDevice,      // cuMemAlloc and its relatives.
+  kPool,        // cuMemAllocAsync, cuMemAllocFromPoolAsync.
+  kReserved,    // cuMemAddressReserve: mapped or not.
+  kModule,      // A global variable of a module or library.
+  kImported,    // Another process's, cuIpcOpenMemHandle.
+  kHost,        // cuMemHostAlloc, cuMemAllocHost.
+  kRegistered,  // cuMemHostRegister.
+};
+
+struct MemoryRange {
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  int ordinal = 0;  // The program's number of the device.
+  Handle context = 0;
+  Handle owner = 0;             // Pool, module or library; 0: none.
+  unsigned flags = 0;           // As given to cuMemHostAlloc or cuMemHostRegister.
+  std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID; chosen by add_range().
+
+  bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
+  bool covers(std::uint64_t address, std::uint64_t count) const {
+    return address >= base && address - base <= bytes && count <= bytes - (address - base);
+  }
+};
+
+// False, and nothing done, when it overlaps another one, or without memory. Blocks the addresses of
+// device memory.
+bool add_range(MemoryRange range) noexcept;
+// The range that `address` lies in.
+std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
+// Forgets the range that starts at `base` if it is of `kind`.
+std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;
+// Of a context, or of an owner, that ends. Calls `visit` (may be nullptr) for each, without a lock.
+void remove_ranges_of_context(Handle context, void (*visit)(const MemoryRange&)) noexcept;
+void remove_ranges_of_owner(Handle owner) noexcept;
+
+// Gives back memory that cuMemHostAlloc made; nothing for other kinds.
+void free_host_range(const MemoryRange& range) noexcept;
+
+}  // namespace gpurun::client::interpose
