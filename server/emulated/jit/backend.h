@@ -14,6 +14,7 @@
 #include "server/emulated/codegen/function_source.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/jit/kernel_jit.h"
+#include "server/emulated/jit/object_cache.h"
 
 namespace gpurun::emulated {
 
@@ -59,12 +60,14 @@ class CompilerBackend {
 
  private:
   CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
-                  std::unique_ptr<KernelJit> jit);
+                  std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache);
   Result<ReadyCode> make_here(const CodeRequest& request);
+  Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request);
 
   const RuntimeFunctions runtime_;
   const CompilerOptions options_;
   std::unique_ptr<KernelJit> jit_;
+  std::unique_ptr<ObjectCache> cache_;  // May be null.
   std::atomic<std::uint64_t> kernels_{0};
   std::atomic<std::uint64_t> cache_hits_{0};
   std::atomic<std::uint64_t> microseconds_{0};

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "generator_version.h"
 #include "server/emulated/jit/backend.h"
 
 namespace gpurun::emulated {
@@ -61,8 +62,8 @@ RuntimeFunctions with_resolver(RuntimeFunctions runtime) {
 }  // namespace
 
 CompilerBackend::CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
-                                 std::unique_ptr<KernelJit> jit)
-    : runtime_(runtime), options_(options), jit_(std::move(jit)) {}
+                                 std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache)
+    : runtime_(runtime), options_(options), jit_(std::move(jit)), cache_(std::move(cache)) {}
 
 CompilerBackend::~CompilerBackend() = default;
 
@@ -71,7 +72,17 @@ Result<std::unique_ptr<CompilerBackend>> CompilerBackend::create(const RuntimeFu
   const RuntimeFunctions all = with_resolver(runtime);
   auto jit = KernelJit::create(all);
   if (!jit.ok()) return jit.status();
-  return std::unique_ptr<CompilerBackend>(new CompilerBackend(all, options, std::move(*jit)));
+  std::unique_ptr<ObjectCache> cache;
+  if (!options.cache_directory.empty()) {
+    auto opened = ObjectCache::open(options.cache_directory, options.cache_bytes_max);
+    if (opened.ok()) {
+      cache = std::move(*opened);
+    } else {
+      GPURUN_LOG(kWarning, "compiled kernels are not kept: %s", opened.status().message().c_str());
+    }
+  }
+  return std::unique_ptr<CompilerBackend>(
+      new CompilerBackend(all, options, std::move(*jit), std::move(cache)));
 }
 
 Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
@@ -87,11 +98,29 @@ Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
 
 Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   const bool cheap = request.source->instruction_count > options_.cheap_above_instructions;
+  std::string key;
+  if (cache_ != nullptr) {
+    key = std::string(kGeneratorVersion) + "\n" + jit_->target_text() + "\n" +
+          (cheap ? "cheap\n" : "\n");
+    key.append(request.cache_text);
+    if (const auto known = cache_->find(key)) {
+      // One that cannot be linked is made anew.
+      if (auto ready = load(*known, request); ready.ok()) {
+        ++cache_hits_;
+        return ready;
+      }
+    }
+  }
   auto generated = jit_->generate(*request.source, cheap);
   if (!generated.ok()) return generated.status();
-  auto loaded = jit_->load(generated->object, request.symbols);
+  if (cache_ != nullptr) cache_->store(key, *generated);
+  return load(*generated, request);
+}
+
+Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeRequest& request) {
+  auto loaded = jit_->load(code.object, request.symbols);
   if (!loaded.ok()) return loaded.status();
-  return ReadyCode{*loaded, generated->stack_bytes, generated->needs_fibers};
+  return ReadyCode{*loaded, code.stack_bytes, code.needs_fibers};
 }
 
 CompilerCounters CompilerBackend::counters() const {
