@@ -10,11 +10,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/bytes.h"
 #include "protocol/record.h"
 #include "server/driver_functions.h"
 #include "server/handles.h"
+#include "server/whole_payload.h"
 
 namespace gpurun::server {
 
@@ -28,6 +30,9 @@ struct CallOutcome {
     kHeld,    // Not (fully) issued: call again when something has changed (bytes came, a staging
               // slot retired). Its queue waits, nothing else does. Keep state in Call::scratch.
     kParked,  // `wait` goes on on a helper thread, where it may block, and returns the CUresult.
+    kAfterStream  // `wait` is called when the call's stream has done what it was given so far, or
+                  // has failed; it must not block, and returns the CUresult of a stream that has
+                  // not.
   };
   Kind kind = Kind::kDone;
   int result = 0;
@@ -38,6 +43,9 @@ struct CallOutcome {
   // Only for calls that the client waits for, or on an ordered-host thread (where `wait` simply
   // runs). The queue goes on with its next call meanwhile.
   static CallOutcome park(int (*wait)(Call&)) { return {Kind::kParked, 0, wait}; }
+  // Only for calls of Order::kStream that the client waits for, into a stream that does not
+  // capture.
+  static CallOutcome after_stream(int (*wait)(Call&)) { return {Kind::kAfterStream, 0, wait}; }
 };
 
 using Handler = CallOutcome (*)(Call&);
@@ -72,7 +80,9 @@ class Call {
   // call is not run before it is here, and its queue is held. At most limits::kImageBytesMax. Valid
   // as long as payload(); private memory, page-aligned and followed by at least one zero byte, so
   // that text is terminated. Sent with Session::call_with_bulk(). Empty when header().bulk is 0.
-  ByteView bulk_payload() const noexcept { return bulk_payload_; }
+  ByteView bulk_payload() const noexcept {
+    return bulk_ == nullptr ? ByteView() : ByteView(bulk_->bytes());
+  }
 
   // The driver's context of header().context, current on this thread; nullptr for context 0.
   void* driver_context() const noexcept { return driver_context_; }
@@ -91,6 +101,10 @@ class Call {
   MutableBytes reserve_reply(std::size_t byte_count);  // Empty when over the bound.
   void set_reply(ByteView bytes);
 
+  // The client's handle that this call creates: when the call fails and nobody waits for it, the
+  // client learns which handle is no good.
+  void set_created(std::uint64_t client_handle) noexcept { created_ = client_handle; }
+
   // State of the handler from kHeld to its next run, and into `wait`. Zero at first.
   std::array<std::uint64_t, 6> scratch{};
 
@@ -100,12 +114,12 @@ class Call {
 
   protocol::RecordHeader header_;
   ByteView payload_;
-  ByteView bulk_payload_;
   void* driver_context_ = nullptr;
   void* driver_stream_ = nullptr;
   Executor* executor_ = nullptr;
-  Bytes owned_;       // Backs payload_ once the call has outlived its frame.
-  Bytes owned_bulk_;  // Backs bulk_payload_.
+  std::uint64_t created_ = 0;
+  Bytes owned_;  // Backs payload_ once the call has outlived its frame.
+  std::shared_ptr<WholePayload> bulk_;
   Bytes reply_;
 };
 

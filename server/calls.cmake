@@ -1,5 +1,5 @@
 # What each call does on the worker: the driver, generic dispatch, custom handlers.
-add_library(gpurun_server_driver STATIC cuda_driver.cc foreign_call.cc snapshot.cc)
+add_library(gpurun_server_driver STATIC cuda_driver.cc driver_functions.cc foreign_call.cc snapshot.cc)
 target_link_libraries(gpurun_server_driver PUBLIC gpurun_base gpurun_driver_abi gpurun_protocol_call
                       PkgConfig::LIBFFI ${CMAKE_DL_LIBS} PRIVATE gpurun_options)
 # Needs the executor's Call and HandleTable from whoever links it.

@@ -6,7 +6,7 @@ target_link_libraries(gpurun_server_daemon
   PRIVATE gpurun_options Threads::Threads)
 add_executable(gpurund main.cc driver_path.cc)
 target_link_libraries(gpurund PRIVATE gpurun_options gpurun_server_daemon gpurun_driver_abi CLI11::CLI11)
-add_executable(gpurun-worker worker_main.cc driver_functions.cc)
+add_executable(gpurun-worker worker_main.cc)
 target_link_libraries(gpurun-worker PRIVATE
   gpurun_options gpurun_server_daemon gpurun_server_dispatch gpurun_server_callpath
   gpurun_server_driver CLI11::CLI11 ${CMAKE_DL_LIBS})

@@ -1,17 +1,12 @@
 #include "server/device_barrier.h"
 
 #include "server/call.h"
+#include "server/thread_context.h"
 
 namespace gpurun::server {
 namespace {
 
 constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING (cuda.h).
-
-bool is_capturing(const DriverFunctions& driver, void* stream) {
-  int status = 0;
-  // A legacy stream that some capture forbids to be asked is left alone as well.
-  return driver.cuStreamIsCapturing(stream, &status) != 0 || status != 0;
-}
 
 }  // namespace
 

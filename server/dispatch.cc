@@ -127,6 +127,9 @@ CallOutcome Dispatch::run(Call& call) const {
                           return static_cast<Call*>(user)->resolve_stream(client_stream);
                         },
                         &call};
+  for (std::size_t i = row->parameters.size(); i-- > 0;) {
+    if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
+  }
   int result = issue(*row, unpacked, call.handles(), streams);
   if (call.awaited() && result == 0) {
     thread_local protocol::PackedReply reply;

@@ -32,11 +32,14 @@ Result<DriverFunctions> DriverFunctions::from_library(void* library) {
   Lookup in(library);
   in.find(driver.cuInit, "cuInit");
   in.find(driver.cuCtxSetCurrent, "cuCtxSetCurrent");
+  in.find(driver.cuCtxSynchronize, "cuCtxSynchronize");
   in.find(driver.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   in.find(driver.cuStreamCreate, "cuStreamCreate");
   in.find(driver.cuStreamDestroy, "cuStreamDestroy_v2");
   in.find(driver.cuStreamGetFlags, "cuStreamGetFlags");
   in.find(driver.cuStreamIsCapturing, "cuStreamIsCapturing");
+  in.find(driver.cuStreamSynchronize, "cuStreamSynchronize");
+  in.find(driver.cuStreamQuery, "cuStreamQuery");
   in.find(driver.cuStreamWaitEvent, "cuStreamWaitEvent");
   in.find(driver.cuEventCreate, "cuEventCreate");
   in.find(driver.cuEventDestroy, "cuEventDestroy_v2");
@@ -56,6 +59,7 @@ Result<DriverFunctions> DriverFunctions::from_library(void* library) {
   in.find(driver.cuMemsetD2D32Async, "cuMemsetD2D32Async");
   in.find(driver.cuMemHostAlloc, "cuMemHostAlloc");
   in.find(driver.cuMemFreeHost, "cuMemFreeHost");
+  in.find(driver.cuMemHostRegister, "cuMemHostRegister_v2");
   if (!in.missing().empty()) {
     return Status(Code::kUnavailable, "the driver lacks " + in.missing());
   }

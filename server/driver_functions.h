@@ -26,11 +26,14 @@ static_assert(sizeof(DriverLaunchConfig) == 56);
 struct DriverFunctions {
   int (*cuInit)(unsigned) = nullptr;
   int (*cuCtxSetCurrent)(void*) = nullptr;
+  int (*cuCtxSynchronize)() = nullptr;
   int (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
   int (*cuStreamCreate)(void**, unsigned) = nullptr;
   int (*cuStreamDestroy)(void*) = nullptr;
   int (*cuStreamGetFlags)(void*, unsigned*) = nullptr;
   int (*cuStreamIsCapturing)(void*, int*) = nullptr;
+  int (*cuStreamSynchronize)(void*) = nullptr;
+  int (*cuStreamQuery)(void*) = nullptr;
   int (*cuStreamWaitEvent)(void*, void*, unsigned) = nullptr;
   int (*cuEventCreate)(void**, unsigned) = nullptr;
   int (*cuEventDestroy)(void*) = nullptr;
@@ -53,6 +56,7 @@ struct DriverFunctions {
                             void*) = nullptr;
   int (*cuMemHostAlloc)(void**, std::size_t, unsigned) = nullptr;
   int (*cuMemFreeHost)(void*) = nullptr;
+  int (*cuMemHostRegister)(void*, std::size_t, unsigned) = nullptr;
 
   // Looks each up by its exported name (cuMemcpyHtoDAsync_v2, ...) in `library`, a dlopen handle.
   // kUnavailable names the first that is missing.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,11 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "server/bulk_lanes.h"
+#include "server/completions.h"
+#include "server/copy_calls.h"
 #include "server/device_barrier.h"
 #include "server/hot_calls.h"
 #include "server/issue_queue.h"
 #include "server/outbox.h"
 #include "server/parking.h"
+#include "server/thread_context.h"
 
 namespace gpurun::server {
 namespace {
@@ -25,7 +30,6 @@ using protocol::Order;
 using protocol::RecordHeader;
 using protocol::RecordView;
 
-constexpr int kCaptureModeRelaxed = 2;      // CU_STREAM_CAPTURE_MODE_RELAXED (cuda.h).
 constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
 // Streams whose flags are remembered; all are forgotten beyond and asked for again.
 constexpr std::size_t kTraitsMax = 4096;
@@ -53,20 +57,13 @@ bool is_sticky(int result) {
 
 bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
 
-// What the driver keeps per thread, as we left it.
-struct ThreadState {
-  std::uint64_t executor = 0;  // Its id; 0: none yet.
-  bool context_known = false;
-  void* context = nullptr;
-};
-thread_local ThreadState thread_state;
 std::atomic<std::uint64_t> next_executor{1};
 
 }  // namespace
 
 struct ExecutorState {
-  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out)
-      : executor(owner), options(given), outbox(out), barrier(options.driver) {}
+  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
+      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {}
 
   Status accept(const RecordView& record);
   void pump();
@@ -74,19 +71,29 @@ struct ExecutorState {
 
   int prepare(Call& call);
   CallOutcome run(Call& call);
+  CallOutcome run_handler(Call& call);
+  // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
+  void expect_bulk(const Call& call);
+  int take_bulk(Call& call, bool* here);
+  void end_bulk(const Call& call, int result);
   HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
   IssueQueue::StreamTraits traits(const RecordHeader& header);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void finish(IssueQueue::Item* item);
   void park(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
   void run_ordered_host(IssueQueue::Item* item);
-  void answer(const Call& call, int result);
+  // `settled`: what is done on the device has been told by completions.
+  void answer(const Call& call, int result, bool settled = false);
+  void report(const RecordHeader& header, int result, std::uint64_t created);
   static std::unique_ptr<Call> keep(Call&& call);
 
   Executor& executor;
   const WorkerOptions options;
   Outbox& outbox;
+  BulkLanes* const bulk;
   HandleTable handles;
   const std::uint64_t id = next_executor++;
 
@@ -107,6 +114,7 @@ struct ExecutorState {
   std::vector<IssueQueue::Item*> ended;  // Ordered host calls that have returned; wake_mutex.
 
   std::optional<Parking> parking{std::in_place};
+  Completions completions{options.driver, *parking, id};
   std::thread thread;
 };
 
@@ -145,26 +153,15 @@ HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t la
 
 // Makes the thread and the call what handlers are promised. 0 or the CUresult.
 int ExecutorState::prepare(Call& call) {
-  const DriverFunctions& driver = options.driver;
   const RecordHeader& header = call.header_;
-  if (thread_state.executor != id) {
-    int mode = kCaptureModeRelaxed;
-    if (const int result = driver.cuThreadExchangeStreamCaptureMode(&mode); result != 0) {
-      return result;
-    }
-    thread_state = {id, false, nullptr};
-  }
   call.driver_context_ = nullptr;
   if (header.context != 0) {
     const HandleTable::Found found = handles.find(header.context, HandleKind::kContext);
     if (found.result != 0) return found.result;
     call.driver_context_ = reinterpret_cast<void*>(found.value);
   }
-  if (!thread_state.context_known || thread_state.context != call.driver_context_) {
-    if (const int result = driver.cuCtxSetCurrent(call.driver_context_); result != 0) return result;
-    thread_state.context_known = true;
-    thread_state.context = call.driver_context_;
-  }
+  const int entered = enter_context(options.driver, id, call.driver_context_);
+  if (entered != 0) return entered;
   if (header.order == Order::kStream) {
     const HandleTable::Found found = call.resolve_stream(header.stream);
     if (found.result != 0) return found.result;
@@ -174,19 +171,66 @@ int ExecutorState::prepare(Call& call) {
   return 0;
 }
 
+void ExecutorState::expect_bulk(const Call& call) {
+  const RecordHeader& header = call.header_;
+  if (bulk == nullptr || header.bulk == 0) return;
+  // A refusal comes again when the call is run.
+  if (header.form == Form::kCopyIn) {
+    protocol::CopyPayload copy;
+    std::memcpy(&copy, call.payload_.data(), sizeof copy);
+    (void)bulk->in().expect_copy(header.bulk, header.sequence, copy.bytes);
+  } else if (!is_hot(header.form)) {
+    (void)bulk->in().expect_whole(header.bulk, header.sequence);
+  }
+}
+
+// The payload that came beside the log. 0 or the CUresult; without `here` it has not come yet.
+int ExecutorState::take_bulk(Call& call, bool* here) {
+  const RecordHeader& header = call.header_;
+  *here = true;
+  if (header.bulk == 0 || call.bulk_ != nullptr) return 0;
+  if (bulk == nullptr) return kErrorNotSupported;
+  int result = bulk->in().expect_whole(header.bulk, header.sequence);
+  if (result == 0) result = bulk->in().take_whole(header.bulk, &call.bulk_);
+  *here = call.bulk_ != nullptr;
+  return result;
+}
+
+// What the call did not consume or deliver is over.
+void ExecutorState::end_bulk(const Call& call, int result) {
+  const RecordHeader& header = call.header_;
+  if (bulk == nullptr || header.bulk == 0) return;
+  if (header.form != Form::kCopyOut) return bulk->in().end_call(header.bulk, header.sequence);
+  protocol::CopyPayload copy;
+  std::memcpy(&copy, call.payload_.data(), sizeof copy);
+  bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
+}
+
+CallOutcome ExecutorState::run_handler(Call& call) {
+  const RecordHeader& header = call.header_;
+  if (header.form == Form::kCopyIn) return run_copy_in(call);
+  if (header.form == Form::kCopyOut) return run_copy_out(call);
+  Handler handler = nullptr;
+  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
+  if (is_hot(header.form)) {
+    if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
+    return handler != nullptr ? handler(call) : hot_handler(header.form)(call);
+  }
+  if (handler == nullptr) handler = options.handlers.generic;
+  if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
+  bool here = false;
+  const int taken = take_bulk(call, &here);
+  if (taken != 0) return CallOutcome::done(taken);
+  if (!here) return CallOutcome::held();
+  const CallOutcome outcome = handler(call);
+  forget_thread_context();  // The long tail may have made another context current.
+  return outcome;
+}
+
 CallOutcome ExecutorState::run(Call& call) {
   const RecordHeader& header = call.header_;
   if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
-  Handler handler = nullptr;
-  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
-  if (handler == nullptr) {
-    handler = is_hot(header.form) ? hot_handler(header.form) : options.handlers.generic;
-  }
-  // Payloads on bulk lanes are not served yet.
-  if (handler == nullptr || header.bulk != 0) return CallOutcome::done(kErrorNotSupported);
-  const CallOutcome outcome = handler(call);
-  // The long tail may have made another context current.
-  if (!is_hot(header.form)) thread_state.context_known = false;
+  const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
   if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
     const int result = barrier.after(header, call.driver_stream_);
@@ -195,19 +239,39 @@ CallOutcome ExecutorState::run(Call& call) {
   return outcome;
 }
 
-void ExecutorState::answer(const Call& call, int result) {
-  if (!call.awaited() && result == 0) return;
+void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t created) {
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kCallError;
+  item.opcode = header.opcode;
+  item.lane = header.lane;
+  item.result = result;
+  item.call_sequence = header.sequence;
+  item.context = header.context;
+  item.subject = created;
+  if (is_sticky(result)) item.flags = protocol::kReplyFlagSticky;
+  (void)outbox.post(item, ByteView());
+}
+
+void ExecutorState::answer(const Call& call, int result, bool settled) {
+  end_bulk(call, result);
   const RecordHeader& header = call.header_;
+  if (!call.awaited()) {
+    if (result != 0) report(header, result, call.created_);
+    return;
+  }
   protocol::ReplyHeader reply;
+  reply.kind = protocol::ReplyKind::kReply;
   reply.opcode = header.opcode;
   reply.lane = header.lane;
   reply.result = result;
   reply.call_sequence = header.sequence;
   reply.context = header.context;
-  reply.kind = call.awaited() ? protocol::ReplyKind::kReply : protocol::ReplyKind::kCallError;
-  if (!call.awaited() && is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
+  if (bulk != nullptr) {
+    if (!settled && bulk->out().numbering_due()) completions.settle();
+    reply.watermark = bulk->out().watermark();
+  }
   // A failure is kept by the outbox, and accept() returns it.
-  (void)outbox.post(reply, call.awaited() ? ByteView(call.reply_) : ByteView());
+  (void)outbox.post(reply, ByteView(call.reply_));
 }
 
 // A call that outlives its frame.
@@ -227,10 +291,25 @@ void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
     int result = prepare(*shared);
     shared->header_ = header;
     if (result == 0) result = wait(*shared);
-    thread_state.context_known = false;
+    forget_thread_context();
     answer(*shared, result);
   });
   if (!started.ok()) answer(*shared, kErrorOutOfMemory);
+}
+
+void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
+  if (outcome.kind == CallOutcome::Kind::kParked) return park(std::move(call), outcome.wait);
+  answer_after_stream(std::move(call), outcome.wait);
+}
+
+void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+  const std::shared_ptr<Call> shared = std::move(call);
+  const auto end = [this, shared, wait](int result) {
+    const int own = wait(*shared);
+    answer(*shared, result != 0 ? result : own, true);
+  };
+  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end);
+  if (result != 0) end(result);
 }
 
 // Queues
@@ -278,7 +357,9 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     CallOutcome outcome = run(call);
     if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = outcome.wait(call);
     // Such a call may wait in the driver itself: there is nothing that it could be held for.
-    if (outcome.kind == CallOutcome::Kind::kHeld) outcome.result = kErrorUnknown;
+    const bool wrong =
+        outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
+    if (wrong) outcome.result = kErrorUnknown;
     answer(call, outcome.result);
     end();
   });
@@ -297,10 +378,11 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     case CallOutcome::Kind::kDone:
       answer(call, outcome.result);
       return finish(item);
-    case CallOutcome::Kind::kParked: {
-      auto parked = std::make_unique<Call>(std::move(call));
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream: {
+      auto waiting = std::make_unique<Call>(std::move(call));
       finish(item);
-      return park(std::move(parked), outcome.wait);
+      return go_on(std::move(waiting), outcome);
     }
   }
 }
@@ -322,6 +404,7 @@ Status ExecutorState::accept(const RecordView& record) {
   call.header_ = record.header;
   call.payload_ = record.payload;
   call.executor_ = &executor;
+  expect_bulk(call);
   const Order order = record.header.order;
   const bool at_once =
       order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
@@ -335,7 +418,8 @@ Status ExecutorState::accept(const RecordView& record) {
       answer(call, outcome.result);
       break;
     case CallOutcome::Kind::kParked:
-      park(keep(std::move(call)), outcome.wait);
+    case CallOutcome::Kind::kAfterStream:
+      go_on(keep(std::move(call)), outcome);
       break;
     case CallOutcome::Kind::kHeld:
       if (order == Order::kImmediate) {
@@ -366,8 +450,8 @@ void ExecutorState::serve() {
 
 // Executor
 
-Executor::Executor(const WorkerOptions& options, Outbox& outbox)
-    : state_(std::make_unique<ExecutorState>(*this, options, outbox)) {
+Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk)
+    : state_(std::make_unique<ExecutorState>(*this, options, outbox, bulk)) {
   state_->thread = std::thread([this] { state_->serve(); });
 }
 
@@ -379,6 +463,7 @@ Executor::~Executor() {
   state_->woken.notify_all();
   state_->thread.join();
   ExecutorState& state = *state_;
+  state.completions.stop();
   state.parking.reset();  // Ends once the helpers' calls have returned.
   state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
 }
@@ -406,5 +491,10 @@ void Executor::wake() noexcept {
 
 HandleTable& Executor::handles() noexcept { return state_->handles; }
 const WorkerOptions& Executor::options() const noexcept { return state_->options; }
+BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
+Completions& Executor::completions() noexcept { return state_->completions; }
+void Executor::report_failure(const RecordHeader& header, int result) noexcept {
+  state_->report(header, result, 0);
+}
 
 }  // namespace gpurun::server

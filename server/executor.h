@@ -18,12 +18,14 @@
 
 namespace gpurun::server {
 
+class BulkLanes;
+class Completions;
 class Outbox;
 
 class Executor final : public CallSink {
  public:
-  // Borrows both; they outlive it.
-  Executor(const WorkerOptions& options, Outbox& outbox);
+  // Borrows all; they outlive it. Without bulk lanes, calls with bulk are not supported.
+  Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk = nullptr);
   // Waits for helpers. What is still queued is not issued any more.
   ~Executor() override;
   Executor(const Executor&) = delete;
@@ -39,6 +41,10 @@ class Executor final : public CallSink {
   // Handlers' side, see Call.
   HandleTable& handles() noexcept;
   const WorkerOptions& options() const noexcept;
+  BulkLanes* bulk() noexcept;
+  Completions& completions() noexcept;
+  // The call, which was answered or that nobody waits for, failed on the device. Any thread.
+  void report_failure(const protocol::RecordHeader& header, int result) noexcept;
 
  private:
   friend class Call;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "server/thread_context.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -82,10 +84,9 @@ CallOutcome launch(Call& call) {
 CallOutcome copy_inline(Call& call) {
   const auto copy = head_of<CopyPayload>(call);
   // A graph would keep the pointer and read it when the payload has long gone.
-  int capturing = 0;
-  const int asked = call.driver().cuStreamIsCapturing(call.driver_stream(), &capturing);
-  if (asked != 0) return CallOutcome::done(asked);
-  if (capturing != 0) return CallOutcome::done(kErrorCaptureUnsupported);
+  if (is_capturing(call.driver(), call.driver_stream())) {
+    return CallOutcome::done(kErrorCaptureUnsupported);
+  }
   // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
   // API, "API synchronization behavior", asynchronous copies).
   return CallOutcome::done(call.driver().cuMemcpyHtoDAsync(

@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
+#include "server/bulk_lanes.h"
 #include "server/decoder.h"
 #include "server/executor.h"
 #include "server/outbox.h"
@@ -42,24 +44,65 @@ class LifeSigns {
   std::thread thread_;  // Last: it uses the others.
 };
 
+// What the bulk lanes tell: their failure ends the session.
+class SessionEnd {
+ public:
+  SessionEnd(transport::Connection& log, Outbox& outbox, Executor& executor)
+      : log_(log), outbox_(outbox), executor_(executor) {}
+
+  BulkLanes::Listener listener() {
+    return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_.wake(); },
+            [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
+  }
+  // Why we ended the session ourselves; ok if we did not.
+  Status cause() const {
+    const std::lock_guard lock(mutex_);
+    return cause_.ok() ? outbox_.failure() : cause_;
+  }
+
+ private:
+  void fail(const Status& cause) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!cause_.ok()) return;
+      cause_ = cause;
+    }
+    if (cause.code() != Code::kPeerGone) outbox_.goodbye(cause.message());
+    log_.shut_down();
+  }
+
+  transport::Connection& log_;
+  Outbox& outbox_;
+  Executor& executor_;
+  mutable std::mutex mutex_;
+  Status cause_;
+};
+
 }  // namespace
 
 Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
   Outbox outbox(*channels.log, options.silence_deadline);
+  std::vector<transport::Connection*> bulk;
+  for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
+  // Outlives the executor: the driver may write to its memory as long as a helper waits.
+  BulkLanes lanes(std::move(bulk));
   Status ended;
   {
-    Executor executor(options, outbox);
+    Executor executor(options, outbox, &lanes);
+    SessionEnd end(*channels.log, outbox, executor);
+    if (ended = lanes.start(end.listener()); !ended.ok()) return ended;
     const LifeSigns life_signs(options.heartbeat, outbox, executor);
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);
     ended = decoder.run();
     if (ended.code() == Code::kPeerGone) {
       // Why we hung up says more than that the connection is closed.
-      const Status cause = outbox.failure();
+      const Status cause = end.cause();
       if (!cause.ok()) ended = cause;
     } else {
       outbox.goodbye(ended.ok() ? std::string("goodbye") : ended.message());
     }
     channels.log->shut_down();
+    lanes.stop();
     if (options.ended != nullptr) options.ended(ended);
   }
   return ended;

@@ -1,8 +1,7 @@
 // Worker: serves one client process over proved connections until it goes or dies.
 //
-// Threads: the caller's (decoder), one for held queues, one for life signs, and helpers on demand
-// (parking.h). All end before run_worker() returns. Bulk connections are kept but not served yet:
-// calls whose payload travels there fail with CUDA_ERROR_NOT_SUPPORTED.
+// Threads: the caller's (decoder), one for held queues, one for life signs, two for each bulk
+// connection, and helpers on demand (parking.h). All end before run_worker() returns.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,199 @@
+// The two halves of the call path meet: a client's session and a worker over TCP. Bytes go in and
+// out unchanged, whatever their size and way; failures of answered calls reach the next fence.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tests/callpath/world.h"
+
+namespace gpurun::callpath {
+namespace {
+
+using client::Handle;
+using client::Session;
+
+constexpr int kInvalidValue = 1;
+constexpr int kInvalidHandle = 400;
+
+Bytes pattern(std::size_t byte_count, std::uint32_t seed) {
+  Bytes bytes(byte_count);
+  std::uint32_t value = seed;
+  for (std::byte& each : bytes) {
+    value = value * 1'664'525 + 1'013'904'223;
+    each = static_cast<std::byte>(value >> 24);
+  }
+  return bytes;
+}
+
+class CallPath : public ::testing::Test {
+ protected:
+  int copy_in(std::uint64_t to, ByteView bytes, std::uint64_t stream = 0,
+              Session::HostMemory memory = Session::HostMemory::kPageable) {
+    client::CallSite site = world_.site("cuMemcpyHtoDAsync_v2", stream);
+    return world_.session().copy_in(world_.lane(), site, to, bytes, memory);
+  }
+  int copy_out(MutableBytes to, std::uint64_t from, bool wait, std::uint64_t stream = 0) {
+    client::CallSite site = world_.site("cuMemcpyDtoHAsync_v2", stream);
+    return world_.session().copy_out(world_.lane(), site, to, from, wait);
+  }
+  World world_;
+};
+
+TEST_F(CallPath, BytesComeBackAsTheyWent) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const std::uint64_t device = world_.allocate(80 * kMiB);
+  ASSERT_NE(device, 0u);
+  std::uint32_t seed = 1;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{8192}, std::size_t{8193}, kMiB / 4,
+                                 kMiB / 4 + 1, 3 * kMiB + 5, 70 * kMiB}) {
+    const Bytes sent = pattern(size, seed++);
+    ASSERT_EQ(copy_in(device, sent), 0);
+    Bytes back(size);
+    ASSERT_EQ(copy_out(back, device, true), 0);
+    EXPECT_TRUE(back == sent) << size;
+  }
+}
+
+TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
+  constexpr std::size_t kSize = (std::size_t{5} << 20) + 3;
+  const std::uint64_t device = world_.allocate(kSize);
+  const Handle stream = world_.make_stream();
+  const Bytes sent = pattern(kSize, 7);
+  ASSERT_EQ(copy_in(device, sent, stream, Session::HostMemory::kPinned), 0);
+  Bytes back(kSize);
+  ASSERT_EQ(copy_out(back, device, false, stream), 0);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_FALSE(world_.session().host_write_outstanding());
+  EXPECT_TRUE(back == sent);
+}
+
+TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
+  constexpr std::size_t kSize = std::size_t{24} << 20;
+  constexpr int kCount = 8;
+  const Handle stream = world_.make_stream();
+  const std::uint64_t device = world_.allocate(kCount * kSize);
+  std::vector<Bytes> sent;
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    sent.push_back(pattern(kSize, i));
+    ASSERT_EQ(copy_in(device + i * kSize, sent.back(), stream, Session::HostMemory::kPinned), 0);
+  }
+  Bytes back(kCount * kSize);
+  ASSERT_EQ(copy_out(back, device, true, stream), 0);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_TRUE(std::equal(sent[i].begin(), sent[i].end(),
+                           back.begin() + static_cast<std::ptrdiff_t>(i * kSize)));
+  }
+}
+
+TEST_F(CallPath, SixtyFourThreadsEachMoveTheirOwnBytes) {
+  constexpr std::size_t kSize = (std::size_t{1} << 20) + 77;
+  constexpr std::uint32_t kCount = 64;
+  const std::uint64_t device = world_.allocate(kCount * kSize);
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    threads.emplace_back([&, i] {
+      const Handle stream = world_.make_stream();
+      const Bytes sent = pattern(kSize, i);
+      EXPECT_EQ(copy_in(device + i * kSize, sent, stream), 0);
+      Bytes back(kSize);
+      EXPECT_EQ(copy_out(back, device + i * kSize, true, stream), 0);
+      EXPECT_TRUE(back == sent);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(CallPath, AFailedCopyIsToldAtTheNextFenceAndNothingHangs) {
+  const Bytes bytes = pattern(std::size_t{40} << 20, 3);
+  ASSERT_EQ(copy_in(0, bytes), 0);  // The device refuses address 0.
+  EXPECT_EQ(world_.synchronize(), kInvalidValue);
+  EXPECT_EQ(world_.synchronize(), 0);
+  // To a stream that is none: refused before a byte is looked at.
+  ASSERT_EQ(copy_in(world_.allocate(bytes.size()), bytes, 0x5D18000000000077), 0);
+  EXPECT_EQ(world_.synchronize(), kInvalidHandle);
+  // The window is whole again.
+  const std::uint64_t device = world_.allocate(bytes.size());
+  ASSERT_EQ(copy_in(device, bytes), 0);
+  Bytes back(bytes.size());
+  ASSERT_EQ(copy_out(back, device, true), 0);
+  EXPECT_TRUE(back == bytes);
+}
+
+TEST_F(CallPath, AFailedCopyOutIsToldAndLeavesNothingOutstanding) {
+  Bytes back(std::size_t{1} << 20);
+  EXPECT_EQ(copy_out(back, 0, true), kInvalidValue);
+  EXPECT_EQ(copy_out(back, 0, false), 0);
+  EXPECT_EQ(world_.synchronize(), kInvalidValue);
+  Bytes little(16);
+  EXPECT_EQ(copy_out(little, 0, true), kInvalidValue);
+  while (world_.session().host_write_outstanding()) std::this_thread::yield();
+  EXPECT_EQ(world_.synchronize(), 0);
+}
+
+TEST_F(CallPath, ACreationThatFailsPoisonsItsHandle) {
+  const Handle event =
+      world_.session().handles().mint(client::HandleKind::kEvent, world_.context(), nullptr);
+  std::uint64_t out = 0;
+  void* place = &out;
+  std::uint64_t no_stream = 0x5D18000000000077;
+  int priority = 0;
+  (void)event;
+  // Posted, not awaited.
+  const driver_abi::Row& row = *driver_abi::find_row("cuStreamGetCtx");
+  void* arguments[] = {&no_stream, &place};
+  protocol::PackedCall packed;
+  const std::uint64_t minted =
+      world_.session().handles().mint(client::HandleKind::kContext, 0, nullptr);
+  ASSERT_TRUE(packed.pack(row, arguments, {&minted, 1}).ok());
+  ASSERT_EQ(world_.session().post(world_.lane(), world_.site("cuStreamGetCtx"), packed.bytes()), 0);
+  EXPECT_EQ(world_.synchronize(), kInvalidHandle);
+  EXPECT_EQ(world_.session().handles().check(minted, client::HandleKind::kContext), kInvalidHandle);
+  (void)priority;
+}
+
+// A handler of the test's own, as the module handlers are.
+constexpr std::uint16_t kImageOpcode = 4000;
+server::CallOutcome count_bytes(server::Call& call) {
+  std::uint64_t facts[2] = {call.bulk_payload().size(), call.payload().size()};
+  for (const std::byte each : call.bulk_payload()) facts[1] += static_cast<std::uint64_t>(each);
+  EXPECT_EQ(*(call.bulk_payload().data() + call.bulk_payload().size()), std::byte{0});
+  call.set_reply(byte_view(facts, sizeof facts));
+  return server::CallOutcome::done(0);
+}
+
+TEST(CallPathBulk, AnImageReachesItsHandlerWhole) {
+  WorldOptions options;
+  options.bulk_connections = 3;
+  options.prepare = [](server::WorkerOptions& of) {
+    of.handlers.by_opcode[kImageOpcode] = count_bytes;
+  };
+  World world(options);
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{4096}, std::size_t{1} << 18, std::size_t{100'000'001}}) {
+    const Bytes image = pattern(size, 11);
+    client::CallSite site;
+    site.opcode = kImageOpcode;
+    site.context = world.context();
+    const Bytes name(3);
+    const ByteView part(name);
+    client::Reply reply;
+    ASSERT_EQ(world.session().call_with_bulk(world.lane(), site, {&part, 1}, image, &reply), 0);
+    std::uint64_t facts[2] = {};
+    ASSERT_EQ(reply.payload.size(), sizeof facts);
+    std::copy_n(reply.payload.data(), sizeof facts, reinterpret_cast<std::byte*>(facts));
+    std::uint64_t sum = name.size();
+    for (const std::byte each : image) sum += static_cast<std::uint64_t>(each);
+    EXPECT_EQ(facts[0], size);
+    EXPECT_EQ(facts[1], sum);
+  }
+}
+
+TEST(CallPathEnd, TheWorkerEndsWithItsClient) {
+  World world;
+  world.end_session();
+  EXPECT_EQ(world.worker_end().code(), Code::kPeerGone);
+}
+
+}  // namespace
+}  // namespace gpurun::callpath

@@ -1,0 +1,125 @@
+#include "tests/callpath/world.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "driver_abi/row.h"
+#include "transport/transport.h"
+
+namespace gpurun::callpath {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+
+server::CudaDriver& device() {
+  static server::CudaDriver* const opened = [] {
+    auto driver = server::CudaDriver::open(NULL_DEVICE);
+    EXPECT_TRUE(driver.ok()) << driver.status().to_string();
+    EXPECT_TRUE((*driver)->initialize().ok());
+    return driver->release();
+  }();
+  return *opened;
+}
+
+server::DriverFunctions functions() {
+  const auto all = server::DriverFunctions::from_library(
+      dlopen(NULL_DEVICE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
+  EXPECT_TRUE(all.ok()) << all.status().to_string();
+  return *all;
+}
+
+}  // namespace
+
+World::World(const WorldOptions& given) {
+  auto listener = transport::listen("tcp://127.0.0.1:0");
+  EXPECT_TRUE(listener.ok());
+  client::Session::Channels client_side;
+  server::WorkerChannels server_side;
+  for (int i = 0; i <= given.bulk_connections; ++i) {
+    auto near = transport::connect("tcp://" + (*listener)->address(), Deadline::in(kPatience));
+    auto far = (*listener)->accept(Deadline::in(kPatience));
+    EXPECT_TRUE(near.ok() && far.ok());
+    if (i == 0) {
+      client_side.log = *std::move(near);
+      server_side.log = *std::move(far);
+    } else {
+      client_side.bulk.push_back(*std::move(near));
+      server_side.bulk.push_back(*std::move(far));
+    }
+  }
+  client_side.server_name = "world";
+  server::WorkerOptions options;
+  auto state = server::HandlerState::create(device());
+  EXPECT_TRUE(state.ok()) << state.status().to_string();
+  state_ = *std::move(state);
+  options.driver = functions();
+  options.handlers = server::make_handlers();
+  options.user = state_.get();
+  if (given.prepare != nullptr) given.prepare(options);
+  worker_ = std::thread([this, options, channels = std::move(server_side)]() mutable {
+    worker_end_ = server::run_worker(options, std::move(channels));
+  });
+  auto session = client::Session::start(std::move(client_side), given.session);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  session_ = *std::move(session);
+
+  context_ = this->session().handles().mint(client::HandleKind::kContext, 0, nullptr);
+  int ordinal = 0;
+  std::uint64_t out = 0;
+  void* place = &out;
+  EXPECT_EQ(call("cuDevicePrimaryCtxRetain", {&place, &ordinal}, {context_}), 0);
+}
+
+World::~World() {
+  end_session();
+  if (worker_.joinable()) worker_.join();
+}
+
+Status World::worker_end() {
+  worker_.join();
+  return worker_end_;
+}
+
+client::CallSite World::site(const char* symbol, std::uint64_t stream) const {
+  client::CallSite site;
+  site.opcode = driver_abi::find_row(symbol)->opcode;
+  site.context = context_;
+  site.stream = stream;
+  return site;
+}
+
+int World::call(const char* symbol, std::vector<void*> arguments,
+                const std::vector<std::uint64_t>& minted) {
+  const driver_abi::Row& row = *driver_abi::find_row(symbol);
+  protocol::PackedCall packed;
+  const Status status = packed.pack(row, arguments.data(), minted);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  client::CallSite site = this->site(symbol);
+  if (row.opcode == driver_abi::find_row("cuDevicePrimaryCtxRetain")->opcode) site.context = 0;
+  client::Reply reply;
+  const int result = session().call(lane(), site, packed.bytes(), &reply);
+  if (reply.result != 0 || reply.payload.empty()) return result;
+  EXPECT_TRUE(protocol::unpack_reply(row, arguments.data(), reply.payload).ok());
+  return result;
+}
+
+std::uint64_t World::allocate(std::size_t bytes) {
+  std::uint64_t address = 0;
+  void* place = &address;
+  EXPECT_EQ(call("cuMemAlloc_v2", {&place, &bytes}), 0);
+  return address;
+}
+
+client::Handle World::make_stream() {
+  const client::Handle handle =
+      session().handles().mint(client::HandleKind::kStream, context_, nullptr);
+  std::uint64_t out = 0;
+  void* place = &out;
+  unsigned flags = 0;
+  EXPECT_EQ(call("cuStreamCreate", {&place, &flags}, {handle}), 0);
+  return handle;
+}
+
+int World::synchronize() { return call("cuCtxSynchronize", {}); }
+
+}  // namespace gpurun::callpath

@@ -1,0 +1,60 @@
+// World: a client's session and a worker that meet over real TCP sockets, in one process, on the
+// null device. For the tests and benches of the call path.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/session.h"
+#include "protocol/call.h"
+#include "server/cuda_driver.h"
+#include "server/handlers/handlers.h"
+#include "server/worker.h"
+
+namespace gpurun::callpath {
+
+struct WorldOptions {
+  int bulk_connections = 1;
+  client::SessionOptions session;
+  // Changes what the worker starts with (handlers of the test's own).
+  void (*prepare)(server::WorkerOptions& options) = nullptr;
+};
+
+class World {
+ public:
+  // Opens the device once per process and starts both ends; a test's failure when it cannot.
+  explicit World(const WorldOptions& options = {});
+  // Ends the session, then the worker.
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  client::Session& session() { return *session_; }
+  client::Lane& lane() { return *client::Lane::current(); }
+  client::Handle context() const { return context_; }
+  // What run_worker() returned; waits for it. After end_session().
+  Status worker_end();
+  void end_session() { session_.reset(); }
+
+  // In `stream` of the context.
+  client::CallSite site(const char* symbol, std::uint64_t stream = 0) const;
+  // Generated rows, awaited: arguments as libffi takes them.
+  int call(const char* symbol, std::vector<void*> arguments,
+           const std::vector<std::uint64_t>& minted = {});
+  std::uint64_t allocate(std::size_t bytes);
+  client::Handle make_stream();
+  // A fence behind everything: what is still to be told.
+  int synchronize();
+
+ private:
+  std::unique_ptr<server::HandlerState> state_;
+  std::thread worker_;
+  Status worker_end_;
+  std::unique_ptr<client::Session> session_;
+  client::Handle context_ = 0;
+};
+
+}  // namespace gpurun::callpath
