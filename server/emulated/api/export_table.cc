@@ -89,9 +89,18 @@ constexpr driver_abi::ExportTableHost kHost = {
     .multiprocessor_groups = nullptr,
 };
 
+std::uint64_t used_bytes(int physical) {
+  for (const auto& device : devices()) {
+    if (device->physical() != physical) continue;
+    return device->arena().bytes_total() - device->arena().bytes_free();
+  }
+  return 0;
+}
+
 constexpr driver_abi::EmulatedView kView = {
     .bytes = sizeof(driver_abi::EmulatedView),
     .library_capability = [] { return settings().library_capability; },
+    .used_bytes = used_bytes,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "server/emulated/objects/device_identity.h"
 #include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/memory_pool.h"
 #include "server/emulated/settings.h"
@@ -13,20 +14,19 @@ namespace gpurun::emulated {
 Device::Device(int ordinal, int physical)
     : ordinal_(ordinal), physical_(physical), arena_(settings().memory_bytes) {}
 
-std::string Device::name() const { return "gpurun emulated device"; }
+std::string Device::name() const { return kDeviceName; }
 
 CUuuid Device::uuid() const {
-  // "gpurun-emulated" and the index: the same in every process, as on a real machine.
   CUuuid id;
-  static_assert(sizeof id.bytes == 16);
-  std::memcpy(id.bytes, "gpurun-emulated", 15);
-  id.bytes[15] = static_cast<char>(physical_);
+  const auto uuid = device_uuid(physical_);
+  static_assert(sizeof id.bytes == uuid.size());
+  std::memcpy(id.bytes, uuid.data(), uuid.size());
   return id;
 }
 
 std::string Device::pci_bus_id() const {
   char text[16];
-  std::snprintf(text, sizeof text, "0000:%02x:00.0", physical_ + 1);
+  std::snprintf(text, sizeof text, "0000:%02x:00.0", device_pci_bus(physical_));
   return text;
 }
 

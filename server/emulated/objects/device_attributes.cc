@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "server/emulated/objects/device.h"
+#include "server/emulated/objects/device_identity.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -134,7 +135,7 @@ bool Device::attribute(CUdevice_attribute attribute, int capability, int* value)
       *value = settings().multiprocessors;
       return true;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      *value = physical_ + 1;
+      *value = device_pci_bus(physical_);
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
       *value = threads_per_multiprocessor(own);

@@ -1,0 +1,83 @@
+// NVML of the emulated device: the settings, and the memory that this process uses of it.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "driver_abi/cuda_abi.h"
+#include "driver_abi/emulated_view.h"
+#include "driver_abi/nvml_source.h"
+#include "server/emulated/objects/device_identity.h"
+#include "server/emulated/settings.h"
+
+namespace gpurun::driver_abi {
+namespace {
+
+using emulated::settings;
+
+// As on a real machine, NVML shows every device, also those that CUDA_VISIBLE_DEVICES hides.
+unsigned device_count() { return static_cast<unsigned>(settings().devices); }
+
+NvmlReturn device(unsigned index, NvmlDevice* device) {
+  NvmlDevice made{};
+  const int physical = static_cast<int>(index);
+  std::snprintf(made.name, sizeof made.name, "%s", emulated::kDeviceName);
+  const auto uuid = emulated::device_uuid(physical);
+  std::memcpy(made.uuid, uuid.data(), sizeof made.uuid);
+  made.pci_bus = static_cast<std::uint32_t>(emulated::device_pci_bus(physical));
+  made.compute_major = settings().capability / 10;
+  made.compute_minor = settings().capability % 10;
+  made.memory_bytes = settings().memory_bytes;
+  *device = made;
+  return kNvmlSuccess;
+}
+
+// The table by which the emulated libcuda.so.1 says what it is, if this process has loaded it.
+const EmulatedView* loaded_view() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  using GetTable = CUresult (*)(const void**, const CUuuid*);
+  const auto get = reinterpret_cast<GetTable>(dlsym(library, "cuGetExportTable"));
+  const void* table = nullptr;
+  CUuuid id;
+  std::memcpy(id.bytes, kEmulatedMarker.data(), sizeof id.bytes);
+  if (get == nullptr || get(&table, &id) != CUDA_SUCCESS) table = nullptr;
+  dlclose(library);  // It is never unloaded.
+  const auto* view = static_cast<const EmulatedView*>(table);
+  return view != nullptr && view->bytes >= sizeof(EmulatedView) ? view : nullptr;
+}
+
+// Every process has an emulated device of its own, so what others use is nothing.
+NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
+  const EmulatedView* view = loaded_view();
+  *used = view == nullptr ? 0 : view->used_bytes(static_cast<int>(index));
+  return kNvmlSuccess;
+}
+
+const char* driver_version() {
+  static char text[32];
+  static const bool written = [] {
+    std::snprintf(text, sizeof text, "%d.%d.0 (emulated)", settings().driver_version / 1000,
+                  settings().driver_version % 1000 / 10);
+    return true;
+  }();
+  return written ? text : "";
+}
+
+constexpr NvmlSource kSource = {
+    .open = [] { return settings().devices > 0 ? kNvmlSuccess : kNvmlDriverNotLoaded; },
+    .device_count = device_count,
+    .device = device,
+    .used_bytes = used_bytes,
+    .driver_version = driver_version,
+    .cuda_version = [] { return settings().driver_version; },
+    .readings = nullptr,
+    .processes = nullptr,
+    .peer_access = [](unsigned from, unsigned to) { return from != to; },
+};
+
+}  // namespace
+
+const NvmlSource& nvml_source() noexcept { return kSource; }
+
+}  // namespace gpurun::driver_abi

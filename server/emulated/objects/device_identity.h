@@ -1,0 +1,25 @@
+// What identifies an emulated device, to CUDA and to NVML alike: name, UUID, PCI address.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gpurun::emulated {
+
+inline constexpr char kDeviceName[] = "gpurun emulated device";
+
+// "gpurun-emulated" and the index, before CUDA_VISIBLE_DEVICES: the same in every process, as on a
+// real machine.
+inline std::array<std::uint8_t, 16> device_uuid(int physical) {
+  std::array<std::uint8_t, 16> uuid{};
+  constexpr char kText[] = "gpurun-emulated";
+  static_assert(sizeof kText == 16);
+  for (std::size_t i = 0; i < 15; ++i) uuid[i] = static_cast<std::uint8_t>(kText[i]);
+  uuid[15] = static_cast<std::uint8_t>(physical);
+  return uuid;
+}
+
+// "0000:01:00.0" for the first one.
+inline int device_pci_bus(int physical) { return physical + 1; }
+
+}  // namespace gpurun::emulated
