@@ -46,7 +46,8 @@ TEST(EmulatedLibrary, ExportsTheTableAndNothingElse) {
   std::set<std::string> expected;
   for (const auto& row : gpurun::driver_abi::rows()) expected.insert(row.symbol);
   EXPECT_EQ(expected.size(), 637U);
-  EXPECT_EQ(words_of("nm -D --defined-only --format=just-symbols " EMULATED_CUDA), expected);
+  EXPECT_EQ(words_of("nm -D --extern-only --defined-only --format=just-symbols " EMULATED_CUDA),
+            expected);
 }
 
 TEST(EmulatedLibrary, RefusesBeforeInitialisation) {

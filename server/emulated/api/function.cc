@@ -115,7 +115,7 @@ CUresult parameter_info(const Function& function, std::size_t index, std::size_t
 struct Entered {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
 };
 
 CUresult enter_function(CUfunction handle, Entered* entered) {

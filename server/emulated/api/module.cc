@@ -2,8 +2,8 @@
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/jit_options.h"
+#include "server/emulated/objects/context_module.h"
 #include "server/emulated/objects/library.h"
-#include "server/emulated/objects/loaded_module.h"
 
 #include "base/log.h"
 
@@ -39,9 +39,9 @@ CUresult load(CUmodule* out, const ImageResult& image, const JitOptions& options
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GPURUN_TRY(check_unsafe_call(context));
   if (!image.ok()) return refuse(image.status(), options);
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   std::string why;
-  const CUresult result = LoadedModule::load(context, *image, &module, &why);
+  const CUresult result = ContextModule::load(context, *image, &module, &why);
   context->flush_output();
   if (result != CUDA_SUCCESS) {
     options.report_error(why);
@@ -77,7 +77,7 @@ CUresult find_variable(CUlibrary handle, const char* name, GlobalVariable* varia
   const auto library = handles().find<Library>(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(library->module(context, &module));
   return module->global(name, variable);
 }
@@ -110,7 +110,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* path) {
 
 CUresult cuModuleUnload(CUmodule handle) {
   GPURUN_ENTER(context);
-  const auto module = handles().find<LoadedModule>(handle);
+  const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   GPURUN_TRY(check_unsafe_call(context));
   module->unload();
@@ -120,7 +120,7 @@ CUresult cuModuleUnload(CUmodule handle) {
 
 CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
   GPURUN_ENTER(context);
-  const auto module = handles().find<LoadedModule>(handle);
+  const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
@@ -132,7 +132,7 @@ CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name)
 
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
   GPURUN_ENTER(context);
-  const auto module = handles().find<LoadedModule>(handle);
+  const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned>(module->kernel_names().size());
@@ -142,7 +142,7 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
 // Functions that cannot be translated are left out: they have no handle.
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int capacity, CUmodule handle) {
   GPURUN_ENTER(context);
-  const auto module = handles().find<LoadedModule>(handle);
+  const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (functions == nullptr || capacity == 0) return CUDA_ERROR_INVALID_VALUE;
   unsigned filled = 0;
@@ -159,7 +159,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int capacity
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule handle,
                               const char* name) {
   GPURUN_ENTER(context);
-  const auto module = handles().find<LoadedModule>(handle);
+  const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GlobalVariable variable;
@@ -246,7 +246,7 @@ CUresult cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
   const auto library = handles().find<Library>(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(library->module(context, &module));
   *out = module->as<CUmodule>();
   return CUDA_SUCCESS;

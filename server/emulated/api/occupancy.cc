@@ -22,7 +22,7 @@ std::uint64_t shared_per_multiprocessor() {
 }
 
 CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* function,
-                        std::shared_ptr<LoadedModule>* module) {
+                        std::shared_ptr<ContextModule>* module) {
   GPURUN_TRY(enter_context(context));
   GPURUN_TRY(find_function(*context, handle, function));
   *module = (*function)->module();
@@ -56,7 +56,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
                                                               unsigned int flags) {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (blocks == nullptr || block_threads <= 0 ||
       (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
@@ -81,7 +81,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_blocks, int* block_
                                                    unsigned int flags) {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (grid_blocks == nullptr || block_threads == nullptr || block_limit < 0 ||
       (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
@@ -118,7 +118,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
                                                  int block_threads) {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t share = shared_per_multiprocessor() / static_cast<unsigned>(blocks);
@@ -132,7 +132,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
                                             const CUlaunchConfig* config) {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (blocks == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *blocks = function->settings().non_portable_cluster != 0 ? 16 : 8;
@@ -144,7 +144,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
                                       const CUlaunchConfig* config) {
   ContextPtr context;
   FunctionPtr function;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (clusters == nullptr || config == nullptr ||
       (config->numAttrs != 0 && config->attrs == nullptr) || config->numAttrs > 64) {

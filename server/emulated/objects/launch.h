@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "server/emulated/engine/engine.h"
-#include "server/emulated/objects/loaded_module.h"
+#include "server/emulated/objects/context_module.h"
 #include "server/emulated/objects/operation.h"
 
 namespace gpurun::emulated {
 
 struct KernelLaunch {
-  std::shared_ptr<LoadedModule> module;  // Keeps `function` and `code` alive.
+  std::shared_ptr<ContextModule> module;  // Keeps `function` and `code` alive.
   std::shared_ptr<Function> function;
   CompiledKernel code;
   Extent grid;

@@ -9,7 +9,7 @@ namespace gpurun::emulated {
 CUresult Kernel::function(const ContextPtr& context, std::shared_ptr<Function>* function) {
   const auto library = library_.lock();
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  std::shared_ptr<LoadedModule> module;
+  std::shared_ptr<ContextModule> module;
   const CUresult loaded = library->module(context, &module);
   if (loaded != CUDA_SUCCESS) return loaded;
   std::string why;
@@ -25,13 +25,13 @@ std::shared_ptr<FunctionSettings> Kernel::settings(int device) {
 
 Library::~Library() { unload(); }
 
-CUresult Library::module(const ContextPtr& context, std::shared_ptr<LoadedModule>* module) {
+CUresult Library::module(const ContextPtr& context, std::shared_ptr<ContextModule>* module) {
   const std::lock_guard lock(mutex_);
   auto& known = modules_[context->id()];
   *module = known.lock();
   if (*module != nullptr) return CUDA_SUCCESS;
   std::string why;
-  const CUresult result = LoadedModule::load(context, image_, module, &why);
+  const CUresult result = ContextModule::load(context, image_, module, &why);
   if (result != CUDA_SUCCESS) {
     GPURUN_LOG(kWarning, "emulated device: a library cannot be loaded (error %d): %s",
                static_cast<int>(result), why.c_str());
@@ -51,7 +51,7 @@ CUresult Library::kernel(const ContextPtr& context, const char* name,
       return CUDA_SUCCESS;
     }
   }
-  std::shared_ptr<LoadedModule> loaded;
+  std::shared_ptr<ContextModule> loaded;
   if (const CUresult result = module(context, &loaded)) return result;
   const auto candidate = std::make_shared<Kernel>(weak_from_this(), name);
   std::shared_ptr<Function> function;
@@ -64,14 +64,14 @@ CUresult Library::kernel(const ContextPtr& context, const char* name,
 }
 
 CUresult Library::kernel_names(const ContextPtr& context, std::vector<std::string>* names) {
-  std::shared_ptr<LoadedModule> loaded;
+  std::shared_ptr<ContextModule> loaded;
   if (const CUresult result = module(context, &loaded)) return result;
   *names = loaded->kernel_names();
   return CUDA_SUCCESS;
 }
 
 void Library::unload() {
-  std::map<std::uint64_t, std::weak_ptr<LoadedModule>> modules;
+  std::map<std::uint64_t, std::weak_ptr<ContextModule>> modules;
   std::map<std::string, std::shared_ptr<Kernel>, std::less<>> kernels;
   {
     const std::lock_guard lock(mutex_);

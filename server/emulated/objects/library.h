@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/emulated/objects/loaded_module.h"
+#include "server/emulated/objects/context_module.h"
 
 namespace gpurun::emulated {
 
@@ -24,7 +24,7 @@ class Kernel final : public Object {
   std::shared_ptr<Library> library() const { return library_.lock(); }
   const std::string& name() const { return name_; }
 
-  // The kernel in `context`, which loads the library there. As LoadedModule::function().
+  // The kernel in `context`, which loads the library there. As ContextModule::function().
   CUresult function(const ContextPtr& context, std::shared_ptr<Function>* function);
   std::shared_ptr<FunctionSettings> settings(int device);
 
@@ -44,7 +44,7 @@ class Library final : public Object, public std::enable_shared_from_this<Library
   ~Library() override;
 
   // The library's module in `context`, loaded at the first call.
-  CUresult module(const ContextPtr& context, std::shared_ptr<LoadedModule>* module);
+  CUresult module(const ContextPtr& context, std::shared_ptr<ContextModule>* module);
   // `context`: where to look; the kernel is the same for all of them.
   CUresult kernel(const ContextPtr& context, const char* name, std::shared_ptr<Kernel>* kernel);
   // Names of all kernels, of those that cannot be translated too.
@@ -57,7 +57,7 @@ class Library final : public Object, public std::enable_shared_from_this<Library
   const std::shared_ptr<const CodeImage> image_;
   std::mutex mutex_;  // Held while loading.
   // By context id. The contexts own them: one that has ended left an empty entry.
-  std::map<std::uint64_t, std::weak_ptr<LoadedModule>> modules_;
+  std::map<std::uint64_t, std::weak_ptr<ContextModule>> modules_;
   std::map<std::string, std::shared_ptr<Kernel>, std::less<>> kernels_;
 };
 

@@ -1,4 +1,4 @@
-// LoadedModule: an image loaded into a context (CUmodule), and its functions (CUfunction).
+// ContextModule: an image loaded into a context (CUmodule), and its functions (CUfunction).
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace gpurun::emulated {
 
-class LoadedModule;
+class ContextModule;
 
 // What a program may set for a function. Those of a kernel of a library are shared by the functions
 // of one device.
@@ -34,8 +34,8 @@ class Function final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kFunction;
 
-  Function(std::weak_ptr<LoadedModule> module, std::string name, const KernelAttributes* attributes,
-           std::shared_ptr<FunctionSettings> settings)
+  Function(std::weak_ptr<ContextModule> module, std::string name,
+           const KernelAttributes* attributes, std::shared_ptr<FunctionSettings> settings)
       : Object(kKind),
         module_(std::move(module)),
         name_(std::move(name)),
@@ -43,7 +43,7 @@ class Function final : public Object {
         settings_(std::move(settings)) {}
 
   // nullptr: unloaded. Whoever uses attributes() or code holds on to it.
-  std::shared_ptr<LoadedModule> module() const { return module_.lock(); }
+  std::shared_ptr<ContextModule> module() const { return module_.lock(); }
   const std::string& name() const { return name_; }
   const KernelAttributes& attributes() const { return *attributes_; }
   FunctionSettings& settings() const { return *settings_; }
@@ -51,10 +51,10 @@ class Function final : public Object {
   // Dynamic shared memory that a launch may ask for.
   std::uint32_t dynamic_shared_bytes_max() const;
   // Machine code; compiled by the first call, which blocks meanwhile. `module` is module().
-  CUresult code(LoadedModule& module, CompiledKernel* code);
+  CUresult code(ContextModule& module, CompiledKernel* code);
 
  private:
-  const std::weak_ptr<LoadedModule> module_;
+  const std::weak_ptr<ContextModule> module_;
   const std::string name_;
   const KernelAttributes* const attributes_;
   const std::shared_ptr<FunctionSettings> settings_;
@@ -64,15 +64,15 @@ class Function final : public Object {
 };
 
 // Any thread.
-class LoadedModule final : public Object, public std::enable_shared_from_this<LoadedModule> {
+class ContextModule final : public Object, public std::enable_shared_from_this<ContextModule> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kModule;
 
   // Loads `image` and gives it a handle, which the context owns. `*why` gets a sentence when it
   // fails. INVALID_PTX for text that is no PTX, OUT_OF_MEMORY.
   static CUresult load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
-                       std::shared_ptr<LoadedModule>* module, std::string* why);
-  ~LoadedModule() override;
+                       std::shared_ptr<ContextModule>* module, std::string* why);
+  ~ContextModule() override;
 
   // Ends the handles of the module and its functions. Launched kernels keep what they need.
   void unload();
@@ -92,7 +92,7 @@ class LoadedModule final : public Object, public std::enable_shared_from_this<Lo
 
  private:
   class Memory;
-  LoadedModule(ContextPtr context, std::shared_ptr<const CodeImage> image);
+  ContextModule(ContextPtr context, std::shared_ptr<const CodeImage> image);
 
   // The code for a kernel that is there and cannot be run.
   CUresult unusable() const {

@@ -1,5 +1,5 @@
 // Loading an image into a context, finding its functions, and what is said when that fails.
-#include "server/emulated/objects/loaded_module.h"
+#include "server/emulated/objects/context_module.h"
 
 #include "base/log.h"
 #include "server/emulated/objects/device.h"
@@ -9,7 +9,7 @@
 namespace gpurun::emulated {
 
 // Variables lie in the context's device and are known to the registry like any allocation.
-class LoadedModule::Memory final : public GlobalMemory {
+class ContextModule::Memory final : public GlobalMemory {
  public:
   explicit Memory(const Context& context)
       : device_(context.device()), context_handle_(context.handle()) {}
@@ -53,7 +53,7 @@ std::uint32_t Function::dynamic_shared_bytes_max() const {
   return fixed >= kSharedBytesPerBlock ? 0 : kSharedBytesPerBlock - fixed;
 }
 
-CUresult Function::code(LoadedModule& module, CompiledKernel* code) {
+CUresult Function::code(ContextModule& module, CompiledKernel* code) {
   if (!compiled_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex_);
     if (!compiled_.load(std::memory_order_relaxed)) {
@@ -66,16 +66,16 @@ CUresult Function::code(LoadedModule& module, CompiledKernel* code) {
   return CUDA_SUCCESS;
 }
 
-LoadedModule::LoadedModule(ContextPtr context, std::shared_ptr<const CodeImage> image)
+ContextModule::ContextModule(ContextPtr context, std::shared_ptr<const CodeImage> image)
     : Object(kKind), context_(std::move(context)), image_(std::move(image)) {}
 
-LoadedModule::~LoadedModule() {
+ContextModule::~ContextModule() {
   for (const auto& [name, function] : functions_) handles().drop(function->handle());
 }
 
-CUresult LoadedModule::load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
-                            std::shared_ptr<LoadedModule>* module, std::string* why) {
-  std::shared_ptr<LoadedModule> loaded(new LoadedModule(context, std::move(image)));
+CUresult ContextModule::load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
+                             std::shared_ptr<ContextModule>* module, std::string* why) {
+  std::shared_ptr<ContextModule> loaded(new ContextModule(context, std::move(image)));
   const CodeImage& code = *loaded->image_;
   if (!code.has_ptx()) {
     loaded->failure_ = "the image has no PTX that this device can use, only: " + code.contents();
@@ -110,7 +110,7 @@ CUresult LoadedModule::load(const ContextPtr& context, std::shared_ptr<const Cod
   return CUDA_SUCCESS;
 }
 
-void LoadedModule::unload() {
+void ContextModule::unload() {
   std::map<std::string, std::shared_ptr<Function>, std::less<>> functions;
   {
     const std::lock_guard lock(mutex_);
@@ -121,8 +121,8 @@ void LoadedModule::unload() {
   handles().drop(handle());
 }
 
-CUresult LoadedModule::function(const char* name, std::shared_ptr<FunctionSettings> settings,
-                                std::shared_ptr<Function>* function, std::string* why) {
+CUresult ContextModule::function(const char* name, std::shared_ptr<FunctionSettings> settings,
+                                 std::shared_ptr<Function>* function, std::string* why) {
   const std::lock_guard lock(mutex_);
   if (const auto found = functions_.find(std::string_view(name)); found != functions_.end()) {
     *function = found->second;
@@ -148,7 +148,7 @@ CUresult LoadedModule::function(const char* name, std::shared_ptr<FunctionSettin
   return CUDA_SUCCESS;
 }
 
-CUresult LoadedModule::global(const char* name, GlobalVariable* variable) const {
+CUresult ContextModule::global(const char* name, GlobalVariable* variable) const {
   if (module_ == nullptr) return CUDA_ERROR_NOT_FOUND;
   const auto found = module_->global(name);
   if (!found.ok()) return CUDA_ERROR_NOT_FOUND;
@@ -156,11 +156,11 @@ CUresult LoadedModule::global(const char* name, GlobalVariable* variable) const 
   return CUDA_SUCCESS;
 }
 
-std::vector<std::string> LoadedModule::kernel_names() const {
+std::vector<std::string> ContextModule::kernel_names() const {
   return module_ == nullptr ? std::vector<std::string>() : module_->kernel_names();
 }
 
-CUresult LoadedModule::compile(const std::string& name, CompiledKernel* code) {
+CUresult ContextModule::compile(const std::string& name, CompiledKernel* code) {
   auto compiled = module_->compile(name);
   if (compiled.ok()) {
     *code = *compiled;
