@@ -185,13 +185,15 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
 
 constexpr VariantRow kRows[] = {
     {"atom" GPURUN_ORDER ".{and,or,xor,exch}.{b32,b64}", emit_integer},
-    {"atom" GPURUN_ORDER ".{add,min,max}.{u32,s32,u64,s64}", emit_integer},
+    {"atom" GPURUN_ORDER ".add.{u32,s32,u64}", emit_integer},
+    {"atom" GPURUN_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
     {"atom" GPURUN_ORDER ".{inc,dec}.u32", emit_integer},
     {"atom" GPURUN_ORDER ".cas.{b16,b32,b64}", emit_cas},
     {"atom" GPURUN_ORDER ".add.{f32,f64}", emit_float_add},
     {"atom" GPURUN_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},
     {"red" GPURUN_RED_ORDER ".{and,or,xor}.{b32,b64}", emit_integer},
-    {"red" GPURUN_RED_ORDER ".{add,min,max}.{u32,s32,u64,s64}", emit_integer},
+    {"red" GPURUN_RED_ORDER ".add.{u32,s32,u64}", emit_integer},
+    {"red" GPURUN_RED_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
     {"red" GPURUN_RED_ORDER ".{inc,dec}.u32", emit_integer},
     {"red" GPURUN_RED_ORDER ".add.{f32,f64}", emit_float_add},
     {"red" GPURUN_RED_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},

@@ -67,7 +67,11 @@ const ptx::Operand& FunctionBuilder::operand(const Operation& op, std::size_t in
 }
 
 void FunctionBuilder::expect_operands(const Operation& op, std::size_t least, std::size_t most) {
-  if (op.operand_count() < least || op.operand_count() > most) refuse("wrong number of operands");
+  // A cache policy comes last and changes nothing here.
+  const std::size_t policy = op.has("L2::cache_hint") ? 1 : 0;
+  if (op.operand_count() < least + policy || op.operand_count() > most + policy) {
+    refuse("wrong number of operands");
+  }
 }
 
 Status FunctionBuilder::build() {

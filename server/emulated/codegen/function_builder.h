@@ -62,7 +62,7 @@ class FunctionBuilder {
 
   // Operand `index`, or a sink (and a refusal) when there are fewer.
   const ptx::Operand& operand(const Operation& op, std::size_t index);
-  // Operands in all: min or fewer, max or more are refused.
+  // Refuses fewer operands than `least` and more than `most`, cache policies not counted.
   void expect_operands(const Operation& op, std::size_t least, std::size_t most);
 
   // A source operand as an integer of `bits`; wider registers are cut, narrower ones extended.

@@ -26,23 +26,55 @@ void expand(std::string_view pattern, const std::string& prefix, std::vector<std
   }
 }
 
+// Types, state spaces and matrix layouts, whose order has a meaning ("cvt.f32.f16").
+bool keeps_place(std::string_view modifier) {
+  return !ptx::parse_type(modifier).is_none() || ptx::parse_space(modifier) != ptx::Space::kNone ||
+         modifier == "row" || modifier == "col" || modifier.starts_with("e4m3") ||
+         modifier.starts_with("e5m2") || modifier == "tf32" || modifier == "s4" ||
+         modifier == "u4" || modifier == "b1";
+}
+
+// The name with its other modifiers sorted: NVIDIA's assembler takes them in any order, and its
+// libraries make use of that ("rcp.approx.f32.ftz", "ld.global.acquire.gpu.b32").
+std::string key_of(std::string_view name) {
+  std::vector<std::string_view> sorted;
+  std::vector<std::string_view> kept;
+  std::size_t dot = name.find('.');
+  std::string key(name.substr(0, dot));
+  while (dot != std::string_view::npos) {
+    name.remove_prefix(dot + 1);
+    dot = name.find('.');
+    const std::string_view modifier = name.substr(0, dot);
+    (keeps_place(modifier) ? kept : sorted).push_back(modifier);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  sorted.insert(sorted.end(), kept.begin(), kept.end());
+  for (std::string_view modifier : sorted) {
+    key += '.';
+    key += modifier;
+  }
+  return key;
+}
+
 struct Table {
-  std::unordered_map<std::string, EmitFunction> by_name;
+  std::unordered_map<std::string, EmitFunction> by_key;
   std::vector<std::string> names;
 };
 
 Table* make_table() {
   auto* table = new Table;  // Never destroyed: threads may still translate while the process ends.
-  const std::span<const VariantRow> subjects[] = {integer_rows(), bit_rows(),     float_rows(),
-                                                  math_rows(),    convert_rows(), compare_rows(),
-                                                  memory_rows(),  control_rows(), barrier_rows(),
-                                                  cluster_rows(), warp_rows(),    atomic_rows()};
+  const std::span<const VariantRow> subjects[] = {
+      integer_rows(), bit_rows(),    float_rows(),   math_rows(),    convert_rows(),
+      compare_rows(), memory_rows(), control_rows(), barrier_rows(), cluster_rows(),
+      async_rows(),   matrix_rows(), warp_rows(),    atomic_rows()};
   for (std::span<const VariantRow> rows : subjects) {
     for (const VariantRow& row : rows) {
       std::vector<std::string> names;
       expand(row.pattern, "", names);
       for (std::string& name : names) {
-        if (table->by_name.emplace(name, row.emit).second) table->names.push_back(std::move(name));
+        if (table->by_key.emplace(key_of(name), row.emit).second) {
+          table->names.push_back(std::move(name));
+        }
       }
     }
   }
@@ -60,7 +92,7 @@ bool is_memory_opcode(std::string_view opcode) {
          opcode == "red" || opcode == "fence" || opcode == "membar" || opcode == "mbarrier" ||
          opcode == "cp" || opcode == "prefetch" || opcode == "prefetchu" || opcode == "wmma" ||
          opcode == "ldmatrix" || opcode == "stmatrix" || opcode == "applypriority" ||
-         opcode == "discard";
+         opcode == "discard" || opcode == "createpolicy";
 }
 
 bool is_memory_hint(std::string_view modifier) {
@@ -72,7 +104,7 @@ bool is_memory_hint(std::string_view modifier) {
 
 bool is_ignored(const ptx::Instruction& instruction, std::string_view modifier) {
   if (modifier == "uni" && instruction.opcode != "vote") return true;
-  if (modifier == "aligned" && instruction.opcode != "wmma") return true;
+  if (modifier == "aligned") return true;
   if (instruction.opcode == "membar") return false;
   return is_memory_opcode(instruction.opcode) && is_memory_hint(modifier);
 }
@@ -93,8 +125,8 @@ std::string canonical_name(const ptx::Instruction& instruction) {
 }
 
 EmitFunction find_variant(std::string_view name) {
-  const auto& map = table().by_name;
-  const auto found = map.find(std::string(name));
+  const auto& map = table().by_key;
+  const auto found = map.find(key_of(name));
   return found == map.end() ? nullptr : found->second;
 }
 

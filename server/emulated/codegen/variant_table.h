@@ -28,7 +28,8 @@ struct VariantRow {
 // memory scopes (everything is as strong as .sys), .uni, .aligned.
 std::string canonical_name(const ptx::Instruction& instruction);
 
-// nullptr when the variant is not accepted.
+// nullptr when the variant is not accepted. Modifiers may come in any order, but types, spaces and
+// layouts in theirs.
 EmitFunction find_variant(std::string_view canonical_name);
 
 // Every accepted canonical name, sorted.
@@ -47,5 +48,7 @@ std::span<const VariantRow> barrier_rows();
 std::span<const VariantRow> cluster_rows();
 std::span<const VariantRow> warp_rows();
 std::span<const VariantRow> atomic_rows();
+std::span<const VariantRow> async_rows();
+std::span<const VariantRow> matrix_rows();
 
 }  // namespace gpurun::emulated

@@ -6,9 +6,10 @@
 
 namespace gpurun::emulated {
 
-// Calls the engine for `function` (a name of runtime/warp_functions.h; null: only wait) with the
+// Calls the engine for `function` (a name of runtime/warp_functions.h or
+// matrix_functions.h; null: only wait) with the
 // 32-bit `inputs`, and gives the function's first results. Both are bounded by the frame's room.
-inline constexpr unsigned kWarpInputWordsMax = 32;
+inline constexpr unsigned kWarpInputWordsMax = 40;
 inline constexpr unsigned kWarpResultWordsMax = 16;
 llvm::SmallVector<llvm::Value*, 8> call_warp(FunctionBuilder& b, const Operation& op,
                                              llvm::Value* mask, const char* function,

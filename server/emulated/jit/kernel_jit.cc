@@ -16,6 +16,8 @@
 #include "server/emulated/codegen/helpers.h"
 #include "server/emulated/codegen/translate.h"
 #include "server/emulated/jit/code_facts.h"
+#include "server/emulated/runtime/matrix_functions.h"
+#include "server/emulated/runtime/mbarrier.h"
 #include "server/emulated/runtime/warp_functions.h"
 
 namespace gpurun::emulated {
@@ -97,6 +99,8 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
         llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   };
   for (const Helper& helper : helpers()) define(helper.name, helper.address);
+  for (const Helper& helper : mbarrier_helpers()) define(helper.name, helper.address);
+  for (const Helper& helper : matrix_helpers()) define(helper.name, helper.address);
   for (const WarpFunctionName& warp : warp_functions()) {
     define(warp.name, address_of(warp.function));
   }

@@ -5,11 +5,12 @@
 
 #include <cstdlib>
 
-#include "tests/unit/server/emulated/module/host_memory.h"
+#include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/engine/engine.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/module/module.h"
 #include "server/emulated/runtime/context_runtime.h"
+#include "tests/unit/server/emulated/module/host_memory.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -141,6 +142,32 @@ class Runner {
 };
 
 }  // namespace
+
+namespace {
+
+std::set<std::string>& recorded() {
+  static auto* names = new std::set<std::string>;
+  return *names;
+}
+
+}  // namespace
+
+void record_variant(const std::string& canonical_name) { recorded().insert(canonical_name); }
+
+const std::set<std::string>& recorded_variants() { return recorded(); }
+
+void record_instruction(const std::string& text) {
+  ptx::Instruction instruction;
+  std::string_view name = std::string_view(text).substr(0, text.find_first_of(" ;"));
+  std::size_t dot = name.find('.');
+  instruction.opcode = name.substr(0, dot);
+  while (dot != std::string_view::npos) {
+    name.remove_prefix(dot + 1);
+    dot = name.find('.');
+    instruction.modifiers.push_back(name.substr(0, dot));
+  }
+  record_variant(canonical_name(instruction));
+}
 
 Status run_kernel(const std::string& text, const void* in, void* out) {
   Runner runner;

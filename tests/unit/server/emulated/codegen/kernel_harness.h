@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,6 +54,12 @@ struct GridShape {
 };
 // As run_kernel, on the engine.
 Status run_grid(const std::string& text, GridShape shape, const void* in, void* out);
+
+// Notes that a test has executed an accepted variant, or an instruction as written ("add.u32 ..."),
+// and compared what it did. check_instructions and check_threads do so for what their cases name.
+void record_variant(const std::string& canonical_name);
+void record_instruction(const std::string& text);
+const std::set<std::string>& recorded_variants();
 
 // Executes every case with every input and reports each difference as a test failure.
 void check_instructions(std::span<const InstructionCase> cases, std::span<const Inputs> inputs);

@@ -1,0 +1,33 @@
+// Number formats of matrix operands: their bits, and values as double (exact for all of them but
+// integers above 53 bits, which do not occur).
+#pragma once
+
+#include <cstdint>
+
+namespace gpurun::emulated {
+
+enum class MatrixFormat : std::uint8_t {
+  kF16,
+  kBf16,
+  kTf32,
+  kF32,
+  kF64,
+  kE4m3,
+  kE5m2,
+  kS8,
+  kU8,
+  kS4,
+  kU4,
+  kB1,
+  kS32,
+};
+
+unsigned format_bits(MatrixFormat format);
+bool is_integer(MatrixFormat format);
+
+// The value of the low bits of `bits`.
+double format_value(MatrixFormat format, std::uint64_t bits);
+// The nearest value of kF16, kF32, kF64 (ties to even; NaN as NVIDIA's devices write it).
+std::uint64_t format_rounded(MatrixFormat format, double value);
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,48 @@
+// Matrix instructions: ldmatrix, stmatrix, mma and wmma, for a whole warp or for one lane.
+//
+// The layouts of mma, ldmatrix and stmatrix fragments are those of the PTX ISA (sections 9.7.14.4
+// and 9.7.14.5). Those of wmma are open there; ours is: the elements of the matrix, row by row, are
+// dealt out to the lanes in turn, as many to each as its registers hold, and again from the start
+// when there is room.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "server/emulated/codegen/helpers.h"
+#include "server/emulated/runtime/matrix_formats.h"
+
+namespace gpurun::emulated {
+
+// One multiplication, as a constant in translated code.
+struct MatrixShape {
+  std::uint8_t m = 0;
+  std::uint8_t n = 0;
+  std::uint16_t k = 0;
+  MatrixFormat a{};
+  MatrixFormat b{};
+  MatrixFormat c{};  // Of C and D, which may differ in floats' width only.
+  MatrixFormat d{};
+  bool wmma = false;       // Fragments in wmma's layout.
+  bool saturate = false;   // .satfinite of integers
+  bool exclusive = false;  // b1: .xor instead of .and
+
+  std::uint64_t packed() const;
+  static MatrixShape unpacked(std::uint64_t word);
+  // 32-bit registers of a fragment: 'a', 'b', 'c' or 'd'.
+  unsigned words(char fragment) const;
+};
+
+enum class MatrixOrder : std::uint32_t { kRow, kColumn };
+
+// WarpFunctions; every lane must be present, absent ones count as zeros.
+//   gpurun_warp_mma        in: shape (2 words), A, B, C    out: D
+//   gpurun_warp_ldmatrix   in: count | transposed << 8, address (2 words)   out: up to 4 words
+//   gpurun_warp_stmatrix   in: as ldmatrix, then up to 4 words
+// Helpers of one lane; `fragment` is one of the letters, stride counts elements.
+//   void gpurun_wmma_load(const void* from, u32 stride, u32 order, u64 shape, u32 fragment,
+//                         u32 lane, u32* words)
+//   void gpurun_wmma_store(void* to, ...)
+std::span<const Helper> matrix_helpers();
+
+}  // namespace gpurun::emulated
