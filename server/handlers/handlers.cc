@@ -1,6 +1,7 @@
 // Who serves what. Each area of the API adds its handlers in a file of its own.
 #include "server/handlers/handlers.h"
 
+#include "server/handlers/modules.h"
 #include "server/handlers/primary_context.h"
 #include "server/snapshot.h"
 
@@ -31,6 +32,9 @@ Handlers make_handlers() {
   handlers.generic = &run_generic;
   set_handler(handlers, "cuInit", &run_init);
   add_primary_context_handlers(handlers);
+  add_module_load_handlers(handlers);
+  add_module_name_handlers(handlers);
+  add_launch_handlers(handlers);
   return handlers;
 }
 

@@ -11,6 +11,7 @@
 #include "server/call.h"
 #include "server/cuda_driver.h"
 #include "server/dispatch.h"
+#include "server/handlers/module_state.h"
 
 namespace gpurun::server {
 
@@ -28,6 +29,7 @@ class HandlerState {
   const CudaDriver& driver() const { return driver_; }
   const Dispatch& dispatch() const { return *dispatch_; }
   ByteView snapshot() const { return snapshot_; }
+  ModuleState& modules() { return modules_; }
   // The client's handle that stands for a device's retained primary context; 0: not retained.
   // `device` is at least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {
@@ -44,6 +46,7 @@ class HandlerState {
   const std::unique_ptr<Dispatch> dispatch_;
   const Bytes snapshot_;
   std::array<std::atomic<std::uint64_t>, kHandlerDevicesMax> primary_contexts_{};
+  ModuleState modules_;
 };
 
 // For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.

@@ -1,0 +1,138 @@
+#include "server/handlers/kernel_facts.h"
+
+#include <vector>
+
+#include "protocol/limits.h"
+#include "server/call.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::KernelDescription;
+
+// Kernels of one image, as a bound for what a driver says.
+constexpr unsigned kKernelsMax = 65'536;
+
+template <typename T>
+T as(void* value) {
+  return reinterpret_cast<T>(value);
+}
+
+int parameter(const CudaDriver& driver, const DriverKernel& kernel, std::size_t index,
+              std::size_t* offset, std::size_t* bytes) {
+  return kernel.kind == HandleKind::kKernel
+             ? GPURUN_DRIVER(driver, cuKernelGetParamInfo, as<CUkernel>(kernel.value), index,
+                             offset, bytes)
+             : GPURUN_DRIVER(driver, cuFuncGetParamInfo, as<CUfunction>(kernel.value), index,
+                             offset, bytes);
+}
+
+int attribute(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device, int id,
+              int* value) {
+  const auto which = static_cast<CUfunction_attribute>(id);
+  return kernel.kind == HandleKind::kKernel
+             ? GPURUN_DRIVER(driver, cuKernelGetAttribute, value, which, as<CUkernel>(kernel.value),
+                             device)
+             : GPURUN_DRIVER(driver, cuFuncGetAttribute, value, which,
+                             as<CUfunction>(kernel.value));
+}
+
+const char* name(const CudaDriver& driver, const DriverKernel& kernel) {
+  const char* text = nullptr;
+  const int result =
+      kernel.kind == HandleKind::kKernel
+          ? GPURUN_DRIVER(driver, cuKernelGetName, &text, as<CUkernel>(kernel.value))
+          : GPURUN_DRIVER(driver, cuFuncGetName, &text, as<CUfunction>(kernel.value));
+  return result == CUDA_SUCCESS ? text : nullptr;
+}
+
+// False: the driver cannot list them.
+bool enumerate(const CudaDriver& driver, HandleKind kind, void* owner,
+               std::vector<void*>* kernels) {
+  unsigned count = 0;
+  const bool library = kind == HandleKind::kLibrary;
+  int result = library
+                   ? GPURUN_DRIVER(driver, cuLibraryGetKernelCount, &count, as<CUlibrary>(owner))
+                   : GPURUN_DRIVER(driver, cuModuleGetFunctionCount, &count, as<CUmodule>(owner));
+  if (result != CUDA_SUCCESS || count > kKernelsMax) return false;
+  kernels->resize(count);
+  if (count == 0) return true;
+  result = library ? GPURUN_DRIVER(driver, cuLibraryEnumerateKernels,
+                                   reinterpret_cast<CUkernel*>(kernels->data()), count,
+                                   as<CUlibrary>(owner))
+                   : GPURUN_DRIVER(driver, cuModuleEnumerateFunctions,
+                                   reinterpret_cast<CUfunction*>(kernels->data()), count,
+                                   as<CUmodule>(owner));
+  return result == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
+                     KernelDescription* description) {
+  description->described = true;
+  description->layout_known = false;
+  description->parameters.clear();
+  for (std::size_t i = 0; i < protocol::kKernelParametersMax; ++i) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    const int result = parameter(driver, kernel, i, &offset, &bytes);
+    // Manual, cuKernelGetParamInfo: INVALID_VALUE beyond the last parameter.
+    description->layout_known = result == CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) break;
+    if (offset > limits::kKernelParameterBytesMax ||
+        bytes > limits::kKernelParameterBytesMax - offset) {
+      break;
+    }
+    description->parameters.push_back(
+        {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
+  }
+  if (!description->layout_known) description->parameters.clear();
+  description->attributes.clear();
+  for (int id = 0; id < static_cast<int>(protocol::kFunctionAttributes); ++id) {
+    int value = 0;
+    if (attribute(driver, kernel, device, id, &value) != CUDA_SUCCESS) break;
+    description->attributes.push_back(value);
+  }
+}
+
+KernelLayout layout_of(const KernelDescription& description) {
+  if (!description.layout_known) return {};
+  return {protocol::layout_hash(description.parameters),
+          static_cast<std::uint32_t>(protocol::parameter_block_bytes(description.parameters))};
+}
+
+void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevice device,
+                  std::size_t bytes_max, protocol::ImageOutcome* outcome) {
+  std::vector<void*> kernels;
+  outcome->complete = enumerate(driver, kind, owner, &kernels);
+  if (!outcome->complete) return;
+  const HandleKind each_kind =
+      kind == HandleKind::kLibrary ? HandleKind::kKernel : HandleKind::kFunction;
+  std::size_t bytes = 0;
+  for (void* value : kernels) {
+    const DriverKernel kernel{each_kind, value};
+    KernelDescription description;
+    const char* text = name(driver, kernel);
+    if (text == nullptr) {
+      outcome->complete = false;
+      continue;
+    }
+    description.name = text;
+    if (description.name.size() > limits::kStringBytesMax) {
+      outcome->complete = false;
+      continue;
+    }
+    if (outcome->kernels.size() < protocol::kDescribedKernelsMax) {
+      describe_kernel(driver, kernel, device, &description);
+    }
+    bytes += protocol::packed_bytes(description);
+    if (bytes > bytes_max) {
+      outcome->complete = false;
+      return;
+    }
+    outcome->kernels.push_back(std::move(description));
+  }
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,151 @@
+// Launches: the parameter block must be laid out as the worker knows the kernel, or be the
+// program's own. Questions about clusters travel like launches.
+#include <cstring>
+#include <optional>
+
+#include "server/handlers/handlers.h"
+#include "server/handlers/modules.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::LaunchAttribute;
+using protocol::LaunchPayload;
+
+constexpr std::uint32_t kProgrammaticEvent = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+constexpr std::uint32_t kCompletionEvent = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+
+// Whether a launch attribute's value means the same here as in the client: it holds no handle and
+// no pointer to host memory.
+bool crosses_unchanged(std::uint32_t id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The client's event handle at the start of the value becomes the driver's.
+int translate_event(const HandleTable& handles, LaunchAttribute& attribute) {
+  std::uint64_t event = 0;
+  std::memcpy(&event, attribute.value, sizeof event);
+  const HandleTable::Found found = handles.find(event, HandleKind::kEvent);
+  if (found.result != 0) return found.result;
+  std::memcpy(attribute.value, &found.value, sizeof found.value);
+  return 0;
+}
+
+// A launch as the driver takes it. Not copied: it points into itself.
+struct DriverLaunch {
+  LaunchPayload head;
+  DriverLaunchConfig config{};
+  void* function = nullptr;
+  LaunchAttribute attributes[protocol::kLaunchAttributesMax];
+
+  // `attributes_at`: where they start in the payload, whose size has been checked.
+  int read(Call& call, std::size_t attributes_at) {
+    // A CUkernel may be launched in a CUfunction's place (manual, cuLaunchKernel).
+    HandleTable::Found found = call.handles().find(head.function, HandleKind::kFunction);
+    if (found.result == kErrorInvalidHandle) {
+      found = call.handles().find(head.function, HandleKind::kKernel);
+    }
+    if (found.result != 0) return found.result;
+    function = reinterpret_cast<void*>(found.value);
+    if (head.attribute_count != 0) {
+      std::memcpy(attributes, call.payload().data() + attributes_at,
+                  head.attribute_count * sizeof attributes[0]);
+    }
+    for (std::uint32_t i = 0; i < head.attribute_count; ++i) {
+      const std::uint32_t id = attributes[i].id;
+      if (id == kProgrammaticEvent || id == kCompletionEvent) {
+        const int result = translate_event(call.handles(), attributes[i]);
+        if (result != 0) return result;
+      } else if (!crosses_unchanged(id)) {
+        return kErrorNotSupported;
+      }
+    }
+    std::memcpy(config.grid, head.grid, sizeof config.grid);
+    std::memcpy(config.block, head.block, sizeof config.block);
+    config.shared_bytes = head.shared_bytes;
+    config.stream = call.driver_stream();
+    config.attributes = head.attribute_count == 0 ? nullptr : attributes;
+    config.attribute_count = head.attribute_count;
+    return 0;
+  }
+};
+
+CallOutcome run_launch(Call& call) {
+  // parse_record() has checked the sizes of this form, and of no other.
+  if (call.header().form != protocol::Form::kLaunch) return CallOutcome::done(kErrorInvalidValue);
+  DriverLaunch launch;
+  std::memcpy(&launch.head, call.payload().data(), sizeof launch.head);
+  const LaunchPayload& head = launch.head;
+  int result = launch.read(call, protocol::launch_attributes_offset(head.parameter_bytes));
+  if (result != 0) return CallOutcome::done(result);
+  if (head.layout_hash != 0) {
+    const std::optional<KernelLayout> layout =
+        HandlerState::of(call).modules().layout(head.function);
+    // The client packed by a table that is not this kernel's.
+    if (!layout || layout->hash != head.layout_hash ||
+        layout->block_bytes != head.parameter_bytes) {
+      return CallOutcome::done(kErrorInvalidValue);
+    }
+  }
+  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
+  std::size_t parameter_bytes = head.parameter_bytes;
+  void* block = const_cast<std::byte*>(call.payload().data() + sizeof head);
+  void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), block,
+                   reinterpret_cast<void*>(std::uintptr_t{2}), &parameter_bytes, nullptr};
+  result = call.driver().cuLaunchKernelEx(&launch.config, launch.function, nullptr,
+                                          parameter_bytes == 0 ? nullptr : extra);
+  return CallOutcome::done(result);
+}
+
+// cuOccupancyMaxActiveClusters, cuOccupancyMaxPotentialClusterSize.
+CallOutcome run_cluster_question(Call& call) {
+  DriverLaunch launch;
+  if (call.payload().size() < sizeof launch.head) return CallOutcome::done(kErrorInvalidValue);
+  std::memcpy(&launch.head, call.payload().data(), sizeof launch.head);
+  if (launch.head.attribute_count > protocol::kLaunchAttributesMax ||
+      call.payload().size() !=
+          sizeof launch.head + launch.head.attribute_count * sizeof(LaunchAttribute)) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  int result = launch.read(call, sizeof launch.head);
+  if (result != 0) return CallOutcome::done(result);
+  const CudaDriver& driver = HandlerState::of(call).driver();
+  const bool active =
+      call.header().opcode == driver_abi::find_row("cuOccupancyMaxActiveClusters")->opcode;
+  const auto* config = reinterpret_cast<const CUlaunchConfig*>(&launch.config);
+  auto* function = static_cast<CUfunction>(launch.function);
+  int answer = 0;
+  result =
+      active ? GPURUN_DRIVER(driver, cuOccupancyMaxActiveClusters, &answer, function, config)
+             : GPURUN_DRIVER(driver, cuOccupancyMaxPotentialClusterSize, &answer, function, config);
+  if (result == 0) call.set_reply(bytes_of(answer));
+  return CallOutcome::done(result);
+}
+static_assert(sizeof(CUlaunchConfig) == sizeof(DriverLaunchConfig));
+
+}  // namespace
+
+void add_launch_handlers(Handlers& handlers) {
+  for (const char* symbol : {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"}) {
+    set_handler(handlers, symbol, &run_launch);
+  }
+  set_handler(handlers, "cuOccupancyMaxActiveClusters", &run_cluster_question);
+  set_handler(handlers, "cuOccupancyMaxPotentialClusterSize", &run_cluster_question);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,227 @@
+// Loads images: the bytes come in the record, as bulk, or are those of an earlier load. A load that
+// the client waits for runs on a helper thread (a driver may compile for minutes) and is answered
+// with the table of kernels; one that it does not wait for runs on the context's own thread.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "protocol/call.h"
+#include "protocol/image_bundle.h"
+#include "server/handlers/handlers.h"
+#include "server/handlers/kernel_facts.h"
+#include "server/handlers/modules.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::ImageLoad;
+using protocol::ImageOutcome;
+
+constexpr int kErrorInvalidImage = CUDA_ERROR_INVALID_IMAGE;
+// Of a reply: what tables leave for all else.
+constexpr std::size_t kReplyReserve = std::size_t{8} << 10;
+
+// The compiler's options as the driver takes them, with room for its logs.
+class JitArguments {
+ public:
+  explicit JitArguments(const ImageLoad& load)
+      : info_(load.info_log_bytes), error_(load.error_log_bytes) {
+    for (const protocol::JitOption& option : load.options) {
+      if (is_number(option.id)) add(option.id, reinterpret_cast<void*>(option.value));
+    }
+    if (!info_.empty()) {
+      add(CU_JIT_INFO_LOG_BUFFER, info_.data());
+      add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(info_.size()));
+    }
+    if (!error_.empty()) {
+      add(CU_JIT_ERROR_LOG_BUFFER, error_.data());
+      add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(error_.size()));
+    }
+  }
+
+  CUjit_option* options() { return options_.data(); }
+  void** values() { return values_.data(); }
+  unsigned count() const { return static_cast<unsigned>(options_.size()); }
+  void take_logs(ImageOutcome* outcome) const {
+    outcome->info_log = text(info_);
+    outcome->error_log = text(error_);
+  }
+
+ private:
+  // Whether a value that the peer chose is only a number to the driver, never a pointer (manual,
+  // "CUjit_option").
+  static bool is_number(int id) {
+    switch (id) {
+      case CU_JIT_WALL_TIME:
+      case CU_JIT_INFO_LOG_BUFFER:
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+      case CU_JIT_ERROR_LOG_BUFFER:
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+      case CU_JIT_GLOBAL_SYMBOL_NAMES:
+      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      case CU_JIT_GLOBAL_SYMBOL_COUNT:
+      case CU_JIT_REFERENCED_KERNEL_NAMES:
+      case CU_JIT_REFERENCED_KERNEL_COUNT:
+      case CU_JIT_REFERENCED_VARIABLE_NAMES:
+      case CU_JIT_REFERENCED_VARIABLE_COUNT:
+        return false;
+      default:
+        return id >= 0 && id < CU_JIT_NUM_OPTIONS;
+    }
+  }
+  void add(int id, void* value) {
+    options_.push_back(static_cast<CUjit_option>(id));
+    values_.push_back(value);
+  }
+  static std::string text(const std::vector<char>& log) {
+    return std::string(log.begin(), std::find(log.begin(), log.end(), '\0'));
+  }
+
+  std::vector<char> info_;
+  std::vector<char> error_;
+  std::vector<CUjit_option> options_;
+  std::vector<void*> values_;
+};
+
+class Load {
+ public:
+  Load(Call& call, const ImageLoad& load, ByteView bulk, std::size_t table_bytes_max)
+      : call_(call),
+        state_(HandlerState::of(call)),
+        load_(load),
+        image_(load.image.empty() ? bulk : load.image),
+        table_bytes_max_(table_bytes_max),
+        kind_(call.header().opcode == driver_abi::find_row("cuLibraryLoadData")->opcode
+                  ? HandleKind::kLibrary
+                  : HandleKind::kModule) {}
+
+  ImageOutcome run() {
+    ImageOutcome outcome;
+    ImageStore::Stored stored;
+    outcome.result = find_image(&stored, &outcome);
+    if (outcome.result == 0 && !outcome.missing) outcome.result = load_image(*stored, &outcome);
+    // Nobody hears of this load before something of it is used.
+    if (!call_.awaited() && (outcome.result != 0 || outcome.missing)) {
+      const int failure = outcome.result != 0 ? outcome.result : kErrorInvalidImage;
+      (void)call_.handles().poison(load_.handle, kind_, failure);
+    }
+    return outcome;
+  }
+
+ private:
+  int find_image(ImageStore::Stored* stored, ImageOutcome* outcome) {
+    ImageStore& images = state_.modules().images();
+    if (image_.empty()) {
+      *stored = images.find(load_.digest);
+      outcome->missing = *stored == nullptr;
+      outcome->kept = !outcome->missing;
+      return 0;
+    }
+    // What names an image is what it is: nobody may put other bytes under a name.
+    if (sha256(image_) != load_.digest) return kErrorInvalidImage;
+    *stored = images.add(load_.digest, image_, &outcome->kept);
+    return 0;
+  }
+
+  int load_image(const Bytes& bundle, ImageOutcome* outcome) {
+    const Result<driver_abi::Image> image = protocol::open_bundle(bundle);
+    if (!image.ok()) {
+      spdlog::warn("a code image is refused: {}", image.status().to_string());
+      return kErrorInvalidImage;
+    }
+    const protocol::DriverImage code(*image);
+    JitArguments jit(load_);
+    void* loaded = nullptr;
+    int result = driver_load(code.code(), jit, &loaded);
+    jit.take_logs(outcome);
+    if (result != 0) return result;
+    result = call_.handles().bind(load_.handle, kind_, reinterpret_cast<std::uintptr_t>(loaded));
+    if (result != 0) {
+      driver_unload(loaded);
+      return result;
+    }
+    if (call_.awaited()) {
+      CUdevice device = 0;
+      // Without a context: the first device.
+      (void)GPURUN_DRIVER(state_.driver(), cuCtxGetDevice, &device);
+      outcome->device = device;
+      list_kernels(state_.driver(), kind_, loaded, device, table_bytes_max_, outcome);
+    }
+    return 0;
+  }
+
+  int driver_load(const void* code, JitArguments& jit, void** loaded) {
+    const CudaDriver& driver = state_.driver();
+    if (kind_ == HandleKind::kLibrary) {
+      auto* library = reinterpret_cast<CUlibrary*>(loaded);
+      return GPURUN_DRIVER(driver, cuLibraryLoadData, library, code, jit.options(), jit.values(),
+                           jit.count(), nullptr, nullptr, 0u);
+    }
+    auto* module = reinterpret_cast<CUmodule*>(loaded);
+    return GPURUN_DRIVER(driver, cuModuleLoadDataEx, module, code, jit.count(), jit.options(),
+                         jit.values());
+  }
+
+  void driver_unload(void* loaded) {
+    if (kind_ == HandleKind::kLibrary) {
+      (void)GPURUN_DRIVER(state_.driver(), cuLibraryUnload, static_cast<CUlibrary>(loaded));
+    } else {
+      (void)GPURUN_DRIVER(state_.driver(), cuModuleUnload, static_cast<CUmodule>(loaded));
+    }
+  }
+
+  Call& call_;
+  HandlerState& state_;
+  const ImageLoad& load_;
+  const ByteView image_;
+  const std::size_t table_bytes_max_;
+  const HandleKind kind_;
+};
+
+int load_all(Call& call) {
+  const auto loads = protocol::unpack_loads(call.payload());
+  if (!loads.ok()) return kErrorInvalidValue;
+  const ByteView bulk = call.bulk_payload();
+  if (!bulk.empty() && loads->size() != 1) return kErrorInvalidValue;
+  std::size_t log_bytes = 0;
+  for (const ImageLoad& load : *loads) log_bytes += load.info_log_bytes + load.error_log_bytes;
+  const std::size_t taken = kReplyReserve + log_bytes;
+  if (taken > protocol::kReplyPayloadBytesMax) return kErrorInvalidValue;
+  const std::size_t share = (protocol::kReplyPayloadBytesMax - taken) / loads->size();
+
+  std::vector<ImageOutcome> outcomes;
+  for (const ImageLoad& load : *loads) outcomes.push_back(Load(call, load, bulk, share).run());
+  if (call.awaited()) call.set_reply(protocol::pack(std::span<const ImageOutcome>(outcomes)));
+  return 0;
+}
+
+CallOutcome run_load(Call& call) {
+  const bool own_thread = call.header().order == protocol::Order::kOrderedHost;
+  if (call.awaited() || own_thread) return CallOutcome::park(&load_all);
+  return CallOutcome::done(load_all(call));
+}
+
+// cuModuleUnload(CUmodule), cuLibraryUnload(CUlibrary): the row's ordinary record.
+CallOutcome run_unload(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  const std::uint64_t handle = unpacked.word(0);
+  // Forgotten first: no later call may meet a function of a module that is going.
+  HandlerState::of(call).modules().end(handle, call.handles());
+  return HandlerState::of(call).dispatch().run(call);
+}
+
+}  // namespace
+
+void add_module_load_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuModuleLoadDataEx", &run_load);
+  set_handler(handlers, "cuLibraryLoadData", &run_load);
+  set_handler(handlers, "cuModuleUnload", &run_unload);
+  set_handler(handlers, "cuLibraryUnload", &run_unload);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,111 @@
+// Gives names to what is inside modules and libraries: the client has minted a handle, and says
+// what it shall stand for. Posted for what the client knows; else answered with a description.
+#include "protocol/module_calls.h"
+#include "server/handlers/handlers.h"
+#include "server/handlers/kernel_facts.h"
+#include "server/handlers/modules.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::NameRequest;
+
+template <typename T>
+T as(DriverValue value) {
+  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
+}
+
+// One row that names something.
+struct Naming {
+  const char* symbol;
+  HandleKind owner;
+  HandleKind named;
+  int (*ask)(const CudaDriver& driver, void** named, DriverValue owner, const char* name);
+};
+
+const Naming kNamings[] = {
+    {"cuModuleGetFunction", HandleKind::kModule, HandleKind::kFunction,
+     [](const CudaDriver& driver, void** named, DriverValue owner, const char* name) -> int {
+       return GPURUN_DRIVER(driver, cuModuleGetFunction, reinterpret_cast<CUfunction*>(named),
+                            as<CUmodule>(owner), name);
+     }},
+    {"cuLibraryGetKernel", HandleKind::kLibrary, HandleKind::kKernel,
+     [](const CudaDriver& driver, void** named, DriverValue owner, const char* name) -> int {
+       return GPURUN_DRIVER(driver, cuLibraryGetKernel, reinterpret_cast<CUkernel*>(named),
+                            as<CUlibrary>(owner), name);
+     }},
+    {"cuKernelGetFunction", HandleKind::kKernel, HandleKind::kFunction,
+     [](const CudaDriver& driver, void** named, DriverValue owner, const char*) -> int {
+       return GPURUN_DRIVER(driver, cuKernelGetFunction, reinterpret_cast<CUfunction*>(named),
+                            as<CUkernel>(owner));
+     }},
+    {"cuLibraryGetModule", HandleKind::kLibrary, HandleKind::kModule,
+     [](const CudaDriver& driver, void** named, DriverValue owner, const char*) -> int {
+       return GPURUN_DRIVER(driver, cuLibraryGetModule, reinterpret_cast<CUmodule*>(named),
+                            as<CUlibrary>(owner));
+     }},
+};
+
+const Naming* naming_of(std::uint16_t opcode) {
+  for (const Naming& naming : kNamings) {
+    const driver_abi::Row* row = driver_abi::find_row(naming.symbol);
+    if (row != nullptr && row->opcode == opcode) return &naming;
+  }
+  return nullptr;
+}
+
+int describe(Call& call, const Naming& naming, const NameRequest& request, void* named) {
+  HandlerState& state = HandlerState::of(call);
+  CUdevice device = 0;
+  (void)GPURUN_DRIVER(state.driver(), cuCtxGetDevice, &device);  // No context: the first device.
+  protocol::KernelDescription description;
+  description.name = request.name;
+  describe_kernel(state.driver(), {naming.named, named}, device, &description);
+  state.modules().set_layout(request.handle, layout_of(description));
+  if (!call.awaited()) return 0;
+  const Bytes reply = protocol::pack(description);
+  if (reply.size() > protocol::kReplyPayloadBytesMax) return kErrorInvalidValue;
+  call.set_reply(reply);
+  return 0;
+}
+
+int name(Call& call, const Naming& naming, const NameRequest& request) {
+  HandlerState& state = HandlerState::of(call);
+  const HandleTable::Found owner = call.handles().find(request.owner, naming.owner);
+  if (owner.result != 0) return owner.result;
+  void* named = nullptr;
+  int result = naming.ask(state.driver(), &named, owner.value, request.name.c_str());
+  if (result != 0) return result;
+  result =
+      call.handles().bind(request.handle, naming.named, reinterpret_cast<std::uintptr_t>(named));
+  if (result != 0) return result;
+  state.modules().own(request.owner, request.handle, naming.named);
+  if (naming.owner == HandleKind::kKernel) {
+    // The layout is the kernel's.
+    const std::optional<KernelLayout> layout = state.modules().layout(request.owner);
+    if (layout) state.modules().set_layout(request.handle, *layout);
+    return 0;
+  }
+  if (naming.named == HandleKind::kModule) return 0;
+  return describe(call, naming, request, named);
+}
+
+CallOutcome run_name(Call& call) {
+  const Naming* naming = naming_of(call.header().opcode);
+  const Result<NameRequest> request = protocol::unpack_name_request(call.payload());
+  if (naming == nullptr || !request.ok()) return CallOutcome::done(kErrorInvalidValue);
+  const int result = name(call, *naming, *request);
+  // The client has told the program that all is well: using the handle tells it otherwise.
+  if (result != 0 && !call.awaited()) {
+    (void)call.handles().poison(request->handle, naming->named, result);
+  }
+  return CallOutcome::done(result);
+}
+
+}  // namespace
+
+void add_module_name_handlers(Handlers& handlers) {
+  for (const Naming& naming : kNamings) set_handler(handlers, naming.symbol, &run_name);
+}
+
+}  // namespace gpurun::server

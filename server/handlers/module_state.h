@@ -1,0 +1,47 @@
+// ModuleState: what the worker knows of modules, libraries and kernels besides the driver's own
+// values: who hangs on whom, and which parameter layout a kernel has.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "driver_abi/row.h"
+#include "server/handlers/image_store.h"
+#include "server/handles.h"
+
+namespace gpurun::server {
+
+struct KernelLayout {
+  std::uint64_t hash = 0;         // protocol::layout_hash(); 0: the driver does not tell.
+  std::uint32_t block_bytes = 0;  // Of a parameter block.
+};
+
+// Any thread. All handles are the client's.
+class ModuleState {
+ public:
+  ImageStore& images() { return images_; }
+
+  // `child` ends with `owner`.
+  void own(std::uint64_t owner, std::uint64_t child, HandleKind kind);
+  void set_layout(std::uint64_t function, const KernelLayout& layout);
+  // Nothing for a handle without one.
+  std::optional<KernelLayout> layout(std::uint64_t function) const;
+  // Forgets everything that hangs on `owner`, here and in `handles`, but not itself.
+  void end(std::uint64_t owner, HandleTable& handles);
+
+ private:
+  struct Child {
+    std::uint64_t handle;
+    HandleKind kind;
+  };
+
+  ImageStore images_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::vector<Child>> children_;  // Guarded by mutex_.
+  std::unordered_map<std::uint64_t, KernelLayout> layouts_;         // Guarded by mutex_.
+};
+
+}  // namespace gpurun::server
