@@ -17,6 +17,8 @@ class Stats {
   explicit Stats(bool enabled);
   bool enabled() const noexcept { return rows_ != nullptr; }
 
+  // The program called the function, whether or not that sends anything.
+  void count_entry(std::uint16_t opcode) noexcept;
   // A call of `opcode` was appended with a record of `bytes`.
   void count(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   // That much of it travelled as bulk.
@@ -26,16 +28,18 @@ class Stats {
 
   struct Row {
     std::uint16_t opcode = 0;
+    std::uint64_t entries = 0;
     std::uint64_t calls = 0;
     std::uint64_t fences = 0;
     std::uint64_t bytes = 0;
     std::chrono::nanoseconds waited{0};
   };
-  // What was called at all, longest wait first.
+  // What was called or sent at all, longest wait first.
   std::vector<Row> rows() const;
 
  private:
   struct Counters {
+    std::atomic<std::uint64_t> entries{0};
     std::atomic<std::uint64_t> calls{0};
     std::atomic<std::uint64_t> fences{0};
     std::atomic<std::uint64_t> bytes{0};

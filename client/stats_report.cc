@@ -71,7 +71,9 @@ std::string statistics_table(const StatsSubject& subject, std::span<const Stats:
            static_cast<unsigned long long>(row.calls), static_cast<unsigned long long>(row.fences),
            static_cast<unsigned long long>(row.bytes), microseconds(row.waited) / 1000.0);
   };
-  for (const Stats::Row& row : rows) line(function_name(row.opcode), row);
+  for (const Stats::Row& row : rows) {
+    if (row.calls != 0) line(function_name(row.opcode), row);
+  }
   const Stats::Row sum = sum_of(rows);
   line("all", sum);
   append(&text, "blocking round trips: %llu, of them %u to attach\n",
@@ -94,9 +96,10 @@ std::string statistics_json(const StatsSubject& subject, std::span<const Stats::
   const char* separator = "";
   for (const Stats::Row& row : rows) {
     append(&text,
-           "%s{\"name\":\"%s\",\"calls\":%llu,\"fences\":%llu,\"bytes\":%llu,"
+           "%s{\"name\":\"%s\",\"entries\":%llu,\"calls\":%llu,\"fences\":%llu,\"bytes\":%llu,"
            "\"waited_us\":%.3f}",
-           separator, function_name(row.opcode), static_cast<unsigned long long>(row.calls),
+           separator, function_name(row.opcode), static_cast<unsigned long long>(row.entries),
+           static_cast<unsigned long long>(row.calls),
            static_cast<unsigned long long>(row.fences), static_cast<unsigned long long>(row.bytes),
            microseconds(row.waited));
     separator = ",";

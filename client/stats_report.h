@@ -19,12 +19,14 @@ struct StatsSubject {
   unsigned attach_round_trips = 0;
 };
 
-// A table for people: one line per function that was called, longest wait first, and the sum.
+// A table for people: one line per function of which something was sent, longest wait first, and
+// the sum.
 std::string statistics_table(const StatsSubject& subject, std::span<const Stats::Row> rows);
 // One line of JSON, ended by a newline:
 //   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"blocking_round_trips":5,
-//    "calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree","calls":..,"fences":..,
-//    "bytes":..,"waited_us":..}, ...]}
+//    "calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree","entries":..,"calls":..,
+//    "fences":..,"bytes":..,"waited_us":..}, ...]}
+// `entries`: how often the program called it; `calls`: how often something was sent for it.
 // `blocking_round_trips` is the fences of all functions and those of the attach.
 std::string statistics_json(const StatsSubject& subject, std::span<const Stats::Row> rows);
 

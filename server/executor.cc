@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/planted_flaw.h"
 #include "server/bulk_lanes.h"
 #include "server/completions.h"
 #include "server/copy_calls.h"
@@ -230,6 +231,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
 CallOutcome ExecutorState::run(Call& call) {
   const RecordHeader& header = call.header_;
   if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
+  planted_flaw("worker");
   const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
   if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/planted_flaw.h"
+#include "client/stats.h"
 #include "protocol/call.h"
 
 namespace gpurun::client::interpose {
@@ -218,6 +220,12 @@ CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
   t_default_stream =
       row.variant == StreamVariant::kPlain ? protocol::kStreamNull : protocol::kStreamPerThread;
   GPURUN_LOG(kTrace, "%s", row.symbol);
+  planted_flaw("client");
+  static const bool counting = SessionOptions::from_environment().statistics;
+  if (!counting) return;
+  if (const Process* process = connected_already(); process != nullptr) {
+    process->session->stats().count_entry(row.alias_opcode);
+  }
 }
 
 CallScope::~CallScope() { --t_depth; }

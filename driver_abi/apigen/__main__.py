@@ -41,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser(prog="apigen")
     parser.add_argument("--tables", required=True, help="folder of the TOML files")
     parser.add_argument("--out", required=True, help="folder that is written")
-    parser.add_argument("--exercised", help="lines of SYMBOL PROGRAM: which program uses what")
+    parser.add_argument("--exercised", help="folder of GPURUN_STATS_FILEs: which program uses what")
     parser.add_argument("--null-device", help="what the null device does by hand")
     parser.add_argument("--client-not-yet", help="custom rows that the client cannot serve yet")
     parser.add_argument("--emulated", help="what the emulated device implements, a name a line")

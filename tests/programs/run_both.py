@@ -8,6 +8,7 @@ usage: run_both.py --build DIR [options] -- PROGRAM ARG...
 Exit status 0: agreed; 1: did not; 77: something is missing (said), so the test is skipped.
 """
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -29,8 +30,11 @@ def parse():
     parser.add_argument("--unset", action="append", default=[], help="environment not passed on")
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
     parser.add_argument("--gpurun", action="append", default=[], help="further option of gpurun")
+    parser.add_argument("--record", help="the program's name on the coverage page")
     parser.add_argument("command", nargs="+")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.record = args.record or os.path.basename(args.command[0])
+    return args
 
 
 def environment(args):
@@ -66,7 +70,17 @@ def run_native(args, folder):
 def run_forwarded(args, folder):
     gpurun = os.path.join(args.build, "bin/gpurun")
     command = [gpurun, "--device", "emulated", "-q", *args.gpurun, "--", *args.command]
-    return run("forwarded", command, environment(args), folder)
+    return run("forwarded", command, dict(environment(args), **recording(args)), folder)
+
+
+def recording(args):
+    """Which functions the program calls, for docs/api-coverage.md (driver_abi/apigen/emit_pages.py)."""
+    folder = os.path.join(os.path.abspath(args.build), "exercised")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, args.record + ".json")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+    return {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path}
 
 
 def comparable(text, ignore):

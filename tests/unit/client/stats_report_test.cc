@@ -23,6 +23,17 @@ std::vector<Stats::Row> counted() {
   return stats.rows();
 }
 
+TEST(StatsReport, NamesWhatTheClientAnsweredItself) {
+  Stats stats(true);
+  stats.count_entry(driver_abi::find_row("cuCtxGetCurrent")->opcode);
+  const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, stats.rows()));
+  ASSERT_EQ(json["functions"].size(), 1u);
+  EXPECT_EQ(json["functions"][0]["entries"], 1);
+  EXPECT_EQ(json["functions"][0]["calls"], 0);
+  const std::string table = statistics_table({"x", 1, "h:1", 2}, stats.rows());
+  EXPECT_EQ(table.find("cuCtxGetCurrent"), std::string::npos);  // The table is about the wire.
+}
+
 TEST(StatsReport, JsonNamesFunctionsAndSumsThem) {
   const StatsSubject subject{"a \"quoted\"\n\xff name", 17, "gpu1:4790", 3};
   const std::string text = statistics_json(subject, counted());

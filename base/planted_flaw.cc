@@ -1,0 +1,48 @@
+// Compiled with a sanitizer only.
+#include "base/planted_flaw.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace gpurun {
+namespace {
+
+constexpr std::size_t kBytes = 16;
+
+void overflow() {
+  auto* bytes = static_cast<volatile char*>(std::malloc(kBytes));
+  if (bytes == nullptr) return;
+  bytes[kBytes] = 1;
+  std::free(const_cast<char*>(bytes));
+}
+
+void* increment(void* number) {
+  ++*static_cast<volatile int*>(number);
+  return nullptr;
+}
+
+void race() {
+  int number = 0;
+  pthread_t other;
+  if (pthread_create(&other, nullptr, &increment, &number) != 0) return;
+  increment(&number);
+  pthread_join(other, nullptr);
+}
+
+}  // namespace
+
+void planted_flaw(const char* where) noexcept {
+  static std::atomic<bool> done{false};
+  const char* const wanted = std::getenv("GPURUN_PLANTED_FLAW");
+  if (wanted == nullptr || std::strncmp(wanted, where, std::strlen(where)) != 0) return;
+  if (done.exchange(true)) return;
+  const char* const how = wanted + std::strlen(where);
+  if (std::strcmp(how, "-overflow") == 0) overflow();
+  if (std::strcmp(how, "-race") == 0) race();
+}
+
+}  // namespace gpurun

@@ -1,0 +1,23 @@
+// Flaws that builds with a sanitizer make on demand, so that a test can tell that the sanitizer
+// sees into the client library and the worker (tests/sanitizers). All other builds have nothing of
+// it.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GPURUN_PLANTED_FLAWS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define GPURUN_PLANTED_FLAWS 1
+#endif
+#endif
+
+namespace gpurun {
+
+// GPURUN_PLANTED_FLAW=`where`-overflow or `where`-race: goes wrong that way, once in a process.
+#ifdef GPURUN_PLANTED_FLAWS
+void planted_flaw(const char* where) noexcept;
+#else
+inline void planted_flaw(const char*) noexcept {}
+#endif
+
+}  // namespace gpurun

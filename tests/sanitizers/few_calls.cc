@@ -1,0 +1,19 @@
+// A program of the driver API that does little: one call that the client answers, several that
+// reach the worker. It knows nothing of gpurun.
+#include <cstdio>
+
+#include "driver_abi/cuda_abi.h"
+
+int main() {
+  int devices = 0;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0 ||
+      cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS || cuStreamCreate(&stream, 0) != CUDA_SUCCESS ||
+      cuStreamSynchronize(stream) != CUDA_SUCCESS) {
+    return 1;
+  }
+  std::puts("PASSED");
+  return 0;
+}
