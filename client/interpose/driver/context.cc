@@ -1,6 +1,7 @@
 // Contexts: which is current on a thread, and what is known of each.
 #include "client/interpose/context.h"
 
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
@@ -249,6 +250,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CUresult cuCtxSynchronize() {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
 }
 

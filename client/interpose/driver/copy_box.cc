@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "client/interpose/capture.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
@@ -136,6 +137,16 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
              Waiting waiting) {
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
     return here.session().health(here.context->handle);
+  }
+  const bool on_device =
+      wanted.source.place == Place::kDevice && wanted.destination.place == Place::kDevice;
+  if (!on_device) {
+    // A synchronous copy is one of the calls that captures forbid; an asynchronous one would have
+    // to be made again at each launch of the graph.
+    const int result = waiting == Waiting::kSynchronous
+                           ? refuse_while_capturing(here)
+                           : refuse_capture_of(here, stream, "a copy from or to host memory");
+    if (result != 0) return result;
   }
   Copy copy = wanted;
   merge(copy);

@@ -1,4 +1,5 @@
 // Events: made without a round trip; a completion that the worker has told is not asked for again.
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/stream.h"
 
@@ -88,6 +89,7 @@ CUresult cuEventQuery(CUevent given) {
   Here here;
   CallSite site;
   if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   if (here.session().event_known_complete(handle_of(given))) {
     return cuda(here.session().health(site.context));
   }
@@ -98,6 +100,7 @@ CUresult cuEventSynchronize(CUevent given) {
   Here here;
   CallSite site;
   if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   if (here.session().event_known_complete(handle_of(given))) {
     return cuda(here.session().health(site.context));
   }

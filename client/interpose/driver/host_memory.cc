@@ -2,6 +2,7 @@
 // device cannot reach it, and the attributes say so.
 #include <sys/mman.h>
 
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
@@ -26,6 +27,7 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   if (out == nullptr || bytes == 0 || (flags & ~kAllocFlagsKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory =
       mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -74,6 +76,7 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
 CUresult cuMemFreeHost(void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto range = find_range(base);
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kHost) {
@@ -110,6 +113,7 @@ CUresult cuMemHostUnregister(void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto range = find_range(base);
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kRegistered) {

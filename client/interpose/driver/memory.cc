@@ -1,4 +1,5 @@
 // Device memory. An allocation waits for the worker, which alone knows addresses; a free does not.
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
@@ -48,6 +49,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   CUdeviceptr address = 0;
   const int result = call_row(here, opcode::cuMemAlloc_v2, here.site(), {}, &address, bytes);
   if (address == 0) return cuda(result);
@@ -64,6 +66,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
   if (out == nullptr || pitch_out == nullptr || width == 0 || height == 0 || !element_known) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   CUdeviceptr address = 0;
   size_t pitch = 0;
   const int result = call_row(here, opcode::cuMemAllocPitch_v2, here.site(), {}, &address, &pitch,
@@ -96,6 +99,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (address == 0) return CUDA_SUCCESS;
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
