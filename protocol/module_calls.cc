@@ -39,6 +39,7 @@ Status wrong(const char* what) {
 class Message {
  public:
   explicit Message(ByteView payload) {
+    // Every word is read once: each list is got once, and then indexed.
     bounds_.traversalLimitInWords = 64 + 4 * (payload.size() / sizeof(capnp::word));
     bounds_.nestingLimit = 8;
     payload_ = payload;
@@ -90,10 +91,12 @@ bool read(wire::Kernel::Reader from, KernelDescription& kernel) {
   if (kernel.name.find('\0') != std::string::npos) return false;
   kernel.described = from.getDescribed();
   kernel.layout_known = from.getLayoutKnown();
-  if (from.getParameters().size() > kKernelParametersMax) return false;
-  if (from.getAttributes().size() > kFunctionAttributes) return false;
-  kernel.parameters.reserve(from.getParameters().size());
-  for (const auto parameter : from.getParameters()) {
+  const auto parameters = from.getParameters();
+  const auto attributes = from.getAttributes();
+  if (parameters.size() > kKernelParametersMax) return false;
+  if (attributes.size() > kFunctionAttributes) return false;
+  kernel.parameters.reserve(parameters.size());
+  for (const auto parameter : parameters) {
     const KernelParameter each{parameter.getOffset(), parameter.getBytes()};
     // A launch copies by these numbers: none may reach beyond the largest block.
     if (each.offset > limits::kKernelParameterBytesMax ||
@@ -102,7 +105,7 @@ bool read(wire::Kernel::Reader from, KernelDescription& kernel) {
     }
     kernel.parameters.push_back(each);
   }
-  for (const auto value : from.getAttributes()) kernel.attributes.push_back(value);
+  for (const auto value : attributes) kernel.attributes.push_back(value);
   return true;
 }
 
@@ -111,8 +114,9 @@ bool read(wire::ImageLoad::Reader from, ImageLoad& load) {
   if (from.getDigest().size() != load.digest.size()) return false;
   std::memcpy(load.digest.data(), from.getDigest().begin(), load.digest.size());
   load.image = byte_view(from.getImage().begin(), from.getImage().size());
-  if (from.getOptions().size() > kJitOptionsMax) return false;
-  for (const auto option : from.getOptions()) {
+  const auto options = from.getOptions();
+  if (options.size() > kJitOptionsMax) return false;
+  for (const auto option : options) {
     load.options.push_back({option.getId(), option.getValue()});
   }
   load.info_log_bytes = from.getInfoLogBytes();
@@ -126,10 +130,11 @@ bool read(wire::ImageOutcome::Reader from, ImageOutcome& outcome) {
   outcome.kept = from.getKept();
   outcome.device = from.getDevice();
   outcome.complete = from.getComplete();
-  if (from.getKernels().size() > kKernelsMax) return false;
-  outcome.kernels.resize(from.getKernels().size());
-  for (unsigned i = 0; i < from.getKernels().size(); ++i) {
-    if (!read(from.getKernels()[i], outcome.kernels[i])) return false;
+  const auto kernels = from.getKernels();
+  if (kernels.size() > kKernelsMax) return false;
+  outcome.kernels.resize(kernels.size());
+  for (unsigned i = 0; i < kernels.size(); ++i) {
+    if (!read(kernels[i], outcome.kernels[i])) return false;
   }
   return read(from.getInfoLog(), kJitLogBytesMax, outcome.info_log) &&
          read(from.getErrorLog(), kJitLogBytesMax, outcome.error_log);
@@ -219,10 +224,11 @@ Bytes pack(const KernelDescription& kernel) {
 Result<std::vector<ImageLoad>> unpack_loads(ByteView payload) {
   std::vector<ImageLoad> loads;
   const Status status = Message(payload).visit<wire::LoadRequest>([&](auto root) {
-    if (root.getLoads().size() == 0 || root.getLoads().size() > kLoadsMax) return false;
-    loads.resize(root.getLoads().size());
-    for (unsigned i = 0; i < root.getLoads().size(); ++i) {
-      if (!read(root.getLoads()[i], loads[i])) return false;
+    const auto list = root.getLoads();
+    if (list.size() == 0 || list.size() > kLoadsMax) return false;
+    loads.resize(list.size());
+    for (unsigned i = 0; i < list.size(); ++i) {
+      if (!read(list[i], loads[i])) return false;
     }
     return true;
   });
@@ -233,10 +239,11 @@ Result<std::vector<ImageLoad>> unpack_loads(ByteView payload) {
 Result<std::vector<ImageOutcome>> unpack_outcomes(ByteView payload) {
   std::vector<ImageOutcome> outcomes;
   const Status status = Message(payload).visit<wire::LoadReply>([&](auto root) {
-    if (root.getOutcomes().size() > kLoadsMax) return false;
-    outcomes.resize(root.getOutcomes().size());
-    for (unsigned i = 0; i < root.getOutcomes().size(); ++i) {
-      if (!read(root.getOutcomes()[i], outcomes[i])) return false;
+    const auto list = root.getOutcomes();
+    if (list.size() > kLoadsMax) return false;
+    outcomes.resize(list.size());
+    for (unsigned i = 0; i < list.size(); ++i) {
+      if (!read(list[i], outcomes[i])) return false;
     }
     return true;
   });

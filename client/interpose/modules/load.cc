@@ -49,7 +49,9 @@ int ask(const Here& here, const CallSite& site, std::span<const ImageLoad> loads
   }
   auto unpacked = protocol::unpack_outcomes(reply.payload);
   if (!unpacked.ok() || unpacked->size() != loads.size()) {
-    GPURUN_LOG(kError, "the worker answered a load with nonsense");
+    GPURUN_LOG(kError, "the worker answered a load with nonsense: %s",
+               unpacked.ok() ? "not one outcome for each image"
+                             : unpacked.status().to_string().c_str());
     return CUDA_ERROR_UNKNOWN;
   }
   *outcomes = std::move(*unpacked);

@@ -106,6 +106,19 @@ TEST(ModuleCalls, CarryALoadAndItsTable) {
   EXPECT_EQ(kernel.attributes.front(), 1024);
 }
 
+TEST(ModuleCalls, CarryATableOfManyKernels) {
+  ImageOutcome outcome;
+  for (std::size_t i = 0; i < kDescribedKernelsMax; ++i) {
+    KernelDescription kernel{"kernel" + std::to_string(i), true, true, {}, {}};
+    for (std::uint32_t j = 0; j < 20; ++j) kernel.parameters.push_back({8 * j, 8});
+    kernel.attributes.assign(kFunctionAttributes, 1);
+    outcome.kernels.push_back(std::move(kernel));
+  }
+  const auto outcomes = unpack_outcomes(pack(std::span<const ImageOutcome>(&outcome, 1)));
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status().to_string();
+  EXPECT_EQ(outcomes->front().kernels.size(), kDescribedKernelsMax);
+}
+
 TEST(ModuleCalls, RefuseAParameterBeyondTheLargestBlock) {
   constexpr auto kMax = static_cast<std::uint32_t>(limits::kKernelParameterBytesMax);
   KernelDescription kernel{"k", true, true, {{kMax - 4, 4}}, {}};
