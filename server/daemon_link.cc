@@ -95,10 +95,10 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }
-  const std::string wanted =
-      options_.devices == 1 ? "its GPU is"
-                            : std::to_string(request.devices) + " of its " +
-                                  std::to_string(options_.devices) + " GPUs are";
+  const std::string wanted = options_.devices == 1
+                                 ? "its GPU is"
+                                 : std::to_string(request.devices) + " of its " +
+                                       std::to_string(options_.devices) + " GPUs are";
   return Status(Code::kRefused, wanted + " not free" +
                                     (request.wait_milliseconds > 0 ? " within the time to wait"
                                                                    : "; --timeout waits for it"));

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "server/event_book.h"
+#include "server/executor.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -130,7 +133,11 @@ CallOutcome Dispatch::run(Call& call) const {
   for (std::size_t i = row->parameters.size(); i-- > 0;) {
     if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
   }
+  const bool ends_event = row->destroyed_parameter != kNoParameter &&
+                          row->parameters[row->destroyed_parameter].handle == HandleKind::kEvent;
+  const std::uint64_t ended = ends_event ? unpacked.word(row->destroyed_parameter) : 0;
   int result = issue(*row, unpacked, call.handles(), streams);
+  if (ended != 0 && result == 0) call.executor().events().forget(ended);
   if (call.awaited() && result == 0) {
     thread_local protocol::PackedReply reply;
     if (!reply.pack(*row, unpacked, result).ok()) {

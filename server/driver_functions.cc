@@ -37,6 +37,7 @@ Result<DriverFunctions> DriverFunctions::from_library(void* library) {
   in.find(driver.cuStreamCreate, "cuStreamCreate");
   in.find(driver.cuStreamDestroy, "cuStreamDestroy_v2");
   in.find(driver.cuStreamGetFlags, "cuStreamGetFlags");
+  in.find(driver.cuStreamGetCtx, "cuStreamGetCtx");
   in.find(driver.cuStreamIsCapturing, "cuStreamIsCapturing");
   in.find(driver.cuStreamSynchronize, "cuStreamSynchronize");
   in.find(driver.cuStreamQuery, "cuStreamQuery");

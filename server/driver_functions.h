@@ -31,6 +31,7 @@ struct DriverFunctions {
   int (*cuStreamCreate)(void**, unsigned) = nullptr;
   int (*cuStreamDestroy)(void*) = nullptr;
   int (*cuStreamGetFlags)(void*, unsigned*) = nullptr;
+  int (*cuStreamGetCtx)(void*, void**) = nullptr;
   int (*cuStreamIsCapturing)(void*, int*) = nullptr;
   int (*cuStreamSynchronize)(void*) = nullptr;
   int (*cuStreamQuery)(void*) = nullptr;

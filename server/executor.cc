@@ -17,10 +17,12 @@
 #include "server/completions.h"
 #include "server/copy_calls.h"
 #include "server/device_barrier.h"
+#include "server/event_book.h"
 #include "server/hot_calls.h"
 #include "server/issue_queue.h"
 #include "server/outbox.h"
 #include "server/parking.h"
+#include "server/stream_bound.h"
 #include "server/thread_context.h"
 
 namespace gpurun::server {
@@ -73,6 +75,11 @@ struct ExecutorState {
   int prepare(Call& call);
   CallOutcome run(Call& call);
   CallOutcome run_handler(Call& call);
+  CallOutcome run_hot(Call& call, Handler handler);
+  void note_record(const Call& call);
+  void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
+                       bool settled);
+  std::uint64_t watermark(bool settled);
   // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
   void expect_bulk(const Call& call);
   int take_bulk(Call& call, bool* here);
@@ -116,6 +123,10 @@ struct ExecutorState {
 
   std::optional<Parking> parking{std::in_place};
   Completions completions{options.driver, *parking, id};
+  StreamBound bound{options.launch_depth, completions};
+  EventBook events;
+  void (*before_reply)(void* user) = nullptr;
+  void* before_reply_user = nullptr;
   std::thread thread;
 };
 
@@ -207,6 +218,48 @@ void ExecutorState::end_bulk(const Call& call, int result) {
   bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }
 
+// Within what the driver's queue for the stream takes without blocking us.
+CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
+  if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
+  const CallOutcome outcome = handler(call);
+  if (outcome.kind != CallOutcome::Kind::kDone || outcome.result != 0) return outcome;
+  const auto capturing = [&] { return is_capturing(options.driver, call.driver_stream_); };
+  bound.added(call.driver_context_, call.driver_stream_, capturing);
+  if (call.header_.form == Form::kEventRecord) note_record(call);
+  return outcome;
+}
+
+// The client is told of the event's completion, if it would ask.
+void ExecutorState::note_record(const Call& call) {
+  const RecordHeader header = call.header_;
+  if (!events.recorded(header.subject, header.sequence)) return;
+  if (is_capturing(options.driver, call.driver_stream_)) return;
+  (void)completions.after(call.driver_context_, call.driver_stream_, [this, header](int result) {
+    if (result == 0) tell_event_done(header, header.subject, header.sequence, true);
+  });
+}
+
+void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
+                                    std::uint64_t record, bool settled) {
+  if (record == 0) return;
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kEventDone;
+  item.opcode = about.opcode;
+  item.lane = about.lane;
+  item.call_sequence = record;
+  item.context = about.context;
+  item.subject = event;
+  item.watermark = watermark(settled);
+  (void)outbox.post(item, ByteView());
+}
+
+// Of everything that is complete on the device; `settled`: of what was told by completions.
+std::uint64_t ExecutorState::watermark(bool settled) {
+  if (bulk == nullptr) return 0;
+  if (!settled && bulk->out().numbering_due()) completions.settle();
+  return bulk->out().watermark();
+}
+
 CallOutcome ExecutorState::run_handler(Call& call) {
   const RecordHeader& header = call.header_;
   if (header.form == Form::kCopyIn) return run_copy_in(call);
@@ -215,7 +268,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
   if (is_hot(header.form)) {
     if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
-    return handler != nullptr ? handler(call) : hot_handler(header.form)(call);
+    return run_hot(call, handler != nullptr ? handler : hot_handler(header.form));
   }
   if (handler == nullptr) handler = options.handlers.generic;
   if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
@@ -268,10 +321,8 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   reply.result = result;
   reply.call_sequence = header.sequence;
   reply.context = header.context;
-  if (bulk != nullptr) {
-    if (!settled && bulk->out().numbering_due()) completions.settle();
-    reply.watermark = bulk->out().watermark();
-  }
+  reply.watermark = watermark(settled);
+  if (before_reply != nullptr) before_reply(before_reply_user);
   // A failure is kept by the outbox, and accept() returns it.
   (void)outbox.post(reply, ByteView(call.reply_));
 }
@@ -327,6 +378,12 @@ IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
     return result;  // The call fails when it is issued.
   }
   result.blocking = (flags & kStreamNonBlocking) == 0;
+  void* home = nullptr;
+  if (options.driver.cuStreamGetCtx != nullptr &&
+      options.driver.cuStreamGetCtx(reinterpret_cast<void*>(found.value), &home) == 0) {
+    result.context =
+        handles.client_handle_of(reinterpret_cast<DriverValue>(home), HandleKind::kContext);
+  }
   if (known_traits.size() >= kTraitsMax) known_traits.clear();
   known_traits[header.stream] = result;
   return result;
@@ -454,6 +511,7 @@ void ExecutorState::serve() {
 
 Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk)
     : state_(std::make_unique<ExecutorState>(*this, options, outbox, bulk)) {
+  state_->bound.set_wake([](void* of) { static_cast<Executor*>(of)->wake(); }, this);
   state_->thread = std::thread([this] { state_->serve(); });
 }
 
@@ -495,6 +553,15 @@ HandleTable& Executor::handles() noexcept { return state_->handles; }
 const WorkerOptions& Executor::options() const noexcept { return state_->options; }
 BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 Completions& Executor::completions() noexcept { return state_->completions; }
+EventBook& Executor::events() noexcept { return state_->events; }
+void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
+                               std::uint64_t record) {
+  state_->tell_event_done(about, event, record, false);
+}
+void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
+  state_->before_reply = before;
+  state_->before_reply_user = user;
+}
 void Executor::report_failure(const RecordHeader& header, int result) noexcept {
   state_->report(header, result, 0);
 }

@@ -20,6 +20,7 @@ namespace gpurun::server {
 
 class BulkLanes;
 class Completions;
+class EventBook;
 class Outbox;
 
 class Executor final : public CallSink {
@@ -38,11 +39,19 @@ class Executor final : public CallSink {
   // Something changed that a held queue may wait for. Any thread, never blocks.
   void wake() noexcept;
 
+  // Called before each reply: what was printed goes first. Before the first accept().
+  void set_before_reply(void (*before)(void* user), void* user) noexcept;
+
   // Handlers' side, see Call.
   HandleTable& handles() noexcept;
   const WorkerOptions& options() const noexcept;
   BulkLanes* bulk() noexcept;
   Completions& completions() noexcept;
+  EventBook& events() noexcept;
+  // The client learns that the record of `event` by the call `record` is complete. `about` is the
+  // call that found out. Not within a completion's `ended`.
+  void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
+                       std::uint64_t record);
   // The call, which was answered or that nobody waits for, failed on the device. Any thread.
   void report_failure(const protocol::RecordHeader& header, int result) noexcept;
 

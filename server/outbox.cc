@@ -86,6 +86,11 @@ void Outbox::goodbye(std::string_view reason) {
   send_due(lock);
 }
 
+std::size_t Outbox::kept_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return item_bytes_;
+}
+
 Status Outbox::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;

@@ -53,6 +53,9 @@ class Outbox {
   // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax.
   void goodbye(std::string_view reason);
 
+  // Bytes of items that the client has not acknowledged.
+  std::size_t kept_bytes() const;
+
   // Why nothing can be sent any more; ok while it can.
   Status failure() const;
 

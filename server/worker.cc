@@ -9,6 +9,7 @@
 #include "server/decoder.h"
 #include "server/executor.h"
 #include "server/outbox.h"
+#include "server/output_capture.h"
 
 namespace gpurun::server {
 namespace {
@@ -47,11 +48,12 @@ class LifeSigns {
 // What the bulk lanes tell: their failure ends the session.
 class SessionEnd {
  public:
-  SessionEnd(transport::Connection& log, Outbox& outbox, Executor& executor)
-      : log_(log), outbox_(outbox), executor_(executor) {}
+  SessionEnd(transport::Connection& log, Outbox& outbox) : log_(log), outbox_(outbox) {}
 
+  // Before listener() is used.
+  void set_executor(Executor& executor) { executor_ = &executor; }
   BulkLanes::Listener listener() {
-    return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_.wake(); },
+    return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_->wake(); },
             [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
   }
   // Why we ended the session ourselves; ok if we did not.
@@ -73,7 +75,7 @@ class SessionEnd {
 
   transport::Connection& log_;
   Outbox& outbox_;
-  Executor& executor_;
+  Executor* executor_ = nullptr;
   mutable std::mutex mutex_;
   Status cause_;
 };
@@ -86,10 +88,21 @@ Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
   for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
   // Outlives the executor: the driver may write to its memory as long as a helper waits.
   BulkLanes lanes(std::move(bulk));
+  SessionEnd end(*channels.log, outbox);
+  std::unique_ptr<OutputCapture> output;
+  if (options.capture_stdout) {
+    Result<std::unique_ptr<OutputCapture>> capture = OutputCapture::start(outbox);
+    if (!capture.ok()) return capture.status();
+    output = *std::move(capture);
+  }
   Status ended;
   {
     Executor executor(options, outbox, &lanes);
-    SessionEnd end(*channels.log, outbox, executor);
+    end.set_executor(executor);
+    if (output != nullptr) {
+      executor.set_before_reply([](void* of) { static_cast<OutputCapture*>(of)->drain(); },
+                                output.get());
+    }
     if (ended = lanes.start(end.listener()); !ended.ok()) return ended;
     const LifeSigns life_signs(options.heartbeat, outbox, executor);
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);

@@ -21,13 +21,13 @@ struct WorkerOptions {
   void* user = nullptr;  // Call::user().
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
-  // Kernel launches in one stream that the driver may have in flight (it blocks the caller when its
-  // own queue, about a thousand on recent drivers, is full). Not kept yet.
+  // Operations in one stream that the driver may have in flight (it blocks the caller when its own
+  // queue, about a thousand on recent drivers, is full).
   unsigned launch_depth = 512;
   // Called with what run_worker() will return, before it waits for calls that still block in the
   // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
   void (*ended)(const Status&) = nullptr;
-  // Not served yet. Forward what the device prints: replaces this process's stdout by a pipe. Only
+  // Forward what the device prints: replaces this process's stdout by a pipe. Only
   // gpurun-worker, which has nothing of its own to say there, sets it.
   bool capture_stdout = false;
 };

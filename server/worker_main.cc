@@ -96,6 +96,7 @@ Result<Started> start(const std::string& path) {
   started.options.handlers = make_handlers();
   started.options.user = started.state.get();
   started.options.ended = &end_process;
+  started.options.capture_stdout = true;
   return started;
 }
 

@@ -4,6 +4,7 @@
 #include "server/handlers/modules.h"
 #include "server/handlers/primary_context.h"
 #include "server/snapshot.h"
+#include "server/synchronize.h"
 
 namespace gpurun::server {
 namespace {
@@ -35,6 +36,7 @@ Handlers make_handlers() {
   add_module_load_handlers(handlers);
   add_module_name_handlers(handlers);
   add_launch_handlers(handlers);
+  add_synchronize_handlers(handlers);
   return handlers;
 }
 
