@@ -170,6 +170,12 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   GPURUN_ENTER(context);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto index = static_cast<unsigned>(limit);
+  // Contexts shared with graphics do not exist here. cuBLASLt asks, and refuses to multiply when
+  // this is an error (measured).
+  if (index >= CU_LIMIT_SHMEM_SIZE && index <= CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
+    *value = 0;
+    return CUDA_SUCCESS;
+  }
   if (index > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = context->limits[index];
   return CUDA_SUCCESS;
