@@ -104,6 +104,25 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
   }
 }
 
+Result<protocol::Listing> ControlLink::list() {
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(*connection_, protocol::ListRequest{}, key_,
+                                                Sender::kClient, sent_++, handshake_deadline()));
+  const Result<ControlFrame> frame =
+      protocol::receive_control(*connection_, protocol::kListingBytesMax, handshake_deadline());
+  if (!frame.ok()) return frame.status();
+  Result<ControlMessage> answer = protocol::decode(frame->payload);
+  if (!answer.ok()) return answer.status();
+  if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
+    return refused_by(address_, *refused);
+  }
+  if (!protocol::proved(*frame, key_, Sender::kServer, received_++)) {
+    return Status(Code::kProtocol, "server " + address_ + " does not know our secret");
+  }
+  auto* listing = std::get_if<protocol::Listing>(&*answer);
+  if (listing == nullptr) return unexpected(address_);
+  return std::move(*listing);
+}
+
 int ControlLink::fd() const noexcept { return connection_->fd(); }
 
 Status ControlLink::lease_ended() {
@@ -117,6 +136,10 @@ Status ControlLink::lease_ended() {
   }
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (message.ok() && protocol::proved(*frame, key_, Sender::kServer, received_++)) {
+    if (const auto* ended = std::get_if<protocol::WorkerEnded>(&*message)) {
+      worker_deaths_.push_back(ended->how);
+      return Status();
+    }
     if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
       return refused_by(address_, *refused);
     }

@@ -10,11 +10,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/deadline.h"
 #include "base/result.h"
 #include "client/session_data.h"
+#include "protocol/control.h"
 #include "protocol/proof.h"
 #include "transport/transport.h"
 
@@ -51,6 +54,11 @@ class ControlLink {
   // Ok while the lease lives; else why it ended. Waits at most a second, for the rest of a
   // sentence.
   Status lease_ended();
+  // How workers of this lease have died, as lease_ended() heard of it; each once.
+  std::vector<std::string> take_worker_deaths() { return std::exchange(worker_deaths_, {}); }
+
+  // Instead of a lease: the server's GPUs and who holds them. Once; failures as of request_lease().
+  Result<protocol::Listing> list();
 
   const std::string& server_release() const noexcept { return server_release_; }
 
@@ -65,6 +73,7 @@ class ControlLink {
   protocol::Key key_{};
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
+  std::vector<std::string> worker_deaths_;
 };
 
 }  // namespace gpurun::client

@@ -106,6 +106,42 @@ void write(const Accept& accept, wire::ControlMessage::Builder root) {
   to.setSnapshot(as_data(accept.snapshot));
 }
 
+void write(const WorkerEnded& ended, wire::ControlMessage::Builder root) {
+  auto to = root.initWorkerEnded();
+  to.setSession(as_data(bytes_of(ended.session)));
+  to.setHow(ended.how.substr(0, kTextBytesMax).c_str());
+}
+void write(const ListRequest&, wire::ControlMessage::Builder root) { root.initListRequest(); }
+void write(const Listing& listing, wire::ControlMessage::Builder root) {
+  auto to = root.initListing();
+  to.setRelease(listing.release.c_str());
+  to.setWaiting(listing.waiting);
+  const std::size_t count = std::min(listing.gpus.size(), kListedGpusMax);
+  auto gpus = to.initGpus(static_cast<unsigned>(count));
+  for (unsigned index = 0; index < count; ++index) {
+    const ListedGpu& from = listing.gpus[index];
+    gpus[index].setName(from.name.substr(0, 128).c_str());
+    gpus[index].setMemoryBytes(from.memory_bytes);
+    gpus[index].setHolder(from.holder.substr(0, 128).c_str());
+    gpus[index].setHeldSeconds(from.held_seconds);
+    gpus[index].setWorkers(from.workers);
+  }
+}
+
+Listing read_listing(wire::Listing::Reader from, bool& ok) {
+  Listing listing;
+  listing.release = read_text(from.getRelease(), ok);
+  listing.waiting = from.getWaiting();
+  ok = ok && from.getGpus().size() <= kListedGpusMax;
+  if (!ok) return listing;
+  for (const wire::Gpu::Reader gpu : from.getGpus()) {
+    listing.gpus.push_back({read_text(gpu.getName(), ok), gpu.getMemoryBytes(),
+                            read_text(gpu.getHolder(), ok), gpu.getHeldSeconds(),
+                            gpu.getWorkers()});
+  }
+  return listing;
+}
+
 Attach read_attach(wire::Attach::Reader from, bool& ok) {
   Attach attach;
   attach.version = read_version(from.getVersion(), ok);
@@ -159,6 +195,15 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
       return Accept{read_text(from.getRelease(), ok), from.getDriverVersion(),
                     Bytes(bytes.begin(), bytes.end())};
     }
+    case wire::ControlMessage::WORKER_ENDED: {
+      WorkerEnded ended{{}, read_text(root.getWorkerEnded().getHow(), ok)};
+      read_array(root.getWorkerEnded().getSession(), ended.session, ok);
+      return ended;
+    }
+    case wire::ControlMessage::LIST_REQUEST:
+      return ListRequest{};
+    case wire::ControlMessage::LISTING:
+      return read_listing(root.getListing(), ok);
   }
   ok = false;
   return Hello{};

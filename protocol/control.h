@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/deadline.h"
@@ -33,6 +34,9 @@ inline constexpr const char* kRelease = "0.1.0";
 // The log and bulk lanes of one session.
 inline constexpr std::size_t kConnectionsMax = 16;
 inline constexpr std::size_t kTextBytesMax = 1024;
+inline constexpr std::size_t kListedGpusMax = 1024;
+// A listing of so many GPUs.
+inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
 inline constexpr std::size_t kControlHeaderBytes = 12;
 
 struct Version {
@@ -80,8 +84,26 @@ struct Accept {
   Bytes snapshot;
 };
 
-using ControlMessage =
-    std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach, Accept>;
+struct WorkerEnded {
+  Id session{};
+  std::string how;  // "signal 11 (Segmentation fault)".
+};
+struct ListRequest {};
+struct ListedGpu {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+  std::string holder;  // Empty: free.
+  std::uint64_t held_seconds = 0;
+  std::uint32_t workers = 0;
+};
+struct Listing {
+  std::string release;
+  std::uint32_t waiting = 0;
+  std::vector<ListedGpu> gpus;  // At most kListedGpusMax.
+};
+
+using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,
+                                    Accept, WorkerEnded, ListRequest, Listing>;
 
 // The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds.
 Bytes encode(const ControlMessage& message);

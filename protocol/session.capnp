@@ -15,6 +15,9 @@ struct ControlMessage {
     refused @5 :Refused;
     attach @6 :Attach;
     accept @7 :Accept;
+    workerEnded @8 :WorkerEnded;
+    listRequest @9 :ListRequest;
+    listing @10 :Listing;
   }
 }
 
@@ -80,4 +83,32 @@ struct Accept {
   driverVersion @1 :Int32;
   snapshot @2 :Data;
   # A Snapshot message (snapshot.capnp).
+}
+
+struct WorkerEnded {
+  # gpurund to gpurun while the lease lives: a worker of it did not end well.
+  session @0 :Data;
+  how @1 :Text;
+  # "signal 11 (Segmentation fault)", "exit status 1".
+}
+
+struct ListRequest {
+  # On a control link instead of a lease request; the listing is the answer, and the link ends.
+}
+
+struct Listing {
+  release @0 :Text;
+  waiting @1 :UInt32;
+  # Requests in the queue.
+  gpus @2 :List(Gpu);
+}
+
+struct Gpu {
+  name @0 :Text;
+  memoryBytes @1 :UInt64;
+  holder @2 :Text;
+  # Who has leased it, as the server sees him: "tcp 10.0.0.1:4790 <- 10.0.0.2:51234"; empty: free.
+  heldSeconds @3 :UInt64;
+  workers @4 :UInt32;
+  # Client processes of the lease that are attached.
 }

@@ -18,6 +18,7 @@ namespace {
 
 // How often half-gathered sessions are looked at.
 constexpr int kLookMilliseconds = 1000;
+constexpr std::chrono::milliseconds kDeathReportDeadline{100};
 
 }  // namespace
 
@@ -146,7 +147,9 @@ void Daemon::take_events() {
     }
     const protocol::Id lease = std::get<LeaseEnded>(event).lease;
     for (Running& running : workers_) {
-      if (running.lease == lease) running.worker->kill();
+      if (running.lease != lease) continue;
+      running.killed = true;
+      running.worker->kill();
     }
   }
 }
@@ -162,17 +165,35 @@ void Daemon::start_worker(Arrival arrival) {
         arrival.order.key, protocol::Sender::kServer, 0, handshake()));
     return;
   }
-  workers_.push_back({arrival.lease, std::move(arrival.claim), *std::move(worker)});
+  workers_.push_back(
+      {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session});
+  const std::lock_guard lock(lease_links_mutex_);
+  ++worker_counts_[arrival.lease];
 }
 
 void Daemon::reap_workers() {
-  std::erase_if(workers_, [](Running& running) {
+  std::erase_if(workers_, [this](Running& running) {
     pollfd ended = {running.worker->exit_fd(), POLLIN, 0};
     if (poll(&ended, 1, 0) <= 0) return false;
     const std::string failure = running.worker->how_it_failed();
-    if (!failure.empty()) spdlog::warn("a worker ended with {}", failure);
+    if (!failure.empty() && !running.killed) report_death(running, failure);
+    const std::lock_guard lock(lease_links_mutex_);
+    const auto count = worker_counts_.find(running.lease);
+    if (count != worker_counts_.end() && --count->second == 0) worker_counts_.erase(count);
     return true;
   });
+}
+
+// To the log, and to the gpurun of the lease, which tells its user.
+void Daemon::report_death(const Running& running, const std::string& how) {
+  spdlog::warn("a worker ended with {}", how);
+  const std::lock_guard lock(lease_links_mutex_);
+  const auto link = lease_links_.find(running.lease);
+  if (link == lease_links_.end()) return;
+  // Not for long: a client that does not read must not hold up the others.
+  static_cast<void>(protocol::send_control(
+      *link->second.connection, protocol::WorkerEnded{running.session, how}, link->second.key,
+      protocol::Sender::kServer, link->second.sent++, Deadline::in(kDeathReportDeadline)));
 }
 
 void Daemon::end_all() {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -31,7 +32,8 @@ namespace gpurun::server {
 struct DaemonOptions {
   Bytes secret;  // Empty: whoever reaches the port may ask.
   unsigned devices = 0;
-  Sha256Digest rows{};  // protocol::rows_digest() of our table.
+  std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
+  Sha256Digest rows{};                    // protocol::rows_digest() of our table.
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   std::size_t half_open_max = limits::kHalfOpenMax;
 };
@@ -65,6 +67,14 @@ class Daemon {
     protocol::Id lease;
     std::shared_ptr<Claim> claim;  // Held until the worker is gone.
     std::unique_ptr<Worker> worker;
+    protocol::Id session;
+    bool killed = false;  // By us: no failure.
+  };
+  // The other end of a lease, to be told of deaths.
+  struct Link {
+    transport::Connection* connection;
+    protocol::Key key;
+    std::uint64_t sent;  // Frames that the link's thread has sent before.
   };
 
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
@@ -76,6 +86,7 @@ class Daemon {
   void take_events();
   void start_worker(Arrival arrival);
   void reap_workers();
+  void report_death(const Running& running, const std::string& how);
   void end_all();
 
   // A connection's thread (daemon_link.cc).
@@ -85,6 +96,9 @@ class Daemon {
                     const protocol::ControlFrame& frame, const protocol::Attach& attach);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
                      HalfOpen& half_open);
+  void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
+                  const protocol::Key& key);
+  protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
                                                   const protocol::Key& key, std::uint64_t& sent);
@@ -101,6 +115,10 @@ class Daemon {
   LeaseQueue queue_;
   LeaseBook book_;
   std::vector<Running> workers_;  // run()'s thread.
+  // A leaf lock: held while a death is sent, so that the link cannot go meanwhile.
+  std::mutex lease_links_mutex_;
+  std::map<protocol::Id, Link> lease_links_;
+  std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> half_open_{0};

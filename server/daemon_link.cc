@@ -110,10 +110,7 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
   const Status version = protocol::check_version(hello.version, "client");
   if (!version.ok()) return refuse(connection, version.message(), handshake());
   const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
-  const Result<protocol::Nonce> attach_nonce = protocol::random_array<protocol::Nonce>();
-  const Result<protocol::Id> id = protocol::random_array<protocol::Id>();
-  const Result<protocol::Id> ticket = protocol::random_array<protocol::Id>();
-  if (!nonce.ok() || !attach_nonce.ok() || !id.ok() || !ticket.ok()) return;
+  if (!nonce.ok()) return;
   const protocol::Key key =
       protocol::link_key(options_.secret, protocol::Link::kControl, *nonce, hello.nonce, {});
   if (!protocol::send_control(connection, protocol::Challenge{{}, *nonce}, handshake()).ok()) {
@@ -129,31 +126,73 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
   }
   half_open.proved();
   const Result<ControlMessage> message = protocol::decode(frame->payload);
-  const auto* request = message.ok() ? std::get_if<protocol::LeaseRequest>(&*message) : nullptr;
-  if (request == nullptr) return;
+  if (!message.ok()) return;
+  if (const auto* request = std::get_if<protocol::LeaseRequest>(&*message)) {
+    hold_lease(connection, *request, key);
+  } else if (std::holds_alternative<protocol::ListRequest>(*message)) {
+    static_cast<void>(
+        protocol::send_control(connection, listing(), key, Sender::kServer, 0, handshake()));
+  }
+}
 
+void Daemon::hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
+                        const protocol::Key& key) {
+  const std::string& peer = connection.description();
+  const Result<protocol::Nonce> challenge = protocol::random_array<protocol::Nonce>();
+  const Result<protocol::Id> id = protocol::random_array<protocol::Id>();
+  const Result<protocol::Id> ticket = protocol::random_array<protocol::Id>();
+  if (!challenge.ok() || !id.ok() || !ticket.ok()) return;
   std::uint64_t sent = 0;
   const auto say = [&](const ControlMessage& words) {
     return protocol::send_control(connection, words, key, Sender::kServer, sent++, handshake());
   };
-  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, *request, key, sent);
+  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, request, key, sent);
   if (!claim.ok()) {
     spdlog::info("{}: no lease: {}", peer, claim.status().message());
     static_cast<void>(say(protocol::Refused{claim.status().message()}));
     return;
   }
-  book_.add({*id, *ticket, *attach_nonce,
-             protocol::ticket_key(protocol::lease_key(key, *id), *ticket), *std::move(claim)});
-  spdlog::info("{}: lease of {} GPUs", peer, request->devices);
-  if (say(protocol::Grant{*id, *ticket, *attach_nonce, request->devices}).ok()) {
-    // Nothing more is to be said on the link: whatever comes ends it. Keep-alive bounds the wait
-    // when the client's machine has gone.
+  book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
+             *std::move(claim), peer});
+  spdlog::info("{}: lease of {} GPUs", peer, request.devices);
+  if (say(protocol::Grant{*id, *ticket, *challenge, request.devices}).ok()) {
+    {
+      const std::lock_guard lock(lease_links_mutex_);
+      lease_links_.emplace(*id, Link{&connection, key, sent});
+    }
+    // Only deaths are said on the link from now on, and those by run()'s thread; whatever comes
+    // ends it. Keep-alive bounds the wait when the client's machine has gone.
     std::byte more;
     static_cast<void>(connection.receive({&more, 1}, 1, Deadline::never()));
+    const std::lock_guard lock(lease_links_mutex_);
+    lease_links_.erase(*id);
   }
   book_.remove(*id);
   post(LeaseEnded{*id});
   spdlog::info("{}: lease ended", peer);
+}
+
+protocol::Listing Daemon::listing() {
+  protocol::Listing listing;
+  listing.release = protocol::kRelease;
+  listing.waiting = static_cast<std::uint32_t>(queue_.waiting());
+  listing.gpus.resize(options_.devices);
+  for (std::size_t i = 0; i < options_.device_facts.size() && i < listing.gpus.size(); ++i) {
+    listing.gpus[i].name = options_.device_facts[i].name;
+    listing.gpus[i].memory_bytes = options_.device_facts[i].memory_bytes;
+  }
+  const std::vector<HeldLease> held = book_.held();
+  const std::lock_guard lock(lease_links_mutex_);
+  for (const HeldLease& lease : held) {
+    const auto workers = worker_counts_.find(lease.id);
+    for (const int device : lease.devices) {
+      protocol::ListedGpu& gpu = listing.gpus[static_cast<std::size_t>(device)];
+      gpu.holder = lease.holder;
+      gpu.held_seconds = static_cast<std::uint64_t>(lease.held.count());
+      gpu.workers = workers == worker_counts_.end() ? 0 : workers->second;
+    }
+  }
+  return listing;
 }
 
 }  // namespace gpurun::server

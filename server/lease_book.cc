@@ -30,6 +30,18 @@ bool LeaseBook::has(const protocol::Id& id) const {
   return entries_.count(id) != 0;
 }
 
+std::vector<HeldLease> LeaseBook::held() const {
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  std::vector<HeldLease> all;
+  for (const auto& [id, entry] : entries_) {
+    all.push_back({id, entry.lease.holder,
+                   std::chrono::duration_cast<std::chrono::seconds>(now - entry.lease.since),
+                   entry.lease.claim->devices()});
+  }
+  return all;
+}
+
 Result<protocol::Key> LeaseBook::attach_key(const protocol::Attach& attach) const {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(attach.lease);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/deadline.h"
@@ -28,6 +29,16 @@ struct Lease {
   protocol::Nonce challenge{};
   protocol::Key ticket_key{};
   std::shared_ptr<Claim> claim;
+  std::string holder;  // Who asked, for listings.
+  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+};
+
+// A lease in force, for listings.
+struct HeldLease {
+  protocol::Id id{};
+  std::string holder;
+  std::chrono::seconds held{0};
+  std::vector<int> devices;
 };
 
 // A session that is complete: what its worker needs, and whose GPUs it holds.
@@ -46,6 +57,7 @@ class LeaseBook {
   // Ends it: no process attaches any more, and half-gathered sessions are dropped.
   void remove(const protocol::Id& id);
   bool has(const protocol::Id& id) const;
+  std::vector<HeldLease> held() const;
 
   // The key that proves `attach`. kRefused: no such lease or ticket.
   Result<protocol::Key> attach_key(const protocol::Attach& attach) const;

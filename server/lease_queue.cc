@@ -81,4 +81,9 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) {
   return claim;
 }
 
+std::size_t LeaseQueue::waiting() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->waiting.size();
+}
+
 }  // namespace gpurun::server

@@ -50,6 +50,8 @@ class LeaseQueue {
   // Granted at once when the GPUs are free and nobody waits. kRefused: the server has not so many
   // GPUs, or `devices` is 0. kResourceExhausted: no descriptor, or the queue is full.
   Result<std::shared_ptr<Claim>> claim(unsigned devices);
+  // Requests that wait.
+  std::size_t waiting() const;
 
   static constexpr std::size_t kWaitingMax = 1024;
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "protocol/control.h"
 #include "server/spawn_hand_over.h"
 
 extern char** environ;
@@ -28,12 +29,15 @@ namespace {
 
 constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
-// What a worker gets of our environment: our own settings, and how to load and log. A session file
-// is a client's business.
-bool inherited(std::string_view entry) {
-  if (entry.starts_with("GPURUN_SESSION=")) return false;
-  return entry.starts_with("GPURUN_") || entry.starts_with("TMPDIR=") ||
-         entry.starts_with("ASAN_OPTIONS=") || entry.starts_with("TSAN_OPTIONS=");
+// What a worker gets of our environment: how to load, log and emulate. `for_own_user`: its user is
+// ours, so that its caches may lie in our folders; what strangers' code wrote must not be found by
+// others.
+bool inherited(std::string_view entry, bool for_own_user) {
+  for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "TMPDIR=", "ASAN_OPTIONS=",
+                           "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
+    if (entry.starts_with(name)) return true;
+  }
+  return for_own_user && (entry.starts_with("HOME=") || entry.starts_with("XDG_CACHE_HOME="));
 }
 
 // The entries of our own CUDA_VISIBLE_DEVICES, which confine the whole server.
@@ -49,10 +53,10 @@ std::vector<std::string> visible_here() {
   return entries;
 }
 
-std::vector<std::string> environment_for(const std::vector<int>* devices) {
+std::vector<std::string> environment_for(const std::vector<int>* devices, uid_t uid) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (inherited(*entry)) entries.emplace_back(*entry);
+    if (inherited(*entry, uid == 0)) entries.emplace_back(*entry);
   }
   const char* all = getenv(kVisibleDevices);
   if (devices == nullptr) {
@@ -135,11 +139,14 @@ std::string reap(pid_t process) {
 
 class ProcessWorker final : public Worker {
  public:
-  ProcessWorker(pid_t process, UniqueFd exit) : process_(process), exit_(std::move(exit)) {}
+  ProcessWorker(pid_t process, UniqueFd exit, std::shared_ptr<WorkerUids> uids, uid_t uid)
+      : process_(process), exit_(std::move(exit)), uids_(std::move(uids)), uid_(uid) {}
   ~ProcessWorker() override {
-    if (process_ <= 0) return;
-    kill();
-    reap(process_);
+    if (process_ > 0) {
+      kill();
+      reap(process_);
+    }
+    uids_->take_back(uid_);
   }
   int exit_fd() const noexcept override { return exit_.get(); }
   void kill() noexcept override {
@@ -150,14 +157,25 @@ class ProcessWorker final : public Worker {
  private:
   pid_t process_;
   const UniqueFd exit_;  // A pidfd.
+  const std::shared_ptr<WorkerUids> uids_;
+  const uid_t uid_;
 };
 
 class ProcessSpawner final : public WorkerSpawner {
  public:
-  ProcessSpawner(std::string worker_path, std::string driver_path)
-      : worker_path_(std::move(worker_path)), driver_path_(std::move(driver_path)) {}
+  explicit ProcessSpawner(ProcessSettings settings)
+      : settings_(std::move(settings)), uids_(std::make_shared<WorkerUids>(settings_.uids)) {}
 
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
+    const Result<uid_t> uid = uids_->lend();
+    if (!uid.ok()) return uid.status();
+    Result<std::unique_ptr<Worker>> worker = start_as(order, *uid);
+    if (!worker.ok()) uids_->take_back(*uid);
+    return worker;
+  }
+
+ private:
+  Result<std::unique_ptr<Worker>> start_as(WorkerOrder& order, uid_t uid) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
       return Status::from_errno(errno, "socketpair");
@@ -167,8 +185,10 @@ class ProcessSpawner final : public WorkerSpawner {
     std::vector<int> connections;
     for (const auto& connection : order.connections) connections.push_back(connection->fd());
     GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order.session, order.key, connections));
-    const Result<pid_t> process = start_process({worker_path_, "--driver", driver_path_},
-                                                environment_for(&order.devices), -1, theirs.get());
+    std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
+    if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
+    const Result<pid_t> process =
+        start_process(std::move(arguments), environment_for(&order.devices, uid), -1, theirs.get());
     if (!process.ok()) return process.status();
     UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
     if (!exit.valid()) {
@@ -178,18 +198,38 @@ class ProcessSpawner final : public WorkerSpawner {
       return failure;
     }
     order.connections.clear();  // The worker has its own copies of the descriptors.
-    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit)));
+    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit), uids_, uid));
   }
 
- private:
-  const std::string worker_path_;
-  const std::string driver_path_;
+  const ProcessSettings settings_;
+  const std::shared_ptr<WorkerUids> uids_;
 };
 
-// What the process writes until it closes its end, at most 4 KiB.
+// "2\n" and then a line "BYTES NAME" for each device.
+bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
+  const auto take = [&text](std::uint64_t* number) {
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *number);
+    text.remove_prefix(static_cast<std::size_t>(parsed.ptr - text.data()));
+    if (!text.empty()) text.remove_prefix(1);
+    return parsed.ec == std::errc();
+  };
+  std::uint64_t count = 0;
+  if (!take(&count) || count > protocol::kListedGpusMax) return false;
+  devices->resize(count);
+  for (DeviceFacts& device : *devices) {
+    if (!take(&device.memory_bytes)) return false;
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return false;
+    device.name = text.substr(0, end);
+    text.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+// What the process writes until it closes its end, at most 256 KiB.
 Result<std::string> read_all(int fd, Deadline deadline) {
   std::string text;
-  while (text.size() < 4096) {
+  while (text.size() < 256 * 1024) {
     pollfd ready = {fd, POLLIN, 0};
     const int count = poll(&ready, 1, deadline.poll_timeout_ms());
     if (count < 0 && errno == EINTR) continue;
@@ -206,33 +246,29 @@ Result<std::string> read_all(int fd, Deadline deadline) {
 
 }  // namespace
 
-std::unique_ptr<WorkerSpawner> make_process_spawner(std::string worker_path,
-                                                    std::string driver_path) {
-  return std::make_unique<ProcessSpawner>(std::move(worker_path), std::move(driver_path));
+std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings) {
+  return std::make_unique<ProcessSpawner>(std::move(settings));
 }
 
-Result<unsigned> count_devices(const std::string& worker_path, const std::string& driver_path,
-                               Deadline deadline) {
+Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
   const UniqueFd reading(ends[0]);
   UniqueFd writing(ends[1]);
-  const Result<pid_t> process = start_process({worker_path, "--driver", driver_path, "--count"},
-                                              environment_for(nullptr), writing.get(), -1);
+  const Result<pid_t> process =
+      start_process({settings.worker_path, "--driver", settings.driver_path, "--count"},
+                    environment_for(nullptr, settings.uids.first), writing.get(), -1);
   if (!process.ok()) return process.status();
   writing.reset();
   const Result<std::string> text = read_all(reading.get(), deadline);
   if (!text.ok()) ::kill(*process, SIGKILL);
   const std::string failure = reap(*process);
   if (!text.ok()) return text.status();
-  unsigned count = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), count);
-  if (!failure.empty() || parsed.ec != std::errc()) {
-    return Status(Code::kUnavailable,
-                  "the driver " + driver_path + " does not start (" + worker_path +
-                      " --count: " + (failure.empty() ? "no number" : failure) + ")");
-  }
-  return count;
+  std::vector<DeviceFacts> devices;
+  if (failure.empty() && parse_devices(*text, &devices)) return devices;
+  return Status(Code::kUnavailable,
+                "the driver " + settings.driver_path + " does not start (" + settings.worker_path +
+                    " --count: " + (failure.empty() ? "no list of GPUs" : failure) + ")");
 }
 
 }  // namespace gpurun::server

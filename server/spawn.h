@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "protocol/proof.h"
+#include "server/worker_uids.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -45,12 +46,21 @@ class WorkerSpawner {
   virtual Result<std::unique_ptr<Worker>> start(WorkerOrder& order) = 0;
 };
 
-// Starts `worker_path` (gpurun-worker) with the driver library at `driver_path`.
-std::unique_ptr<WorkerSpawner> make_process_spawner(std::string worker_path,
-                                                    std::string driver_path);
+struct ProcessSettings {
+  std::string worker_path;  // gpurun-worker.
+  std::string driver_path;  // The driver library.
+  UidRange uids = {0, 0};   // A user for each worker; none: the daemon's own.
+};
 
-// Starts the worker only to ask how many GPUs its driver has. kUnavailable: its own words.
-Result<unsigned> count_devices(const std::string& worker_path, const std::string& driver_path,
-                               Deadline deadline);
+// Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
+std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);
+
+struct DeviceFacts {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+};
+
+// Starts the worker only to ask which GPUs its driver has. kUnavailable: its own words.
+Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline);
 
 }  // namespace gpurun::server

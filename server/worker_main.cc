@@ -18,6 +18,7 @@
 #include "server/handlers/handlers.h"
 #include "server/spawn_hand_over.h"
 #include "server/worker.h"
+#include "server/worker_user.h"
 #include "transport/tcp/connection.h"
 
 namespace gpurun::server {
@@ -47,6 +48,18 @@ Status count(const std::string& path) {
     return Status::cuda(result, "cuDeviceGetCount");
   }
   std::printf("%d\n", devices);
+  for (int ordinal = 0; ordinal < devices; ++ordinal) {
+    CUdevice device = 0;
+    std::size_t bytes = 0;
+    char name[128] = "";
+    int result = GPURUN_DRIVER(**driver, cuDeviceGet, &device, ordinal);
+    if (result == 0) result = GPURUN_DRIVER(**driver, cuDeviceTotalMem_v2, &bytes, device);
+    if (result == 0) {
+      result = GPURUN_DRIVER(**driver, cuDeviceGetName, name, int{sizeof name - 1}, device);
+    }
+    if (result != 0) return Status::cuda(result, "asking device " + std::to_string(ordinal));
+    std::printf("%zu %s\n", bytes, name);
+  }
   return Status();
 }
 
@@ -100,7 +113,8 @@ Result<Started> start(const std::string& path) {
   return started;
 }
 
-Status serve(const std::string& path) {
+// `user`: 0 to stay who we are.
+Status serve(const std::string& path, uid_t user) {
   Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
   if (!hand_over.ok()) return hand_over.status();
   UniqueFd(kHandOverFd).reset();
@@ -111,9 +125,11 @@ Status serve(const std::string& path) {
                                   0, handshake());
   };
   Result<Started> started = start(path);
-  if (!started.ok()) {
-    static_cast<void>(say(protocol::Refused{started.status().to_string()}));
-    return started.status();
+  // Driver and devices are open; from here on a stranger decides what runs.
+  const Status ready = started.ok() && user != 0 ? become_user(user) : started.status();
+  if (!ready.ok()) {
+    static_cast<void>(say(protocol::Refused{ready.to_string()}));
+    return ready;
   }
   const ByteView snapshot = started->state->snapshot();
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
@@ -127,13 +143,15 @@ Status serve(const std::string& path) {
 int main(int argc, char** argv) {
   std::string driver;
   bool only_count = false;
+  uid_t user = 0;
   CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
   app.add_option("--driver", driver, "the CUDA driver library, by absolute path")->required();
-  app.add_flag("--count", only_count, "print how many GPUs the driver has, and end");
+  app.add_flag("--count", only_count, "print how many GPUs the driver has, and which, and end");
+  app.add_option("--user", user, "number of the user to become once the driver is open");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
   const gpurun::Status status =
-      only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver);
+      only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver, user);
   gpurun::server::end_process(status);
 }

@@ -169,7 +169,11 @@ Result<int> supervise(Run* run, Supervisor* supervisor) {
   events.link_fd = run->lease.link->fd();
   events.on_link = [run] {
     const Status ended = run->lease.link->lease_ended();
+    for (const std::string& how : run->lease.link->take_worker_deaths()) {
+      say("the worker of a process died: " + how + "; its CUDA calls fail from now on");
+    }
     if (!ended.ok()) say(ended.message() + "; the program's CUDA calls fail from now on");
+    return ended.ok();
   };
   if (run->server != nullptr) {
     events.server = run->server->process();

@@ -76,14 +76,25 @@ bool has_ended(pid_t child) {
          ended.si_pid == child;
 }
 
+bool has_stopped(pid_t child) {
+  siginfo_t stopped = {};
+  return waitid(P_PID, static_cast<id_t>(child), &stopped, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         stopped.si_pid == child;
+}
+
 // What SIGTSTP does by default: it stops us, unless nobody is there who could continue us (an
-// orphaned process group), which SIGSTOP would not ask.
-void stop_as_told() {
-  sigset_t set, before;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTSTP);
+// orphaned process group), which SIGSTOP would not ask. The program first: a shell that sees us
+// stopped takes the terminal, and must not find the program still reading there.
+void stop_after(pid_t program) {
+  constexpr timespec kCatchesIt = {0, 100'000'000};  // It does not stop.
+  sigset_t child, stop, before;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  if (!has_stopped(program)) sigtimedwait(&child, nullptr, &kCatchesIt);
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
   raise(SIGTSTP);
-  sigprocmask(SIG_UNBLOCK, &set, &before);
+  sigprocmask(SIG_UNBLOCK, &stop, &before);
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -183,7 +194,7 @@ void Supervisor::pass_on() {
     const bool has_it =
         signal.ssi_code == SI_KERNEL || static_cast<pid_t>(signal.ssi_pid) == program_;
     if (!has_it) kill(program_, number);
-    if (number == SIGTSTP) stop_as_told();
+    if (number == SIGTSTP) stop_after(program_);
   }
 }
 
@@ -197,8 +208,7 @@ Result<int> Supervisor::wait(const Events& events) {
     if (poll(waited, 2, -1) < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     if (waited[0].revents != 0) pass_on();
     if (waited[1].revents != 0) {
-      link_fd = -1;
-      events.on_link();
+      if (!events.on_link()) link_fd = -1;
     }
   }
 }

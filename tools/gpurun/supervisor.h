@@ -42,8 +42,8 @@ class Supervisor {
   Status start(Program program);
 
   struct Events {
-    int link_fd = -1;                        // Watched until it is readable once.
-    std::function<void()> on_link;           // It is.
+    int link_fd = -1;
+    std::function<bool()> on_link;           // It is readable; false: watch it no longer.
     pid_t server = -1;                       // A child that is no part of the program.
     std::function<void(int)> on_server_end;  // With its wait status; it has been reaped.
     std::function<void()> on_left_behind;    // The program has ended, descendants have not.

@@ -18,13 +18,17 @@ namespace {
 constexpr std::chrono::seconds kLong{30};
 
 TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
-  const Result<unsigned> devices =
-      server::count_devices(WORKER_PATH, NULL_DEVICE, Deadline::in(kLong));
+  server::ProcessSettings settings;
+  settings.worker_path = WORKER_PATH;
+  settings.driver_path = NULL_DEVICE;
+  const auto devices = server::find_devices(settings, Deadline::in(kLong));
   ASSERT_TRUE(devices.ok()) << devices.status().to_string();
-  ASSERT_GT(*devices, 0u);
-  const auto spawner = server::make_process_spawner(WORKER_PATH, NULL_DEVICE);
+  ASSERT_GT(devices->size(), 0u);
+  EXPECT_FALSE(devices->front().name.empty());
+  EXPECT_GT(devices->front().memory_bytes, 0u);
+  const auto spawner = server::make_process_spawner(settings);
   server::DaemonOptions options;
-  options.devices = *devices;
+  options.devices = static_cast<unsigned>(devices->size());
   options.rows = protocol::rows_digest(driver_abi::rows());
   auto listener = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());

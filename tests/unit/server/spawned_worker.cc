@@ -62,8 +62,8 @@ int serve(std::string_view driver) {
 
 int main(int argc, char** argv) {
   if (argc < 3 || std::string_view(argv[1]) != "--driver") return 2;
-  if (argc == 3) return serve(argv[2]);
+  if (argc == 3 || std::string_view(argv[3]) != "--count") return serve(argv[2]);
   if (std::string_view(argv[2]) == "/count-fails") return 9;
-  std::printf("2\n");
+  std::printf("2\n4096 First\n8192 Second one\n");
   return 0;
 }
