@@ -79,7 +79,9 @@ FloatFormat scalar_format(FloatFormat format) {
 }
 
 Value* flush(FunctionBuilder& b, Value* value, FloatFormat format) {
-  const double smallest = scalar_format(format) == FloatFormat::kF16 ? 0x1p-14 : 0x1p-126;
+  double smallest = 0x1p-126;
+  if (scalar_format(format) == FloatFormat::kF16) smallest = 0x1p-14;
+  if (format == FloatFormat::kF64) smallest = 0x1p-1022;
   Value* small = b.ir.CreateFCmpOLT(b.unary(Intrinsic::fabs, value), number(value, smallest));
   Value* zero = b.binary(Intrinsic::copysign, number(value, 0), value);
   return b.ir.CreateSelect(small, zero, value);

@@ -34,28 +34,6 @@ bool keeps_place(std::string_view modifier) {
          modifier == "u4" || modifier == "b1";
 }
 
-// The name with its other modifiers sorted: NVIDIA's assembler takes them in any order, and its
-// libraries make use of that ("rcp.approx.f32.ftz", "ld.global.acquire.gpu.b32").
-std::string key_of(std::string_view name) {
-  std::vector<std::string_view> sorted;
-  std::vector<std::string_view> kept;
-  std::size_t dot = name.find('.');
-  std::string key(name.substr(0, dot));
-  while (dot != std::string_view::npos) {
-    name.remove_prefix(dot + 1);
-    dot = name.find('.');
-    const std::string_view modifier = name.substr(0, dot);
-    (keeps_place(modifier) ? kept : sorted).push_back(modifier);
-  }
-  std::sort(sorted.begin(), sorted.end());
-  sorted.insert(sorted.end(), kept.begin(), kept.end());
-  for (std::string_view modifier : sorted) {
-    key += '.';
-    key += modifier;
-  }
-  return key;
-}
-
 struct Table {
   std::unordered_map<std::string, EmitFunction> by_key;
   std::vector<std::string> names;
@@ -72,7 +50,7 @@ Table* make_table() {
       std::vector<std::string> names;
       expand(row.pattern, "", names);
       for (std::string& name : names) {
-        if (table->by_key.emplace(key_of(name), row.emit).second) {
+        if (table->by_key.emplace(variant_key(name), row.emit).second) {
           table->names.push_back(std::move(name));
         }
       }
@@ -124,9 +102,35 @@ std::string canonical_name(const ptx::Instruction& instruction) {
   return name;
 }
 
+std::string variant_key(const ptx::Instruction& instruction) {
+  return variant_key(canonical_name(instruction));
+}
+
+// NVIDIA's assembler takes them in any order, and its
+// libraries make use of that ("rcp.approx.f32.ftz", "ld.global.acquire.gpu.b32").
+std::string variant_key(std::string_view name) {
+  std::vector<std::string_view> sorted;
+  std::vector<std::string_view> kept;
+  std::size_t dot = name.find('.');
+  std::string key(name.substr(0, dot));
+  while (dot != std::string_view::npos) {
+    name.remove_prefix(dot + 1);
+    dot = name.find('.');
+    const std::string_view modifier = name.substr(0, dot);
+    (keeps_place(modifier) ? kept : sorted).push_back(modifier);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  sorted.insert(sorted.end(), kept.begin(), kept.end());
+  for (std::string_view modifier : sorted) {
+    key += '.';
+    key += modifier;
+  }
+  return key;
+}
+
 EmitFunction find_variant(std::string_view name) {
   const auto& map = table().by_key;
-  const auto found = map.find(key_of(name));
+  const auto found = map.find(variant_key(name));
   return found == map.end() ? nullptr : found->second;
 }
 

@@ -28,6 +28,11 @@ struct VariantRow {
 // memory scopes (everything is as strong as .sys), .uni, .aligned.
 std::string canonical_name(const ptx::Instruction& instruction);
 
+// What instructions of one variant have in common: their canonical name with the modifiers sorted
+// that may come in any order.
+std::string variant_key(const ptx::Instruction& instruction);
+std::string variant_key(std::string_view canonical_name);
+
 // nullptr when the variant is not accepted. Modifiers may come in any order, but types, spaces and
 // layouts in theirs.
 EmitFunction find_variant(std::string_view canonical_name);

@@ -18,13 +18,17 @@ namespace gpurun::emulated {
 Status run_kernel(const std::string& text, const void* in, void* out);
 
 // One instruction and what it must give. Sources are %a, %b, %c with the width in bits: the
-// operands' low bits. Results are compared in `result_bits`.
+// operands' low bits; width 1 is a predicate, the lowest bit. Results are compared in
+// `result_bits`; a result that is not a number in `result_type` must only not be one, too.
 struct InstructionCase {
   std::string name;  // "add.u32"
   unsigned result_bits;
   std::vector<unsigned> source_bits;
   std::string tail;  // Further operands: ", 0xe8".
   std::function<std::uint64_t(std::uint64_t a, std::uint64_t b, std::uint64_t c)> expected;
+  std::string result_type = {};  // A float type: "f32", "f16x2".
+  double tolerance = 0;          // |difference| / max(|expected|, floor); 0: equal bits.
+  double floor = 0;
 };
 
 struct Inputs {
@@ -55,11 +59,11 @@ struct GridShape {
 // As run_kernel, on the engine.
 Status run_grid(const std::string& text, GridShape shape, const void* in, void* out);
 
-// Notes that a test has executed an accepted variant, or an instruction as written ("add.u32 ..."),
-// and compared what it did. check_instructions and check_threads do so for what their cases name.
-void record_variant(const std::string& canonical_name);
-void record_instruction(const std::string& text);
+// The variants (variant_key of variant_table.h) in all texts that ran so far: every result of such
+// a text is compared by the test that wrote it.
 const std::set<std::string>& recorded_variants();
+// All of one text, run by other means.
+void record_text(const std::string& text);
 
 // Executes every case with every input and reports each difference as a test failure.
 void check_instructions(std::span<const InstructionCase> cases, std::span<const Inputs> inputs);

@@ -116,7 +116,6 @@ void check_mma(const std::string& variant) {
   std::vector<U32> out(32 * kOutWords);
   const Status status = run_grid(text, {1, 32}, in.data(), out.data());
   ASSERT_TRUE(status.ok()) << status.to_string();
-  record_variant(variant);
   for (unsigned lane = 0; lane < 32; ++lane) {
     for (unsigned i = 0; i < c.size() / 32; ++i) {
       const Place place = place_of_c(lane, i);
@@ -169,7 +168,6 @@ TEST(MatrixInstructions, LdmatrixAndStmatrixMoveEightByEightMatrices) {
         std::vector<U32> out(32 * kOutWords);
         const Status status = run_grid(lane_kernel(body, false), {1, 32}, in.data(), out.data());
         ASSERT_TRUE(status.ok()) << status.to_string();
-        for (const char* kind : {"ld", "st"}) record_instruction(kind + name);
         for (U32 lane = 0; lane < 32; ++lane) {
           for (U32 j = 0; j < count; ++j) {
             const U32 r = lane / 4;

@@ -1,0 +1,99 @@
+// Protects comparisons and selections: every accepted variant of setp, set, selp and slct.
+#include <gtest/gtest.h>
+
+#include "reference.h"
+
+namespace gpurun::emulated {
+namespace {
+
+using namespace test;
+
+// Which of the four relations make it true: less, equal, greater, unordered.
+struct Comparison {
+  const char* name;
+  bool less, equal, greater, unordered;
+};
+constexpr Comparison kComparisons[] = {
+    {"eq", false, true, false, false}, {"ne", true, false, true, false},
+    {"lt", true, false, false, false}, {"le", true, true, false, false},
+    {"gt", false, false, true, false}, {"ge", false, true, true, false},
+    {"lo", true, false, false, false}, {"ls", true, true, false, false},
+    {"hi", false, false, true, false}, {"hs", false, true, true, false},
+    {"equ", false, true, false, true}, {"neu", true, false, true, true},
+    {"ltu", true, false, false, true}, {"leu", true, true, false, true},
+    {"gtu", false, false, true, true}, {"geu", false, true, true, true},
+    {"num", true, true, true, false},  {"nan", false, false, false, true},
+};
+
+std::function<bool(U64, U64, U64)> comparison(const Name& name) {
+  const TypeFacts type = facts_of(name.types.back());
+  const Comparison* known = nullptr;
+  for (const Comparison& one : kComparisons) {
+    if (name.parts[0] == one.name) known = &one;
+  }
+  const bool flush = name.has("ftz");
+  const bool conjunction = name.has("and");
+  const bool disjunction = name.has("or");
+  const bool exclusive = name.has("xor");
+  return [=](U64 a, U64 b, U64 c) {
+    if (flush) {
+      a = flushed(type, low_bits(a, type.bits));
+      b = flushed(type, low_bits(b, type.bits));
+    }
+    const Wide x = number(type, a);
+    const Wide y = number(type, b);
+    const bool result = is_nan(x) || is_nan(y) ? known->unordered
+                        : x < y                ? known->less
+                        : x > y                ? known->greater
+                                               : known->equal;
+    const bool other = (c & 1) != 0;
+    if (conjunction) return result && other;
+    if (disjunction) return result || other;
+    return exclusive ? result != other : result;
+  };
+}
+
+// The predicate that is combined is %c1.
+std::vector<unsigned> sources(const Name& name) {
+  const unsigned bits = facts_of(name.types.back()).bits;
+  const bool combined = name.has("and") || name.has("or") || name.has("xor");
+  return combined ? std::vector<unsigned>{bits, bits, 1} : std::vector<unsigned>{bits, bits};
+}
+
+TEST(EveryVariant, Setp) {
+  check_variants({"setp"}, [](const Name& name) {
+    const auto holds = comparison(name);
+    return InstructionCase{"", 1, sources(name), "",
+                           [=](U64 a, U64 b, U64 c) { return U64{holds(a, b, c)}; }};
+  });
+}
+
+TEST(EveryVariant, Set) {
+  check_variants({"set"}, [](const Name& name) {
+    const auto holds = comparison(name);
+    const TypeFacts result = facts_of(name.type());
+    const U64 yes = !result.is_float() ? ~U64{0} : rounded(result, {1, 0}, Mode::kNearest);
+    return InstructionCase{"", result.bits, sources(name), "",
+                           [=](U64 a, U64 b, U64 c) { return holds(a, b, c) ? yes : 0; }};
+  });
+}
+
+TEST(EveryVariant, SelpAndSlct) {
+  check_variants({"selp", "slct"}, [](const Name& name) {
+    const unsigned bits = facts_of(name.type()).bits;
+    if (name.opcode == "selp") {
+      return InstructionCase{
+          "", bits, {bits, bits, 1}, "", [](U64 a, U64 b, U64 c) { return (c & 1) != 0 ? a : b; }};
+    }
+    const TypeFacts by = facts_of(name.types.back());
+    const bool flush = name.has("ftz");
+    return InstructionCase{"", bits, {bits, bits, 32}, "", [=](U64 a, U64 b, U64 c) {
+                             const Wide value =
+                                 number(by, flush ? flushed(by, low_bits(c, 32)) : c);
+                             return value >= 0 ? a : b;
+                           }};
+  });
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
