@@ -70,12 +70,13 @@ int activate(const Here& here, Primary& primary) {
 }
 
 // The worker's context goes once everything in it has been issued.
-int deactivate(const Here& here, Primary& primary) {
+int deactivate(const Here& here, Primary& primary, bool wait) {
   begin_end_of_context(here, *primary.context);
   CallSite site;
   site.order = protocol::Order::kOrderedHost;
-  const int result = post_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {},
-                              primary.context->server_ordinal);
+  const int device = primary.context->server_ordinal;
+  const int result = wait ? call_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {}, device)
+                          : post_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {}, device);
   end_context(here, *primary.context);
   return result;
 }
@@ -121,7 +122,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   const Lock lock(*primary);
   if (primary->retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary->retains != 0 || !is_active(*primary)) return CUDA_SUCCESS;
-  return cuda(deactivate(here, *primary));
+  return cuda(deactivate(here, *primary, false));
 }
 
 // Everything in the context is destroyed; who had retained it must still release it (manual).
@@ -131,13 +132,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   const Lock lock(*primary);
   if (!is_active(*primary)) return CUDA_SUCCESS;
-  begin_end_of_context(here, *primary->context);
-  const int server_ordinal = primary->context->server_ordinal;
-  const int result =
-      call_row(here, opcode::cuDevicePrimaryCtxReset_v2, CallSite{}, {}, server_ordinal);
-  // To the worker the context has ended, until somebody retains it again.
-  const int released = deactivate(here, *primary);
-  return cuda(result != 0 ? result : released);
+  // The worker holds it once: its release destroys the context, as a reset does. Nobody can use it
+  // before it is retained again.
+  return cuda(deactivate(here, *primary, true));
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
