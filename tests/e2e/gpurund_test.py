@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Protects gpurund as an operator meets it: its file, its service manager, its workers' users and
+environment, its end, and what users are told of a worker's death. Clients are real ones here."""
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import world
+from world import alive, children, environment, gpurun, start, until
+
+# Uses the GPU, says so, waits for a line, uses it again, and ends with the result as status.
+USES_GPU = r"""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuCtxSynchronize() == 0
+print("ready", flush=True)
+sys.stdin.readline()
+sys.exit(cuda.cuCtxSynchronize())
+"""
+DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
+
+
+class GpuProgram:
+    """A program that holds a context on `server` until it is told to go on."""
+
+    def __init__(self, server):
+        reading, self.writing = os.pipe()
+        self.run = subprocess.Popen(
+            [world.GPURUN, *server.options(), "--", "python3", "-c", USES_GPU], stdin=reading,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+        os.close(reading)
+        said = self.run.stdout.readline()
+        assert said == "ready\n", said + self.run.communicate(timeout=world.SECONDS)[1]
+
+    def go_on(self):
+        os.close(self.writing)
+        return self.run.communicate(timeout=world.SECONDS)
+
+
+def workers_of(server):
+    return [pid for pid in children(server.process.pid) if world.name_of(pid) == "gpurun-worker"]
+
+
+def status_of(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+def can_be(uid):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(uid, uid, uid)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class File(unittest.TestCase):
+    """A mistake in the file is shown with its line, and never ignored."""
+
+    def start_with(self, text, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "gpurund.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run([world.GPURUND, "--config", path, *words], env=environment(),
+                                  capture_output=True, text=True, timeout=world.SECONDS,
+                                  stdin=subprocess.DEVNULL)
+        return done.returncode, done.stderr
+
+    def test_mistakes_are_named_with_their_line(self):
+        for text, line, named in (
+                ('listen = "127.0.0.1:0"\n\nlisten_on = "x"\n', 3, "'listen_on' is unknown"),
+                ('\ninsecure-plaintext = "yes"\n', 2, "true or false"),
+                ("driver = 5\n", 1, "text in quotes"),
+                ("worker-uids = [5]\n", 1, "first, last"),
+                ("worker-uids = [9, 5]\n", 1, "first, last"),
+                ("[listen]\nport = 5\n", 1, "text in quotes"),
+                ('listen = "127.0.0.1\n', 1, "")):
+            status, errors = self.start_with(text)
+            self.assertEqual(status, 1, text)
+            self.assertIn(f"gpurund.toml:{line}: ", errors)
+            self.assertIn(named, errors)
+
+    def test_a_missing_file_is_an_error(self):
+        done = subprocess.run([world.GPURUND, "--config", "/no/such/file"], capture_output=True,
+                              text=True, timeout=world.SECONDS, env=environment())
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such/file", done.stderr)
+
+    def test_the_command_line_stands_over_the_file(self):
+        status, errors = self.start_with('listen = "127.0.0.1:0"\ndriver = "/from/the/file"\n',
+                                         "--driver", "/from/the/words")
+        self.assertEqual(status, 1)
+        self.assertIn("/from/the/words", errors)
+        self.assertNotIn("/from/the/file", errors)
+
+    def test_unknown_words_for_driver_log_and_uids(self):
+        for words, named in ((["--driver", "fast"], "neither real"), (["--log", "loud"], "loud"),
+                             (["--worker-uids", "5-"], "FIRST-LAST")):
+            status, errors = self.start_with('listen = "127.0.0.1:0"\n', *words)
+            self.assertEqual(status, 1)
+            self.assertIn(named, errors)
+
+    def test_the_file_reaches_the_daemon(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "gpurund.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('log = "info"\nworker-uids = "none"\n')
+            with world.Gpurund("--config", path) as server:
+                self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
+        self.assertIn("lease of 1 GPUs", server.errors)
+
+
+class ServiceManager(unittest.TestCase):
+    def test_it_is_told_of_readiness_and_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "notify")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+                notify.bind(path)
+                notify.settimeout(world.SECONDS)
+                with world.Gpurund(env=environment(NOTIFY_SOCKET=path)) as server:
+                    told = notify.recv(4096).decode()
+                    self.assertIn("READY=1\n", told)
+                    self.assertIn(server.address, told)
+                    server.process.send_signal(signal.SIGTERM)
+                    self.assertEqual(notify.recv(4096), b"STOPPING=1")
+                    self.assertEqual(server.process.wait(world.SECONDS), 0)
+
+    def test_a_stop_ends_leases_and_workers(self):
+        with world.Gpurund() as server:
+            program = GpuProgram(server)
+            workers = workers_of(server)
+            self.assertEqual(len(workers), 1)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(world.SECONDS), 0)
+            self.assertFalse(any(alive(pid) for pid in workers))
+            _, errors = program.go_on()
+            self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
+            self.assertIn("ended the lease", errors)
+
+
+class Workers(unittest.TestCase):
+    def test_a_worker_runs_as_a_user_of_its_own(self):
+        first = 2_000_000_100
+        if os.getuid() != 0 or not can_be(first):
+            self.skipTest("needs root in a user namespace that knows the worker's users")
+        with world.Gpurund("--worker-uids", f"{first}-{first + 9}") as server:
+            seen = set()
+            for _ in range(2):
+                program = GpuProgram(server)
+                (worker,) = workers_of(server)
+                status = status_of(worker)
+                self.assertEqual(len(set(status["Uid"].split())), 1)
+                self.assertEqual(len(set(status["Gid"].split())), 1)
+                self.assertEqual(status["Groups"].strip(), "")
+                self.assertEqual(int(status["CapEff"], 16), 0)
+                self.assertEqual(status["NoNewPrivs"], "1")
+                seen.add(int(status["Uid"].split()[0]))
+                self.assertEqual(program.go_on(), ("", ""))
+                self.assertEqual(program.run.returncode, 0)
+                until(lambda: not workers_of(server), "the worker ends")
+        self.assertEqual(seen, {first, first + 1})
+
+    def test_what_a_worker_started_ends_with_it(self):
+        uid = 2_000_000_200
+        if os.getuid() != 0 or not can_be(uid):
+            self.skipTest("needs root in a user namespace that knows the worker's users")
+        with world.Gpurund("--worker-uids", f"{uid}-{uid}") as server:
+            program = GpuProgram(server)
+            # Stands for a process that a kernel's native code started in its worker.
+            left = subprocess.Popen(["sleep", "1000"], user=uid, group=uid, extra_groups=[])
+            program.go_on()
+            self.assertEqual(left.wait(world.SECONDS), -signal.SIGKILL)
+
+    def test_a_worker_ends_with_a_killed_daemon(self):
+        with world.Gpurund() as server:
+            program = GpuProgram(server)
+            (worker,) = workers_of(server)
+            server.process.kill()
+            until(lambda: not alive(worker), "the worker ends")
+            program.go_on()
+            self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
+
+    def test_a_worker_gets_only_named_variables(self):
+        env = environment(SECRET_OF_THE_OPERATOR="x", GPURUN_SECRET_FILE="/secret", LD_PRELOAD="libm.so.6",
+                          GPURUN_LOG="error")
+        with world.Gpurund(env=env) as server:
+            program = GpuProgram(server)
+            (worker,) = workers_of(server)
+            with open(f"/proc/{worker}/environ", encoding="utf-8") as file:
+                names = {entry.split("=")[0] for entry in file.read().split("\0") if entry}
+            allowed = {"CUDA_VISIBLE_DEVICES", "GPURUN_LOG", "GPURUN_EMULATED", "TMPDIR", "HOME",
+                       "XDG_CACHE_HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}
+            self.assertLessEqual(names, allowed)
+            self.assertIn("GPURUN_LOG", names)
+            program.go_on()
+
+    def test_a_workers_death_is_told_and_the_lease_lives_on(self):
+        with world.Gpurund() as server:
+            program = GpuProgram(server)
+            (worker,) = workers_of(server)
+            os.kill(worker, signal.SIGSEGV)
+            self.assertRegex(program.run.stderr.readline(),
+                             r"worker .*died: signal 11 \(Segmentation fault\)")
+            self.assertIsNone(program.run.poll())
+            program.go_on()
+            self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
+        self.assertRegex(server.errors, "worker ended with signal 11")
+
+    def test_killed_clients_leave_no_worker_and_no_lease(self):
+        with world.Gpurund() as server:
+            for _ in range(10):
+                program = GpuProgram(server)
+                program.run.kill()
+                program.go_on()
+                until(lambda: not workers_of(server), "the worker ends")
+            self.assertEqual(gpurun("--timeout", "10s", *server.options(), "--", "true").returncode, 0)
+            descriptors = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+            self.assertLess(descriptors, 20)
+        self.assertNotIn("worker ended", server.errors)
+
+
+if __name__ == "__main__":
+    world.main()
