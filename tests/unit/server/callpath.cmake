@@ -4,4 +4,5 @@ gpurun_test(server_callpath_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/handles_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/hot_calls_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/issue_queue_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
             LIBRARIES gpurun_server_callpath gpurun_transport_testing)

@@ -1,0 +1,295 @@
+// Bulk on the worker: bytes stall their own stream only, a credit returns when the device has the
+// bytes, no reply runs ahead of a copy that is done, memory is bounded both ways, and a client that
+// breaks the contract is told so and loses its session.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/unit/server/raw_client.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::FrameKind;
+using protocol::ReplyKind;
+
+constexpr std::size_t kChunk = limits::kBulkChunkBytes;
+constexpr std::uint16_t kFence = protocol::kFlagFence;
+
+Bytes pattern(std::size_t byte_count) {
+  Bytes bytes(byte_count);
+  unsigned value = 7;
+  for (std::byte& each : bytes) each = static_cast<std::byte>((value = value * 75 + 74) >> 3);
+  return bytes;
+}
+ByteView part(const Bytes& of, std::size_t offset) {
+  return ByteView(of).subspan(offset, std::min(kChunk, of.size() - offset));
+}
+StepDevice& device() { return StepDevice::device(); }
+
+// Waits, bounded, for what another thread does.
+template <typename Condition>
+bool eventually(Condition condition) {
+  const Deadline deadline = Deadline::in(std::chrono::seconds(20));
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// A device that works by itself while it lives.
+class Running {
+ public:
+  ~Running() {
+    stopping_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stopping_{false};
+  std::thread thread_{[this] {
+    while (!stopping_) {
+      device().run(1);
+      device().run(2);
+      std::this_thread::yield();
+    }
+  }};
+};
+
+TEST(WorkerBulk, ACopyWaitsForItsBytesAndItsCreditForTheDevice) {
+  RawClient client;
+  const Bytes bytes = pattern(2 * kChunk + 5);
+  Bytes memory(bytes.size());
+  client.copy_in(1, memory.data(), bytes.size(), 1);
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence, 2);  // Another stream, which waits for nothing.
+  EXPECT_EQ(client.item().header.result, 0);
+  EXPECT_EQ(device().queued(1) + device().queued(2), 1u);
+
+  client.chunk(1, 0, bytes.size(), part(bytes, 0));
+  client.chunk(1, kChunk, bytes.size(), part(bytes, kChunk));
+  client.chunk(1, 2 * kChunk, bytes.size(), part(bytes, 2 * kChunk));
+  // All of it is in the driver's queue, and nothing retired.
+  ASSERT_TRUE(eventually([] { return device().queued(1) + device().queued(2) >= 5; }));
+  EXPECT_TRUE(client.bulk_is_quiet());
+  const Running running;
+  for (std::uint64_t retired = 0; retired != bytes.size();) {
+    const RawClient::BulkFrame frame = client.bulk();
+    ASSERT_EQ(frame.kind, FrameKind::kChunkReceipt);
+    retired = frame.header.offset;
+  }
+  EXPECT_EQ(memory, bytes);
+}
+
+TEST(WorkerBulk, BytesMayComeBeforeTheirCall) {
+  RawClient client;
+  const Bytes bytes = pattern(kChunk + 1);
+  Bytes memory(bytes.size());
+  client.chunk(9, kChunk, bytes.size(), part(bytes, kChunk));  // And in another order.
+  client.chunk(9, 0, bytes.size(), part(bytes, 0));
+  client.copy_in(9, memory.data(), bytes.size());
+  const Running running;
+  while (client.bulk().header.offset != bytes.size()) ASSERT_FALSE(::testing::Test::HasFailure());
+  EXPECT_EQ(memory, bytes);
+}
+
+TEST(WorkerBulk, ACopyOutIsNumberedWhenTheDeviceIsDone) {
+  RawClient client;
+  const Bytes memory = pattern(kChunk + 3);
+  client.copy_out(1, memory.data(), memory.size(), 0, 1);
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence, 2);
+  EXPECT_EQ(client.item().header.watermark, 0u);  // Nothing has arrived, and nobody waits for it.
+  device().run(1);
+  client.fill(&other, 4, 1, kFence, 2);
+  EXPECT_EQ(client.item().header.watermark, 1u);
+  const RawClient::BulkFrame first = client.bulk();
+  const RawClient::BulkFrame second = client.bulk();
+  EXPECT_EQ(first.header.watermark, 0u);
+  EXPECT_EQ(second.header.watermark, 1u);
+  Bytes got = first.bytes;
+  got.insert(got.end(), second.bytes.begin(), second.bytes.end());
+  EXPECT_EQ(got, memory);
+}
+
+TEST(WorkerBulk, AnAwaitedCopyOutIsAnsweredAfterItsBytes) {
+  RawClient client;
+  const Bytes memory = pattern(3 * kChunk);
+  client.copy_out(1, memory.data(), memory.size(), kFence);
+  ASSERT_TRUE(eventually([] { return device().queued(1) >= 6; }));
+  device().run(1);
+  const RawClient::Item reply = client.item();
+  EXPECT_EQ(reply.header.result, 0);
+  EXPECT_EQ(reply.header.watermark, 1u);
+}
+
+TEST(WorkerBulk, CopiesOutWaitForAClientThatTakesNothing) {
+  RawClient client;
+  const Bytes memory = pattern(200 * kChunk);
+  client.copy_out(1, memory.data(), memory.size());
+  constexpr std::size_t kSlots = (std::size_t{32} << 20) / kChunk;
+  ASSERT_TRUE(eventually([] { return device().queued(1) == 2 * kSlots; }));
+  device().run(1);
+  std::uint64_t got = 0;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const RawClient::BulkFrame frame = client.bulk();
+    EXPECT_EQ(frame.header.offset, got);
+    got += frame.bytes.size();
+  }
+  EXPECT_TRUE(client.bulk_is_quiet());  // No slot is left until the client says what it has.
+  EXPECT_EQ(device().queued(1), 0u);
+  const Running running;
+  while (got < memory.size()) {
+    client.bulk_frame(FrameKind::kChunkReceipt, {1, got, memory.size(), 0}, {});
+    const RawClient::BulkFrame frame = client.bulk();
+    ASSERT_FALSE(frame.bytes.empty());
+    EXPECT_EQ(frame.header.offset, got);
+    EXPECT_EQ(frame.bytes[0], memory[got]);
+    got += frame.bytes.size();
+  }
+}
+
+TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
+  RawClient client;
+  client.copy_out(1, nullptr, kChunk);
+  RawClient::BulkFrame frame = client.bulk();
+  EXPECT_EQ(frame.kind, FrameKind::kChunkAbandoned);
+  EXPECT_EQ(frame.header.transfer, 1u);
+  RawClient::Item item = client.item();
+  EXPECT_EQ(item.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(item.header.result, StepDevice::kInvalidValue);
+
+  const Bytes bytes = pattern(2 * kChunk);
+  client.copy_in(2, nullptr, bytes.size());
+  client.chunk(2, 0, bytes.size(), part(bytes, 0));
+  const Running running;
+  while (frame.kind != FrameKind::kChunkAbandoned || frame.header.transfer != 2) {
+    ASSERT_FALSE(::testing::Test::HasFailure());
+    frame = client.bulk();
+  }
+  item = client.item();
+  EXPECT_EQ(item.header.kind, ReplyKind::kCallError);
+  client.chunk(2, kChunk, bytes.size(), part(bytes, kChunk));  // Was on its way.
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence);
+  EXPECT_EQ(client.item().header.result, 0);
+}
+
+TEST(WorkerBulk, AFaultOnTheDeviceEndsACopyOut) {
+  RawClient client;
+  const Bytes memory = pattern(kChunk);
+  const std::uint64_t call = client.copy_out(1, memory.data(), memory.size());
+  ASSERT_TRUE(eventually([] { return device().queued(1) == 2; }));
+  device().fail(700);
+  EXPECT_EQ(client.bulk().kind, FrameKind::kChunkAbandoned);
+  const RawClient::Item item = client.item();
+  EXPECT_EQ(item.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(item.header.flags, protocol::kReplyFlagSticky);
+  EXPECT_EQ(item.header.call_sequence, call);
+}
+
+TEST(WorkerBulk, OneStreamDoesNotFillTheDriversQueue) {
+  WorkerOptions options;
+  options.launch_depth = 64;
+  RawClient client(options);
+  std::byte target{};
+  constexpr int kFills = 1000;
+  for (int i = 0; i < kFills; ++i) client.fill(&target, 1, 1, 0, 1);
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence, 2);  // Another stream goes on.
+  EXPECT_EQ(client.item().header.result, 0);
+  EXPECT_LE(device().longest_queue(), 64u + 64 / 8);
+  const std::uint64_t last = client.fill(&target, 2, 1, kFence, 1);
+  const Running running;
+  EXPECT_EQ(client.item().header.call_sequence, last);
+  EXPECT_LE(device().longest_queue(), 64u + 64 / 8);
+}
+
+// What breaks the contract.
+struct Breach {
+  const char* name;
+  const char* reason;
+  void (*commit)(RawClient&);
+};
+class WorkerBulkBreach : public ::testing::TestWithParam<Breach> {};
+
+TEST_P(WorkerBulkBreach, EndsTheSessionAndSaysWhy) {
+  RawClient client;
+  GetParam().commit(client);
+  EXPECT_NE(client.goodbye().find(GetParam().reason), std::string::npos);
+  EXPECT_EQ(client.end().code(), Code::kProtocol);
+}
+
+const Breach kBreaches[] = {
+    {"ChunkOffTheGrid", "not on the grid",
+     [](RawClient& client) { client.chunk(1, 8, kChunk + 8, Bytes(kChunk)); }},
+    {"ShortChunk", "not on the grid",
+     [](RawClient& client) { client.chunk(1, 0, kChunk, Bytes(kChunk - 1)); }},
+    {"EmptyChunk", "not on the grid", [](RawClient& client) { client.chunk(1, 0, kChunk, {}); }},
+    {"ChunkBeyondItsTransfer", "reaches outside",
+     [](RawClient& client) { client.chunk(1, 0, 4, Bytes(8)); }},
+    {"NoTransfer", "no transfer", [](RawClient& client) { client.chunk(0, 0, 8, Bytes(8)); }},
+    {"ChunkTwice", "comes twice",
+     [](RawClient& client) {
+       client.chunk(1, 0, 2 * kChunk, Bytes(kChunk));
+       client.chunk(1, 0, 2 * kChunk, Bytes(kChunk));
+     }},
+    {"TotalsDisagree", "disagree",
+     [](RawClient& client) {
+       client.chunk(1, 0, 3 * kChunk, Bytes(kChunk));
+       client.chunk(1, kChunk, 2 * kChunk, Bytes(kChunk));
+     }},
+    {"TotalIsNotTheCalls", "disagree",
+     [](RawClient& client) {
+       std::byte memory{};
+       client.copy_in(1, &memory, 2 * kChunk, 0);
+       client.fill(&memory, 1, 1, kFence, 5);
+       EXPECT_EQ(client.item().header.result, 0);
+       client.chunk(1, 0, 3 * kChunk, Bytes(kChunk));
+     }},
+    {"MoreThanTheWindow", "credit",
+     [](RawClient& client) {
+       const Bytes bytes(kChunk);
+       const std::size_t slots = limits::kBulkWindowBytes / kChunk;
+       for (std::size_t i = 0; i <= slots; ++i) client.chunk(1 + i, 0, kChunk, bytes);
+     }},
+    {"ReceiptForNothing", "never sent",
+     [](RawClient& client) {
+       static const Bytes memory(kChunk);
+       client.copy_out(1, memory.data(), memory.size());
+       EXPECT_TRUE(eventually([] { return device().queued(1) == 2; }));
+       client.bulk_frame(FrameKind::kChunkReceipt, {1, kChunk, kChunk, 0}, {});
+     }},
+    {"AClientAbandons", "does not send",
+     [](RawClient& client) {
+       client.bulk_frame(FrameKind::kChunkAbandoned, {1, 0, kChunk, 0}, {});
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Each, WorkerBulkBreach, ::testing::ValuesIn(kBreaches),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST(WorkerBulk, ACutInTheMiddleEndsTheSession) {
+  RawClient client;
+  Bytes memory(4 * kChunk);
+  client.copy_in(1, memory.data(), memory.size());
+  client.chunk(1, 0, memory.size(), Bytes(kChunk));
+  client.cut_bulk();
+  EXPECT_EQ(client.end().code(), Code::kPeerGone);
+}
+
+TEST(WorkerBulk, ACallThatNamesAnothersTransferFailsAlone) {
+  RawClient client;
+  const Bytes bytes = pattern(kChunk);
+  Bytes memory(bytes.size());
+  client.copy_in(1, memory.data(), bytes.size(), 1);
+  Bytes thief(bytes.size());
+  client.copy_in(1, thief.data(), bytes.size(), 2);
+  EXPECT_EQ(client.item().header.result, StepDevice::kInvalidValue);
+  client.chunk(1, 0, bytes.size(), bytes);
+  ASSERT_TRUE(eventually([&] { return (device().run(1), device().run(2), memory == bytes); }));
+}
+
+}  // namespace
+}  // namespace gpurun::server

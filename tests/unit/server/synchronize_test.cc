@@ -1,0 +1,151 @@
+// Waiting and asking on the worker: a wait delays nobody else, a completed event is told before the
+// client asks again, and what kernels print arrives before the reply that lets the program go on.
+#include "server/synchronize.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "driver_abi/row.h"
+#include "protocol/handle_form.h"
+#include "tests/unit/server/raw_client.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::Form;
+using protocol::Order;
+using protocol::RecordHeader;
+using protocol::ReplyKind;
+
+constexpr std::uint16_t kFence = protocol::kFlagFence;
+// Calls of the test's own.
+constexpr std::uint16_t kMakeEvent = 4000;
+constexpr std::uint16_t kPrint = 4001;
+constexpr std::uint64_t kEvent =
+    protocol::kHandleTag << protocol::kHandleTagShift |
+    static_cast<std::uint64_t>(HandleKind::kEvent) << protocol::kHandleKindShift | 5;
+
+WorkerOptions with_handlers() {
+  WorkerOptions options;
+  add_synchronize_handlers(options.handlers);
+  options.handlers.by_opcode[kMakeEvent] = [](Call& call) {
+    void* event = nullptr;
+    EXPECT_EQ(call.driver().cuEventCreate(&event, 0), 0);
+    return CallOutcome::done(call.handles().bind(call.header().subject, HandleKind::kEvent,
+                                                 reinterpret_cast<std::uintptr_t>(event)));
+  };
+  options.handlers.by_opcode[kPrint] = [](Call&) {
+    std::printf("seven %d", 7);  // No newline: it must not stay in a buffer.
+    return CallOutcome::done(0);
+  };
+  return options;
+}
+
+class Synchronize : public ::testing::Test {
+ protected:
+  std::uint64_t ask(const char* symbol, Order order, std::uint64_t subject, std::uint32_t lane) {
+    return raw(driver_abi::find_row(symbol)->opcode, order, subject, lane);
+  }
+  std::uint64_t raw(std::uint16_t opcode, Order order, std::uint64_t subject, std::uint32_t lane) {
+    RecordHeader header;
+    header.opcode = opcode;
+    header.form = Form::kRaw;
+    header.order = order;
+    header.flags = kFence;
+    header.subject = subject;
+    return client_.record(header, {}, lane);
+  }
+  std::uint64_t record_event(std::uint32_t lane) {
+    RecordHeader header;
+    header.form = Form::kEventRecord;
+    header.flags = protocol::kFlagWritesSubject;
+    header.subject = kEvent;
+    return client_.record(header, bytes_of(protocol::EventPayload{}), lane);
+  }
+  void make_event() {
+    raw(kMakeEvent, Order::kImmediate, kEvent, 0);
+    EXPECT_EQ(client_.item().header.result, 0);
+  }
+  StepDevice& device() { return StepDevice::device(); }
+
+  RawClient client_{with_handlers()};
+  std::byte memory_{};
+};
+
+TEST_F(Synchronize, AStreamsWaitDelaysNobodyElse) {
+  client_.fill(&memory_, 3, 1, 0, 1);
+  const std::uint64_t query = ask("cuStreamQuery", Order::kStream, 0, 1);
+  RawClient::Item item = client_.item();
+  EXPECT_EQ(item.header.call_sequence, query);
+  EXPECT_EQ(item.header.result, kErrorNotReady);
+  const std::uint64_t wait = ask("cuStreamSynchronize", Order::kStream, 0, 1);
+  const std::uint64_t other = ask("cuStreamSynchronize", Order::kStream, 0, 2);
+  EXPECT_EQ(client_.item().header.call_sequence, other);
+  device().run(1);
+  item = client_.item();
+  EXPECT_EQ(item.header.call_sequence, wait);
+  EXPECT_EQ(item.header.result, 0);
+  EXPECT_EQ(memory_, std::byte{3});
+}
+
+TEST_F(Synchronize, ACompletedEventIsToldWithTheAnswer) {
+  make_event();
+  const std::uint64_t record = record_event(1);
+  ask("cuEventQuery", Order::kLane, kEvent, 1);
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  device().run(1);
+  ask("cuEventSynchronize", Order::kLane, kEvent, 1);
+  const RawClient::Item told = client_.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
+  EXPECT_EQ(told.header.subject, kEvent);
+  EXPECT_EQ(told.header.call_sequence, record);
+  EXPECT_EQ(client_.item().header.kind, ReplyKind::kReply);
+}
+
+TEST_F(Synchronize, AnEventThatWasAskedForIsToldUnaskedNextTime) {
+  make_event();
+  record_event(1);
+  ask("cuEventQuery", Order::kLane, kEvent, 1);
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  const std::uint64_t record = record_event(1);
+  ask("cuStreamQuery", Order::kStream, 0, 1);
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  device().run(1);
+  const RawClient::Item told = client_.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
+  EXPECT_EQ(told.header.call_sequence, record);
+}
+
+TEST_F(Synchronize, NobodyIsParkedForACallThatNobodyAwaits) {
+  RecordHeader header;
+  header.opcode = driver_abi::find_row("cuCtxSynchronize")->opcode;
+  header.form = Form::kRaw;
+  client_.record(header, {});
+  const RawClient::Item item = client_.item();
+  EXPECT_EQ(item.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(item.header.result, kErrorInvalidValue);
+}
+
+TEST(WorkerOutput, WhatIsPrintedComesBeforeTheReply) {
+  WorkerOptions options = with_handlers();
+  options.capture_stdout = true;
+  std::string text;
+  {
+    RawClient client(options);
+    RecordHeader header;
+    header.opcode = kPrint;
+    header.form = Form::kRaw;
+    header.flags = kFence;
+    client.record(header, {});
+    for (;;) {
+      const RawClient::Item item = client.item();
+      if (item.header.kind != ReplyKind::kOutput) break;
+      text.append(reinterpret_cast<const char*>(item.payload.data()), item.payload.size());
+    }
+  }
+  EXPECT_EQ(text, "seven 7");
+}
+
+}  // namespace
+}  // namespace gpurun::server
