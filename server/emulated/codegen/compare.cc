@@ -38,21 +38,28 @@ constexpr Comparison kComparisons[] = {
     {"nan", kNever, kNever, CmpInst::FCMP_UNO},
 };
 
-// The comparison that the first modifier names, of operands 1 and 2.
-Value* compare(FunctionBuilder& b, const Operation& op) {
+using Lanes = llvm::SmallVector<Value*, 2>;
+
+// The comparison that a modifier names, of operands 1 and 2; two results for packed types.
+Lanes compare(FunctionBuilder& b, const Operation& op) {
   for (const Comparison& known : kComparisons) {
-    if (op.instruction.modifiers[0] != known.name) continue;
-    if (op.type.is_float()) {
-      Value* x = flush_if(b, op, b.read_floats(b.operand(op, 1), op.type)[0]);
-      Value* y = flush_if(b, op, b.read_floats(b.operand(op, 2), op.type)[0]);
-      return b.ir.CreateFCmp(known.of_float, x, y);
+    if (!op.has(known.name)) continue;
+    if (!op.type.is_float()) {
+      Value* x = b.read(b.operand(op, 1), op.type);
+      Value* y = b.read(b.operand(op, 2), op.type);
+      return {b.ir.CreateICmp(op.type.is_signed() ? known.of_signed : known.of_unsigned, x, y)};
     }
-    Value* x = b.read(b.operand(op, 1), op.type);
-    Value* y = b.read(b.operand(op, 2), op.type);
-    return b.ir.CreateICmp(op.type.is_signed() ? known.of_signed : known.of_unsigned, x, y);
+    const auto x = b.read_floats(b.operand(op, 1), op.type);
+    const auto y = b.read_floats(b.operand(op, 2), op.type);
+    Lanes results;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      results.push_back(
+          b.ir.CreateFCmp(known.of_float, flush_if(b, op, x[i]), flush_if(b, op, y[i])));
+    }
+    return results;
   }
   b.refuse("unknown comparison");
-  return b.constant(1, 0);
+  return {b.constant(1, 0)};
 }
 
 // The result combined with the predicate operand when the instruction has a .BoolOp.
@@ -65,20 +72,42 @@ Value* combine(FunctionBuilder& b, const Operation& op, Value* result) {
   return op.has("or") ? b.ir.CreateOr(result, other) : b.ir.CreateXor(result, other);
 }
 
+// The second predicate is the opposite, or for packed types that of the high halves.
 void emit_setp(FunctionBuilder& b, const Operation& op) {
-  Value* result = compare(b, op);
-  Value* first = combine(b, op, result);
-  Value* second = combine(b, op, b.ir.CreateNot(result));
+  const Lanes results = compare(b, op);
+  Value* first = combine(b, op, results[0]);
+  Value* second = combine(b, op, results.size() == 2 ? results[1] : b.ir.CreateNot(results[0]));
   const ptx::Operand& destination = b.operand(op, 0);
   b.write(destination, first);
   b.write_second(destination, second);
 }
 
-// True is all ones for integers, 1.0 for f32.
+// True is all ones for integers, 1.0 for floats; packed types have such a half for each comparison.
 void emit_set(FunctionBuilder& b, const Operation& op) {
-  Value* result = combine(b, op, compare(b, op));
-  const std::uint64_t yes = op.first_type.is_float() ? 0x3f800000u : 0xffffffffu;
-  b.write(b.operand(op, 0), b.ir.CreateSelect(result, b.constant(32, yes), b.constant(32, 0)));
+  const Lanes results = compare(b, op);
+  const auto lanes = static_cast<unsigned>(results.size());
+  const unsigned bits = op.first_type.bits / lanes;
+  std::uint64_t yes = bits == 16 ? 0xffff : 0xffffffff;
+  switch (scalar_format(op.first_type.format)) {
+    case ptx::FloatFormat::kF16:
+      yes = 0x3c00;
+      break;
+    case ptx::FloatFormat::kBf16:
+      yes = 0x3f80;
+      break;
+    case ptx::FloatFormat::kF32:
+      yes = 0x3f800000;
+      break;
+    default:
+      break;
+  }
+  Value* all = b.constant(op.first_type.bits, 0);
+  for (unsigned i = 0; i < lanes; ++i) {
+    Value* lane = b.constant(op.first_type.bits, yes << (i * bits));
+    all = b.ir.CreateOr(all, b.ir.CreateSelect(combine(b, op, results[i]), lane,
+                                               b.constant(op.first_type.bits, 0)));
+  }
+  b.write(b.operand(op, 0), all, op.first_type.is_signed());
 }
 
 void emit_selp(FunctionBuilder& b, const Operation& op) {
@@ -103,22 +132,28 @@ void emit_slct(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.ir.CreateSelect(control, x, y));
 }
 
+#define GPURUN_FLOAT_COMPARISONS "{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}"
+#define GPURUN_COMBINED "{,.and,.or,.xor}"
+
 constexpr VariantRow kRows[] = {
     {"setp.{eq,ne}{,.and,.or,.xor}.{b16,b32,b64}", emit_setp},
     {"setp.{eq,ne,lt,le,gt,ge}{,.and,.or,.xor}.{u16,u32,u64,s16,s32,s64}", emit_setp},
     {"setp.{lo,ls,hi,hs}{,.and,.or,.xor}.{u16,u32,u64}", emit_setp},
-    {"setp.{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}{,.and,.or,.xor}{,.ftz}.{f32,f16}",
-     emit_setp},
-    {"setp.{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}{,.and,.or,.xor}.{f64,bf16}",
-     emit_setp},
+    {"setp." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED "{,.ftz}.{f32,f16}", emit_setp},
+    {"setp." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED ".{f64,bf16}", emit_setp},
     {"set.{eq,ne}{,.and,.or,.xor}.{u32,s32,f32}.{b16,b32,b64}", emit_set},
     {"set.{eq,ne,lt,le,gt,ge}{,.and,.or,.xor}.{u32,s32,f32}.{u16,u32,u64,s16,s32,s64}", emit_set},
     {"set.{lo,ls,hi,hs}{,.and,.or,.xor}.{u32,s32,f32}.{u16,u32,u64}", emit_set},
-    {"set.{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}{,.and,.or,.xor}{,.ftz}"
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED "{,.ftz}"
      ".{u32,s32,f32}.f32",
      emit_set},
-    {"set.{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}{,.and,.or,.xor}.{u32,s32,f32}.f64",
-     emit_set},
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED ".{u32,s32,f32}.f64", emit_set},
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED "{,.ftz}.{f16,u16,s16,u32,s32}.f16", emit_set},
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED ".{bf16,u16,s16,u32,s32}.bf16", emit_set},
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED "{,.ftz}.{f16x2,u32,s32}.f16x2", emit_set},
+    {"set." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED ".{bf16x2,u32,s32}.bf16x2", emit_set},
+    {"setp." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED "{,.ftz}.f16x2", emit_setp},
+    {"setp." GPURUN_FLOAT_COMPARISONS GPURUN_COMBINED ".bf16x2", emit_setp},
     {"selp.{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", emit_selp},
     {"slct.{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}.s32", emit_slct},
     {"slct{,.ftz}.{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}.f32", emit_slct},

@@ -60,23 +60,41 @@ void emit_float_to_integer(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result, to.is_signed());
 }
 
+// A double whose rounding to f16 or bf16 is that of the integer: exact, or with what does not fit
+// into 53 bits gathered in the last of them.
+Value* as_double(FunctionBuilder& b, Value* x, bool is_signed) {
+  if (x->getType()->getIntegerBitWidth() == 64) {
+    Value* lost = b.ir.CreateICmpNE(b.ir.CreateAnd(x, 0x7ff), b.constant(64, 0));
+    Value* gathered =
+        b.ir.CreateOr(b.ir.CreateAnd(x, ~std::uint64_t{0x7ff}),
+                      b.ir.CreateSelect(lost, b.constant(64, 0x800), b.constant(64, 0)));
+    Value* offset = b.constant(64, is_signed ? std::uint64_t{1} << 53 : 0);
+    Value* large = b.ir.CreateICmpUGT(b.ir.CreateAdd(x, offset),
+                                      b.constant(64, std::uint64_t{1} << (is_signed ? 54 : 53)));
+    x = b.ir.CreateSelect(large, gathered, x);
+  }
+  return is_signed ? b.ir.CreateSIToFP(x, b.double_type()) : b.ir.CreateUIToFP(x, b.double_type());
+}
+
 void emit_integer_to_float(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const ptx::Type& to = op.first_type;
   const bool is_signed = op.type.is_signed();
   Value* x = b.read(b.operand(op, 1), op.type.bits);
   llvm::Type* type = to.format == FloatFormat::kF64 ? b.double_type() : b.float_type();
+  const char* mode = directed_rounding(op);
   Value* result = nullptr;
-  if (const char* mode = directed_rounding(op)) {
+  if (to.bits == 16) {
+    result = as_double(b, x, is_signed);
+    result = mode != nullptr ? round_directed(b, mode, result, to.format)
+                             : round_to(b, result, to.format);
+  } else if (mode != nullptr) {
     x = is_signed ? b.ir.CreateSExt(x, b.int_type(64)) : b.ir.CreateZExt(x, b.int_type(64));
     const std::string name = std::string("gpurun_round_from_") + (is_signed ? "s64" : "u64") +
                              (type->isDoubleTy() ? "_f64_" : "_f32_") + mode;
     result = b.call_helper(name.c_str(), type, {x}, true);
   } else {
-    // Integers of at most 32 bits are exact doubles, from where one rounding leads to f16.
-    if (to.bits == 16) type = b.double_type();
     result = is_signed ? b.ir.CreateSIToFP(x, type) : b.ir.CreateUIToFP(x, type);
-    result = round_to(b, result, to.format);
   }
   if (op.has("sat")) result = saturate(b, result);
   b.write_floats(b.operand(op, 0), {result}, to);
@@ -100,7 +118,7 @@ Value* convert_float(FunctionBuilder& b, const Operation& op, Value* x) {
     x = b.call_helper((std::string("gpurun_round_narrow_f32_") + mode).c_str(), b.float_type(), {x},
                       true);
   } else {
-    x = truncate_to(b, x, to);
+    x = round_directed(b, mode, x, to);
   }
   return finish(b, op, x);
 }
@@ -138,21 +156,24 @@ constexpr VariantRow kRows[] = {
      emit_float_to_integer},
     {"cvt.{rni,rzi,rmi,rpi}{,.sat}.{u8,u16,u32,u64,s8,s16,s32,s64}.{f16,f64}",
      emit_float_to_integer},
+    {"cvt.{rni,rzi,rmi,rpi}.{u8,u16,u32,u64,s8,s16,s32,s64}.bf16", emit_float_to_integer},
     {"cvt.{rn,rz,rm,rp}{,.sat}.{f32,f64}.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
-    {"cvt.rn{,.sat}.f16.{u8,u16,u32,s8,s16,s32}", emit_integer_to_float},
+    {"cvt.{rn,rz,rm,rp}{,.sat}.f16.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
+    {"cvt.{rn,rz,rm,rp}.bf16.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
     {"cvt{,.ftz}{,.sat}.{f32,f64}.f32", emit_float_to_float},
     {"cvt{,.sat}.{f32,f64}.f16", emit_float_to_float},
     {"cvt.ftz{,.sat}.f32.f16", emit_float_to_float},
-    {"cvt.f32.bf16", emit_float_to_float},
+    {"cvt.{f32,f64}.bf16", emit_float_to_float},
     {"cvt.{rn,rz,rm,rp}{,.ftz}{,.sat}.f32.f64", emit_float_to_float},
     {"cvt.f64.f64", emit_float_to_float},
-    {"cvt.{rn,rz}{,.ftz}{,.sat}.f16.f32", emit_float_to_float},
+    {"cvt.{rn,rz,rm,rp}{,.ftz}{,.sat}.f16.f32", emit_float_to_float},
     {"cvt.{rn,rz}.relu.{f16,bf16}.f32", emit_float_to_float},
-    {"cvt.{rn,rz}.bf16.f32", emit_float_to_float},
-    {"cvt.rn{,.sat}.f16.f64", emit_float_to_float},
+    {"cvt.{rn,rz,rm,rp}.bf16.{f32,f64}", emit_float_to_float},
+    {"cvt.{rn,rz,rm,rp}{,.sat}.f16.f64", emit_float_to_float},
     {"cvt.{rni,rzi,rmi,rpi}{,.ftz}{,.sat}.f32.f32", emit_round_integral},
     {"cvt.{rni,rzi,rmi,rpi}{,.sat}.f64.f64", emit_round_integral},
     {"cvt.{rni,rzi,rmi,rpi}{,.sat}.f16.f16", emit_round_integral},
+    {"cvt.{rni,rzi,rmi,rpi}.bf16.bf16", emit_round_integral},
     {"cvt.{rn,rz}{,.relu}.{f16x2,bf16x2}.f32", emit_pack},
 };
 

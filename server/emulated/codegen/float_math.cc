@@ -140,6 +140,26 @@ Value* truncate_to(FunctionBuilder& b, Value* value, FloatFormat format) {
   return b.ir.CreateFPExt(b.ir.CreateBitCast(bits, half), b.float_type());
 }
 
+Value* round_directed(FunctionBuilder& b, std::string_view mode, Value* value, FloatFormat format) {
+  Value* nearer_zero = truncate_to(b, value, format);
+  if (mode == "rz") return nearer_zero;
+  Value* wide = nearer_zero;
+  if (value->getType()->isDoubleTy()) wide = b.ir.CreateFPExt(wide, b.double_type());
+  Value* step = mode == "rp" ? b.ir.CreateFCmpOGT(value, wide) : b.ir.CreateFCmpOLT(value, wide);
+  // One step away from zero is the next pattern; from the largest number it leads to infinity.
+  Value* farther = nullptr;
+  if (scalar_format(format) == FloatFormat::kBf16) {
+    Value* bits = b.ir.CreateBitCast(nearer_zero, b.int_type(32));
+    farther = b.ir.CreateBitCast(b.ir.CreateAdd(bits, b.constant(32, 0x10000)), b.float_type());
+  } else {
+    llvm::Type* half = llvm::Type::getHalfTy(b.context());
+    Value* bits = b.ir.CreateBitCast(b.ir.CreateFPTrunc(nearer_zero, half), b.int_type(16));
+    bits = b.ir.CreateAdd(bits, b.constant(16, 1));
+    farther = b.ir.CreateFPExt(b.ir.CreateBitCast(bits, half), b.float_type());
+  }
+  return b.ir.CreateSelect(step, farther, nearer_zero);
+}
+
 const char* directed_rounding(const Operation& op) {
   for (const char* mode : {"rz", "rm", "rp"}) {
     if (op.has(mode)) return mode;

@@ -16,6 +16,9 @@ llvm::Value* clamp_negative(FunctionBuilder& b, llvm::Value* value);
 llvm::Value* round_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
 // The same, towards zero.
 llvm::Value* truncate_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
+// To f16 or bf16 as `mode` says: "rz", "rm" or "rp".
+llvm::Value* round_directed(FunctionBuilder& b, std::string_view mode, llvm::Value* value,
+                            ptx::FloatFormat format);
 // Both halves of one format: kF16x2 is kF16.
 ptx::FloatFormat scalar_format(ptx::FloatFormat format);
 // "rz", "rm" or "rp" when the instruction rounds that way, else nullptr.

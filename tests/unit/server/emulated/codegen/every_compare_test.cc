@@ -25,7 +25,9 @@ constexpr Comparison kComparisons[] = {
     {"num", true, true, true, false},  {"nan", false, false, false, true},
 };
 
-std::function<bool(U64, U64, U64)> comparison(const Name& name) {
+// Whether lane `lane` of a and b compares so; `opposite` asks for the contrary.
+using Holds = std::function<bool(U64 a, U64 b, U64 c, unsigned lane, bool opposite)>;
+Holds comparison(const Name& name) {
   const TypeFacts type = facts_of(name.types.back());
   const Comparison* known = nullptr;
   for (const Comparison& one : kComparisons) {
@@ -35,17 +37,16 @@ std::function<bool(U64, U64, U64)> comparison(const Name& name) {
   const bool conjunction = name.has("and");
   const bool disjunction = name.has("or");
   const bool exclusive = name.has("xor");
-  return [=](U64 a, U64 b, U64 c) {
-    if (flush) {
-      a = flushed(type, low_bits(a, type.bits));
-      b = flushed(type, low_bits(b, type.bits));
-    }
-    const Wide x = number(type, a);
-    const Wide y = number(type, b);
-    const bool result = is_nan(x) || is_nan(y) ? known->unordered
-                        : x < y                ? known->less
-                        : x > y                ? known->greater
-                                               : known->equal;
+  return [=](U64 a, U64 b, U64 c, unsigned lane, bool opposite) {
+    a = low_bits(a >> (lane * type.lane_bits()), type.lane_bits());
+    b = low_bits(b >> (lane * type.lane_bits()), type.lane_bits());
+    const Wide x = number(type, flush ? flushed(type, a) : a);
+    const Wide y = number(type, flush ? flushed(type, b) : b);
+    bool result = is_nan(x) || is_nan(y) ? known->unordered
+                  : x < y                ? known->less
+                  : x > y                ? known->greater
+                                         : known->equal;
+    if (opposite) result = !result;
     const bool other = (c & 1) != 0;
     if (conjunction) return result && other;
     if (disjunction) return result || other;
@@ -63,8 +64,11 @@ std::vector<unsigned> sources(const Name& name) {
 TEST(EveryVariant, Setp) {
   check_variants({"setp"}, [](const Name& name) {
     const auto holds = comparison(name);
-    return InstructionCase{"", 1, sources(name), "",
-                           [=](U64 a, U64 b, U64 c) { return U64{holds(a, b, c)}; }};
+    const bool packed = facts_of(name.types.back()).lanes == 2;
+    return InstructionCase{"", 2, sources(name), "", [=](U64 a, U64 b, U64 c) {
+                             return U64{holds(a, b, c, 0, false)} |
+                                    U64{holds(a, b, c, packed ? 1 : 0, !packed)} << 1;
+                           }};
   });
 }
 
@@ -72,9 +76,15 @@ TEST(EveryVariant, Set) {
   check_variants({"set"}, [](const Name& name) {
     const auto holds = comparison(name);
     const TypeFacts result = facts_of(name.type());
-    const U64 yes = !result.is_float() ? ~U64{0} : rounded(result, {1, 0}, Mode::kNearest);
-    return InstructionCase{"", result.bits, sources(name), "",
-                           [=](U64 a, U64 b, U64 c) { return holds(a, b, c) ? yes : 0; }};
+    const unsigned lanes = facts_of(name.types.back()).lanes;
+    const unsigned bits = result.bits / lanes;
+    const U64 yes =
+        result.is_float() ? rounded(result, {1, 0}, Mode::kNearest) : low_bits(~U64{0}, bits);
+    return InstructionCase{"", result.bits, sources(name), "", [=](U64 a, U64 b, U64 c) {
+                             U64 out = holds(a, b, c, 0, false) ? yes : 0;
+                             if (lanes == 2 && holds(a, b, c, 1, false)) out |= yes << bits;
+                             return out;
+                           }};
   });
 }
 

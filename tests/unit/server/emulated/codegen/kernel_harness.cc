@@ -79,20 +79,23 @@ std::string load_text() {
 }
 
 std::string kernel_text(std::span<const InstructionCase> cases) {
-  std::string text = kHead + input_text() + ".reg .pred %a1, %b1, %c1, %d1;\n" + load_text();
+  std::string text = kHead + input_text() + ".reg .pred %a1, %b1, %c1, %d1, %q1;\n" + load_text();
   for (const std::string letter : {"a", "b", "c"}) {
     text += "and.b64 %d64, %" + letter + "64, 1; setp.ne.b64 %" + letter + "1, %d64, 0;\n";
   }
   int offset = 0;
   for (const InstructionCase& one : cases) {
-    const std::string result = std::to_string(one.result_bits);
-    text += one.name + " %d" + result;
+    const bool predicate = one.result_bits <= 2;
+    const std::string result = predicate ? "64" : std::to_string(one.result_bits);
+    text += one.name + (one.result_bits == 2   ? " %d1|%q1"
+                        : one.result_bits == 1 ? " %d1"
+                                               : " %d" + result);
     char letter = 'a';
     for (unsigned bits : one.source_bits) text += source_register(letter++, bits);
     text += one.tail + ";\n";
-    if (one.result_bits == 1) text += "selp.b64 %d64, 1, 0, %d1;\n";
-    text += "st.b" + std::string(one.result_bits == 1 ? "64" : result) + " [%out+" +
-            std::to_string(offset) + "], %d" + (one.result_bits == 1 ? "64" : result) + ";\n";
+    if (predicate) text += "selp.b64 %d64, 1, 0, %d1;\n";
+    if (one.result_bits == 2) text += "@%q1 or.b64 %d64, %d64, 2;\n";
+    text += "st.b" + result + " [%out+" + std::to_string(offset) + "], %d" + result + ";\n";
     offset += 8;
   }
   return text + "ret;\n}\n";
