@@ -14,9 +14,11 @@ namespace {
 constexpr std::size_t kBytes = 16;
 
 void overflow() {
-  auto* bytes = static_cast<volatile char*>(std::malloc(kBytes));
+  volatile std::size_t size =
+      kBytes;  // Or UBSan, which sees it coming, would be the first to tell.
+  auto* bytes = static_cast<volatile char*>(std::malloc(size));
   if (bytes == nullptr) return;
-  bytes[kBytes] = 1;
+  bytes[size] = 1;
   std::free(const_cast<char*>(bytes));
 }
 
