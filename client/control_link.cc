@@ -2,7 +2,9 @@
 #include "client/control_link.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "protocol/control.h"
@@ -121,6 +123,17 @@ Result<protocol::Listing> ControlLink::list() {
   auto* listing = std::get_if<protocol::Listing>(&*answer);
   if (listing == nullptr) return unexpected(address_);
   return std::move(*listing);
+}
+
+Status ControlLink::release(Deadline deadline) {
+  // The server sees the end of what we say, and hangs up when it has done its part.
+  if (shutdown(fd(), SHUT_WR) != 0) return Status::from_errno(errno, "control link");
+  std::byte dropped[256];
+  while (true) {
+    const Result<std::size_t> got = connection_->receive(dropped, 1, deadline);
+    if (got.ok()) continue;
+    return got.status().code() == Code::kPeerGone ? Status() : got.status();
+  }
 }
 
 int ControlLink::fd() const noexcept { return connection_->fd(); }

@@ -77,6 +77,7 @@ Status Daemon::serve_until_stopped() {
     }
     reap_workers();
     take_events();
+    tell_claims_dropped();
     if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one());
   }
   return Status();
@@ -132,6 +133,11 @@ void Daemon::post(Event event) {
     events_.push_back(std::move(event));
   }
   wake();
+}
+
+void Daemon::tell_claims_dropped() {
+  const std::lock_guard lock(lease_links_mutex_);
+  claims_dropped_.notify_all();
 }
 
 void Daemon::take_events() {
@@ -197,6 +203,7 @@ void Daemon::report_death(const Running& running, const std::string& how) {
 }
 
 void Daemon::end_all() {
+  tell_claims_dropped();
   {
     std::unique_lock lock(mutex_);
     for (transport::Connection* link : links_) link->shut_down();

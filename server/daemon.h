@@ -84,6 +84,7 @@ class Daemon {
   Status serve_until_stopped();
   Status accept_one();
   void take_events();
+  void tell_claims_dropped();
   void start_worker(Arrival arrival);
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
@@ -98,6 +99,7 @@ class Daemon {
                      HalfOpen& half_open);
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const protocol::Key& key);
+  void wait_until_free(const std::weak_ptr<Claim>& held);
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
@@ -117,6 +119,7 @@ class Daemon {
   std::vector<Running> workers_;  // run()'s thread.
   // A leaf lock: held while a death is sent, so that the link cannot go meanwhile.
   std::mutex lease_links_mutex_;
+  std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
   std::map<protocol::Id, Link> lease_links_;
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 

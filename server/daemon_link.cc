@@ -19,6 +19,9 @@ using protocol::Sender;
 // The longest time that a request may wait for GPUs.
 constexpr std::uint64_t kWaitMillisecondsMax = std::uint64_t{7} * 24 * 3600 * 1000;
 
+// For the workers of a lease to end; they are killed.
+constexpr std::chrono::seconds kFreeDeadline{10};
+
 // A refusal is a courtesy: whether it arrives changes nothing.
 void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline) {
   static_cast<void>(protocol::send_control(connection, protocol::Refused{reason}, deadline));
@@ -152,6 +155,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     static_cast<void>(say(protocol::Refused{claim.status().message()}));
     return;
   }
+  const std::weak_ptr<Claim> held = *claim;
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer});
   spdlog::info("{}: lease of {} GPUs", peer, request.devices);
@@ -169,7 +173,14 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   }
   book_.remove(*id);
   post(LeaseEnded{*id});
+  wait_until_free(held);
   spdlog::info("{}: lease ended", peer);
+}
+
+// The link stays until then, so that a client can wait for its GPUs to be free.
+void Daemon::wait_until_free(const std::weak_ptr<Claim>& held) {
+  std::unique_lock lock(lease_links_mutex_);
+  claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return held.expired() || stopping_; });
 }
 
 protocol::Listing Daemon::listing() {

@@ -28,6 +28,7 @@ namespace {
 
 // A real driver with many GPUs takes seconds for its cuInit.
 constexpr std::chrono::seconds kServerStartDeadline{90};
+constexpr std::chrono::seconds kReleaseDeadline{10};
 
 void say(const std::string& text) {
   // One write, so that lines of several processes do not mix.
@@ -226,6 +227,10 @@ int run_gpurun(int argc, char** argv) {
     if (failure) {
       say(failure->status.message());
       return failure->exit_status;
+    }
+    // A server of our own frees its GPUs by ending.
+    if (run.server == nullptr) {
+      static_cast<void>(run.lease.link->release(Deadline::in(kReleaseDeadline)));
     }
     run.lease.link.reset();  // The lease first, so that the server ends without a warning.
   }
