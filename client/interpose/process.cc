@@ -38,6 +38,8 @@ int connect() {
   Result<DeviceSnapshot> devices =
       DeviceSnapshot::parse(attached->snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!devices.ok()) return failed(devices.status(), kResultPeerGone);
+  Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr);
+  if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
   Result<std::unique_ptr<Session>> session =
       Session::start(std::move(attached->channels), SessionOptions::from_environment());
@@ -45,6 +47,7 @@ int connect() {
   auto* process = new Process;
   process->session = session->release();
   process->devices = new DeviceSnapshot(std::move(*devices));
+  process->all_devices = new DeviceSnapshot(std::move(*all));
   process->server = server;
   process->attach_round_trips = attached->round_trips;
   g_process.store(process, std::memory_order_release);

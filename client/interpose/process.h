@@ -21,8 +21,9 @@ Result<Attached> connect_from_environment();
 
 struct Process {
   Session* session = nullptr;
-  const DeviceSnapshot* devices = nullptr;
-  std::string server;  // "host:port", for messages and statistics.
+  const DeviceSnapshot* devices = nullptr;      // As the program sees them.
+  const DeviceSnapshot* all_devices = nullptr;  // Without CUDA_VISIBLE_DEVICES.
+  std::string server;                           // "host:port", for messages and statistics.
   unsigned attach_round_trips = 0;
 };
 

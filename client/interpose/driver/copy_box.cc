@@ -31,6 +31,18 @@ void merge(Copy& copy) {
   }
 }
 
+// One past the last byte of a side, from its start.
+std::uint64_t extent(const CopySide& side, const Copy& copy) {
+  return (copy.slices - 1) * side.slice_pitch + (copy.lines - 1) * side.line_pitch + copy.width;
+}
+
+// Device memory of which we know must hold all of it.
+bool reaches_beyond(const CopySide& side, const Copy& copy) {
+  if (side.place != Place::kDevice) return false;
+  const auto range = find_range(side.address);
+  return range.has_value() && !range->on_host() && !range->covers(side.address, extent(side, copy));
+}
+
 class Run {
  public:
   Run(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
@@ -112,10 +124,11 @@ class Run {
     const bool in = copy_.source.place != Place::kDevice;
     // A synchronous copy implies that all before it is done. The program could tell only by bytes
     // that come into its memory.
-    if (in && waiting_ == Waiting::kSynchronous && here_.session().host_write_outstanding()) {
-      return synchronize_stream(here_, site_.stream);
-    }
-    return 0;
+    if (!in || waiting_ != Waiting::kSynchronous) return 0;
+    // Whether an address that we do not know can be written, the worker must say.
+    const bool unknown = !find_range(copy_.destination.address).has_value();
+    if (!unknown && !here_.session().host_write_outstanding()) return 0;
+    return synchronize_stream(here_, site_.stream);
   }
 
   const Here& here_;
@@ -147,6 +160,9 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
                            ? refuse_while_capturing(here)
                            : refuse_capture_of(here, stream, "a copy from or to host memory");
     if (result != 0) return result;
+  }
+  if (reaches_beyond(wanted.source, wanted) || reaches_beyond(wanted.destination, wanted)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   Copy copy = wanted;
   merge(copy);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "client/interpose/custom.h"
+#include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
 #include "driver_abi/client_marker.h"
@@ -77,9 +78,6 @@ constexpr driver_abi::ExportTableHost kHost = {
     .multiprocessor_groups = nullptr,
 };
 
-// Slot 0: its size.
-constexpr std::size_t kMarkerTable[1] = {sizeof(std::size_t)};
-
 }  // namespace
 
 namespace custom {
@@ -87,7 +85,7 @@ namespace custom {
 CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (std::memcmp(id->bytes, driver_abi::kClientMarker.data(), sizeof id->bytes) == 0) {
-    *table = kMarkerTable;
+    *table = &kClientView;
     return CUDA_SUCCESS;
   }
   driver_abi::set_export_table_host(&kHost);

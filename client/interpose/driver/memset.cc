@@ -1,6 +1,7 @@
 // Filling device memory. CUDA waits for none of them when the memory is the device's.
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -13,6 +14,11 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
   if (count == 0) return cuda(here.session().health(here.context->handle));
   if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = find_range(to);
+  if (range.has_value() && (range->on_host() || count > range->bytes / element_bytes ||
+                            !range->covers(to, count * element_bytes))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   protocol::MemsetPayload payload;
   payload.destination = to;
   payload.width = count;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "client/interpose/memory_ranges.h"
 #include "protocol/image_bundle.h"
 #include "protocol/limits.h"
 
@@ -49,9 +50,9 @@ int ask(const Here& here, const CallSite& site, std::span<const ImageLoad> loads
   }
   auto unpacked = protocol::unpack_outcomes(reply.payload);
   if (!unpacked.ok() || unpacked->size() != loads.size()) {
-    GPURUN_LOG(kError, "the worker answered a load with nonsense: %s",
-               unpacked.ok() ? "not one outcome for each image"
-                             : unpacked.status().to_string().c_str());
+    GPURUN_LOG(
+        kError, "the worker answered a load with nonsense: %s",
+        unpacked.ok() ? "not one outcome for each image" : unpacked.status().to_string().c_str());
     return CUDA_ERROR_UNKNOWN;
   }
   *outcomes = std::move(*unpacked);
@@ -271,6 +272,7 @@ int unload(Here& here, Loaded* loaded) {
         loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryUnload : opcode::cuModuleUnload;
     result = post_row(here, row, site, {}, loaded->handle);
   }
+  remove_ranges_of_owner(loaded->handle);
   forget(here, loaded);
   return result;
 }

@@ -1,5 +1,6 @@
 // Names of kernels: which are known here get their handle here, and the worker is told in passing.
 #include "base/log.h"
+#include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/load.h"
 
 namespace gpurun::client::interpose::modules {
@@ -199,6 +200,14 @@ int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* addr
     std::size_t* size = &variable.bytes;
     const int result = call_row(here, row, here.site(), {}, to, size, loaded->handle, name);
     if (result != 0) return result;
+    MemoryRange range;
+    range.base = variable.address;
+    range.bytes = variable.bytes;
+    range.kind = MemoryKind::kModule;
+    range.ordinal = here.context->ordinal;
+    range.context = here.context->handle;
+    range.owner = loaded->handle;
+    (void)add_range(range);
     const std::lock_guard lock(all.mutex);
     loaded->variables[key] = variable;
   }

@@ -1,0 +1,113 @@
+// What the session tells NVML: its devices, in the server's order and unfiltered, because programs
+// apply CUDA_VISIBLE_DEVICES to NVML's numbers themselves.
+#include <cstdio>
+#include <cstring>
+
+#include "client/interpose/driver/nvml_view.h"
+#include "client/interpose/driver/primary_context.h"
+#include "client/interpose/forward.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using driver_abi::NvmlDevice;
+using driver_abi::NvmlReturn;
+
+// The session, attached to if need be; nullptr without one. NVML needs no cuInit.
+Process* attached() {
+  Process* process = nullptr;
+  return connected(&process) == 0 ? process : nullptr;
+}
+
+const Device* device_at(unsigned index) {
+  const Process* process = attached();
+  return process == nullptr ? nullptr : process->all_devices->device(static_cast<int>(index));
+}
+
+NvmlReturn device(unsigned index, NvmlDevice* out) {
+  const Device* device = device_at(index);
+  if (device == nullptr) return driver_abi::kNvmlInvalidArgument;
+  const auto number = [device](int attribute) {
+    return static_cast<std::uint32_t>(device->attribute(attribute));
+  };
+  NvmlDevice made{};
+  std::snprintf(made.name, sizeof made.name, "%s", device->name.c_str());
+  std::memcpy(made.uuid, device->uuid.data(), sizeof made.uuid);
+  made.pci_domain = number(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+  made.pci_bus = number(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+  made.pci_device = number(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+  made.compute_major = device->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  made.compute_minor = device->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  made.memory_bytes = device->total_memory_bytes;
+  *out = made;
+  return driver_abi::kNvmlSuccess;
+}
+
+// Asked through this process's own context; without one nobody can be asked, and what a process
+// without a context uses is nothing.
+NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
+  const Device* device = device_at(index);
+  if (device == nullptr) return driver_abi::kNvmlInvalidArgument;
+  *used = 0;
+  Here here;
+  if (here.enter() != 0) return driver_abi::kNvmlSuccess;
+  const int ordinal = here.devices().ordinal_of_server(device->server_ordinal);
+  if (ordinal < 0 || primary_context(here, ordinal, &here.context) != 0 ||
+      !here.context->active.load(std::memory_order_acquire)) {
+    return driver_abi::kNvmlSuccess;
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  const int result =
+      call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, &free_bytes, &total_bytes);
+  if (result != 0) return driver_abi::kNvmlUnknown;
+  *used = total_bytes - free_bytes;
+  return driver_abi::kNvmlSuccess;
+}
+
+int cuda_version() {
+  int version = 0;
+  return ::cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+}
+
+// The server's snapshot does not say its driver's release: what CUDA version it has is known.
+const char* driver_version() {
+  static char text[32];
+  static const bool written = [] {
+    const int version = cuda_version();
+    std::snprintf(text, sizeof text, "%d.%d.0 (gpurun)", version / 1000, version % 1000 / 10);
+    return true;
+  }();
+  return written ? text : "";
+}
+
+bool peer_access(unsigned from, unsigned to) {
+  const Process* process = attached();
+  return process != nullptr &&
+         process->all_devices->can_access_peer(static_cast<int>(from), static_cast<int>(to));
+}
+
+constexpr driver_abi::NvmlSource kSource = {
+    .open =
+        [] {
+          return attached() != nullptr ? driver_abi::kNvmlSuccess
+                                       : driver_abi::kNvmlDriverNotLoaded;
+        },
+    .device_count = [] { return static_cast<unsigned>(attached()->all_devices->device_count()); },
+    .device = device,
+    .used_bytes = used_bytes,
+    .driver_version = driver_version,
+    .cuda_version = cuda_version,
+    .readings = nullptr,
+    .processes = nullptr,
+    .peer_access = peer_access,
+};
+
+}  // namespace
+
+constinit const driver_abi::ClientView kClientView = {
+    .bytes = sizeof(driver_abi::ClientView),
+    .nvml = &kSource,
+};
+
+}  // namespace gpurun::client::interpose

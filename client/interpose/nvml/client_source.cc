@@ -1,0 +1,58 @@
+// libnvidia-ml.so.1 of a program under gpurun: the facts are those of the session that the client's
+// libcuda.so.1, which lies beside this library, is attached to.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+
+#include "driver_abi/client_marker.h"
+#include "driver_abi/cuda_abi.h"
+
+namespace gpurun::driver_abi {
+namespace {
+
+const NvmlSource* find_session() {
+  Dl_info self;
+  if (dladdr(reinterpret_cast<const void*>(&find_session), &self) == 0) return nullptr;
+  const std::string own = self.dli_fname;
+  const std::size_t slash = own.rfind('/');
+  const std::string path =
+      (slash == std::string::npos ? std::string() : own.substr(0, slash + 1)) + "libcuda.so.1";
+  // Never closed: programs ask while they end.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  using GetTable = CUresult (*)(const void**, const CUuuid*);
+  const auto get = reinterpret_cast<GetTable>(dlsym(library, "cuGetExportTable"));
+  const void* table = nullptr;
+  CUuuid id;
+  std::memcpy(id.bytes, kClientMarker.data(), sizeof id.bytes);
+  if (get == nullptr || get(&table, &id) != CUDA_SUCCESS) return nullptr;
+  const auto* view = static_cast<const ClientView*>(table);
+  return view->bytes >= sizeof(ClientView) ? view->nvml : nullptr;
+}
+
+// nullptr: what lies beside us is no client library.
+const NvmlSource* session() {
+  static const NvmlSource* const found = find_session();
+  return found;
+}
+
+// The front calls nothing but open() before open() has succeeded.
+constexpr NvmlSource kSource = {
+    .open = [] { return session() == nullptr ? kNvmlDriverNotLoaded : session()->open(); },
+    .device_count = [] { return session()->device_count(); },
+    .device = [](unsigned index, NvmlDevice* device) { return session()->device(index, device); },
+    .used_bytes = [](unsigned index,
+                     std::uint64_t* used) { return session()->used_bytes(index, used); },
+    .driver_version = [] { return session()->driver_version(); },
+    .cuda_version = [] { return session()->cuda_version(); },
+    .readings = nullptr,
+    .processes = nullptr,
+    .peer_access = [](unsigned from, unsigned to) { return session()->peer_access(from, to); },
+};
+
+}  // namespace
+
+const NvmlSource& nvml_source() noexcept { return kSource; }
+
+}  // namespace gpurun::driver_abi
