@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "server/emulated/codegen/narrow_floats.h"
+
 namespace gpurun::emulated {
 namespace {
 
@@ -103,6 +105,10 @@ std::span<const Helper> helpers() {
       {"sinf", address_of(&call_sin)},
       {"cosf", address_of(&call_cos)},
       {"tanhf", address_of(&call_tanh)},
+      {"gpurun_narrow_e4m3", address_of(&narrow_to_e4m3)},
+      {"gpurun_narrow_e5m2", address_of(&narrow_to_e5m2)},
+      {"gpurun_widen_e4m3", address_of(&widen_e4m3)},
+      {"gpurun_widen_e5m2", address_of(&widen_e5m2)},
   };
   return kHelpers;
 }

@@ -18,6 +18,7 @@ ptx::Space space_of(const Operation& op) {
 
 unsigned vector_length(const Operation& op) {
   if (op.has("v2")) return 2;
+  if (op.has("v8")) return 8;
   return op.has("v4") ? 4 : 1;
 }
 
@@ -116,10 +117,15 @@ constexpr VariantRow kRows[] = {
     {"ld{,.volatile,.relaxed,.acquire}{,.global,.shared,.local,.param,.const}{,.v2,.v4}"
      ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
      emit_ld},
+    {"ld{,.global,.shared,.local,.param,.const}.b128", emit_ld},
+    {"ld{,.global}.v8.{b32,u32,s32,f32}", emit_ld},
     {"ldu{,.global}{,.v2,.v4}.{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}", emit_ld},
     {"st{,.volatile,.relaxed,.release}{,.global,.shared,.local,.param}{,.v2,.v4}"
      ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
      emit_st},
+    {"st{,.global,.shared,.local,.param}.b128", emit_st},
+    {"st{,.global}.v8.{b32,u32,s32,f32}", emit_st},
+    {"mov.b128", emit_mov},
     {"mov.{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f16,f32,f64}", emit_mov},
     {"cvta{,.to}.{global,shared,local,const,param}.{u32,u64}", emit_cvta},
 };

@@ -21,6 +21,21 @@ std::uint64_t key_of(const Definition& definition) {
   return std::uint64_t{definition.text} << 32 | definition.index;
 }
 
+const char* why_unknown(const ptx::Instruction& instruction) {
+  static constexpr std::string_view kTextures[] = {"tex",  "tld4",  "txq", "suld",
+                                                   "sust", "sured", "suq", "istypep"};
+  for (std::string_view opcode : kTextures) {
+    if (instruction.opcode == opcode) return "textures and surfaces are not supported yet";
+  }
+  static constexpr std::string_view kNever[] = {"wgmma", "tcgen05", "setmaxnreg"};
+  for (std::string_view opcode : kNever) {
+    if (instruction.opcode == opcode) {
+      return "instructions of one architecture only (sm_90a, sm_100a) are not supported";
+    }
+  }
+  return "unknown instruction";
+}
+
 template <class Visit>
 void for_each_symbol(const Operand& operand, const Visit& visit) {
   if (operand.kind == Operand::Kind::kSymbol) visit(operand.name);
@@ -110,7 +125,7 @@ Status Unit::add_member(std::size_t index) {
 
 Status Unit::check(Member& member, const ptx::Instruction& instruction) {
   if (find_variant(canonical_name(instruction)) == nullptr) {
-    return refusal(member, instruction, "unknown instruction");
+    return refusal(member, instruction, why_unknown(instruction));
   }
   if (instruction.opcode == "call") GPURUN_RETURN_IF_ERROR(check_call(member, instruction));
   for_each_symbol(instruction,

@@ -68,6 +68,7 @@ U64 to_float(const Conversion& how, Wide value) {
   if (how.saturate && value == 0) value = 0.0;
   U64 bits = rounded(to, {value, 0}, how.mode);
   if (how.relu && value == 0) bits = 0;
+  if (how.finite && to.scalar == "tf32" && (bits & 0x7fffffff) == 0x7f800000) bits -= 0x2000;
   if (how.flush && to.scalar == "f32") bits = flushed(to, bits);
   return bits;
 }
@@ -107,8 +108,27 @@ U64 converted(const Conversion& how, U64 source) {
   return to_float(how, value);
 }
 
+// cvt.pack: clamped integers side by side, above the rest of a third operand.
+InstructionCase packed_integers(const Name& name) {
+  const TypeFacts to = facts_of(name.type(0));
+  const bool third = name.has("b32");
+  const U64 mask = (U64{1} << to.bits) - 1;
+  const std::int64_t most = static_cast<std::int64_t>(to.kind == 's' ? mask / 2 : mask);
+  const std::int64_t least = to.kind == 's' ? -most - 1 : 0;
+  const auto clamped = [=](U64 x) {
+    const std::int64_t value = static_cast<std::int32_t>(static_cast<std::uint32_t>(x));
+    return static_cast<U64>(value < least ? least : value > most ? most : value) & mask;
+  };
+  const std::vector<unsigned> sources =
+      third ? std::vector<unsigned>{32, 32, 32} : std::vector<unsigned>{32, 32};
+  return {"", 32, sources, "", [=](U64 a, U64 b, U64 c) {
+            return (third ? c << (2 * to.bits) : 0) | clamped(a) << to.bits | clamped(b);
+          }};
+}
+
 TEST(EveryVariant, Cvt) {
   check_variants({"cvt"}, [](const Name& name) {
+    if (name.has("pack")) return packed_integers(name);
     const Conversion how(name);
     const unsigned result = std::max(16u, how.to.bits);
     const unsigned source = std::max(16u, how.from.bits);

@@ -2,18 +2,22 @@
 // which instructions. For those who extend the translator; not a test.
 //
 // usage: emulated_ptx_survey [--compile] FILE.ptx...
-//   Prints one line for each refused kernel, then the instructions by number of kernels. With
-//   --compile, kernels are also compiled, each in turn. Ends with 1 when a kernel was refused.
+//   Prints one line for each refused kernel, then the reasons by number of kernels, then every
+//   instruction that is not in the translator's table by number of functions. With --compile,
+//   kernels are also compiled, each in turn. Ends with 1 when a kernel was refused.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 
+#include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/engine/engine.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/module/module.h"
+#include "server/emulated/ptx/index.h"
 #include "tests/unit/server/emulated/module/host_memory.h"
 
 namespace gpurun::emulated {
@@ -24,6 +28,7 @@ struct Totals {
   int kernels = 0;
   int refused = 0;
   std::map<std::string, int> reasons;
+  std::map<std::string, int> unknown;
 };
 
 // "f.ptx: kernel k (in function g), PTX line 7: add.s9: unknown instruction" without the place.
@@ -40,11 +45,28 @@ void refuse(const Status& status, Totals& totals) {
   std::printf("%s\n", status.to_string().c_str());
 }
 
+void list_unknown(const std::string& text, Totals& totals) {
+  const auto index = ptx::index_module(text);
+  if (!index.ok()) return;
+  for (const ptx::FunctionRange& range : index->functions) {
+    const auto function = ptx::parse_function(range);
+    if (!function.ok()) continue;
+    std::set<std::string> names;
+    for (const ptx::Statement& statement : function->body) {
+      if (statement.label != ptx::kNoIndex) continue;
+      const std::string name = canonical_name(statement.instruction);
+      if (find_variant(name) == nullptr) names.insert(name);
+    }
+    for (const std::string& name : names) ++totals.unknown[name];
+  }
+}
+
 void survey(const char* path, bool compile, Compiler& compiler, Totals& totals) {
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   text = text.substr(0, text.find('\0'));
   ++totals.files;
+  list_unknown(text, totals);
   HostMemory memory;
   auto module = Module::load({text}, path, compiler, memory);
   if (!module.ok()) return refuse(module.status(), totals);
@@ -76,6 +98,8 @@ int run(int argc, char** argv) {
   std::printf("\n%d files, %d kernels, %d refused\n", totals.files, totals.kernels, totals.refused);
   for (const auto& [reason, count] : totals.reasons)
     std::printf("%6d  %s\n", count, reason.c_str());
+  std::printf("\ninstructions not in the table\n");
+  for (const auto& [name, count] : totals.unknown) std::printf("%6d  %s\n", count, name.c_str());
   return totals.refused == 0 ? 0 : 1;
 }
 
