@@ -115,7 +115,9 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
   return result;
 }
 
-bool Session::host_write_outstanding() const noexcept { return impl_->bulk->outstanding(); }
+bool Session::host_write_outstanding() const noexcept {
+  return impl_->bulk->outstanding() || host_functions_.load(std::memory_order_acquire) != 0;
+}
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }
 

@@ -199,6 +199,10 @@ int Session::call(Lane& lane, const CallSite& site, std::span<const ByteView> pa
   return impl_->finish(lane, site, number, reply);
 }
 
+bool Session::every_call_is_a_fence() const noexcept {
+  return impl_->options.every_call_is_a_fence;
+}
+
 void Session::flush() {
   if (fork_guard::forked()) return;
   impl_->doorbell.ring();

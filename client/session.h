@@ -139,10 +139,17 @@ class Session {
   // True while a copy_out(wait = false) has not arrived: one of the host-visible writes that forbid
   // answering implicit synchronisation early.
   bool host_write_outstanding() const noexcept;
+  // Another one: a function of the program that waits in a stream, or runs. Counts them; returns
+  // how many there were.
+  std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
+  void end_host_function() noexcept { host_functions_.fetch_sub(1); }
 
   // The last completion that the worker pushed for `event` is not older than its last record: a
   // query may be answered without a round trip.
   bool event_known_complete(Handle event) const noexcept;
+
+  // GPURUN_SYNC=1: post() waits for the call, too.
+  bool every_call_is_a_fence() const noexcept;
 
   HandleTable& handles() noexcept { return handles_; }
   Stats& stats() noexcept;
@@ -161,6 +168,7 @@ class Session {
 
   HandleTable handles_;
   std::atomic<bool> dead_{false};
+  std::atomic<std::size_t> host_functions_{0};
   std::unique_ptr<Impl> impl_;
 };
 

@@ -11,6 +11,7 @@
 #include "server/call.h"
 #include "server/cuda_driver.h"
 #include "server/dispatch.h"
+#include "server/handlers/host_gates.h"
 #include "server/handlers/module_state.h"
 
 namespace gpurun::server {
@@ -30,6 +31,7 @@ class HandlerState {
   const Dispatch& dispatch() const { return *dispatch_; }
   ByteView snapshot() const { return snapshot_; }
   ModuleState& modules() { return modules_; }
+  HostGates& gates() { return gates_; }
   // The client's handle that stands for a device's retained primary context; 0: not retained.
   // `device` is at least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {
@@ -47,6 +49,7 @@ class HandlerState {
   const Bytes snapshot_;
   std::array<std::atomic<std::uint64_t>, kHandlerDevicesMax> primary_contexts_{};
   ModuleState modules_;
+  HostGates gates_;
 };
 
 // For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.

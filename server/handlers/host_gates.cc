@@ -1,0 +1,132 @@
+#include "server/handlers/host_gates.h"
+
+#include <cstring>
+
+#include "protocol/host_function.h"
+#include "server/completions.h"
+#include "server/executor.h"
+#include "server/handlers/handlers.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::HostFunctionPayload;
+using protocol::HostFunctionStep;
+
+constexpr int kErrorCaptureUnsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+// Call::scratch[0] of a gate.
+constexpr std::uint64_t kStanding = 1;
+
+HostFunctionPayload payload_of(const Call& call) {
+  HostFunctionPayload payload;
+  std::memcpy(&payload, call.payload().data(), sizeof payload);
+  return payload;
+}
+
+HostGates& gates_of(const Call& call) { return HandlerState::of(call).gates(); }
+
+CallOutcome run_gate(Call& call, std::uint64_t ticket) {
+  HostGates& gates = gates_of(call);
+  if (call.scratch[0] == kStanding) {
+    return gates.take_released(ticket) ? CallOutcome::done(0) : CallOutcome::held();
+  }
+  if (call.header().order != protocol::Order::kStream) return CallOutcome::done(kErrorInvalidValue);
+  int capturing = 0;
+  (void)call.driver().cuStreamIsCapturing(call.driver_stream(), &capturing);
+  // A graph would have to call the program at each launch: the client refuses that before.
+  if (capturing != 0) return CallOutcome::done(kErrorCaptureUnsupported);
+  int result = gates.open(ticket);
+  if (result != 0) return CallOutcome::done(result);
+  result = call.executor().completions().after(
+      call.driver_context(), call.driver_stream(),
+      [&gates, ticket](int ended) { gates.reached(ticket, ended); });
+  if (result != 0) gates.reached(ticket, result);
+  call.scratch[0] = kStanding;
+  return CallOutcome::held();
+}
+
+int wait_at_gate(Call& call) { return gates_of(call).wait(payload_of(call).ticket); }
+
+// A program's cuLaunchHostFunc and the two records that follow it.
+CallOutcome run_host_function(Call& call) {
+  if (call.payload().size() != sizeof(HostFunctionPayload)) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  const HostFunctionPayload payload = payload_of(call);
+  switch (payload.step) {
+    case HostFunctionStep::kGate:
+      return run_gate(call, payload.ticket);
+    case HostFunctionStep::kWait:
+      if (!call.awaited()) return CallOutcome::done(kErrorInvalidValue);
+      return CallOutcome::park(&wait_at_gate);
+    case HostFunctionStep::kRelease:
+      gates_of(call).release(payload.ticket);
+      call.executor().wake();
+      return CallOutcome::done(0);
+  }
+  return CallOutcome::done(kErrorInvalidValue);
+}
+
+}  // namespace
+
+int HostGates::open(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  if (gates_.size() >= protocol::kHostFunctionsMax) return kErrorOutOfMemory;
+  Gate& gate = gates_[ticket];
+  if (gate.opened) return kErrorInvalidValue;
+  gate.opened = true;
+  return 0;
+}
+
+void HostGates::reached(std::uint64_t ticket, int result) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = gates_.find(ticket);
+    if (it == gates_.end()) return;
+    it->second.reached = true;
+    it->second.result = result;
+  }
+  changed_.notify_all();
+}
+
+int HostGates::wait(std::uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  int result = kErrorUnknown;
+  changed_.wait(lock, [&] {
+    if (stopping_) return true;
+    const auto it = gates_.find(ticket);
+    if (it == gates_.end() || !it->second.reached) return false;
+    result = it->second.result;
+    return true;
+  });
+  return result;
+}
+
+void HostGates::release(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  const auto it = gates_.find(ticket);
+  if (it != gates_.end()) it->second.released = true;
+}
+
+bool HostGates::take_released(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  const auto it = gates_.find(ticket);
+  if (it == gates_.end()) return true;
+  if (!it->second.released) return false;
+  gates_.erase(it);
+  return true;
+}
+
+void HostGates::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+void add_host_function_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuLaunchHostFunc", &run_host_function);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,45 @@
+// HostGates: streams that stand still until a function of the program has run in the client.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "server/call.h"
+
+namespace gpurun::server {
+
+// Any thread.
+class HostGates {
+ public:
+  // CUDA_ERROR_OUT_OF_MEMORY over protocol::kHostFunctionsMax, INVALID_VALUE for a ticket in use.
+  int open(std::uint64_t ticket);
+  // The stream has reached the gate, or has failed with `result`. Nothing for an unknown ticket.
+  void reached(std::uint64_t ticket, int result);
+  // Blocks until reached() or stop(); the stream's result. May come before open().
+  int wait(std::uint64_t ticket);
+  void release(std::uint64_t ticket);
+  // True, and the gate is forgotten, when it was released.
+  bool take_released(std::uint64_t ticket);
+
+  // Ends every wait(), now and later, with CUDA_ERROR_UNKNOWN.
+  void stop();
+
+ private:
+  struct Gate {
+    bool opened = false;
+    bool reached = false;
+    bool released = false;
+    int result = 0;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<std::uint64_t, Gate> gates_;  // Guarded by mutex_.
+  bool stopping_ = false;                          // Guarded by mutex_.
+};
+
+void add_host_function_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server
