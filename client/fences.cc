@@ -26,6 +26,7 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     if (answered) *reply = Reply{lane.result_, lane.reply_};
   }
   if (stats.enabled()) stats.count_fence(site.opcode, Clock::now() - start);
+  output.write_kept();
   if (!answered) return kResultPeerGone;
   if (const int lost = errors.sticky(site.context); lost != 0) return lost;
   const int earlier = errors.take(lane, site.context);

@@ -1,6 +1,4 @@
 // The receiving half of the log channel: replies to their lanes, errors, output, life signs.
-#include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +15,6 @@ namespace {
 // Replies that the worker keeps for us until we say that we have them.
 constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
 // poll(2) promises that this much fits into a pipe that it calls writable.
-constexpr std::size_t kOutputPieceBytes = 4096;
 
 }  // namespace
 
@@ -129,7 +126,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kCallError:
       return handle_call_error(header);
     case protocol::ReplyKind::kOutput:
-      write_output(item.payload);
+      output.keep(item.payload);
       return {};
     case protocol::ReplyKind::kEventDone:
       events.completed(header.subject, header.call_sequence, header.watermark);
@@ -173,23 +170,6 @@ Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
   // A creation: using what it made returns this failure.
   if (header.subject != 0) session->handles().poison(header.subject, header.result);
   return {};
-}
-
-void Session::Impl::write_output(ByteView bytes) {
-  while (!bytes.empty() && !ending.load(std::memory_order_acquire)) {
-    // A pipe that nobody reads (`| less`) may take for ever: our heartbeats must go on.
-    pollfd poll_for{options.output_fd, POLLOUT, 0};
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options.heartbeat);
-    const int ready = poll(&poll_for, 1, static_cast<int>(ms.count()));
-    beat_when_due();
-    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    if (ready < 0) return;
-    const ssize_t written =
-        write(options.output_fd, bytes.data(), std::min(bytes.size(), kOutputPieceBytes));
-    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (written <= 0) return;  // Closed: a local printf would be lost as well.
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
 }
 
 }  // namespace gpurun::client

@@ -38,7 +38,8 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
       channels(std::move(given)),
       options(chosen),
       log(chosen.log_bytes),
-      stats(chosen.statistics) {}
+      stats(chosen.statistics),
+      output(chosen.output) {}
 
 Session::Impl::~Impl() = default;
 

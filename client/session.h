@@ -18,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,7 +69,7 @@ struct SessionOptions {
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
-  int output_fd = 1;  // Where device printf goes.
+  std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
   // Reads GPURUN_SYNC and GPURUN_STATS.
   static SessionOptions from_environment();
 };

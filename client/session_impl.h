@@ -11,6 +11,7 @@
 #include "client/bulk.h"
 #include "client/command_log.h"
 #include "client/deferred_errors.h"
+#include "client/device_output.h"
 #include "client/doorbell.h"
 #include "client/event_completions.h"
 #include "client/session.h"
@@ -67,7 +68,6 @@ struct Session::Impl {
   Status handle_item(const protocol::ReplyView& item);
   Status handle_reply(const protocol::ReplyView& item);
   Status handle_call_error(const protocol::ReplyHeader& header);
-  void write_output(ByteView bytes);
   void beat_when_due();
 
   // death.cc
@@ -85,6 +85,7 @@ struct Session::Impl {
   Stats stats;
   DeferredErrors errors;
   EventCompletions events;
+  DeviceOutput output;
 
   // Sender. 0: free, 1: taken.
   alignas(64) std::atomic<std::uint32_t> role{0};

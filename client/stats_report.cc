@@ -99,9 +99,8 @@ std::string statistics_json(const StatsSubject& subject, std::span<const Stats::
            "%s{\"name\":\"%s\",\"entries\":%llu,\"calls\":%llu,\"fences\":%llu,\"bytes\":%llu,"
            "\"waited_us\":%.3f}",
            separator, function_name(row.opcode), static_cast<unsigned long long>(row.entries),
-           static_cast<unsigned long long>(row.calls),
-           static_cast<unsigned long long>(row.fences), static_cast<unsigned long long>(row.bytes),
-           microseconds(row.waited));
+           static_cast<unsigned long long>(row.calls), static_cast<unsigned long long>(row.fences),
+           static_cast<unsigned long long>(row.bytes), microseconds(row.waited));
     separator = ",";
   }
   return text + "]}\n";

@@ -15,7 +15,7 @@ STEPS, READS = 10, 1
 STARTUP_MAX = 10
 TOLERANCE = 0.2
 DELAYS_S = (0.0, 0.020, 0.040)
-ROUNDS = 3
+ROUNDS = 5
 
 
 def slope(points):
@@ -54,7 +54,7 @@ def main():
     in_loop = slope(loop)
     in_all = slope(whole)
     printed = statistics["blocking_round_trips"]
-    results = STEPS * READS + 1
+    results = STEPS * READS + 1  # In the loop; the first step reads one more.
     print(f"loop: {in_loop:.2f} round trips for {results} results read; "
           f"whole run: {in_all:.2f}, printed {printed} "
           f"({statistics['attach_round_trips']} of them to attach)")

@@ -35,19 +35,22 @@ int main(int argc, char** argv) {
   cudaEvent_t ready;
   MUST(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
   float value = 0;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int step = 0; step < steps; ++step) {
+  auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step <= steps; ++step) {
+    if (step == 1) begin = std::chrono::steady_clock::now();  // The first one loads the kernels.
     MUST(cudaMemcpyAsync(batch, host.data(), kCount * 4, cudaMemcpyHostToDevice, side));
     MUST(cudaEventRecord(ready, side));
     MUST(cudaStreamWaitEvent(nullptr, ready, 0));
     accumulate<<<kCount / 256, 256>>>(weights, batch, kCount, 1.0f);
     first_of<<<1, 1>>>(weights, result);
     MUST(cudaGetLastError());
-    for (int i = 0; i < reads; ++i) MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
+    // The first step is read whatever `reads` says, so that it is over when the time begins.
+    for (int i = 0; i < (step == 0 ? 1 : reads); ++i)
+      MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
   }
   MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  if (value != static_cast<float>(steps)) {
+  if (value != static_cast<float>(steps + 1)) {
     std::printf("FAILED: %f\n", static_cast<double>(value));
     return 1;
   }

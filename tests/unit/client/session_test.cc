@@ -352,25 +352,51 @@ TEST(Session, EventIsKnownCompleteAfterItsLastRecordOnly) {
   EXPECT_TRUE(session->event_known_complete(event));
 }
 
-TEST(Session, OutputReachesItsDescriptorBeforeTheFenceReturns) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+TEST(Session, OutputStandsInOrderWithThePrintfsOfTheProgram) {
+  char* said = nullptr;
+  std::size_t bytes = 0;
+  std::FILE* const out = open_memstream(&said, &bytes);
   FakeWorker worker;
   SessionOptions options = quiet();
-  options.output_fd = ends[1];
+  options.output = out;
   auto session = start(worker, options);
+  std::fputs("before, ", out);
   auto fence = call_elsewhere(*session, site(3));
   const FakeWorker::Record record = worker.next();
   protocol::ReplyHeader header;
   header.kind = protocol::ReplyKind::kOutput;
-  worker.send_item(header, text("hello from the device\n"));
+  worker.send_item(header, text("device, "));
   worker.reply(record);
   EXPECT_EQ(fence.get().returned, 0);
-  close(ends[1]);
-  char said[64] = {};
-  EXPECT_EQ(read(ends[0], said, sizeof said), 22);
-  EXPECT_STREQ(said, "hello from the device\n");
-  close(ends[0]);
+  std::fputs("after", out);
+  std::fclose(out);
+  EXPECT_STREQ(said, "before, device, after");
+  free(said);  // NOLINT: as open_memstream wants it.
+}
+
+// A program may print several pieces as one (flockfile) and synchronise meanwhile, while another of
+// its threads waits for stdout inside a fence.
+TEST(Session, OutputNeverWaitsForAThreadThatHoldsStdout) {
+  FakeWorker worker;
+  SessionOptions options = quiet();
+  std::FILE* const out = std::tmpfile();
+  options.output = out;
+  auto session = start(worker, options);
+  flockfile(out);
+  auto fence = call_elsewhere(*session, site(3));
+  const FakeWorker::Record first = worker.next();
+  protocol::ReplyHeader header;
+  header.kind = protocol::ReplyKind::kOutput;
+  worker.send_item(header, text("device"));
+  worker.reply(first);
+  auto answering = std::async(std::launch::async, [&] { worker.reply(worker.next()); });
+  Reply reply;
+  EXPECT_EQ(session->call(*Lane::current(), site(4), ByteView(), &reply), 0);
+  answering.get();
+  EXPECT_EQ(std::ftell(out), 6) << "what came before our fence is out when it returns";
+  funlockfile(out);
+  EXPECT_EQ(fence.get().returned, 0);
+  std::fclose(out);
 }
 
 TEST(Session, ForkedChildSendsNothingAndClosesTheDescriptors) {

@@ -1,0 +1,35 @@
+#include "client/device_output.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace gpurun::client {
+
+void DeviceOutput::keep(ByteView bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (bytes.size() > kBytesMax - kept_.size()) {
+    if (!full_) GPURUN_LOG(kWarning, "kernels print faster than the program reads: output is lost");
+    full_ = true;
+    return;
+  }
+  kept_.insert(kept_.end(), bytes.begin(), bytes.end());
+  any_.store(true, std::memory_order_release);
+}
+
+void DeviceOutput::write_kept() noexcept {
+  if (!any_.load(std::memory_order_acquire)) return;
+  // stdout's own lock keeps the order. It comes first: this thread may hold it already.
+  flockfile(to_);
+  Bytes bytes;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    bytes = std::exchange(kept_, {});
+    any_.store(false, std::memory_order_release);
+  }
+  // What stdout cannot take is lost, as with printf.
+  static_cast<void>(fwrite_unlocked(bytes.data(), 1, bytes.size(), to_));
+  funlockfile(to_);
+}
+
+}  // namespace gpurun::client
