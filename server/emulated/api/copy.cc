@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "server/emulated/api/copies.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/copy.h"
 #include "server/emulated/objects/memory_registry.h"
@@ -131,7 +132,7 @@ CUresult make_call(const CUDA_MEMCPY2D& from, CopyCall* call) {
 
 }  // namespace
 
-CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box, CopyBox* checked) {
+CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box) {
   CopyCall call;
   std::uint64_t source = 0, destination = 0;
   if (from.srcLOD != 0 || from.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +164,6 @@ CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box, CopyBox* checked
     GPURUN_TRY(check_side(call.destination, made.destination, made));
   }
   *box = made;
-  if (checked != nullptr) *checked = made;
   return CUDA_SUCCESS;
 }
 
@@ -173,7 +173,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* from, CUstream stream, bool wait) {
   GPURUN_ENTER(context);
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyCall call;
-  GPURUN_TRY(make_copy_box(*from, &call.box, nullptr));
+  GPURUN_TRY(make_copy_box(*from, &call.box));
   call.wait = wait;
   return copy(stream, call);
 }

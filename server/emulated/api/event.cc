@@ -2,6 +2,7 @@
 #include "server/emulated/objects/event.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/capture.h"
+#include "server/emulated/objects/graph_exec.h"
 
 namespace gpurun::emulated {
 
@@ -65,6 +66,9 @@ CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream stream_handle, un
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0 && stream->capture() != nullptr) {
+    return submit(context, stream, std::make_shared<GraphEventOperation>(event, true));
   }
   return record_event(context, stream, event);
 }

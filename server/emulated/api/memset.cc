@@ -1,4 +1,5 @@
 // Fills of device memory with 8, 16 or 32-bit values, in one or two dimensions.
+#include "server/emulated/api/copies.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/copy.h"
 #include "server/emulated/objects/memory_registry.h"

@@ -5,27 +5,12 @@
 
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/event.h"
+#include "server/emulated/objects/graph_exec.h"
+#include "server/emulated/objects/host_operation.h"
 #include "server/emulated/objects/memory_registry.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
-
-// A function of the program, called on a runner in the stream's turn.
-class HostOperation final : public Operation {
- public:
-  HostOperation(CUhostFn function, void* user_data) : function_(function), user_data_(user_data) {}
-  CUresult run(Context&) override {
-    ThreadState& thread = thread_state();
-    thread.in_callback = true;
-    function_(user_data_);
-    thread.in_callback = false;
-    return CUDA_SUCCESS;
-  }
-
- private:
-  CUhostFn function_;
-  void* user_data_;
-};
 
 OperationPtr make_host_operation(CUhostFn function, void* user_data) {
   return std::make_shared<HostOperation>(function, user_data);
@@ -37,6 +22,7 @@ namespace {
 class MemoryOperation final : public Operation {
  public:
   explicit MemoryOperation(const CUstreamBatchMemOpParams& what) : what_(what) {}
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP; }
 
   CUresult run(Context& context) override {
     switch (what_.operation) {
@@ -284,6 +270,9 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   if (stream == nullptr || event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0 && stream->capture() != nullptr) {
+    return submit(context, stream, std::make_shared<GraphEventOperation>(event, false));
   }
   return wait_for_event(context, stream, event);
 }

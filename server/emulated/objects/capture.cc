@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "server/emulated/objects/context.h"
 #include "server/emulated/objects/graph.h"
+#include "server/emulated/objects/thread_state.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -14,11 +16,41 @@ std::uint64_t next_capture_id() {
   return next.fetch_add(1);
 }
 
+struct Captures {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Capture>> active;
+  std::atomic<std::size_t> count{0};
+};
+
+Captures& captures() {
+  static auto* all = new Captures;
+  return *all;
+}
+
+// Nearly always none: then no lock is taken.
+std::vector<std::shared_ptr<Capture>> active_captures() {
+  Captures& all = captures();
+  if (all.count.load(std::memory_order_acquire) == 0) return {};
+  const std::lock_guard lock(all.mutex);
+  return all.active;
+}
+
 }  // namespace
 
 Capture::Capture(std::shared_ptr<Graph> graph, const StreamPtr& origin, CUstreamCaptureMode mode)
-    : id_(next_capture_id()), graph_(std::move(graph)), origin_(origin), mode_(mode) {
-  participants_[origin.get()] = {origin, {}};
+    : id_(next_capture_id()),
+      graph_(std::move(graph)),
+      origin_(origin),
+      mode_(mode),
+      thread_(&thread_state()) {
+  participants_[origin.get()] = {origin, {}, {}};
+}
+
+bool Capture::is_of_this_thread() const { return thread_ == &thread_state(); }
+
+bool Capture::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
 }
 
 bool Capture::invalidated() const {
@@ -47,6 +79,17 @@ std::vector<std::shared_ptr<GraphNode>> Capture::frontier(const Stream& stream) 
                                       : found->second.frontier;
 }
 
+const CUgraphNode* Capture::frontier_handles(const Stream& stream, std::size_t* count) {
+  const std::lock_guard lock(mutex_);
+  Participant& participant = participants_[&stream];
+  participant.handles.clear();
+  for (const auto& node : participant.frontier) {
+    participant.handles.push_back(node->as<CUgraphNode>());
+  }
+  *count = participant.handles.size();
+  return participant.handles.data();
+}
+
 void Capture::set_frontier(const Stream& stream, std::vector<std::shared_ptr<GraphNode>> nodes,
                            bool add) {
   const std::lock_guard lock(mutex_);
@@ -67,18 +110,28 @@ CUresult Capture::join(const StreamPtr& stream,
     invalidate();
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
+  if (ended()) return CUDA_ERROR_INVALID_VALUE;
   if (invalidated()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (other == nullptr) {
     const std::lock_guard lock(mutex_);
-    participants_[stream.get()] = {stream, {}};
+    participants_[stream.get()] = {stream, {}, {}};
     stream->set_capture(shared_from_this());
   }
   set_frontier(*stream, nodes, true);
   return CUDA_SUCCESS;
 }
 
+bool Capture::has_blocking_stream_of(const Context& context) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [stream, participant] : participants_) {
+    if (stream->is_blocking() && &stream->context() == &context) return true;
+  }
+  return false;
+}
+
 CUresult Capture::end() {
   const std::lock_guard lock(mutex_);
+  ended_ = true;
   for (auto& [stream, participant] : participants_) participant.stream->set_capture(nullptr);
   if (invalidated_) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   // Everything that the origin's last nodes do not depend on was never joined.
@@ -89,7 +142,7 @@ CUresult Capture::end() {
     open.pop_back();
     if (std::find(reached.begin(), reached.end(), node) != reached.end()) continue;
     reached.push_back(node);
-    for (const auto& before : node->dependencies) open.push_back(before.get());
+    for (const auto& before : graph_->dependencies(*node)) open.push_back(before.get());
   }
   for (const auto& [stream, participant] : participants_) {
     for (const auto& node : participant.frontier) {
@@ -101,8 +154,68 @@ CUresult Capture::end() {
   return CUDA_SUCCESS;
 }
 
-// No entry point begins a capture yet, so there is nothing that these calls could disturb.
-CUresult check_capture_rules() { return CUDA_SUCCESS; }
-CUresult check_legacy_use(Context&, Stream&) { return CUDA_SUCCESS; }
+CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
+                       std::vector<std::shared_ptr<GraphNode>> behind, CUstreamCaptureMode mode) {
+  if (stream.get() == stream->context().legacy_stream().get()) {
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (stream->capture() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  const auto capture = std::make_shared<Capture>(std::move(graph), stream, mode);
+  capture->set_frontier(*stream, std::move(behind), false);
+  Captures& all = captures();
+  const std::lock_guard lock(all.mutex);
+  all.active.push_back(capture);
+  all.count.fetch_add(1, std::memory_order_release);
+  stream->set_capture(capture);
+  return CUDA_SUCCESS;
+}
+
+CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph) {
+  const auto capture = stream->capture();
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin() != stream.get()) {
+    capture->invalidate();
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  if (capture->mode() != CU_STREAM_CAPTURE_MODE_RELAXED && !capture->is_of_this_thread()) {
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  }
+  {
+    Captures& all = captures();
+    const std::lock_guard lock(all.mutex);
+    if (std::erase(all.active, capture) != 0) all.count.fetch_sub(1, std::memory_order_release);
+  }
+  const CUresult result = capture->end();
+  if (result == CUDA_SUCCESS) *graph = capture->graph();
+  return result;
+}
+
+// Manual, cuThreadExchangeStreamCaptureMode.
+CUresult check_capture_rules() {
+  const CUstreamCaptureMode own = thread_state().capture_mode;
+  if (own == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& capture : active_captures()) {
+    if (capture->mode() == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    const bool everywhere =
+        own == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode() == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!capture->is_of_this_thread() && !everywhere) continue;
+    capture->invalidate();
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
+CUresult check_legacy_use(Context& context, Stream& stream) {
+  const auto active = active_captures();
+  if (active.empty() || &stream != context.legacy_stream().get()) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& capture : active) {
+    if (!capture->has_blocking_stream_of(context)) continue;
+    capture->invalidate();
+    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return result;
+}
 
 }  // namespace gpurun::emulated

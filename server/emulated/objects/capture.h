@@ -24,6 +24,8 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   CUstreamCaptureMode mode() const { return mode_; }
   const std::shared_ptr<Graph>& graph() const { return graph_; }
   const Stream* origin() const { return origin_.get(); }
+  // Whether the calling thread began it.
+  bool is_of_this_thread() const;
 
   bool invalidated() const;
   // The capture fails at its end with STREAM_CAPTURE_INVALIDATED.
@@ -38,6 +40,11 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   // Lets `stream` take part (it waited for an event of this capture).
   CUresult join(const StreamPtr& stream, const std::vector<std::shared_ptr<GraphNode>>& nodes);
 
+  // The handles of frontier(), valid until the next call for this stream.
+  const CUgraphNode* frontier_handles(const Stream& stream, std::size_t* count);
+  bool ended() const;
+  bool has_blocking_stream_of(const Context& context) const;
+
   // Takes all streams out. INVALIDATED, or UNJOINED when work of a joined stream is not waited for
   // by the origin.
   CUresult end();
@@ -46,16 +53,27 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   struct Participant {
     StreamPtr stream;
     std::vector<std::shared_ptr<GraphNode>> frontier;
+    std::vector<CUgraphNode> handles;  // See frontier_handles().
   };
 
   const std::uint64_t id_;
   const std::shared_ptr<Graph> graph_;
   const StreamPtr origin_;
   const CUstreamCaptureMode mode_;
+  const void* const thread_;  // Identity of the thread's state; never followed.
+  bool ended_ = false;
   mutable std::mutex mutex_;
   bool invalidated_ = false;
   std::map<const Stream*, Participant> participants_;
 };
+
+// Lets a capture begin on `stream`: nodes go behind `behind` in `graph`. ILLEGAL_STATE when the
+// stream captures already, STREAM_CAPTURE_UNSUPPORTED for the legacy stream.
+CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
+                       std::vector<std::shared_ptr<GraphNode>> behind, CUstreamCaptureMode mode);
+// Ends it. ILLEGAL_STATE: it does not capture; STREAM_CAPTURE_UNMATCHED: it joined another's
+// capture; STREAM_CAPTURE_WRONG_THREAD; and as Capture::end().
+CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph);
 
 // For calls that a capture in global mode anywhere, or in thread-local mode on this thread,
 // forbids.

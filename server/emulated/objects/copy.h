@@ -31,6 +31,7 @@ class CopyOperation final : public Operation {
   // A copy whose source was read when it was issued.
   CopyOperation(const CopyBox& box, std::vector<std::byte> staged);
   CUresult run(Context&) override;
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
   const CopyBox& box() const { return box_; }
 
  private:
@@ -53,6 +54,7 @@ class FillOperation final : public Operation {
  public:
   explicit FillOperation(const Fill& what) : fill_(what) {}
   CUresult run(Context&) override;
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
   const Fill& what() const { return fill_; }
 
  private:

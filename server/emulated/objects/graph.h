@@ -1,4 +1,4 @@
-// Graph: operations and the order between them.
+// Graph: operations and the order between them (CUgraph, CUgraphNode).
 #pragma once
 
 #include <memory>
@@ -10,39 +10,79 @@
 
 namespace gpurun::emulated {
 
-// Immutable once added to its graph.
+class Graph;
+class GraphNode;
+using GraphPtr = std::shared_ptr<Graph>;
+using GraphNodePtr = std::shared_ptr<GraphNode>;
+
+// Any thread. Lives as long as its graph, or as somebody holds it.
 class GraphNode final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kGraphNode;
-  GraphNode(OperationPtr work, std::vector<std::shared_ptr<GraphNode>> behind)
-      : Object(kKind), operation(std::move(work)), dependencies(std::move(behind)) {}
+  GraphNode(std::weak_ptr<Graph> graph, OperationPtr operation, std::uint64_t original)
+      : Object(kKind),
+        graph_(std::move(graph)),
+        original_(original),
+        operation_(std::move(operation)) {}
 
-  const OperationPtr operation;
-  const std::vector<std::shared_ptr<GraphNode>> dependencies;
-};
-
-// Any thread.
-class Graph final : public Object {
- public:
-  static constexpr ObjectKind kKind = ObjectKind::kGraph;
-  Graph() : Object(kKind) {}
-
-  std::shared_ptr<GraphNode> add(OperationPtr operation,
-                                 std::vector<std::shared_ptr<GraphNode>> dependencies) {
-    auto node = std::make_shared<GraphNode>(std::move(operation), std::move(dependencies));
+  // nullptr: destroyed.
+  GraphPtr graph() const { return graph_.lock(); }
+  // Handle of the node that this one was cloned from; 0: none.
+  std::uint64_t original() const { return original_; }
+  OperationPtr operation() const {
     const std::lock_guard lock(mutex_);
-    nodes_.push_back(node);
-    return node;
+    return operation_;
   }
-  // In order of addition, which is an order in which they may run.
-  std::vector<std::shared_ptr<GraphNode>> nodes() const {
+  void set_operation(OperationPtr operation) {
     const std::lock_guard lock(mutex_);
-    return nodes_;
+    operation_.swap(operation);
   }
 
  private:
+  friend class Graph;
+  const std::weak_ptr<Graph> graph_;
+  const std::uint64_t original_;
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<GraphNode>> nodes_;
+  OperationPtr operation_;
+  std::vector<GraphNodePtr> dependencies_;  // Guarded by the graph.
+};
+
+// Any thread.
+class Graph final : public Object, public std::enable_shared_from_this<Graph> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kGraph;
+  Graph() : Object(kKind) {}
+  ~Graph() override;
+
+  // A new node with a handle of its own. `original`: see GraphNode.
+  GraphNodePtr add(OperationPtr operation, std::vector<GraphNodePtr> dependencies,
+                   std::uint64_t original = 0);
+  // In order of addition.
+  std::vector<GraphNodePtr> nodes() const;
+  std::vector<GraphNodePtr> dependencies(const GraphNode& node) const;
+  std::vector<GraphNodePtr> dependents(const GraphNode& node) const;
+  // False, and nothing done: one of them is not of this graph, the edge is there (or not there),
+  // or it would lead from a node to itself.
+  bool add_edge(const GraphNodePtr& from, const GraphNodePtr& to);
+  bool remove_edge(const GraphNodePtr& from, const GraphNodePtr& to);
+  // False: not of this graph.
+  bool remove(const GraphNodePtr& node);
+
+  // The nodes with all dependencies before their dependents; empty when there is a cycle.
+  std::vector<GraphNodePtr> in_order() const;
+
+  GraphPtr clone() const;
+
+  // Keeps `thing` alive for as long as this graph, its clones and their executables live.
+  void keep(std::shared_ptr<void> thing);
+  std::vector<std::shared_ptr<void>> kept() const;
+
+ private:
+  bool holds(const GraphNode& node) const { return node.graph_.lock().get() == this; }
+
+  mutable std::mutex mutex_;
+  std::vector<GraphNodePtr> nodes_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace gpurun::emulated

@@ -6,6 +6,13 @@
 
 namespace gpurun::emulated {
 
+LaunchOperation::LaunchOperation(KernelLaunch launch) : launch_(std::move(launch)) {
+  auto* block = reinterpret_cast<const std::byte*>(launch_.parameters.data());
+  for (const KernelParameter& parameter : launch_.function->attributes().parameters) {
+    pointers_.push_back(const_cast<std::byte*>(block + parameter.offset));
+  }
+}
+
 CUresult LaunchOperation::run(Context& context) {
   Engine* const engine = context.device().engine();
   if (engine == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -28,12 +28,18 @@ struct KernelLaunch {
 
 class LaunchOperation final : public Operation {
  public:
-  explicit LaunchOperation(KernelLaunch launch) : launch_(std::move(launch)) {}
+  explicit LaunchOperation(KernelLaunch launch);
   CUresult run(Context& context) override;
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
   const KernelLaunch& launch() const { return launch_; }
+  // One pointer for each parameter, as a launch takes them; null without parameters.
+  void** parameter_pointers() const {
+    return pointers_.empty() ? nullptr : const_cast<void**>(pointers_.data());
+  }
 
  private:
   const KernelLaunch launch_;
+  std::vector<void*> pointers_;
 };
 
 }  // namespace gpurun::emulated

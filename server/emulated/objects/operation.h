@@ -22,6 +22,11 @@ class Operation {
 
   // Whether it also runs after the context failed (events must complete, memory must be freed).
   virtual bool runs_after_failure() const { return false; }
+
+  // What it is as a node of a graph.
+  virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
+  // What one launch of a graph runs in its place; nullptr: the operation itself.
+  virtual std::shared_ptr<Operation> for_launch() const { return nullptr; }
 };
 
 using OperationPtr = std::shared_ptr<Operation>;

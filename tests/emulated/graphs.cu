@@ -1,0 +1,152 @@
+// A program of CUDA's runtime that works with graphs, as a stranger would write it: captured from
+// two streams, built by hand, launched again, changed, cloned. Prints "ok" when all is right.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <vector>
+
+#define CHECK(call)                                                                                \
+  do {                                                                                             \
+    const cudaError_t error = (call);                                                              \
+    if (error != cudaSuccess) {                                                                    \
+      std::printf("line %d: %s: %d %s\n", __LINE__, #call, int(error), cudaGetErrorString(error)); \
+      return 1;                                                                                    \
+    }                                                                                              \
+  } while (false)
+#define EXPECT(condition)                                     \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      std::printf("line %d: not %s\n", __LINE__, #condition); \
+      return 1;                                               \
+    }                                                         \
+  } while (false)
+
+__global__ void add(int* values, int count, int what) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) values[i] += what;
+}
+
+constexpr int kCount = 1000;
+
+void count_call(void* counter) { ++*static_cast<int*>(counter); }
+
+// Forks from one stream to another and joins again; the copy out sees both.
+int captured() {
+  int *first = nullptr, *second = nullptr, *host = nullptr, calls = 0;
+  CHECK(cudaMalloc(&first, kCount * sizeof(int)));
+  CHECK(cudaMalloc(&second, kCount * sizeof(int)));
+  CHECK(cudaMallocHost(&host, kCount * sizeof(int)));
+  cudaStream_t stream, side;
+  cudaEvent_t forked, joined;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudaStreamCreate(&side));
+  CHECK(cudaEventCreate(&forked));
+  CHECK(cudaEventCreate(&joined));
+  CHECK(cudaMemset(first, 0, kCount * sizeof(int)));
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaMemsetAsync(second, 0, kCount * sizeof(int), stream));
+  CHECK(cudaEventRecord(forked, stream));
+  CHECK(cudaStreamWaitEvent(side, forked));
+  add<<<4, 256, 0, side>>>(second, kCount, 5);
+  add<<<4, 256, 0, stream>>>(first, kCount, 1);
+  CHECK(cudaEventRecord(joined, side));
+  CHECK(cudaStreamWaitEvent(stream, joined));
+  CHECK(cudaMemcpyAsync(host, second, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream));
+  CHECK(cudaLaunchHostFunc(stream, count_call, &calls));
+  cudaStreamCaptureStatus status;
+  CHECK(cudaStreamIsCapturing(side, &status));
+  EXPECT(status == cudaStreamCaptureStatusActive);
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  size_t nodes = 0;
+  CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT(nodes == 5);
+  EXPECT(calls == 0);  // Nothing has run yet.
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  EXPECT(calls == 3 && host[0] == 5 && host[kCount - 1] == 5);
+  CHECK(cudaMemcpy(host, first, kCount * sizeof(int), cudaMemcpyDeviceToHost));
+  EXPECT(host[0] == 3 && host[kCount - 1] == 3);
+  // Work of a side stream that nobody waits for is an error.
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  CHECK(cudaEventRecord(forked, stream));
+  CHECK(cudaStreamWaitEvent(side, forked));
+  add<<<4, 256, 0, side>>>(second, kCount, 5);
+  cudaGraph_t none;
+  EXPECT(cudaStreamEndCapture(stream, &none) == cudaErrorStreamCaptureUnjoined);
+  // What a capture forbids invalidates it.
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
+  EXPECT(cudaStreamEndCapture(stream, &none) == cudaErrorStreamCaptureInvalidated);
+  (void)cudaGetLastError();
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  return 0;
+}
+
+// memset -> kernel -> copy, then another kernel parameter in the executable, then an update.
+int built() {
+  int* device = nullptr;
+  std::vector<int> host(kCount, -1);
+  CHECK(cudaMalloc(&device, kCount * sizeof(int)));
+  cudaGraph_t graph;
+  cudaGraphNode_t clear, kernel, copy;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaMemsetParams zero = {};
+  zero.dst = device;
+  zero.elementSize = 4;
+  zero.width = kCount;
+  zero.height = 1;
+  CHECK(cudaGraphAddMemsetNode(&clear, graph, nullptr, 0, &zero));
+  int count = kCount, what = 7;
+  void* arguments[] = {&device, &count, &what};
+  cudaKernelNodeParams launch = {};
+  launch.func = reinterpret_cast<void*>(add);
+  launch.gridDim = dim3(4);
+  launch.blockDim = dim3(256);
+  launch.kernelParams = arguments;
+  CHECK(cudaGraphAddKernelNode(&kernel, graph, &clear, 1, &launch));
+  CHECK(cudaGraphAddMemcpyNode1D(&copy, graph, nullptr, 0, host.data(), device,
+                                 kCount * sizeof(int), cudaMemcpyDeviceToHost));
+  CHECK(cudaGraphAddDependencies(graph, &kernel, &copy, nullptr, 1));
+  cudaGraphNodeType type;
+  CHECK(cudaGraphNodeGetType(kernel, &type));
+  EXPECT(type == cudaGraphNodeTypeKernel);
+  size_t edges = 0, roots = 0;
+  CHECK(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
+  CHECK(cudaGraphGetRootNodes(graph, nullptr, &roots));
+  EXPECT(edges == 2 && roots == 1);
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  what = 100;  // The node has a copy.
+  CHECK(cudaGraphLaunch(exec, nullptr));
+  CHECK(cudaDeviceSynchronize());
+  EXPECT(host[0] == 7 && host[kCount - 1] == 7);
+  CHECK(cudaGraphExecKernelNodeSetParams(exec, kernel, &launch));
+  CHECK(cudaGraphLaunch(exec, nullptr));
+  CHECK(cudaDeviceSynchronize());
+  EXPECT(host[0] == 100);
+  cudaGraph_t clone;
+  cudaGraphNode_t in_clone;
+  CHECK(cudaGraphClone(&clone, graph));
+  CHECK(cudaGraphNodeFindInClone(&in_clone, kernel, clone));
+  what = 11;
+  CHECK(cudaGraphKernelNodeSetParams(in_clone, &launch));
+  cudaGraphExecUpdateResultInfo info;
+  CHECK(cudaGraphExecUpdate(exec, clone, &info));
+  CHECK(cudaGraphLaunch(exec, nullptr));
+  CHECK(cudaDeviceSynchronize());
+  EXPECT(host[0] == 11);
+  CHECK(cudaGraphDestroyNode(in_clone));
+  EXPECT(cudaGraphExecUpdate(exec, clone, &info) == cudaErrorGraphExecUpdateFailure);
+  (void)cudaGetLastError();
+  return 0;
+}
+
+int main() {
+  if (captured() != 0 || built() != 0) return 1;
+  std::puts("ok");
+  return 0;
+}

@@ -1,0 +1,79 @@
+// What must go on at once on a device: kernels of two streams that wait for each other, a kernel
+// that waits for a copy of another stream, and the order that the legacy stream imposes. A device
+// that runs one grid after the other hangs here. Prints "ok".
+#include <cuda_runtime.h>
+
+#include <cstdio>
+
+#define CHECK(call)                                                                                \
+  do {                                                                                             \
+    const cudaError_t error = (call);                                                              \
+    if (error != cudaSuccess) {                                                                    \
+      std::printf("line %d: %s: %d %s\n", __LINE__, #call, int(error), cudaGetErrorString(error)); \
+      return 1;                                                                                    \
+    }                                                                                              \
+  } while (false)
+
+// Counts `rounds` times to and fro with the other side.
+__global__ void exchange(volatile int* turns, int side, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    while (turns[0] != 2 * round + side) {
+    }
+    __threadfence();
+    turns[0] = 2 * round + side + 1;
+  }
+}
+
+__global__ void wait_for_flag(volatile int* flag, int* seen) {
+  while (*flag == 0) {
+  }
+  *seen = *flag;
+}
+
+__global__ void wait_then_store(volatile int* flag, int* out) {
+  while (*flag == 0) {
+  }
+  *out = 1;
+}
+__global__ void double_it(int* value) { *value = *value * 2 + 5; }
+
+int main() {
+  int* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 1024));
+  CHECK(cudaMemset(memory, 0, 1024));
+  cudaStream_t one, two, blocking;
+  CHECK(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+  CHECK(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
+  CHECK(cudaStreamCreate(&blocking));
+  CHECK(cudaDeviceSynchronize());
+
+  exchange<<<1, 1, 0, one>>>(memory, 0, 50);
+  exchange<<<1, 1, 0, two>>>(memory, 1, 50);
+  CHECK(cudaDeviceSynchronize());
+  int host = 0;
+  CHECK(cudaMemcpy(&host, memory, sizeof host, cudaMemcpyDeviceToHost));
+  if (host != 100) return std::printf("exchange: %d\n", host), 1;
+
+  int *flag = memory + 16, *seen = memory + 32, *pinned = nullptr;
+  CHECK(cudaMallocHost(&pinned, sizeof(int)));
+  *pinned = 42;
+  wait_for_flag<<<1, 1, 0, one>>>(flag, seen);
+  CHECK(cudaMemcpyAsync(flag, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  CHECK(cudaStreamSynchronize(one));
+  CHECK(cudaMemcpy(&host, seen, sizeof host, cudaMemcpyDeviceToHost));
+  if (host != 42) return std::printf("flag: %d\n", host), 1;
+
+  // Blocking stream, then legacy stream, then the blocking stream again: each behind the other,
+  // although the first one is held up.
+  int *gate = memory + 48, *value = memory + 64;
+  wait_then_store<<<1, 1, 0, blocking>>>(gate, value);
+  double_it<<<1, 1>>>(value);
+  double_it<<<1, 1, 0, blocking>>>(value);
+  if (cudaStreamQuery(nullptr) != cudaErrorNotReady) return std::puts("not held up"), 1;
+  CHECK(cudaMemcpyAsync(gate, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  CHECK(cudaStreamSynchronize(blocking));
+  CHECK(cudaMemcpy(&host, value, sizeof host, cudaMemcpyDeviceToHost));
+  if (host != (1 * 2 + 5) * 2 + 5) return std::printf("order: %d\n", host), 1;
+  std::puts("ok");
+  return 0;
+}
