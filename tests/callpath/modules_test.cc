@@ -1,0 +1,233 @@
+// Protects the worker's part of modules over the real path: an image is named by its bytes and by
+// nothing else, a launch reaches the driver only with a block of the kernel's own layout, no record
+// of a wrong shape is read beyond its end, and a stream stands still until the program's function
+// has run.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "protocol/host_function.h"
+#include "protocol/image_bundle.h"
+#include "protocol/module_calls.h"
+#include "tests/callpath/world.h"
+
+namespace gpurun::callpath {
+namespace {
+
+using client::CallSite;
+using client::Handle;
+using client::HandleKind;
+using client::Reply;
+using protocol::HostFunctionPayload;
+using protocol::HostFunctionStep;
+using protocol::ImageLoad;
+using protocol::ImageOutcome;
+using protocol::LaunchPayload;
+
+constexpr int kInvalidValue = 1;
+constexpr int kInvalidImage = 200;
+constexpr int kInvalidHandle = 400;
+
+std::string ptx(std::size_t comment_bytes = 0) {
+  return ".version 8.0\n.target sm_80\n.address_size 64\n// " + std::string(comment_bytes, 'x') +
+         "\n.visible .entry axpy(.param .u64 a, .param .u32 n)\n{\n ret;\n}\n";
+}
+
+class Modules : public ::testing::Test {
+ protected:
+  CallSite raw(const char* symbol) {
+    CallSite site = world_.site(symbol);
+    site.form = protocol::Form::kRaw;
+    return site;
+  }
+
+  Bytes bundle_of(const std::string& text) {
+    const driver_abi::Image image{
+        driver_abi::ImageForm::kPtx, 0, {byte_view(text.data(), text.size())}};
+    return protocol::make_bundle(image);
+  }
+
+  Handle mint(HandleKind kind) {
+    return world_.session().handles().mint(kind, world_.context(), nullptr);
+  }
+
+  // One awaited load of a module; `image` in the record, `bulk` beside it.
+  ImageOutcome load(Handle handle, const Sha256Digest& digest, ByteView image, ByteView bulk = {}) {
+    ImageLoad load;
+    load.handle = handle;
+    load.digest = digest;
+    load.image = image;
+    const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
+    const ByteView part(payload);
+    Reply reply;
+    EXPECT_EQ(world_.session().call_with_bulk(world_.lane(), raw("cuModuleLoadDataEx"),
+                                              std::span<const ByteView>(&part, 1), bulk, &reply),
+              0);
+    auto outcomes = protocol::unpack_outcomes(reply.payload);
+    EXPECT_TRUE(outcomes.ok()) << outcomes.status().to_string();
+    if (!outcomes.ok() || outcomes->size() != 1) return {};
+    return std::move(outcomes->front());
+  }
+
+  int name(Handle owner, Handle handle, const std::string& kernel) {
+    const Bytes payload = protocol::pack(protocol::NameRequest{owner, handle, kernel});
+    Reply reply;
+    return world_.session().call(world_.lane(), raw("cuModuleGetFunction"), ByteView(payload),
+                                 &reply);
+  }
+
+  int launch(Handle function, std::uint64_t layout_hash, std::uint32_t parameter_bytes) {
+    LaunchPayload head;
+    head.function = function;
+    head.layout_hash = layout_hash;
+    head.parameter_bytes = parameter_bytes;
+    const Bytes block((parameter_bytes + 7u) / 8 * 8);
+    CallSite site = world_.site("cuLaunchKernel");
+    site.form = protocol::Form::kLaunch;
+    site.order = protocol::Order::kStream;
+    const ByteView parts[] = {bytes_of(head), block};
+    Reply reply;
+    return world_.session().call(world_.lane(), site, std::span<const ByteView>(parts), &reply);
+  }
+
+  int unload(Handle module) { return world_.call("cuModuleUnload", {&module}); }
+
+  World world_;
+};
+
+TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
+  const Bytes bundle = bundle_of(ptx());
+  const Handle module = mint(HandleKind::kModule);
+  const ImageOutcome outcome = load(module, sha256(bundle), bundle);
+  EXPECT_EQ(outcome.result, 0);
+  EXPECT_TRUE(outcome.complete);
+  EXPECT_TRUE(outcome.kept);
+  ASSERT_EQ(outcome.kernels.size(), 1u);
+  const protocol::KernelDescription& kernel = outcome.kernels.front();
+  EXPECT_EQ(kernel.name, "axpy");
+  EXPECT_TRUE(kernel.layout_known);
+  EXPECT_EQ(kernel.parameters, (std::vector<protocol::KernelParameter>{{0, 8}, {8, 4}}));
+  EXPECT_EQ(kernel.attributes.size(), protocol::kFunctionAttributes);
+}
+
+TEST_F(Modules, AnImageIsAskedForOnceAndThenKnownByItsDigest) {
+  const Bytes bundle = bundle_of(ptx(100'000));
+  const Sha256Digest digest = sha256(bundle);
+  const Handle module = mint(HandleKind::kModule);
+  EXPECT_TRUE(load(module, digest, {}).missing);
+  const ImageOutcome sent = load(module, digest, {}, bundle);
+  EXPECT_EQ(sent.result, 0);
+  EXPECT_FALSE(sent.missing);
+  const ImageOutcome again = load(mint(HandleKind::kModule), digest, {});
+  EXPECT_EQ(again.result, 0);
+  EXPECT_FALSE(again.missing);
+  EXPECT_EQ(again.kernels.size(), 1u);
+}
+
+TEST_F(Modules, BytesUnderAnotherDigestAreRefused) {
+  const Bytes bundle = bundle_of(ptx());
+  Sha256Digest digest = sha256(bundle);
+  digest[0] ^= 1;
+  EXPECT_EQ(load(mint(HandleKind::kModule), digest, bundle).result, kInvalidImage);
+  EXPECT_TRUE(load(mint(HandleKind::kModule), digest, {}).missing);
+}
+
+TEST_F(Modules, WhatIsNoBundleNeverReachesTheDriver) {
+  Bytes bundle = bundle_of(ptx());
+  bundle.resize(bundle.size() - 1);
+  EXPECT_EQ(load(mint(HandleKind::kModule), sha256(bundle), bundle).result, kInvalidImage);
+}
+
+TEST_F(Modules, ALaunchNeedsTheLayoutOfItsKernel) {
+  const Bytes bundle = bundle_of(ptx());
+  const Handle module = mint(HandleKind::kModule);
+  const ImageOutcome outcome = load(module, sha256(bundle), bundle);
+  ASSERT_EQ(outcome.kernels.size(), 1u);
+  const std::uint64_t hash = protocol::layout_hash(outcome.kernels.front().parameters);
+  const Handle function = mint(HandleKind::kFunction);
+  ASSERT_EQ(name(module, function, "axpy"), 0);
+  EXPECT_EQ(launch(function, hash, 12), 0);
+  EXPECT_EQ(launch(function, hash + 1, 12), kInvalidValue);
+  EXPECT_EQ(launch(function, hash, 8), kInvalidValue);
+  EXPECT_EQ(launch(function, 0, 16), 0);  // The program's own block is the driver's to judge.
+  EXPECT_EQ(launch(module, hash, 12), kInvalidHandle);
+  EXPECT_EQ(unload(module), 0);
+  EXPECT_EQ(launch(function, hash, 12), kInvalidHandle);
+}
+
+TEST_F(Modules, AKnownImageNeedsNobodyToWait) {
+  const Bytes bundle = bundle_of(ptx());
+  const ImageOutcome outcome = load(mint(HandleKind::kModule), sha256(bundle), bundle);
+  ASSERT_EQ(outcome.kernels.size(), 1u);
+  ImageLoad again;
+  again.handle = mint(HandleKind::kModule);
+  again.digest = sha256(bundle);
+  CallSite site = raw("cuModuleLoadDataEx");
+  site.order = protocol::Order::kOrderedHost;
+  const Bytes payload = protocol::pack(std::span<const ImageLoad>(&again, 1));
+  EXPECT_EQ(world_.session().post(world_.lane(), site, ByteView(payload)), 0);
+  const Handle function = mint(HandleKind::kFunction);
+  EXPECT_EQ(name(again.handle, function, "axpy"), 0);
+  EXPECT_EQ(launch(function, protocol::layout_hash(outcome.kernels.front().parameters), 12), 0);
+}
+
+TEST_F(Modules, APostedLoadThatFailsIsToldByItsFirstUse) {
+  ImageLoad load;
+  load.handle = mint(HandleKind::kModule);
+  const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
+  EXPECT_EQ(world_.session().post(world_.lane(), raw("cuModuleLoadDataEx"), ByteView(payload)), 0);
+  EXPECT_EQ(name(load.handle, mint(HandleKind::kFunction), "axpy"), kInvalidImage);
+}
+
+TEST_F(Modules, RecordsOfAWrongShapeAreRefused) {
+  Reply reply;
+  const Bytes noise(24, std::byte{0x5d});
+  for (const char* symbol :
+       {"cuModuleLoadDataEx", "cuLibraryLoadData", "cuModuleGetFunction", "cuLibraryGetModule",
+        "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchHostFunc", "cuOccupancyMaxActiveClusters"}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, noise.size()}) {
+      EXPECT_EQ(
+          world_.session().call(world_.lane(), raw(symbol), ByteView(noise).first(bytes), &reply),
+          kInvalidValue)
+          << symbol << " " << bytes;
+    }
+  }
+  EXPECT_EQ(name(mint(HandleKind::kModule), mint(HandleKind::kFunction), "axpy"), kInvalidHandle);
+  EXPECT_EQ(world_.synchronize(), 0);
+}
+
+TEST_F(Modules, AStreamStandsUntilTheFunctionHasRun) {
+  const Handle stream = world_.make_stream();
+  HostFunctionPayload payload;
+  payload.ticket = 7;
+  CallSite gate = raw("cuLaunchHostFunc");
+  gate.order = protocol::Order::kStream;
+  gate.stream = stream;
+  ASSERT_EQ(world_.session().post(world_.lane(), gate, bytes_of(payload)), 0);
+
+  std::atomic<bool> released{false};
+  std::thread waiter([this, &released] {
+    EXPECT_EQ(world_.synchronize(), 0);
+    EXPECT_TRUE(released);
+  });
+  CallSite anywhere = raw("cuLaunchHostFunc");
+  anywhere.order = protocol::Order::kImmediate;
+  anywhere.context = 0;
+  payload.step = HostFunctionStep::kWait;
+  Reply reply;
+  EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
+  // Time for a stream that does not stand to give itself away.
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
+  }
+  released = true;
+  payload.step = HostFunctionStep::kRelease;
+  EXPECT_EQ(world_.session().post(world_.lane(), anywhere, bytes_of(payload)), 0);
+  waiter.join();
+}
+
+}  // namespace
+}  // namespace gpurun::callpath

@@ -1,0 +1,106 @@
+// Protects occupancy, which the client answers by itself: numbers as the published rules give them
+// for real devices (CUDA Programming Guide, table of technical specifications per compute
+// capability; the occupancy page of Nsight Compute shows the same).
+#include "client/interpose/modules/occupancy.h"
+
+#include <gtest/gtest.h>
+
+namespace gpurun::client::interpose::modules {
+namespace {
+
+// Compute capability 8.0.
+OccupancyDevice a100() {
+  OccupancyDevice device;
+  device.capability_major = 8;
+  device.multiprocessors = 108;
+  device.threads_per_block = 1024;
+  device.threads_per_multiprocessor = 2048;
+  device.blocks_per_multiprocessor = 32;
+  device.registers_per_block = 65'536;
+  device.registers_per_multiprocessor = 65'536;
+  device.shared_per_multiprocessor = 164 * 1024;
+  device.shared_per_block_optin = 163 * 1024;
+  device.shared_reserved_per_block = 1024;
+  return device;
+}
+
+// Compute capability 7.5: no reserved shared memory, coarser runs of it.
+OccupancyDevice t4() {
+  OccupancyDevice device = a100();
+  device.capability_major = 7;
+  device.multiprocessors = 40;
+  device.threads_per_multiprocessor = 1024;
+  device.blocks_per_multiprocessor = 16;
+  device.shared_per_multiprocessor = 64 * 1024;
+  device.shared_per_block_optin = 64 * 1024;
+  device.shared_reserved_per_block = 0;
+  return device;
+}
+
+int blocks(const OccupancyDevice& device, int registers, int threads, std::size_t shared) {
+  return max_active_blocks(device, {registers, 1024, 0}, threads, shared);
+}
+
+TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
+  EXPECT_EQ(blocks(a100(), 16, 1024, 0), 2);
+  EXPECT_EQ(blocks(a100(), 16, 256, 0), 8);
+  EXPECT_EQ(blocks(a100(), 16, 250, 0), 8);  // A part of a warp takes a whole one.
+  EXPECT_EQ(blocks(a100(), 16, 32, 0), 32);  // 64 would have threads enough.
+  EXPECT_EQ(blocks(t4(), 16, 32, 0), 16);
+  EXPECT_EQ(blocks(t4(), 16, 1024, 0), 1);
+}
+
+TEST(Occupancy, IsLimitedByRegisters) {
+  EXPECT_EQ(blocks(a100(), 32, 256, 0), 8);  // 1024 a warp: 64 warps.
+  EXPECT_EQ(blocks(a100(), 33, 256, 0), 6);  // Rounded to 1280: 12 in each of four files.
+  EXPECT_EQ(blocks(a100(), 64, 256, 0), 4);
+  EXPECT_EQ(blocks(a100(), 128, 256, 0), 2);
+  EXPECT_EQ(blocks(a100(), 255, 256, 0), 1);  // 8192 a warp: 8 warps.
+  EXPECT_EQ(blocks(a100(), 255, 257, 0), 0);  // More than a block may have.
+  EXPECT_EQ(blocks(a100(), 168, 96, 0), 4);   // 5376 a warp: 3 in each file, 12 warps.
+}
+
+TEST(Occupancy, IsLimitedBySharedMemory) {
+  EXPECT_EQ(blocks(a100(), 16, 256, 48 * 1024), 3);  // 49 KiB with what is reserved.
+  EXPECT_EQ(blocks(a100(), 16, 256, 163 * 1024), 1);
+  EXPECT_EQ(blocks(a100(), 16, 256, 164 * 1024), 0);
+  EXPECT_EQ(blocks(t4(), 16, 128, 32 * 1024), 2);
+  EXPECT_EQ(blocks(t4(), 16, 128, 32 * 1024 + 1), 1);
+  EXPECT_EQ(blocks(a100(), 16, 256, ~std::size_t{0}), 0);
+}
+
+TEST(Occupancy, IsNothingForABlockThatCannotBe) {
+  EXPECT_EQ(blocks(a100(), 16, 1025, 0), 0);
+  EXPECT_EQ(blocks(a100(), 16, 0, 0), 0);
+  EXPECT_EQ(max_active_blocks(a100(), {16, 256, 0}, 257, 0), 0);
+}
+
+TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
+  const OccupancyFunction plain{16, 1024, 0};
+  for (const int wanted : {1, 2, 3, 8}) {
+    const std::size_t most = available_dynamic_shared(a100(), plain, wanted, 256);
+    EXPECT_EQ(max_active_blocks(a100(), plain, 256, most), wanted);
+    EXPECT_LT(max_active_blocks(a100(), plain, 256, most + 128), wanted) << wanted;
+  }
+  EXPECT_EQ(available_dynamic_shared(a100(), plain, 2, 256), 81u * 1024);
+  EXPECT_EQ(available_dynamic_shared(a100(), plain, 9, 256), 0u);  // Too many threads.
+  const OccupancyFunction fixed{16, 1024, 1024};
+  EXPECT_EQ(available_dynamic_shared(a100(), fixed, 2, 256), 80u * 1024);
+}
+
+std::size_t none(void*, int) { return 0; }
+std::size_t by_thread(void*, int threads) { return static_cast<std::size_t>(threads) * 64; }
+
+TEST(Occupancy, FindsTheLargestBestBlock) {
+  EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 0).block_threads, 1024);
+  EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 0).grid_blocks, 216);
+  EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 300).block_threads, 256);
+  // 1280 registers a warp: 48 warps, in blocks of 24.
+  EXPECT_EQ(best_block(a100(), {40, 1024, 0}, &none, nullptr, 0).block_threads, 768);
+  EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &by_thread, nullptr, 0).block_threads, 1024);
+  // 100 threads waste most of a warp, 96 leave room for a warp.
+  EXPECT_EQ(best_block(a100(), {32, 100, 0}, &none, nullptr, 0).block_threads, 64);
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose::modules
