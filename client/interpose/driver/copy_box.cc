@@ -73,6 +73,8 @@ class Run {
     return side.address + slice * side.slice_pitch + line * side.line_pitch;
   }
 
+  static bool known(std::uint64_t address) { return find_range(address).has_value(); }
+
   bool single() const { return copy_.lines == 1 && copy_.slices == 1; }
 
   // Nobody may see the destination unwritten on return.
@@ -99,7 +101,10 @@ class Run {
     payload.bytes = copy_.width;
     CallSite site = site_;
     site.form = protocol::Form::kCopyDevice;
-    return here_.session().post(*here_.lane, site, bytes_of(payload));
+    // Whether addresses that we do not know are valid, the worker's driver must say.
+    if (known(from) && known(to)) return here_.session().post(*here_.lane, site, bytes_of(payload));
+    Reply reply;
+    return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
   }
 
   // Read before it returns, pinned or not: the program may change it any time after a synchronous
@@ -125,9 +130,7 @@ class Run {
     // A synchronous copy implies that all before it is done. The program could tell only by bytes
     // that come into its memory.
     if (!in || waiting_ != Waiting::kSynchronous) return 0;
-    // Whether an address that we do not know can be written, the worker must say.
-    const bool unknown = !find_range(copy_.destination.address).has_value();
-    if (!unknown && !here_.session().host_write_outstanding()) return 0;
+    if (known(copy_.destination.address) && !here_.session().host_write_outstanding()) return 0;
     return synchronize_stream(here_, site_.stream);
   }
 

@@ -28,7 +28,10 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   CallSite site = here.stream_site(stream);
   site.opcode = code;
   site.form = protocol::Form::kMemset;
-  return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+  if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+  // Whether an address that we do not know is valid, the worker's driver must say.
+  Reply reply;
+  return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
 }
 
 }  // namespace

@@ -1,0 +1,194 @@
+// Memory: every way between host and device carries every byte, whatever its size, and pointers are
+// what they are said to be.
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tests/interpose/program.h"
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+Bytes pattern(std::size_t count, unsigned seed) {
+  Bytes bytes(count);
+  std::uint64_t state = seed * 2654435761u + 1;
+  for (unsigned char& byte : bytes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<unsigned char>(state >> 56);
+  }
+  return bytes;
+}
+
+void check_size(std::size_t count, unsigned seed) {
+  const Bytes sent = pattern(count, seed);
+  Bytes got(count);
+  CUdeviceptr a = 0, b = 0;
+  MUST(cuMemAlloc_v2(&a, count));
+  MUST(cuMemAlloc_v2(&b, count));
+  MUST(cuMemcpyHtoD_v2(a, sent.data(), count));
+  MUST(cuMemcpyDtoD_v2(b, a, count));
+  MUST(cuMemcpyDtoH_v2(got.data(), b, count));
+  HOLDS(got == sent);
+
+  // On a stream that waits for nobody, the source changed as soon as the call is back.
+  CUstream stream = nullptr;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  Bytes changing = pattern(count, seed + 1);
+  const Bytes expected = changing;
+  MUST(cuMemcpyHtoDAsync_v2(a, changing.data(), count, stream));
+  std::memset(changing.data(), 0, count);
+  MUST(cuMemcpyDtoHAsync_v2(got.data(), a, count, stream));
+  MUST(cuStreamSynchronize(stream));
+  HOLDS(got == expected);
+
+  // Into pinned memory, complete once an event after it is.
+  void* pinned = nullptr;
+  MUST(cuMemHostAlloc(&pinned, count, 0));
+  CUevent done = nullptr;
+  MUST(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+  MUST(cuMemsetD8Async(b, 0x5a, count, stream));
+  MUST(cuMemcpyDtoHAsync_v2(pinned, b, count, stream));
+  MUST(cuEventRecord(done, stream));
+  MUST(cuEventSynchronize(done));
+  for (std::size_t i = 0; i < count; ++i) HOLDS(static_cast<unsigned char*>(pinned)[i] == 0x5a);
+  MUST(cuMemFreeHost(pinned));
+  MUST(cuEventDestroy_v2(done));
+  MUST(cuStreamDestroy_v2(stream));
+
+  // By addresses alone.
+  MUST(cuMemcpy(a, reinterpret_cast<std::uintptr_t>(sent.data()), count));
+  MUST(cuMemcpy(b, a, count));
+  MUST(cuMemcpy(reinterpret_cast<std::uintptr_t>(got.data()), b, count));
+  HOLDS(got == sent);
+  MUST(cuMemFree_v2(a));
+  MUST(cuMemFree_v2(b));
+}
+
+}  // namespace
+
+void copies() {
+  start();
+  // Around the bounds of what travels inside a record and of one bulk chunk.
+  unsigned seed = 1;
+  for (const std::size_t count :
+       {std::size_t{1}, std::size_t{4095}, std::size_t{8192}, std::size_t{8193},
+        std::size_t{262144}, std::size_t{262145}, std::size_t{5'000'001}}) {
+    check_size(count, seed += 2);
+  }
+}
+
+void blocks() {
+  start();
+  constexpr std::size_t kWidth = 300, kHeight = 37, kDepth = 3, kHostPitch = 512;
+  const Bytes sent = pattern(kHostPitch * kHeight * kDepth, 5);
+  CUdeviceptr device = 0;
+  std::size_t pitch = 0;
+  MUST(cuMemAllocPitch_v2(&device, &pitch, kWidth, kHeight * kDepth, 4));
+  HOLDS(pitch >= kWidth);
+  CUDA_MEMCPY3D in{};
+  in.srcMemoryType = CU_MEMORYTYPE_HOST;
+  in.srcHost = sent.data();
+  in.srcPitch = kHostPitch;
+  in.srcHeight = kHeight;
+  in.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  in.dstDevice = device;
+  in.dstPitch = pitch;
+  in.dstHeight = kHeight;
+  in.WidthInBytes = kWidth;
+  in.Height = kHeight;
+  in.Depth = kDepth;
+  MUST(cuMemcpy3D_v2(&in));
+  // Back without gaps, from the second column on.
+  Bytes got((kWidth - 1) * kHeight * kDepth);
+  CUDA_MEMCPY2D out{};
+  out.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  out.srcDevice = device;
+  out.srcPitch = pitch;
+  out.srcXInBytes = 1;
+  out.dstMemoryType = CU_MEMORYTYPE_HOST;
+  out.dstHost = got.data();
+  out.dstPitch = kWidth - 1;
+  out.WidthInBytes = kWidth - 1;
+  out.Height = kHeight * kDepth;
+  MUST(cuMemcpy2D_v2(&out));
+  for (std::size_t line = 0; line < kHeight * kDepth; ++line) {
+    HOLDS(std::memcmp(&got[line * (kWidth - 1)], &sent[line * kHostPitch + 1], kWidth - 1) == 0);
+  }
+  out.dstPitch = kWidth - 2;
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&out));
+  MUST(cuMemFree_v2(device));
+}
+
+void pointers() {
+  const CUcontext context = start();
+  constexpr std::size_t kBytes = 1 << 20;
+  CUdeviceptr device = 0;
+  MUST(cuMemAlloc_v2(&device, kBytes));
+  unsigned type = 0;
+  int ordinal = -1;
+  CUcontext owner = nullptr;
+  CUdeviceptr from = 0;
+  std::size_t size = 0;
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                 CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* into[] = {&type, &ordinal, &owner, &from, &size};
+  MUST(cuPointerGetAttributes(5, which, into, device + 4711));
+  HOLDS(type == CU_MEMORYTYPE_DEVICE && ordinal == 0 && owner == context);
+  HOLDS(from == device && size == kBytes);
+  CUdeviceptr base = 0;
+  MUST(cuMemGetAddressRange_v2(&base, &size, device + kBytes - 1));
+  HOLDS(base == device && size == kBytes);
+  // No memory of this process can be where the device's is.
+  void* wanted = reinterpret_cast<void*>(device & ~CUdeviceptr{4095});
+  HOLDS(mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+        MAP_FAILED);
+
+  int here = 0;
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                          reinterpret_cast<std::uintptr_t>(&here)));
+  MUST(cuPointerGetAttributes(5, which, into, reinterpret_cast<std::uintptr_t>(&here)));
+  HOLDS(type == 0 && ordinal == -2 && owner == nullptr);
+
+  Bytes plain(10'000);
+  MUST(cuMemHostRegister_v2(plain.data(), plain.size(), 0));
+  MUST_BE(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+          cuMemHostRegister_v2(plain.data() + 5000, 100, 0));
+  MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                             reinterpret_cast<std::uintptr_t>(plain.data() + 9999)));
+  HOLDS(type == CU_MEMORYTYPE_HOST);
+  MUST(cuMemHostUnregister(plain.data()));
+  MUST_BE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(plain.data()));
+  MUST(cuMemFree_v2(device));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE,
+          cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device));
+}
+
+void errors() {
+  MUST_BE(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuInit(1));
+  MUST(cuInit(0));
+  CUdeviceptr device = 0;
+  MUST_BE(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&device, 16));
+  start();
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemAlloc_v2(&device, 0));
+  MUST_BE(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&device, std::size_t{1} << 46));
+  MUST(cuMemAlloc_v2(&device, 100));
+  char bytes[200] = {};
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(device, bytes, 101));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(bytes, device + 1, 100));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(device + 1, 0, 4));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(device, 0, 101));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(device + 1));
+  MUST(cuMemFree_v2(device));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(device));
+  MUST_BE(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(reinterpret_cast<CUstream>(&bytes)));
+  CUstream stream = nullptr;
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuStreamCreate(&stream, 8));
+  MUST_BE(CUDA_ERROR_INVALID_DEVICE, cuDevicePrimaryCtxRelease_v2(77));
+  MUST(cuCtxSynchronize());
+}
