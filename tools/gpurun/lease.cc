@@ -9,7 +9,36 @@ namespace {
 
 constexpr std::chrono::seconds kConnectDeadline{10};
 
-// The failure of a server in words that say what to do.
+Status check_exposure(int fd, const std::string& server, bool insecure_plaintext) {
+  if (insecure_plaintext) return {};
+  const Result<transport::tcp::SocketAddress> peer = transport::tcp::peer_address(fd);
+  if (!peer.ok()) return peer.status();
+  if (peer->is_loopback()) return {};
+  return Status(Code::kInvalidArgument,
+                "nothing is encrypted yet on the way to " + server +
+                    "; say --insecure-plaintext (or GPURUN_INSECURE_PLAINTEXT=1) if you accept "
+                    "that others on the network may read what passes");
+}
+
+Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
+                      std::chrono::milliseconds wait, bool* reached) {
+  auto link = connect_to_server(server, order.secret, order.insecure_plaintext);
+  if (!link.ok()) return link.status();
+  *reached = true;
+  client::LeaseRequest request;
+  request.devices = order.gpu_count;
+  request.wait = wait;
+  request.on_queued = [&](unsigned ahead) {
+    order.say("waiting for a free GPU of " + server +
+              (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
+  };
+  Result<client::SessionData> session = (*link)->request_lease(request);
+  if (!session.ok()) return advised(session.status(), server);
+  return HeldLease{*std::move(link), *std::move(session)};
+}
+
+}  // namespace
+
 Status advised(const Status& status, const std::string& server) {
   std::string advice;
   switch (status.code()) {
@@ -38,36 +67,14 @@ Status advised(const Status& status, const std::string& server) {
   return Status(status.code(), advice);
 }
 
-Status check_exposure(int fd, const std::string& server, bool insecure_plaintext) {
-  if (insecure_plaintext) return {};
-  const Result<transport::tcp::SocketAddress> peer = transport::tcp::peer_address(fd);
-  if (!peer.ok()) return peer.status();
-  if (peer->is_loopback()) return {};
-  return Status(Code::kInvalidArgument,
-                "nothing is encrypted yet on the way to " + server +
-                    "; say --insecure-plaintext (or GPURUN_INSECURE_PLAINTEXT=1) if you accept "
-                    "that others on the network may read what passes");
-}
-
-Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
-                      std::chrono::milliseconds wait, bool* reached) {
-  auto link = client::ControlLink::connect(server, order.secret, Deadline::in(kConnectDeadline));
+Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
+                                                               ByteView secret,
+                                                               bool insecure_plaintext) {
+  auto link = client::ControlLink::connect(server, secret, Deadline::in(kConnectDeadline));
   if (!link.ok()) return advised(link.status(), server);
-  *reached = true;
-  GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, order.insecure_plaintext));
-  client::LeaseRequest request;
-  request.devices = order.gpu_count;
-  request.wait = wait;
-  request.on_queued = [&](unsigned ahead) {
-    order.say("waiting for a free GPU of " + server +
-              (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
-  };
-  Result<client::SessionData> session = (*link)->request_lease(request);
-  if (!session.ok()) return advised(session.status(), server);
-  return HeldLease{*std::move(link), *std::move(session)};
+  GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, insecure_plaintext));
+  return link;
 }
-
-}  // namespace
 
 Result<HeldLease> acquire_lease(const LeaseOrder& order) {
   const bool only_one = order.servers.size() == 1;

@@ -28,6 +28,15 @@ struct HeldLease {
   client::SessionData session;
 };
 
+// A control link to one server, not yet asked anything; the way to it is encrypted, or within this
+// machine, or `insecure_plaintext` accepts that it is neither. The message of a failure says what
+// to do.
+Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
+                                                               ByteView secret,
+                                                               bool insecure_plaintext);
+// What to do about a failure of that link.
+Status advised(const Status& status, const std::string& server);
+
 // With several servers and a wait, each is asked once without waiting; then the first that could
 // be reached is waited for.
 Result<HeldLease> acquire_lease(const LeaseOrder& order);

@@ -37,37 +37,6 @@ std::string trimmed(const std::string& line) {
   return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
 }
 
-Status add_servers(const std::string& list, std::vector<Address>* servers) {
-  std::size_t start = 0;
-  while (start <= list.size()) {
-    const std::size_t comma = std::min(list.find(',', start), list.size());
-    const Result<Address> address = parse_address(list.substr(start, comma - start));
-    if (!address.ok()) return address.status();
-    servers->push_back(*address);
-    start = comma + 1;
-  }
-  if (servers->size() > kServersMax) return wrong("more than 256 servers were named");
-  return {};
-}
-
-Status add_servers_of_file(const std::string& path, std::vector<Address>* servers) {
-  std::ifstream file(path);
-  if (!file) return wrong("-s: cannot read " + path);
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string text = trimmed(line);
-    if (text.empty()) continue;
-    const Result<Address> address = parse_address(text);
-    if (!address.ok()) {
-      return wrong(path + ":" + std::to_string(number) + ": " + address.status().message());
-    }
-    servers->push_back(*address);
-    if (servers->size() > kServersMax) return wrong(path + " names more than 256 servers");
-  }
-  if (servers->empty()) return wrong("-s: " + path + " names no server");
-  return {};
-}
-
 // What CLI11 filled in, as text, before we check it with messages of our own.
 struct Words {
   std::string gpu_count = "1", servers, servers_file, timeout, device;
@@ -133,6 +102,37 @@ std::string later_option(int own_count, const char* const* argv, const std::stri
 std::string Address::to_string() const {
   const bool is_v6 = host.find(':') != std::string::npos;
   return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Status add_servers(const std::string& list, std::vector<Address>* servers) {
+  std::size_t start = 0;
+  while (start <= list.size()) {
+    const std::size_t comma = std::min(list.find(',', start), list.size());
+    const Result<Address> address = parse_address(list.substr(start, comma - start));
+    if (!address.ok()) return address.status();
+    servers->push_back(*address);
+    start = comma + 1;
+  }
+  if (servers->size() > kServersMax) return wrong("more than 256 servers were named");
+  return {};
+}
+
+Status add_servers_of_file(const std::string& path, std::vector<Address>* servers) {
+  std::ifstream file(path);
+  if (!file) return wrong("-s: cannot read " + path);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string text = trimmed(line);
+    if (text.empty()) continue;
+    const Result<Address> address = parse_address(text);
+    if (!address.ok()) {
+      return wrong(path + ":" + std::to_string(number) + ": " + address.status().message());
+    }
+    servers->push_back(*address);
+    if (servers->size() > kServersMax) return wrong(path + " names more than 256 servers");
+  }
+  if (servers->empty()) return wrong("-s: " + path + " names no server");
+  return {};
 }
 
 Result<Address> parse_address(const std::string& text) {

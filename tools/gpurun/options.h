@@ -28,6 +28,10 @@ struct Address {
 // could be meant as a port. Port 1 to 65535; the default is limits::kDefaultPort.
 Result<Address> parse_address(const std::string& text);
 
+// What -l and -s name, appended to `servers`: "HOST[:PORT][,...]", and a file with one a line.
+Status add_servers(const std::string& list, std::vector<Address>* servers);
+Status add_servers_of_file(const std::string& path, std::vector<Address>* servers);
+
 // "30s", "5m", "2h", "250ms": a whole number and a unit, at most 30 days.
 Result<std::chrono::milliseconds> parse_duration(const std::string& text);
 

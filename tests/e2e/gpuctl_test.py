@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Protects gpuctl: what it says of servers, and that a report holds what is needed and no secret."""
+import os
+import subprocess
+import tempfile
+import unittest
+
+import world
+from world import environment, start, until
+
+GPUCTL = os.path.join(world.ARGS.build, "bin/gpuctl")
+
+
+def gpuctl(*words, env=None, **options):
+    return subprocess.run([GPUCTL, *words], env=env or environment(), capture_output=True,
+                          text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL, **options)
+
+
+class List(unittest.TestCase):
+    def test_gpus_are_free_then_held_then_free(self):
+        with world.Gpurund() as server:
+            free = gpuctl("list", *server.options())
+            self.assertEqual((free.returncode, free.stderr), (0, ""))
+            self.assertRegex(free.stdout, r"^SERVER +GPU +NAME")
+            self.assertRegex(free.stdout, rf"(?m)^{server.address} +0 +\S.* GiB +free$")
+            run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+            run.stdout.readline()
+            held = gpuctl("list", *server.options()).stdout
+            self.assertRegex(held, rf"(?m)^{server.address} +0 .* 0:00:\d\d +0  \S")
+            self.assertNotIn("free", held)
+            waiting = start("--timeout", "30s", *server.options(), "--", "true")
+            until(lambda: "1 request waits" in gpuctl("list", *server.options()).stdout, "it waits")
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+            waiting.communicate(timeout=world.SECONDS)
+            self.assertIn("free", gpuctl("list", *server.options()).stdout)
+
+    def test_a_server_that_does_not_answer_does_not_hide_the_others(self):
+        with world.Gpurund() as server:
+            done = gpuctl("list", "-l", f"127.0.0.1:1,{server.address}", "--secret-file",
+                          server.secret_file)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("no server at 127.0.0.1:1", done.stderr)
+            self.assertIn(server.address, done.stdout)
+            wrong = gpuctl("list", "-l", server.address)
+            self.assertEqual(wrong.returncode, 125)
+            self.assertIn("--secret-file", wrong.stderr)
+
+    def test_wrong_words(self):
+        self.assertEqual(gpuctl().returncode, 125)
+        self.assertEqual(gpuctl("unknown").returncode, 125)
+        self.assertEqual(gpuctl("list", "-l", "a:b").returncode, 125)
+
+
+class Report(unittest.TestCase):
+    def test_it_holds_what_is_needed_and_no_secret(self):
+        env = environment(GPURUN_SECRET="dont-tell", NVIDIA_API_KEY="dont-tell",
+                          AWS_SECRET_ACCESS_KEY="dont-tell", CUDA_VISIBLE_DEVICES="0")
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.txt")
+            done = gpuctl("report", *server.options(), "-o", path, env=env)
+            self.assertEqual((done.returncode, done.stdout), (0, path + "\n"), done.stderr)
+            with open(path, encoding="utf-8") as file:
+                report = file.read()
+            again = gpuctl("report", *server.options(), "-o", path, env=env)
+            self.assertEqual(again.returncode, 125)  # Nothing is overwritten.
+            with open(server.secret_file, encoding="utf-8") as file:
+                self.assertNotIn(file.read(), report)
+        self.assertNotIn("dont-tell", report)
+        for wanted in ("gpurun 0.", "gpurund 0.", "glibc", "CUDA_VISIBLE_DEVICES=0",
+                       "GPURUN_SECRET=(hidden)", f"{server.address} ", "locked memory",
+                       "libcuda.so.1: "):
+            self.assertIn(wanted, report)
+
+
+if __name__ == "__main__":
+    world.main()

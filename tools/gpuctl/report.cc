@@ -1,0 +1,227 @@
+// Only files that every user may read are looked at, and no value of a variable that could be a
+// secret is written.
+#include "tools/gpuctl/report.h"
+
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "tools/gpurun/lease.h"
+#include "tools/gpurun/options.h"
+#include "tools/gpurun/places.h"
+
+extern char** environ;
+
+namespace gpurun::tools {
+namespace {
+
+constexpr std::size_t kPieceBytesMax = 64 * 1024;
+constexpr std::chrono::seconds kCommandDeadline{10};
+
+void heading(std::string* report, const char* title) {
+  report->append("\n== ").append(title).append("\n");
+}
+
+std::string read_file(const char* path) {
+  const UniqueFd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return std::string(path) + ": " + std::strerror(errno) + "\n";
+  std::string text(kPieceBytesMax, '\0');
+  const ssize_t got = read(fd.get(), text.data(), text.size());
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
+}
+
+// What a command prints on either output, its last kPieceBytesMax bytes, until the deadline.
+std::string output_of(std::vector<const char*> command) {
+  std::string name = command[0];
+  command.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return name + ": " + std::strerror(errno) + "\n";
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return name + ": " + std::strerror(errno) + "\n";
+  if (child == 0) {
+    dup2(writing.get(), 1);
+    dup2(writing.get(), 2);
+    execvp(command[0], const_cast<char* const*>(command.data()));
+    std::perror(command[0]);
+    _exit(127);
+  }
+  writing.reset();
+  const Deadline deadline = Deadline::in(kCommandDeadline);
+  std::string text;
+  while (true) {
+    pollfd ready = {reading.get(), POLLIN, 0};
+    const int count = poll(&ready, 1, deadline.poll_timeout_ms());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      text += "(does not end)\n";
+      break;
+    }
+    char piece[4096];
+    const ssize_t got = read(reading.get(), piece, sizeof piece);
+    if (got <= 0) break;
+    text.append(piece, static_cast<std::size_t>(got));
+    if (text.size() > 2 * kPieceBytesMax) text.erase(0, text.size() - kPieceBytesMax);
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return text;
+}
+
+void add_versions(std::string* report, const Places& places) {
+  heading(report, "versions");
+  utsname kernel = {};
+  uname(&kernel);
+  char when[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
+  *report += std::string("gpurun ") + protocol::kRelease + ", protocol " +
+             std::to_string(protocol::kVersion) + "\nmade " + when + "\n" + kernel.sysname + " " +
+             kernel.release + " " + kernel.machine + ", glibc " + gnu_get_libc_version() + "\n";
+  if (access(places.daemon.c_str(), X_OK) == 0) {
+    *report += output_of({places.daemon.c_str(), "--version"});
+  }
+  *report += read_file("/etc/os-release");
+}
+
+void add_parts(std::string* report, const Places& places) {
+  heading(report, "parts");
+  for (const std::string& path : {places.client_library(), places.nvml_library(), places.daemon,
+                                  places.client_folder + "/../emulated/libcuda.so.1"}) {
+    struct stat what = {};
+    const bool there = stat(path.c_str(), &what) == 0;
+    *report += path + ": " +
+               (there ? std::to_string(what.st_size) + " bytes" : std::string("missing")) + "\n";
+  }
+}
+
+void add_environment(std::string* report) {
+  heading(report, "environment (only what may matter; what could be a secret is hidden)");
+  std::vector<std::string> lines;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!is_reported_variable(name)) continue;
+    lines.push_back(holds_a_secret(name) ? std::string(name) + "=(hidden)" : std::string(text));
+  }
+  std::sort(lines.begin(), lines.end());
+  for (const std::string& line : lines) *report += line + "\n";
+}
+
+void add_limits(std::string* report) {
+  heading(report, "limits");
+  const std::pair<const char*, int> kinds[] = {{"open files", RLIMIT_NOFILE},
+                                               {"locked memory", RLIMIT_MEMLOCK},
+                                               {"address space", RLIMIT_AS},
+                                               {"processes", RLIMIT_NPROC}};
+  for (const auto& [name, kind] : kinds) {
+    rlimit limit = {};
+    getrlimit(static_cast<__rlimit_resource_t>(kind), &limit);
+    *report += std::string(name) + ": " +
+               (limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur)) +
+               "\n";
+  }
+}
+
+void add_devices(std::string* report) {
+  heading(report, "this machine's GPUs");
+  *report += has_nvidia_device() ? "an NVIDIA device node is there\n" : "no NVIDIA device node\n";
+  if (access("/proc/driver/nvidia/version", R_OK) == 0) {
+    *report += read_file("/proc/driver/nvidia/version");
+  }
+}
+
+void add_servers(std::string* report, const ServerChoice& choice) {
+  heading(report, "servers");
+  for (const std::string& server : choice.servers) {
+    auto link = connect_to_server(server, choice.secret, choice.insecure_plaintext);
+    if (!link.ok()) {
+      *report += link.status().message() + "\n";
+      continue;
+    }
+    const std::string release = (*link)->server_release();
+    const Result<protocol::Listing> listing = (*link)->list();
+    *report += server + ": gpurun " + release + "\n";
+    *report += listing.ok() ? listing_heading() + listing_rows(server, *listing)
+                            : advised(listing.status(), server).message() + "\n";
+  }
+}
+
+void add_log(std::string* report) {
+  heading(report, "log of gpurund (its last 200 lines in the journal)");
+  *report += output_of({"journalctl", "--unit=gpurund", "--lines=200", "--no-pager"});
+}
+
+}  // namespace
+
+bool is_reported_variable(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"GPURUN_", "CUDA_",  "NVIDIA_", "LD_",    "NCCL_",
+                                            "UCX_",    "XLA_",   "TF_",     "JAX_",   "PYTORCH_",
+                                            "TORCH_",  "SLURM_", "CONDA_",  "NUMBA_", "CUPY_"};
+  constexpr std::string_view kNames[] = {"PATH",        "LANG",         "LC_ALL",        "TMPDIR",
+                                         "VIRTUAL_ENV", "ASAN_OPTIONS", "XDG_CACHE_HOME"};
+  for (const std::string_view prefix : kPrefixes) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+bool holds_a_secret(std::string_view name) {
+  if (name.ends_with("_FILE")) return false;  // Where a secret lies is none.
+  for (const std::string_view word : {"SECRET", "TOKEN", "PASSW", "KEY", "CREDENTIAL", "AUTH"}) {
+    if (name.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+int write_report(const std::string& path, const ServerChoice& choice) {
+  const Result<Places> places = find_places();
+  if (!places.ok()) {
+    std::fprintf(stderr, "gpuctl: %s\n", places.status().message().c_str());
+    return kExitOwnFailure;
+  }
+  std::string report = "gpurun report. Read it before you pass it on: it names files and hosts.\n";
+  add_versions(&report, *places);
+  add_parts(&report, *places);
+  add_devices(&report);
+  add_servers(&report, choice);
+  add_environment(&report);
+  add_limits(&report);
+  add_log(&report);
+  std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "wxe");
+  if (file == nullptr) {
+    std::fprintf(stderr, "gpuctl: %s: %s\n", path.c_str(), std::strerror(errno));
+    return kExitOwnFailure;
+  }
+  const bool whole = std::fwrite(report.data(), 1, report.size(), file) == report.size();
+  const bool closed = (path == "-" ? std::fflush(file) : std::fclose(file)) == 0;
+  if (whole && closed) {
+    if (path != "-") std::printf("%s\n", path.c_str());
+    return 0;
+  }
+  std::fprintf(stderr, "gpuctl: writing %s: %s\n", path.c_str(), std::strerror(errno));
+  return kExitOwnFailure;
+}
+
+}  // namespace gpurun::tools
