@@ -1,5 +1,8 @@
 // Protects loading, linking, variables, attributes and execution of PTX modules as the driver API
 // uses them.
+#include <csignal>
+#include <cstdlib>
+
 #include "module_harness.h"
 
 namespace gpurun::emulated {
@@ -229,6 +232,54 @@ TEST_F(ModuleTest, LoadFailsOnBrokenTopLevels) {
   EXPECT_EQ(load({".global .u64 x = missing;\n"}).code(), Code::kInvalidArgument);
   memory_.set_limit(16);
   EXPECT_EQ(load({".global .b8 x[64];\n"}).code(), Code::kResourceExhausted);
+}
+
+TEST_F(ModuleTest, FaultsOfKernelsAreReportedNotOptimisedAway) {
+  ASSERT_TRUE(load({R"(
+.visible .entry null_store() { .reg .b64 %d; mov.u64 %d, 0; st.global.u32 [%d], 1; ret; }
+.visible .entry null_load(.param .u64 out) {
+  .reg .b64 %d<2>; .reg .b32 %r;
+  ld.param.u64 %d1, [out]; mov.u64 %d0, 16;
+  ld.global.u32 %r, [%d0]; st.global.u32 [%d1], %r;
+  ret;
+}
+.visible .entry traps() { trap; }
+.visible .entry falls_off() { .reg .b32 %r; mov.u32 %r, 1; }
+.visible .entry nothing_after_call() { call.uni stops; }
+.func stops() .noreturn { trap; }
+)"})
+                  .ok());
+  std::uint32_t out = 0;
+  const Parameters none;
+  EXPECT_EQ(run("null_store", {1, 1, 1}, {1, 1, 1}, none).code, kGridIllegalAddress);
+  EXPECT_EQ(run("null_load", {1, 1, 1}, {1, 1, 1}, Parameters().add(&out)).code,
+            kGridIllegalAddress);
+  EXPECT_EQ(run("traps", {1, 1, 1}, {1, 1, 1}, none).code, kGridLaunchFailed);
+  EXPECT_EQ(run("falls_off", {1, 1, 1}, {1, 1, 1}, none).code, kGridOk);
+  EXPECT_EQ(run("nothing_after_call", {1, 1, 1}, {1, 1, 1}, none).code, kGridLaunchFailed);
+}
+
+// Behind what never returns stands an illegal instruction, not the next function.
+TEST_F(ModuleTest, UnreachableCodeDoesNotFallThrough) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const std::uint32_t cheap_above : {0u, 20000u}) {
+    const auto fall = [&] {
+      RuntimeFunctions runtime = runtime_functions();
+      runtime.trap = [](ThreadContext*, std::uint32_t) {};  // Returns, against its contract.
+      CompilerOptions options;
+      options.cheap_above_instructions = cheap_above;
+      auto compiler = Compiler::create(runtime, options);
+      auto module = Module::load({std::string(kHead) + ".visible .entry k() { trap; }"}, "test",
+                                 **compiler, memory_);
+      const auto code = (*module)->compile("k");
+      BlockContext block{};
+      ThreadContext thread{};
+      thread.block = &block;
+      code->function(&thread);
+      std::_Exit(0);
+    };
+    EXPECT_EXIT(fall(), testing::KilledBySignal(SIGILL), "");
+  }
 }
 
 }  // namespace

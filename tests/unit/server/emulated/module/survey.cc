@@ -1,10 +1,11 @@
 // emulated_ptx_survey: which kernels of given PTX files the emulated device would refuse, and for
 // which instructions. For those who extend the translator; not a test.
 //
-// usage: emulated_ptx_survey [--compile] FILE.ptx...
+// usage: emulated_ptx_survey [--compile | --cheap] FILE.ptx...
 //   Prints one line for each refused kernel, then the reasons by number of kernels, then every
 //   instruction that is not in the translator's table by number of functions. With --compile,
-//   kernels are also compiled, each in turn. Ends with 1 when a kernel was refused.
+//   kernels are also compiled, each in turn; with --cheap by the fast code generator. Ends with 1
+//   when a kernel was refused.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -81,7 +82,10 @@ void survey(const char* path, bool compile, Compiler& compiler, Totals& totals) 
 }
 
 int run(int argc, char** argv) {
-  auto compiler = Compiler::create(runtime_functions(), {});
+  CompilerOptions options;
+  const bool cheap = argc > 1 && std::strcmp(argv[1], "--cheap") == 0;
+  if (cheap) options.cheap_above_instructions = 0;
+  auto compiler = Compiler::create(runtime_functions(), options);
   if (!compiler.ok()) {
     std::fprintf(stderr, "%s\n", compiler.status().to_string().c_str());
     return 2;
@@ -89,7 +93,7 @@ int run(int argc, char** argv) {
   bool compile = false;
   Totals totals;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--compile") == 0) {
+    if (std::strcmp(argv[i], "--compile") == 0 || std::strcmp(argv[i], "--cheap") == 0) {
       compile = true;
     } else {
       survey(argv[i], compile, **compiler, totals);
