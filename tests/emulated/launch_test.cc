@@ -1,0 +1,301 @@
+// Modules and launches of the emulated device as the driver API shows them: what is loaded, which
+// code each wrong launch gets, and how a kernel's fault stays with its context and goes with it.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace {
+
+// Two devices; a kernel that runs for a second is ended.
+void* library() {
+  static void* const opened = [] {
+    setenv("GPURUN_EMULATED", "devices=2,memory=256MiB,watchdog=1,watchdog_kills=1,cache=off", 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);
+  }();
+  return opened;
+}
+
+template <typename Function>
+Function* get(const char* name, Function*) {
+  return reinterpret_cast<Function*>(dlsym(library(), name));
+}
+#define CALL(name, ...) get(#name, static_cast<decltype(&::name)>(nullptr))(__VA_ARGS__)
+
+constexpr char kPtx[] = R"(.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .u32 counter = 7;
+.visible .entry store(.param .u64 out, .param .u32 value, .param .align 8 .b8 unused[24])
+{
+  .reg .b64 %rd<2>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [value];
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry small() .maxntid 64, 1, 1 { ret; }
+.visible .entry exact() .reqntid 8, 4, 1 { ret; }
+.visible .entry stop() { trap; }
+.visible .entry spin()
+{
+  .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>;
+  mov.u64 %rd1, counter;
+again:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra again;
+  ret;
+}
+.visible .entry odd() { .reg .b32 %r<2>; tcgen05.wait::ld.sync.aligned; ret; }
+)";
+
+class EmulatedLaunch : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(library(), nullptr) << dlerror();
+    ASSERT_EQ(CALL(cuInit, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxCreate_v2, &context_, 0, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuModuleLoadData, &module_, kPtx), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuMemAlloc_v2, &memory_, 4096), CUDA_SUCCESS);
+    store_ = function("store");
+  }
+  void TearDown() override { EXPECT_EQ(CALL(cuCtxDestroy_v2, context_), CUDA_SUCCESS); }
+
+  CUfunction function(const char* name) {
+    CUfunction found = nullptr;
+    EXPECT_EQ(CALL(cuModuleGetFunction, &found, module_, name), CUDA_SUCCESS) << name;
+    return found;
+  }
+  CUresult launch(const char* name, unsigned grid = 1, unsigned block = 1, unsigned shared = 0,
+                  CUstream stream = nullptr) {
+    return CALL(cuLaunchKernel, function(name), grid, 1, 1, block, 1, 1, shared, stream, nullptr,
+                nullptr);
+  }
+  // Stores 5 at `address` through the given form of parameters.
+  CUresult store(CUdeviceptr address) {
+    unsigned value = 5;
+    char unused[24] = "";
+    void* parameters[] = {&address, &value, unused};
+    return CALL(cuLaunchKernel, store_, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+  }
+  unsigned word(CUdeviceptr address) {
+    unsigned value = 0;
+    EXPECT_EQ(CALL(cuMemcpyDtoH_v2, &value, address, sizeof value), CUDA_SUCCESS);
+    return value;
+  }
+  // Every call must return the error until the context is gone; a new context must work.
+  void expect_sticky(CUresult error) {
+    EXPECT_EQ(CALL(cuCtxSynchronize), error);
+    CUdeviceptr more = 0;
+    EXPECT_EQ(CALL(cuMemAlloc_v2, &more, 64), error);
+    EXPECT_EQ(store(memory_), error);
+    CUcontext other = nullptr;
+    ASSERT_EQ(CALL(cuCtxCreate_v2, &other, 0, 0), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemAlloc_v2, &more, 64), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuCtxSynchronize), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuCtxDestroy_v2, other), CUDA_SUCCESS);
+  }
+
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUfunction store_ = nullptr;
+  CUdeviceptr memory_ = 0;
+};
+
+TEST_F(EmulatedLaunch, TakesParametersInBothForms) {
+  EXPECT_EQ(store(memory_), CUDA_SUCCESS);
+  EXPECT_EQ(word(memory_), 5U);
+  struct {
+    CUdeviceptr out;
+    unsigned value;
+    alignas(8) char unused[24];
+  } block{memory_ + 4, 9, ""};
+  std::size_t bytes = sizeof block;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  EXPECT_EQ(CALL(cuLaunchKernel, function("store"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
+            CUDA_SUCCESS);
+  EXPECT_EQ(word(memory_ + 4), 9U);
+  bytes = 8;
+  EXPECT_EQ(CALL(cuLaunchKernel, function("store"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch("store"), CUDA_ERROR_INVALID_VALUE);  // No parameters at all.
+}
+
+TEST_F(EmulatedLaunch, DescribesFunctionsAndVariables) {
+  std::size_t offset = 0, bytes = 0;
+  EXPECT_EQ(CALL(cuFuncGetParamInfo, function("store"), 2, &offset, &bytes), CUDA_SUCCESS);
+  EXPECT_EQ(offset, 16U);
+  EXPECT_EQ(bytes, 24U);
+  EXPECT_EQ(CALL(cuFuncGetParamInfo, function("store"), 3, &offset, &bytes),
+            CUDA_ERROR_INVALID_VALUE);
+  int value = 0;
+  EXPECT_EQ(
+      CALL(cuFuncGetAttribute, &value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function("small")),
+      CUDA_SUCCESS);
+  EXPECT_EQ(value, 64);
+  EXPECT_EQ(CALL(cuFuncGetAttribute, &value, CU_FUNC_ATTRIBUTE_PTX_VERSION, function("small")),
+            CUDA_SUCCESS);
+  EXPECT_EQ(value, 80);
+  CUdeviceptr counter = 0;
+  EXPECT_EQ(CALL(cuModuleGetGlobal_v2, &counter, &bytes, module_, "counter"), CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 4U);
+  EXPECT_EQ(word(counter), 7U);
+  EXPECT_EQ(CALL(cuModuleGetGlobal_v2, &counter, &bytes, module_, "no"), CUDA_ERROR_NOT_FOUND);
+  CUfunction none = nullptr;
+  EXPECT_EQ(CALL(cuModuleGetFunction, &none, module_, "no"), CUDA_ERROR_NOT_FOUND);
+}
+
+TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
+  EXPECT_EQ(launch("stop", 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch("stop", 1, 1025), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch("stop", 1, 1, 49 << 10), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch("small", 1, 65), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(launch("exact", 1, 32), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch("stop", 1, 1, 0, reinterpret_cast<CUstream>(0x1234)), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(CALL(cuLaunchKernel, reinterpret_cast<CUfunction>(memory_), 1, 1, 1, 1, 1, 1, 0,
+                 nullptr, nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(CALL(cuLaunchCooperativeKernel, function("small"), 100000, 1, 1, 64, 1, 1, 0, nullptr,
+                 nullptr),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {2, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = 3, config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr),
+            CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  config.gridDimX = 4;
+  EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuCtxSynchronize), CUDA_SUCCESS);
+  // With the attribute more dynamic shared memory is allowed, up to the device's limit.
+  EXPECT_EQ(CALL(cuFuncSetAttribute, function("small"),
+                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 << 10),
+            CUDA_SUCCESS);
+  EXPECT_EQ(launch("small", 1, 1, 99 << 10), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuFuncSetAttribute, function("small"),
+                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
+  CUmodule module = nullptr;
+  CUfunction found = nullptr;
+  EXPECT_EQ(CALL(cuModuleLoadData, &module, ".version 8.0\n.target sm_80\n.bogus x;\n"),
+            CUDA_ERROR_INVALID_PTX);
+  // An unknown instruction is the matter of its kernel only, and is named.
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CALL(cuModuleGetFunction, &found, module_, "odd"), CUDA_ERROR_INVALID_PTX);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("odd"), std::string::npos) << said;
+  EXPECT_NE(said.find("tcgen05"), std::string::npos) << said;
+  // The smallest ELF image: machine code loads, and has no kernel that runs here.
+  unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
+  elf[52] = 64;  // e_ehsize
+  EXPECT_EQ(CALL(cuModuleLoadData, &module, elf), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuModuleGetFunction, &found, module, "any"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  char log[256] = "unset";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+  EXPECT_EQ(CALL(cuModuleLoadDataEx, &module, ".version 8.0\n.target sm_80\n.bogus x;\n", 2,
+                 options, values),
+            CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(reinterpret_cast<std::size_t>(values[1]), std::strlen(log));
+  EXPECT_GT(std::strlen(log), 5U);
+}
+
+TEST_F(EmulatedLaunch, KeepsAFaultForEveryLaterCallOfTheContext) {
+  EXPECT_EQ(store(8), CUDA_SUCCESS);  // Found when it runs.
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(EmulatedLaunch, ReportsATrap) {
+  EXPECT_EQ(launch("stop"), CUDA_SUCCESS);
+  expect_sticky(CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// What overruns its memory by one byte hits the guard behind it.
+TEST_F(EmulatedLaunch, CatchesTheStoreBehindAnAllocation) {
+  EXPECT_EQ(store(memory_ + 4096), CUDA_SUCCESS);
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(EmulatedLaunch, EndsWhatRunsTooLongWhenTold) {
+  EXPECT_EQ(launch("spin"), CUDA_SUCCESS);
+  expect_sticky(CUDA_ERROR_LAUNCH_TIMEOUT);
+}
+
+// A fault ends the context's other kernels too: one of them would spin for ever.
+TEST_F(EmulatedLaunch, EndsOtherKernelsOfTheContextWithTheFault) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(launch("spin", 1, 1, 0, stream), CUDA_SUCCESS);
+  EXPECT_EQ(launch("stop"), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamSynchronize, stream), CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// A library is code without a context: its kernel runs in whichever is current.
+TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
+  CUlibrary library_handle = nullptr;
+  CUkernel kernel = nullptr;
+  ASSERT_EQ(
+      CALL(cuLibraryLoadData, &library_handle, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+      CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuLibraryGetKernel, &kernel, library_handle, "store"), CUDA_SUCCESS);
+  unsigned count = 0;
+  EXPECT_EQ(CALL(cuLibraryGetKernelCount, &count, library_handle), CUDA_SUCCESS);
+  EXPECT_EQ(count, 6U);
+  for (CUdevice device = 0; device < 2; ++device) {
+    CUcontext other = nullptr;
+    CUdeviceptr there = 0, counter = 0;
+    std::size_t bytes = 0;
+    ASSERT_EQ(CALL(cuCtxCreate_v2, &other, 0, device), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuMemAlloc_v2, &there, 64), CUDA_SUCCESS);
+    unsigned value = 30 + static_cast<unsigned>(device);
+    char unused[24] = "";
+    void* parameters[] = {&there, &value, unused};
+    EXPECT_EQ(CALL(cuLaunchKernel, reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0,
+                   nullptr, parameters, nullptr),
+              CUDA_SUCCESS);
+    EXPECT_EQ(word(there), value);
+    EXPECT_EQ(CALL(cuLibraryGetGlobal, &counter, &bytes, library_handle, "counter"), CUDA_SUCCESS);
+    EXPECT_EQ(word(counter), 7U);
+    CUfunction function_here = nullptr;
+    EXPECT_EQ(CALL(cuKernelGetFunction, &function_here, kernel), CUDA_SUCCESS);
+    EXPECT_NE(function_here, nullptr);
+    EXPECT_EQ(CALL(cuCtxDestroy_v2, other), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(CALL(cuLibraryUnload, library_handle), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLibraryUnload, library_handle), CUDA_ERROR_INVALID_HANDLE);
+  CUfunction gone = nullptr;
+  EXPECT_EQ(CALL(cuKernelGetFunction, &gone, kernel), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(EmulatedLaunch, CountsOccupancy) {
+  int blocks = 0;
+  EXPECT_EQ(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function("small"), 64, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(blocks, 24);  // 1536 threads.
+  EXPECT_EQ(
+      CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function("small"), 64, 24 << 10),
+      CUDA_SUCCESS);
+  EXPECT_EQ(blocks, 4);  // 100 KiB of shared memory.
+  int grid = 0, block = 0;
+  EXPECT_EQ(CALL(cuOccupancyMaxPotentialBlockSize, &grid, &block, function("stop"), nullptr, 0, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(block, 768);
+  EXPECT_EQ(grid, 16);
+}
+
+}  // namespace
