@@ -32,8 +32,8 @@ void emit_getctarank(FunctionBuilder& b, const Operation& op) {
 constexpr VariantRow kRows[] = {
     {"barrier.cluster.arrive{,.release,.relaxed}", emit_arrive},
     {"barrier.cluster.wait{,.acquire}", emit_wait},
-    {"mapa{,.shared}.{u32,u64}", emit_mapa},
-    {"getctarank{,.shared}.{u32,u64}", emit_getctarank},
+    {"{mapa.shared.u32,mapa.u64}", emit_mapa},
+    {"{getctarank.shared.u32,getctarank.u64}", emit_getctarank},
 };
 
 }  // namespace

@@ -150,16 +150,25 @@ void emit_pack(FunctionBuilder& b, const Operation& op) {
 }
 
 constexpr VariantRow kRows[] = {
-    {"cvt{,.sat}.{u8,u16,u32,u64,s8,s16,s32,s64}.{u8,u16,u32,u64,s8,s16,s32,s64}",
+    {"cvt.{u8,u16,u32,u64,s8,s16,s32,s64}.{u8,u16,u32,u64,s8,s16,s32,s64}",
      emit_integer_to_integer},
+    // Only where a value may not fit.
+    {"cvt.sat.{u8,u16,u32,u64}.{s8,s16,s32,s64}", emit_integer_to_integer},
+    {"cvt.sat.u8.{u16,u32,u64}", emit_integer_to_integer},
+    {"cvt.sat.u16.{u32,u64}", emit_integer_to_integer},
+    {"cvt.sat.u32.u64", emit_integer_to_integer},
+    {"cvt.sat.s8.{u8,u16,u32,u64,s16,s32,s64}", emit_integer_to_integer},
+    {"cvt.sat.s16.{u16,u32,u64,s32,s64}", emit_integer_to_integer},
+    {"cvt.sat.s32.{u32,u64,s64}", emit_integer_to_integer},
+    {"cvt.sat.s64.u64", emit_integer_to_integer},
     {"cvt.{rni,rzi,rmi,rpi}{,.ftz}{,.sat}.{u8,u16,u32,u64,s8,s16,s32,s64}.f32",
      emit_float_to_integer},
     {"cvt.{rni,rzi,rmi,rpi}{,.sat}.{u8,u16,u32,u64,s8,s16,s32,s64}.{f16,f64}",
      emit_float_to_integer},
-    {"cvt.{rni,rzi,rmi,rpi}.{u8,u16,u32,u64,s8,s16,s32,s64}.bf16", emit_float_to_integer},
+    {"cvt.{rni,rzi,rmi,rpi}.{u16,u32,u64,s16,s32,s64}.bf16", emit_float_to_integer},
     {"cvt.{rn,rz,rm,rp}{,.sat}.{f32,f64}.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
     {"cvt.{rn,rz,rm,rp}{,.sat}.f16.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
-    {"cvt.{rn,rz,rm,rp}.bf16.{u8,u16,u32,u64,s8,s16,s32,s64}", emit_integer_to_float},
+    {"cvt.{rn,rz,rm,rp}.bf16.{u16,u32,u64,s16,s32,s64}", emit_integer_to_float},
     {"cvt{,.ftz}{,.sat}.{f32,f64}.f32", emit_float_to_float},
     {"cvt{,.sat}.{f32,f64}.f16", emit_float_to_float},
     {"cvt.ftz{,.sat}.f32.f16", emit_float_to_float},

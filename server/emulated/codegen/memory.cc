@@ -113,21 +113,31 @@ void emit_cvta(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.ir.CreateZExtOrTrunc(result, b.int_type(bits)));
 }
 
+#define GPURUN_TYPES "{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
+// 16 bytes are the longest vector but for 32 in global memory.
+#define GPURUN_V4 ".v4.{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}"
+#define GPURUN_LONG_V4 ".v4.{b64,u64,s64,f64}"
+
 constexpr VariantRow kRows[] = {
-    {"ld{,.volatile,.relaxed,.acquire}{,.global,.shared,.local,.param,.const}{,.v2,.v4}"
-     ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
-     emit_ld},
+    {"ld{,.global,.shared,.local,.param,.const}{,.v2}." GPURUN_TYPES, emit_ld},
+    {"ld{,.global,.shared,.local,.param,.const}" GPURUN_V4, emit_ld},
+    {"ld.{volatile,relaxed,acquire}{,.global,.shared}{,.v2}." GPURUN_TYPES, emit_ld},
+    {"ld.{volatile,relaxed,acquire}{,.global,.shared}" GPURUN_V4, emit_ld},
+    {"ld{,.volatile,.relaxed,.acquire}{,.global}" GPURUN_LONG_V4, emit_ld},
     {"ld{,.global,.shared,.local,.param,.const}.b128", emit_ld},
     {"ld{,.global}.v8.{b32,u32,s32,f32}", emit_ld},
-    {"ldu{,.global}{,.v2,.v4}.{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}", emit_ld},
-    {"st{,.volatile,.relaxed,.release}{,.global,.shared,.local,.param}{,.v2,.v4}"
-     ".{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
-     emit_st},
+    {"ldu{,.global}{,.v2}." GPURUN_TYPES, emit_ld},
+    {"ldu{,.global}" GPURUN_V4, emit_ld},
+    {"st{,.global,.shared,.local,.param}{,.v2}." GPURUN_TYPES, emit_st},
+    {"st{,.global,.shared,.local,.param}" GPURUN_V4, emit_st},
+    {"st.{volatile,relaxed,release}{,.global,.shared}{,.v2}." GPURUN_TYPES, emit_st},
+    {"st.{volatile,relaxed,release}{,.global,.shared}" GPURUN_V4, emit_st},
+    {"st{,.volatile,.relaxed,.release}{,.global}" GPURUN_LONG_V4, emit_st},
     {"st{,.global,.shared,.local,.param}.b128", emit_st},
     {"st{,.global}.v8.{b32,u32,s32,f32}", emit_st},
     {"mov.b128", emit_mov},
-    {"mov.{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f16,f32,f64}", emit_mov},
-    {"cvta{,.to}.{global,shared,local,const,param}.{u32,u64}", emit_cvta},
+    {"mov.{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", emit_mov},
+    {"cvta{,.to}.{global,shared,local,const,param}.u64", emit_cvta},
 };
 
 }  // namespace

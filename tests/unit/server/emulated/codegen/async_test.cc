@@ -96,7 +96,7 @@ TEST(AsyncInstructions, MbarriersHoldThreadsUntilAllHaveArrived) {
           for (int phase = 0; phase < 3; ++phase) {
             const std::string arrive_order = order.empty() && phase == 1 ? ".release.cta" : order;
             const std::string wait_order = order.empty() && phase == 1 ? ".acquire.cta" : order;
-            const std::string arrive = phase == 2 ? "arrive.noComplete" : "arrive";
+            const std::string arrive = phase == 2 && order.empty() ? "arrive.noComplete" : "arrive";
             const std::string label = "$w" + std::to_string(cases.size()) + std::to_string(phase);
             text += "add.u32 %t0, %a32, " + std::to_string(phase) +
                     "; st.shared.b32 [%own], %t0;\n" + "mbarrier." + arrive + arrive_order + space +
@@ -167,12 +167,14 @@ TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
             "cvt.u64.u32 %u0, %all; cvta.shared.u64 %u0, %u0;\n"
             "mbarrier.init.shared.b64 [%all], 3;\n";
         const std::string tail = order + space + ".b64 ";
-        cases.push_back(
-            alone_case(start + "mbarrier." + name + tail + "%u1, " + object + ";\n" + "mbarrier." +
-                           name + ".noComplete" + tail + "%u2, " + object + ", 1;\n" + "mbarrier." +
-                           name + ".expect_tx" + tail + "%u3, " + object + ", 16;\n" + count +
-                           "%d32, %u3;\n" + "mbarrier.complete_tx.shared.b64 [%all], 16;\n" + test,
-                       1, 1));
+        // .noComplete is .release always.
+        const std::string complete_tail = (order == ".relaxed.cta" ? "" : order) + space + ".b64 ";
+        cases.push_back(alone_case(
+            start + "mbarrier." + name + tail + "%u1, " + object + ";\n" + "mbarrier." + name +
+                ".noComplete" + complete_tail + "%u2, " + object + ", 1;\n" + "mbarrier." + name +
+                ".expect_tx" + tail + "%u3, " + object + ", 16;\n" + count + "%d32, %u3;\n" +
+                "mbarrier.complete_tx.shared.b64 [%all], 16;\n" + test,
+            1, 1));
       }
     }
   }

@@ -93,7 +93,7 @@ TEST(BarrierInstructions, FencesOrderStores) {
        {"membar.cta", "membar.gl", "membar.sys", "fence.sc.gpu", "fence.acq_rel.cta",
         "fence.acquire.cluster", "fence.release.cluster", "fence.sc.sys", "fence.proxy.alias",
         "fence.proxy.async", "fence.proxy.async.global", "fence.proxy.async.shared::cta",
-        "fence.mbarrier_init.release.cluster"}) {
+        "membar.proxy.alias", "fence.mbarrier_init.release.cluster"}) {
     cases.push_back(
         {"and.b32 %t0, %i, 31; setp.eq.u32 %p, %t0, 0; setp.eq.and.u32 %q, %i, 32, %p;\n"
          "@%q st.shared.b32 [%all], 7;\n" +

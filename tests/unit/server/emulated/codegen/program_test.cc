@@ -77,6 +77,13 @@ TEST(TranslatedKernel, LocalMemoryVectorsAndSignExtension) {
   EXPECT_EQ(out[1], 0xfffd0007u);
 }
 
+TEST(TranslatedKernel, TrapEndsTheGridWithLaunchFailed) {
+  const std::string text = std::string(kHead) + ".entry k() {\ntrap;\n}\n";
+  const Status status = run_grid(text, {2, 64}, nullptr, nullptr);
+  EXPECT_NE(status.message().find("719"), std::string::npos) << status.to_string();
+  record_text(text);
+}
+
 TEST(TranslatedKernel, UnknownInstructionIsRefusedByName) {
   const std::string text =
       std::string(kHead) + ".entry k() {\n.reg .b32 %r<2>;\nadd.s9 %r0, %r1, %r1;\nret;\n}\n";

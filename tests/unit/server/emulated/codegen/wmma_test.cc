@@ -49,7 +49,9 @@ struct Matrix {
 
 class WmmaCase {
  public:
-  explicit WmmaCase(const std::string& variant) : variant_(variant), name_(parse_name(variant)) {
+  // C and D have the layouts of A and B, or with `swapped` those of B and A.
+  explicit WmmaCase(const std::string& variant, bool swapped = false)
+      : variant_(variant), name_(parse_name(variant)) {
     if (name_.types.size() == 2) name_.types = {name_.types[0], "f16", "f16", name_.types[1]};
     std::mt19937_64 random(std::hash<std::string>()(variant));
     const auto& types = name_.types;
@@ -59,9 +61,8 @@ class WmmaCase {
     };
     a_ = make(name_.m, name_.k, 1, name_.layouts[0]);
     b_ = make(name_.k, name_.n, 2, name_.layouts[1]);
-    // C and D in the layouts of A and B: so every one of theirs occurs, too.
-    c_ = make(name_.m, name_.n, 3, name_.layouts[0]);
-    d_ = Matrix{{}, name_.m, name_.n, types[0], name_.layouts[1]};
+    c_ = make(name_.m, name_.n, 3, name_.layouts[swapped ? 1 : 0]);
+    d_ = Matrix{{}, name_.m, name_.n, types[0], name_.layouts[swapped ? 0 : 1]};
   }
 
   void check() {
@@ -121,7 +122,8 @@ class WmmaCase {
         "%s, %i, %t; .reg .pred %p; .shared .align 128 .b8 room[4096];\n.reg " +
         type + " %a<8>, %b<8>, %c<8>, %d<8>;\n" +
         "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %s, room;\n"
-        "mul.lo.u32 %i, %tid.x, 8;\n$copy: cvt.u64.u32 %x, %i; add.u64 %x, %in, %x;\n"
+        "mov.u32 %t, %tid.x; mul.lo.u32 %i, %t, 8;\n$copy: cvt.u64.u32 %x, %i; add.u64 %x, %in, "
+        "%x;\n"
         "ld.b64 %v, [%x]; add.u32 %t, %s, %i; st.shared.b64 [%t], %v;\n"
         "add.u32 %i, %i, 256; setp.lt.u32 %p, %i, 3072; @%p bra $copy;\nbar.sync 0;\n";
     std::string full = variant_;
@@ -136,7 +138,7 @@ class WmmaCase {
       at += kBytes;
     }
     return text +
-           "bar.sync 0; mul.lo.u32 %i, %tid.x, 8;\n$back: add.u32 %t, %s, %i;\n"
+           "bar.sync 0; mov.u32 %t, %tid.x; mul.lo.u32 %i, %t, 8;\n$back: add.u32 %t, %s, %i;\n"
            "ld.shared.b64 %v, [%t+3072]; cvt.u64.u32 %x, %i; add.u64 %x, %out, %x;\n"
            "st.b64 [%x+2048], %v; add.u32 %i, %i, 256; setp.lt.u32 %p, %i, 1024; @%p bra $back;\n"
            "ret;\n}\n";
@@ -152,6 +154,11 @@ TEST(MatrixInstructions, EveryWmmaMultipliesMatricesInMemory) {
   for (const std::string& variant : accepted_variants()) {
     if (!variant.starts_with("wmma.mma.")) continue;
     WmmaCase(variant).check();
+    // Elsewhere every pair of layouts is a variant of its own.
+    if (variant.find("m8n8k32") != std::string::npos ||
+        variant.find("m8n8k128") != std::string::npos) {
+      WmmaCase(variant, true).check();
+    }
     ++checked;
   }
   EXPECT_GT(checked, 100);

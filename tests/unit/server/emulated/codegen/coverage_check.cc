@@ -1,0 +1,32 @@
+// Protects the rule that nothing is accepted without a test: every variant in the translator's
+// table has been executed by a test of this program whose results are compared.
+#include <gtest/gtest.h>
+
+#include "kernel_harness.h"
+#include "server/emulated/codegen/variant_table.h"
+
+namespace gpurun::emulated {
+namespace {
+
+constexpr std::size_t kNamesShown = 100;
+
+class EveryVariantIsExecuted : public testing::Environment {
+ public:
+  void TearDown() override {
+    // A selection of tests says nothing about the rest.
+    if (testing::GTEST_FLAG(filter) != "*" || testing::UnitTest::GetInstance()->Failed()) return;
+    std::size_t missing = 0;
+    std::string names;
+    for (const std::string& variant : accepted_variants()) {
+      if (recorded_variants().contains(variant_key(variant))) continue;
+      if (++missing <= kNamesShown) names += "\n  " + variant;
+    }
+    EXPECT_EQ(missing, 0u) << "accepted without a test:" << names;
+  }
+};
+
+[[maybe_unused]] const auto* const kRegistered =
+    testing::AddGlobalTestEnvironment(new EveryVariantIsExecuted);
+
+}  // namespace
+}  // namespace gpurun::emulated
