@@ -42,13 +42,12 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   const RuntimeFunctions& runtime() const override { return backend_.runtime(); }
 
  private:
-  // One kernel, or one function that is called through a pointer. What has been found out stays;
-  // failures too.
+  // One kernel, or one function that is called through a pointer. What has been found out stays,
+  // failures too; the parsed text does not, because libraries have thousands of kernels.
   struct Record {
     std::mutex mutex;  // Held while it is parsed or compiled; guards what follows.
     Definition definition;
-    std::unique_ptr<Unit> unit;  // From the first question on until it is compiled.
-    bool prepared = false;
+    bool prepared = false;  // `attributes` are known.
     bool compiled = false;
     Status failure;
     KernelAttributes attributes;
@@ -61,9 +60,9 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   Record* kernel_record(std::string_view name);
   Record& record(const Definition& definition);
   // With record.mutex held.
-  Status prepare(Record& record);
+  Result<std::unique_ptr<Unit>> prepare(Record& record);
   Status compile_record(Record& record);
-  void fill_attributes(Record& record) const;
+  void fill_attributes(Record& record, const Unit& unit) const;
 
   const std::vector<std::string> texts_;
   const std::string name_;

@@ -148,23 +148,21 @@ Result<std::vector<Definition>> LoadedModule::shared_of_functions() {
   return shared_of_functions_;
 }
 
-Status LoadedModule::prepare(Record& record) {
-  if (record.prepared) return record.failure;
-  record.prepared = true;
+Result<std::unique_ptr<Unit>> LoadedModule::prepare(Record& record) {
+  if (!record.failure.ok()) return record.failure;
   auto unit = Unit::build(*this, record.definition);
   if (!unit.ok()) {
     // A body that cannot be parsed is as untranslatable as one with an unknown instruction.
     record.failure = Status(Code::kRefused, at_module(unit.status().message()));
     return record.failure;
   }
-  record.unit = std::move(*unit);
-  record.recursive = record.unit->recursive();
-  fill_attributes(record);
-  return Status();
+  if (!record.prepared) fill_attributes(record, **unit);
+  record.prepared = true;
+  return unit;
 }
 
-void LoadedModule::fill_attributes(Record& record) const {
-  const ptx::Function& function = record.unit->root();
+void LoadedModule::fill_attributes(Record& record, const Unit& unit) const {
+  const ptx::Function& function = unit.root();
   KernelAttributes& out = record.attributes;
   const std::vector<std::uint32_t> offsets =
       parameter_offsets(function.signature.parameters, &out.param_bytes);
@@ -172,9 +170,9 @@ void LoadedModule::fill_attributes(Record& record) const {
     const std::uint64_t bytes = function.signature.parameters[i].byte_size();
     out.parameters.push_back({offsets[i], static_cast<std::uint32_t>(bytes)});
   }
-  out.static_shared_bytes = record.unit->shared_bytes();
-  out.uses_dynamic_shared = record.unit->uses_dynamic_shared();
-  out.local_bytes = record.unit->local_bytes();
+  out.static_shared_bytes = unit.shared_bytes();
+  out.uses_dynamic_shared = unit.uses_dynamic_shared();
+  out.local_bytes = unit.local_bytes();
   out.const_bytes = variables_.const_bytes();
   std::copy(std::begin(function.required_block), std::end(function.required_block),
             std::begin(out.required_block));
@@ -191,10 +189,12 @@ void LoadedModule::fill_attributes(Record& record) const {
 }
 
 Status LoadedModule::compile_record(Record& record) {
-  GPURUN_RETURN_IF_ERROR(prepare(record));
   if (record.compiled) return Status();
-  const std::string cache_text = record.unit->cache_text();
-  auto ready = backend_.make({&record.unit->source(), record.unit->symbols(), cache_text});
+  auto prepared = prepare(record);
+  if (!prepared.ok()) return prepared.status();
+  const Unit& unit = **prepared;
+  const std::string cache_text = unit.cache_text();
+  auto ready = backend_.make({&unit.source(), unit.symbols(), cache_text});
   if (!ready.ok()) {
     const std::string kernel(table_->name(record.definition));
     record.failure =
@@ -202,9 +202,9 @@ Status LoadedModule::compile_record(Record& record) {
     return record.failure;
   }
   record.ready = *ready;
-  if (record.unit->calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
+  record.recursive = unit.recursive();
+  if (unit.calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
   record.compiled = true;
-  record.unit.reset();
   return Status();
 }
 
@@ -214,7 +214,9 @@ Result<const KernelAttributes*> LoadedModule::kernel(std::string_view name) {
     return Status(Code::kInvalidArgument, at_module("no kernel " + std::string(name)));
   }
   const std::lock_guard<std::mutex> lock(record->mutex);
-  GPURUN_RETURN_IF_ERROR(prepare(*record));
+  if (!record->prepared) {
+    if (const auto unit = prepare(*record); !unit.ok()) return unit.status();
+  }
   return static_cast<const KernelAttributes*>(&record->attributes);
 }
 
