@@ -1,5 +1,5 @@
 # The call path of the worker: handles, issue queues, decoder, executor, outbox.
-add_library(gpurun_server_callpath STATIC handles.cc issue_queue.cc decoder.cc outbox.cc executor.cc
+add_library(gpurun_server_callpath STATIC handles.cc issue_queue.cc decoder.cc outbox.cc executor.cc executor_reply.cc
             bulk_in.cc bulk_lanes.cc bulk_out.cc completions.cc copy_calls.cc
             event_book.cc output_capture.cc staging.cc stream_bound.cc
             thread_context.cc whole_payload.cc

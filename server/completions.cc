@@ -105,6 +105,11 @@ void Completions::settle() {
   }
 }
 
+void Completions::forget(void* context) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(context);
+}
+
 void Completions::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;

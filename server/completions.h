@@ -39,6 +39,9 @@ class Completions {
   // Calls every `ended` that is due now, without waiting for the device. Any thread.
   void settle();
 
+  // The driver's `context` has ended, with its events.
+  void forget(void* context);
+
   // Helpers return as soon as the driver lets them; no `ended` is called any more.
   void stop();
 

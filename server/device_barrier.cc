@@ -36,6 +36,16 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
   return 0;
 }
 
+void DeviceBarrier::forget(std::uint64_t context) {
+  const auto found = events_.find(context);
+  if (found == events_.end()) return;
+  if (found->second == pending_) {
+    pending_ = nullptr;
+    behind_.clear();
+  }
+  events_.erase(found);
+}
+
 int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
   if (is_capturing(driver_, stream)) return 0;
   void*& event = events_[header.context];

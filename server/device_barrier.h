@@ -23,6 +23,8 @@ class DeviceBarrier {
   int before(const protocol::RecordHeader& header, void* stream);
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream);
+  // The client's `context` has ended, with its event.
+  void forget(std::uint64_t context);
 
  private:
   using StreamKey = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;

@@ -133,11 +133,17 @@ CallOutcome Dispatch::run(Call& call) const {
   for (std::size_t i = row->parameters.size(); i-- > 0;) {
     if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
   }
-  const bool ends_event = row->destroyed_parameter != kNoParameter &&
-                          row->parameters[row->destroyed_parameter].handle == HandleKind::kEvent;
-  const std::uint64_t ended = ends_event ? unpacked.word(row->destroyed_parameter) : 0;
+  const bool ends_handle = row->destroyed_parameter != kNoParameter;
+  const HandleKind ends =
+      ends_handle ? row->parameters[row->destroyed_parameter].handle : HandleKind::kNone;
+  const std::uint64_t ended = ends_handle ? unpacked.word(row->destroyed_parameter) : 0;
+  const std::uint64_t ended_value =
+      ends == HandleKind::kContext ? call.handles().find(ended, ends).value : 0;
   int result = issue(*row, unpacked, call.handles(), streams);
-  if (ended != 0 && result == 0) call.executor().events().forget(ended);
+  if (result == 0 && ends == HandleKind::kEvent) call.executor().events().forget(ended);
+  if (result == 0 && ends == HandleKind::kContext) {
+    call.executor().context_ended(ended, ended_value);
+  }
   if (call.awaited() && result == 0) {
     thread_local protocol::PackedReply reply;
     if (!reply.pack(*row, unpacked, result).ok()) {

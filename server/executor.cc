@@ -1,134 +1,28 @@
 #include "server/executor.h"
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/planted_flaw.h"
-#include "server/bulk_lanes.h"
-#include "server/completions.h"
 #include "server/copy_calls.h"
-#include "server/device_barrier.h"
-#include "server/event_book.h"
+#include "server/executor_state.h"
 #include "server/hot_calls.h"
-#include "server/issue_queue.h"
-#include "server/outbox.h"
-#include "server/parking.h"
-#include "server/stream_bound.h"
 #include "server/thread_context.h"
 
 namespace gpurun::server {
 namespace {
 
-using protocol::Form;
-using protocol::Order;
-using protocol::RecordHeader;
-using protocol::RecordView;
-
 constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
+// What a queued call costs besides its record, about.
+constexpr std::size_t kCallBytes = 1024;
 // Streams whose flags are remembered; all are forgotten beyond and asked for again.
 constexpr std::size_t kTraitsMax = 4096;
 
-// CUresults after which cuda.h says that the process must be ended and the context is lost.
-bool is_sticky(int result) {
-  switch (result) {
-    case 214:  // CUDA_ERROR_ECC_UNCORRECTABLE
-    case 226:  // CUDA_ERROR_CONTAINED
-    case 700:  // CUDA_ERROR_ILLEGAL_ADDRESS
-    case 702:  // CUDA_ERROR_LAUNCH_TIMEOUT
-    case 710:  // CUDA_ERROR_ASSERT
-    case 714:  // CUDA_ERROR_HARDWARE_STACK_ERROR
-    case 715:  // CUDA_ERROR_ILLEGAL_INSTRUCTION
-    case 716:  // CUDA_ERROR_MISALIGNED_ADDRESS
-    case 717:  // CUDA_ERROR_INVALID_ADDRESS_SPACE
-    case 718:  // CUDA_ERROR_INVALID_PC
-    case 719:  // CUDA_ERROR_LAUNCH_FAILED
-    case 721:  // CUDA_ERROR_TENSOR_MEMORY_LEAK
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
-
-std::atomic<std::uint64_t> next_executor{1};
+std::atomic<std::uint64_t> next_id{1};
 
 }  // namespace
 
-struct ExecutorState {
-  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
-      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {}
-
-  Status accept(const RecordView& record);
-  void pump();
-  void serve();
-
-  int prepare(Call& call);
-  CallOutcome run(Call& call);
-  CallOutcome run_handler(Call& call);
-  CallOutcome run_hot(Call& call, Handler handler);
-  void note_record(const Call& call);
-  void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
-                       bool settled);
-  std::uint64_t watermark(bool settled);
-  // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
-  void expect_bulk(const Call& call);
-  int take_bulk(Call& call, bool* here);
-  void end_bulk(const Call& call, int result);
-  HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
-  IssueQueue::StreamTraits traits(const RecordHeader& header);
-  void enqueue(std::unique_ptr<Call> call);
-  void issue(IssueQueue::Item* item);
-  void finish(IssueQueue::Item* item);
-  void park(std::unique_ptr<Call> call, int (*wait)(Call&));
-  void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
-  void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
-  void run_ordered_host(IssueQueue::Item* item);
-  // `settled`: what is done on the device has been told by completions.
-  void answer(const Call& call, int result, bool settled = false);
-  void report(const RecordHeader& header, int result, std::uint64_t created);
-  static std::unique_ptr<Call> keep(Call&& call);
-
-  Executor& executor;
-  const WorkerOptions options;
-  Outbox& outbox;
-  BulkLanes* const bulk;
-  HandleTable handles;
-  const std::uint64_t id = next_executor++;
-
-  std::mutex role;  // Held by who issues. What follows is guarded by it.
-  std::condition_variable shrunk;
-  IssueQueue queue;
-  std::size_t queued_bytes = 0;
-  std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
-  DeviceBarrier barrier;
-
-  std::mutex streams_mutex;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
-
-  std::mutex wake_mutex;
-  std::condition_variable woken;
-  bool awake = false;                    // Guarded by wake_mutex.
-  bool stopping = false;                 // Guarded by wake_mutex and role: either may read it.
-  std::vector<IssueQueue::Item*> ended;  // Ordered host calls that have returned; wake_mutex.
-
-  std::optional<Parking> parking{std::in_place};
-  Completions completions{options.driver, *parking, id};
-  StreamBound bound{options.launch_depth, completions};
-  EventBook events;
-  void (*before_reply)(void* user) = nullptr;
-  void* before_reply_user = nullptr;
-  std::thread thread;
-};
+std::uint64_t next_executor_id() noexcept { return next_id++; }
 
 // Call
 
@@ -183,41 +77,6 @@ int ExecutorState::prepare(Call& call) {
   return 0;
 }
 
-void ExecutorState::expect_bulk(const Call& call) {
-  const RecordHeader& header = call.header_;
-  if (bulk == nullptr || header.bulk == 0) return;
-  // A refusal comes again when the call is run.
-  if (header.form == Form::kCopyIn) {
-    protocol::CopyPayload copy;
-    std::memcpy(&copy, call.payload_.data(), sizeof copy);
-    (void)bulk->in().expect_copy(header.bulk, header.sequence, copy.bytes);
-  } else if (!is_hot(header.form)) {
-    (void)bulk->in().expect_whole(header.bulk, header.sequence);
-  }
-}
-
-// The payload that came beside the log. 0 or the CUresult; without `here` it has not come yet.
-int ExecutorState::take_bulk(Call& call, bool* here) {
-  const RecordHeader& header = call.header_;
-  *here = true;
-  if (header.bulk == 0 || call.bulk_ != nullptr) return 0;
-  if (bulk == nullptr) return kErrorNotSupported;
-  int result = bulk->in().expect_whole(header.bulk, header.sequence);
-  if (result == 0) result = bulk->in().take_whole(header.bulk, &call.bulk_);
-  *here = call.bulk_ != nullptr;
-  return result;
-}
-
-// What the call did not consume or deliver is over.
-void ExecutorState::end_bulk(const Call& call, int result) {
-  const RecordHeader& header = call.header_;
-  if (bulk == nullptr || header.bulk == 0) return;
-  if (header.form != Form::kCopyOut) return bulk->in().end_call(header.bulk, header.sequence);
-  protocol::CopyPayload copy;
-  std::memcpy(&copy, call.payload_.data(), sizeof copy);
-  bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
-}
-
 // Within what the driver's queue for the stream takes without blocking us.
 CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
   if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
@@ -227,37 +86,6 @@ CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
   bound.added(call.driver_context_, call.driver_stream_, capturing);
   if (call.header_.form == Form::kEventRecord) note_record(call);
   return outcome;
-}
-
-// The client is told of the event's completion, if it would ask.
-void ExecutorState::note_record(const Call& call) {
-  const RecordHeader header = call.header_;
-  if (!events.recorded(header.subject, header.sequence)) return;
-  if (is_capturing(options.driver, call.driver_stream_)) return;
-  (void)completions.after(call.driver_context_, call.driver_stream_, [this, header](int result) {
-    if (result == 0) tell_event_done(header, header.subject, header.sequence, true);
-  });
-}
-
-void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
-                                    std::uint64_t record, bool settled) {
-  if (record == 0) return;
-  protocol::ReplyHeader item;
-  item.kind = protocol::ReplyKind::kEventDone;
-  item.opcode = about.opcode;
-  item.lane = about.lane;
-  item.call_sequence = record;
-  item.context = about.context;
-  item.subject = event;
-  item.watermark = watermark(settled);
-  (void)outbox.post(item, ByteView());
-}
-
-// Of everything that is complete on the device; `settled`: of what was told by completions.
-std::uint64_t ExecutorState::watermark(bool settled) {
-  if (bulk == nullptr) return 0;
-  if (!settled && bulk->out().numbering_due()) completions.settle();
-  return bulk->out().watermark();
 }
 
 CallOutcome ExecutorState::run_handler(Call& call) {
@@ -283,6 +111,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
 
 CallOutcome ExecutorState::run(Call& call) {
   const RecordHeader& header = call.header_;
+  if (header.order != Order::kOrderedHost) forget_contexts();
   if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
   planted_flaw("worker");
   const CallOutcome outcome = run_handler(call);
@@ -292,39 +121,6 @@ CallOutcome ExecutorState::run(Call& call) {
     if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
   }
   return outcome;
-}
-
-void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t created) {
-  protocol::ReplyHeader item;
-  item.kind = protocol::ReplyKind::kCallError;
-  item.opcode = header.opcode;
-  item.lane = header.lane;
-  item.result = result;
-  item.call_sequence = header.sequence;
-  item.context = header.context;
-  item.subject = created;
-  if (is_sticky(result)) item.flags = protocol::kReplyFlagSticky;
-  (void)outbox.post(item, ByteView());
-}
-
-void ExecutorState::answer(const Call& call, int result, bool settled) {
-  end_bulk(call, result);
-  const RecordHeader& header = call.header_;
-  if (!call.awaited()) {
-    if (result != 0) report(header, result, call.created_);
-    return;
-  }
-  protocol::ReplyHeader reply;
-  reply.kind = protocol::ReplyKind::kReply;
-  reply.opcode = header.opcode;
-  reply.lane = header.lane;
-  reply.result = result;
-  reply.call_sequence = header.sequence;
-  reply.context = header.context;
-  reply.watermark = watermark(settled);
-  if (before_reply != nullptr) before_reply(before_reply_user);
-  // A failure is kept by the outbox, and accept() returns it.
-  (void)outbox.post(reply, ByteView(call.reply_));
 }
 
 // A call that outlives its frame.
@@ -390,14 +186,14 @@ IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
 }
 
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
-  queued_bytes += call->header_.bytes;
+  queued_bytes += call->header_.bytes + kCallBytes;
   const RecordHeader header = call->header_;
   queue.push(header, traits(header), call.release());
 }
 
 void ExecutorState::finish(IssueQueue::Item* item) {
   const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
-  queued_bytes -= call->header_.bytes;
+  queued_bytes -= call->header_.bytes + kCallBytes;
   queue.finish(item);
   shrunk.notify_all();
 }
@@ -444,6 +240,30 @@ void ExecutorState::issue(IssueQueue::Item* item) {
       return go_on(std::move(waiting), outcome);
     }
   }
+}
+
+// What is kept here of contexts that are gone.
+void ExecutorState::forget_contexts() {
+  if (!contexts_ended.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<std::uint64_t> contexts;
+  {
+    const std::lock_guard lock(wake_mutex);
+    contexts.swap(ended_contexts);
+  }
+  for (const std::uint64_t context : contexts) barrier.forget(context);
+}
+
+void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
+  forget_all_thread_contexts();
+  completions.forget(driver_context);
+  {
+    const std::lock_guard lock(streams_mutex);
+    std::erase_if(per_thread_streams,
+                  [&](const auto& each) { return each.first.second == context; });
+  }
+  const std::lock_guard lock(wake_mutex);
+  ended_contexts.push_back(context);
+  contexts_ended.store(true, std::memory_order_release);
 }
 
 void ExecutorState::pump() {
@@ -553,6 +373,9 @@ HandleTable& Executor::handles() noexcept { return state_->handles; }
 const WorkerOptions& Executor::options() const noexcept { return state_->options; }
 BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 Completions& Executor::completions() noexcept { return state_->completions; }
+void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {
+  state_->context_ended(context, reinterpret_cast<void*>(driver_context));
+}
 EventBook& Executor::events() noexcept { return state_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {

@@ -52,6 +52,9 @@ class Executor final : public CallSink {
   // call that found out. Not within a completion's `ended`.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
                        std::uint64_t record);
+  // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
+  // it. From the handler that ends it.
+  void context_ended(std::uint64_t context, std::uint64_t driver_context);
   // The call, which was answered or that nobody waits for, failed on the device. Any thread.
   void report_failure(const protocol::RecordHeader& header, int result) noexcept;
 

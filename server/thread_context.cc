@@ -1,5 +1,7 @@
 #include "server/thread_context.h"
 
+#include <atomic>
+
 #include "server/call.h"
 
 namespace gpurun::server {
@@ -9,10 +11,12 @@ constexpr int kCaptureModeRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED (cuda.
 
 struct ThreadState {
   std::uint64_t owner = 0;  // 0: none yet.
+  std::uint64_t generation = 0;
   bool context_known = false;
   void* context = nullptr;
 };
 thread_local ThreadState state;
+std::atomic<std::uint64_t> current_generation{0};
 
 }  // namespace
 
@@ -22,16 +26,24 @@ int enter_context(const DriverFunctions& driver, std::uint64_t owner, void* cont
     const int result = driver.cuThreadExchangeStreamCaptureMode(&mode);
     // A driver without captures has no mode to set.
     if (result != 0 && result != kErrorNotSupported) return result;
-    state = {owner, false, nullptr};
+    state = ThreadState{};
+    state.owner = owner;
   }
-  if (state.context_known && state.context == context) return 0;
+  const std::uint64_t generation = current_generation.load(std::memory_order_acquire);
+  const bool known = state.context_known && state.generation == generation;
+  if (known && state.context == context) return 0;
   if (const int result = driver.cuCtxSetCurrent(context); result != 0) return result;
   state.context_known = true;
+  state.generation = generation;
   state.context = context;
   return 0;
 }
 
 void forget_thread_context() noexcept { state.context_known = false; }
+
+void forget_all_thread_contexts() noexcept {
+  current_generation.fetch_add(1, std::memory_order_acq_rel);
+}
 
 bool is_capturing(const DriverFunctions& driver, void* stream) {
   int status = 0;

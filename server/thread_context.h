@@ -14,6 +14,8 @@ int enter_context(const DriverFunctions& driver, std::uint64_t owner, void* cont
 
 // Something else may have made another context current on this thread.
 void forget_thread_context() noexcept;
+// A context has ended: what is current on no thread is known any more.
+void forget_all_thread_contexts() noexcept;
 
 // Whether a copy into `stream` would become a node of a graph. False where the driver has no
 // captures; a stream that some capture forbids to be asked counts as capturing.

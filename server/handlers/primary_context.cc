@@ -5,6 +5,7 @@
 
 #include "driver_abi/row.h"
 #include "protocol/call.h"
+#include "server/executor.h"
 #include "server/handlers/handlers.h"
 
 namespace gpurun::server {
@@ -61,7 +62,8 @@ CallOutcome run_release(Call& call) {
   // Forgotten first: no later call may meet a context that is going.
   const std::uint64_t client_context = state.primary_context(device).exchange(0);
   if (client_context == 0) return CallOutcome::done(kErrorInvalidContext);
-  (void)call.handles().erase(client_context, HandleKind::kContext);
+  const HandleTable::Found context = call.handles().erase(client_context, HandleKind::kContext);
+  call.executor().context_ended(client_context, context.value);
   return CallOutcome::done(GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device));
 }
 
