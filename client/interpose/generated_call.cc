@@ -1,0 +1,219 @@
+// The one body of all generated rows.
+#include "client/interpose/generated_call.h"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "base/log.h"
+#include "client/interpose/device_numbers.h"
+#include "client/interpose/forward.h"
+#include "client/interpose/observed.h"
+#include "protocol/call.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using driver_abi::Completion;
+using driver_abi::Direction;
+using driver_abi::kNoParameter;
+using driver_abi::Parameter;
+using driver_abi::Row;
+using driver_abi::Shape;
+
+bool comes_out_minted(const Parameter& parameter) {
+  return parameter.shape == Shape::kHandlePointee && parameter.direction == Direction::kOut;
+}
+
+// Graphs are of no context (manual, "Graph Management"); their handles outlive any.
+bool belongs_to_no_context(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::kGraph:
+    case HandleKind::kGraphNode:
+    case HandleKind::kGraphExec:
+    case HandleKind::kMemoryPool:
+    case HandleKind::kAllocation:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Calls that CUDA makes without a current context; all others answer INVALID_CONTEXT.
+bool needs_no_context(const Row& row) {
+  const std::string_view base(row.base);
+  for (const std::string_view start : {"cuGraph", "cuDevice", "cuMemPool", "cuMemMap", "cuMemUnmap",
+                                       "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool"}) {
+    if (base.substr(0, start.size()) == start) return true;
+  }
+  return false;
+}
+
+// One call of a generated row, from the program's arguments to its outputs.
+class GeneratedCall {
+ public:
+  GeneratedCall(const Row& row, void* const* arguments) : row_(row), program_(arguments) {
+    for (std::size_t i = 0; i < row.parameters.size(); ++i) arguments_[i] = arguments[i];
+  }
+
+  int run() {
+    if (const int result = here_.enter(); result != 0) return result;
+    // Without one, a call that waits is told so by the worker's driver if it needs one.
+    context_result_ = here_.enter_context();
+    if (context_result_ != 0) here_.context = nullptr;
+    if (const int result = adopt_arguments(); result != 0) return result;
+    if (const int result = mint(); result != 0) return result;
+    protocol::PackedCall packed;
+    const Status status = packed.pack(row_, arguments_.data(), {minted_.data(), minted_count_});
+    int result = 0;
+    if (!status.ok()) {
+      result = status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_VALUE};
+    } else if (row_.completion == Completion::kAsync) {
+      result = post(packed.bytes());
+    } else {
+      result = call(packed.bytes());
+    }
+    if (result != 0) drop_minted();
+    if (result == 0) observe(here_, row_, program_);
+    return result;
+  }
+
+ private:
+  // Checks handles, gives devices the server's numbers and stream 0 its meaning.
+  int adopt_arguments() {
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      const Parameter& parameter = row_.parameters[i];
+      if (const int result = numbers_.adopt(here_.devices(), row_, i, arguments_.data());
+          result != 0) {
+        return result;
+      }
+      if (parameter.shape != Shape::kHandle) continue;
+      std::memcpy(&own_[i], arguments_[i], sizeof own_[i]);
+      arguments_[i] = &own_[i];
+      if (const int result = check_handle(parameter, &own_[i]); result != 0) return result;
+    }
+    return 0;
+  }
+
+  int check_handle(const Parameter& parameter, std::uint64_t* handle) const {
+    switch (parameter.handle) {
+      case HandleKind::kTextureObject:
+      case HandleKind::kSurfaceObject:
+      case HandleKind::kGraphConditional:
+        return 0;
+      case HandleKind::kStream:
+        return here_.stream(as<CUstream>(*handle), handle);
+      default:
+        if (*handle == 0) return parameter.nullable ? 0 : int{CUDA_ERROR_INVALID_HANDLE};
+    }
+    return here_.check(*handle, parameter.handle);
+  }
+
+  int mint() {
+    for (const Parameter& parameter : row_.parameters) {
+      if (!comes_out_minted(parameter)) continue;
+      const bool of_context = here_.context != nullptr && !belongs_to_no_context(parameter.handle);
+      const Handle handle = here_.handles().mint(
+          parameter.handle, of_context ? here_.context->handle : Handle{0}, nullptr);
+      if (handle == 0) {
+        drop_minted();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      minted_[minted_count_++] = handle;
+    }
+    return 0;
+  }
+
+  void drop_minted() {
+    for (std::size_t i = 0; i < minted_count_; ++i) here_.handles().retire(minted_[i]);
+    minted_count_ = 0;
+  }
+
+  CallSite site() const {
+    CallSite site = here_.site();
+    if (row_.stream_parameter != kNoParameter) {
+      site = here_.stream_site(own_[row_.stream_parameter]);
+    } else if (row_.destroyed_parameter != kNoParameter && row_.completion == Completion::kAsync) {
+      site.order = protocol::Order::kOrderedHost;
+    }
+    site.opcode = row_.alias_opcode;
+    return site;
+  }
+
+  int post(ByteView payload) {
+    // Without a context the driver refuses; nobody would hear it say so.
+    const CallSite where = site();
+    if (where.context == 0 && !needs_no_context(row_)) return context_result_;
+    if (const int result = here_.session().post(*here_.lane, where, payload); result != 0) {
+      return result;
+    }
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      const Parameter& parameter = row_.parameters[i];
+      if (!comes_out_minted(parameter)) continue;
+      const Handle handle = minted_[next++];
+      void* target = *static_cast<void* const*>(arguments_[i]);
+      if (target != nullptr) {
+        std::memcpy(target, &handle, sizeof handle);
+      } else {
+        here_.handles().retire(handle);
+      }
+    }
+    retire_destroyed();
+    return 0;
+  }
+
+  int call(ByteView payload) {
+    Reply reply;
+    const int result = here_.session().call(*here_.lane, site(), payload, &reply);
+    // An earlier call's failure may be told here although this one has done its work.
+    if (reply.result != 0 || reply.payload.empty()) return result != 0 ? result : reply.result;
+    const Result<int> unpacked = protocol::unpack_reply(row_, arguments_.data(), reply.payload);
+    if (!unpacked) {
+      GPURUN_LOG(kError, "%s", unpacked.status().to_string().c_str());
+      return CUDA_ERROR_UNKNOWN;
+    }
+    keep_returned();
+    retire_destroyed();
+    return result;
+  }
+
+  // The server returned either what we minted or a handle that the program already has.
+  void keep_returned() {
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      const Parameter& parameter = row_.parameters[i];
+      if (!comes_out_minted(parameter)) continue;
+      const Handle minted = minted_[next++];
+      const void* target = *static_cast<const void* const*>(arguments_[i]);
+      if (target == nullptr || std::memcmp(target, &minted, sizeof minted) != 0) {
+        here_.handles().retire(minted);
+      }
+    }
+    minted_count_ = 0;
+  }
+
+  void retire_destroyed() {
+    if (row_.destroyed_parameter == kNoParameter) return;
+    here_.handles().retire(own_[row_.destroyed_parameter]);
+  }
+
+  const Row& row_;
+  void* const* const program_;  // The arguments as they came.
+  Here here_;
+  int context_result_ = 0;  // What a call that needs a context answers.
+  DeviceNumbers numbers_;
+  std::array<void*, protocol::kParametersMax> arguments_{};
+  std::array<std::uint64_t, protocol::kParametersMax> own_{};  // Arguments that we replaced.
+  std::array<Handle, protocol::kParametersMax> minted_{};
+  std::size_t minted_count_ = 0;
+};
+
+}  // namespace
+
+int run_generated(const Row& row, void* const* arguments) {
+  if (row.parameters.size() > protocol::kParametersMax) return CUDA_ERROR_NOT_SUPPORTED;
+  return GeneratedCall(row, arguments).run();
+}
+
+}  // namespace gpurun::client::interpose

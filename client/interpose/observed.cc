@@ -1,0 +1,56 @@
+#include "client/interpose/observed.h"
+
+#include <cstring>
+
+#include "client/interpose/memory_ranges.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+template <typename T>
+T argument(void* const* arguments, std::size_t index) {
+  T value;
+  std::memcpy(&value, arguments[index], sizeof value);
+  return value;
+}
+
+void keep(const Here& here, CUdeviceptr base, std::size_t bytes, MemoryKind kind) {
+  MemoryRange range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = kind;
+  if (here.context != nullptr) {
+    range.ordinal = here.context->ordinal;
+    range.context = here.context->handle;
+  }
+  (void)add_range(range);
+}
+
+}  // namespace
+
+void observe(const Here& here, const driver_abi::Row& row, void* const* arguments) noexcept {
+  switch (row.alias_opcode) {
+    case opcode::cuMemAddressReserve:
+      return keep(here, *argument<CUdeviceptr*>(arguments, 0), argument<std::size_t>(arguments, 1),
+                  MemoryKind::kReserved);
+    case opcode::cuMemAddressFree:
+      (void)remove_range(argument<CUdeviceptr>(arguments, 0), MemoryKind::kReserved);
+      return;
+    case opcode::cuIpcOpenMemHandle_v2: {
+      const CUdeviceptr address = *argument<CUdeviceptr*>(arguments, 0);
+      CUdeviceptr base = 0;
+      std::size_t bytes = 0;
+      const int result =
+          call_row(here, opcode::cuMemGetAddressRange_v2, here.site(), {}, &base, &bytes, address);
+      if (result == 0) keep(here, base, bytes, MemoryKind::kImported);
+      return;
+    }
+    case opcode::cuIpcCloseMemHandle:
+      (void)remove_range(argument<CUdeviceptr>(arguments, 0), MemoryKind::kImported);
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace gpurun::client::interpose
