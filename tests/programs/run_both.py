@@ -24,8 +24,8 @@ def parse():
     parser.add_argument("--status", type=int, default=0, help="the exit status that is right")
     parser.add_argument("--native-only", action="store_true")
     parser.add_argument("--forwarded-only", action="store_true")
-    parser.add_argument("--device", default="emulated", choices=["emulated", "null"],
-                        help="null: natively on the null device")
+    parser.add_argument("--null-device", action="store_true",
+                        help="forwarded only, to the driver whose kernels do nothing")
     parser.add_argument("--needs", action="append", default=[], help="a file without which to skip")
     parser.add_argument("--unset", action="append", default=[], help="environment not passed on")
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
@@ -59,28 +59,21 @@ def run(name, command, env, folder):
 
 def run_native(args, folder):
     env = environment(args)
-    where = {"emulated": "lib/gpurun/emulated", "null": "tests/devices/null"}[args.device]
-    library = os.path.join(args.build, where)
+    library = os.path.join(args.build, "lib/gpurun/emulated")
     if not os.path.exists(os.path.join(library, "libcuda.so.1")):
         sys.exit(f"no driver in {library}")
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [library, env.get("LD_LIBRARY_PATH")]))
-    return run(f"native ({args.device})", args.command, env, folder)
+    return run("native", args.command, env, folder)
 
 
 def run_forwarded(args, folder):
+    env = environment(args)
+    device = ["--device", "emulated"]
+    if args.null_device:
+        device = []
+        env["GPURUN_DRIVER"] = os.path.join(args.build, "tests/devices/null/libcuda.so.1")
     gpurun = os.path.join(args.build, "bin/gpurun")
-    command = [gpurun, "--device", "emulated", "-q", *args.gpurun, "--", *args.command]
-    return run("forwarded", command, dict(environment(args), **recording(args)), folder)
-
-
-def recording(args):
-    """Which functions the program calls, for docs/api-coverage.md (driver_abi/apigen/emit_pages.py)."""
-    folder = os.path.join(os.path.abspath(args.build), "exercised")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, args.record + ".json")
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)
-    return {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path}
+    return run("forwarded", [gpurun, *device, "-q", *args.gpurun, "--", *args.command], env, folder)
 
 
 def comparable(text, ignore):
@@ -103,10 +96,10 @@ def main():
             return 77
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
-        if not args.forwarded_only:
+        if not (args.forwarded_only or args.null_device):
             runs["native"] = run_native(args, folder)
     with tempfile.TemporaryDirectory() as folder:
-        if not args.native_only and args.device == "emulated":
+        if not args.native_only:
             runs["forwarded"] = run_forwarded(args, folder)
     wrong = [line for name, done in runs.items() for line in complaints(args, name, done)]
     if len(runs) == 2:
