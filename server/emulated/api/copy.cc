@@ -1,4 +1,7 @@
 // Copies: one-dimensional and box copies between host and device memory, synchronous or not.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <limits>
 
@@ -32,11 +35,22 @@ bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes) {
   return true;
 }
 
+// Whether the process has memory there: a wrong pointer must be an error, not a crash. The kernel
+// looks only at its list of mappings for this.
+bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
+  static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = address / page * page;
+  if (address + bytes < address) return false;
+  return bytes == 0 ||
+         msync(reinterpret_cast<void*>(begin), address + bytes - begin, MS_ASYNC) == 0;
+}
+
 CUresult check_side(Side side, const BoxSide& where, const CopyBox& box) {
   std::uint64_t bytes = 0;
   if (where.address == 0 || !box_span(where, box, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (side == Side::kHost) return CUDA_SUCCESS;
-  if (side == Side::kUnified && !known(where.address)) return CUDA_SUCCESS;
+  if (side == Side::kHost || (side == Side::kUnified && !known(where.address))) {
+    return is_mapped(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
   return memory_registry().covers(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

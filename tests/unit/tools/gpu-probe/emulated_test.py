@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Asks the emulated device everything that gpu-probe asks a real driver (arguments: probe, driver).
+
+Whatever the emulated device does not do must show as an error code: a wrong call that crashes it
+would crash the worker of whoever makes it. And its codes are the manual's, but where MEANT says why
+not.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROBE, DRIVER = sys.argv[1:3]
+NOT_SUPPORTED = "801 CUDA_ERROR_NOT_SUPPORTED"
+AS_IN_THE_MANUAL_MIN = 220
+# Nothing is refused when it is loaded; what cannot be translated shows at cuModuleGetFunction.
+MEANT = {("cuModuleLoadData", "unknown instruction"), ("cuModuleLoadData", "PTX of a later version")}
+
+
+class EmulatedProbe(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "probe.json")
+            subprocess.run([PROBE, "--libcuda", DRIVER, "--json", path], check=True, timeout=280,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(path, encoding="utf-8") as file:
+                cls.questions = {q["name"]: q for q in json.load(file)["questions"]}
+        cls.calls = [fact for name, fact in cls.questions["wrong_calls"]["facts"].items()
+                     if name.startswith("call.")]
+
+    def test_every_question_is_answered_but_the_one_that_needs_machines(self):
+        answered = {name for name, q in self.questions.items() if q["status"] == "answered"}
+        self.assertEqual(set(self.questions) - answered, {"beyond_one_process"})
+
+    def test_no_wrong_call_crashes_or_hangs(self):
+        bad = [(c["function"], c["how"], c["got"]) for c in self.calls
+               if "signal" in c["got"] or "time" in c["got"]]
+        self.assertEqual(bad, [])
+
+    def test_codes_are_the_manuals_where_something_is_done_at_all(self):
+        differing = [(c["function"], c["how"], c["got"], c["manual"]) for c in self.calls
+                     if c["verdict"] == "differs" and c["got"] != NOT_SUPPORTED and
+                     (c["function"], c["how"]) not in MEANT]
+        self.assertEqual(differing, [])
+        agreeing = [c for c in self.calls if c["verdict"] == "as in the manual"]
+        self.assertGreaterEqual(len(agreeing), AS_IN_THE_MANUAL_MIN)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
