@@ -282,6 +282,60 @@ TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
   EXPECT_EQ(CALL(cuKernelGetFunction, &gone, kernel), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// Two texts that need each other, as a program links the PTX of a library to its own.
+TEST_F(EmulatedLaunch, LinksPtxTexts) {
+  static const char kCaller[] = R"(.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 result) triple(.param .b32 value);
+.visible .entry caller(.param .u64 out)
+{
+  .reg .b64 %rd<2>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [out];
+  { .param .b32 value; .param .b32 result;
+    st.param.b32 [value], 14;
+    call.uni (result), triple, (value);
+    ld.param.b32 %r1, [result]; }
+  st.global.u32 [%rd1], %r1;
+  ret;
+})";
+  static const char kCallee[] = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .func (.param .b32 result) triple(.param .b32 value)
+{
+  .reg .b32 %r<3>;
+  ld.param.b32 %r1, [value];
+  mul.lo.s32 %r2, %r1, 3;
+  st.param.b32 [result], %r2;
+  ret;
+})";
+  CUlinkState link = nullptr;
+  void* image = nullptr;
+  std::size_t bytes = 0;
+  ASSERT_EQ(CALL(cuLinkCreate_v2, 0, nullptr, nullptr, &link), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, const_cast<char*>(kCaller),
+                 sizeof kCaller, "caller", 0, nullptr, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee),
+                 sizeof kCallee - 1, "callee", 0, nullptr, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_OBJECT, const_cast<char*>(kCallee), 8, "o", 0,
+                 nullptr, nullptr),
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+  ASSERT_EQ(CALL(cuLinkComplete, link, &image, &bytes), CUDA_SUCCESS);
+  CUmodule linked = nullptr;
+  CUfunction caller = nullptr;
+  EXPECT_GT(bytes, sizeof kCaller);
+  ASSERT_EQ(CALL(cuModuleLoadData, &linked, image), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLinkDestroy, link), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuModuleGetFunction, &caller, linked, "caller"), CUDA_SUCCESS);
+  void* parameters[] = {&memory_};
+  EXPECT_EQ(CALL(cuLaunchKernel, caller, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(word(memory_), 42U);
+}
+
 TEST_F(EmulatedLaunch, CountsOccupancy) {
   int blocks = 0;
   EXPECT_EQ(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function("small"), 64, 0),

@@ -66,10 +66,20 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
 Result<std::shared_ptr<const CodeImage>> CodeImage::read(const void* address) {
   const auto found = driver_abi::image_at(address);
   if (!found.ok()) return found.status();
-  switch (found->form) {
+  return from_image(*found);
+}
+
+Result<std::shared_ptr<const CodeImage>> CodeImage::read_bytes(ByteView bytes) {
+  const auto found = driver_abi::image_in(bytes);
+  if (!found.ok()) return found.status();
+  return from_image(*found);
+}
+
+Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi::Image& found) {
+  switch (found.form) {
     case driver_abi::ImageForm::kWrapper:
     case driver_abi::ImageForm::kContainer:
-      return from_pieces(found->pieces);
+      return from_pieces(found.pieces);
     case driver_abi::ImageForm::kElf: {
       // Accepted: cuBLAS crashes when it is not, and tries its next candidate when a kernel of it
       // is not to be had (docs/cuda-gotchas.md).
@@ -81,7 +91,7 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::read(const void* address) {
       auto image = std::make_shared<CodeImage>();
       image->is_text_ = true;
       image->contents_ = "PTX text";
-      const ByteView text = found->pieces.front();
+      const ByteView text = found.pieces.front();
       FatbinEntry entry{};
       entry.kind = FatbinKind::kPtx;
       entry.stored = text;
@@ -101,15 +111,13 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::read_file(const char* path) 
   if (bytes <= 0 || bytes > kFileBytesMax) {
     return Status::cuda(CUDA_ERROR_INVALID_IMAGE, std::string("no code image: ") + path);
   }
-  std::vector<char> content(static_cast<std::size_t>(bytes) + 1, '\0');  // PTX needs its NUL.
+  std::vector<char> content(static_cast<std::size_t>(bytes));
   file.seekg(0);
   file.read(content.data(), bytes);
   if (!file) return Status::cuda(CUDA_ERROR_INVALID_IMAGE, std::string("cannot read ") + path);
   const ByteView view(reinterpret_cast<const std::byte*>(content.data()),
                       static_cast<std::size_t>(bytes));
-  // Checked as what it is, a stranger's bytes of known length, before it is followed.
-  if (const auto checked = driver_abi::image_in(view); !checked.ok()) return checked.status();
-  return read(content.data());
+  return read_bytes(view);
 }
 
 Result<std::vector<std::string>> CodeImage::texts() const {

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "driver_abi/fatbin.h"
+#include "driver_abi/image_length.h"
 
 namespace gpurun::emulated {
 
@@ -20,6 +21,8 @@ class CodeImage {
   // Follows `image` in this process (driver_abi/image_length.h). Nothing of it is borrowed.
   // kCuda: INVALID_VALUE, INVALID_IMAGE. An image without usable PTX is no failure: texts() is.
   static Result<std::shared_ptr<const CodeImage>> read(const void* image);
+  // The same for bytes of known length: nothing outside of them is read.
+  static Result<std::shared_ptr<const CodeImage>> read_bytes(ByteView bytes);
   // The same for the bytes of a file.
   static Result<std::shared_ptr<const CodeImage>> read_file(const char* path);
 
@@ -38,6 +41,7 @@ class CodeImage {
     driver_abi::FatbinEntry entry;  // Its views point into `stored`.
     Bytes stored;
   };
+  static Result<std::shared_ptr<const CodeImage>> from_image(const driver_abi::Image& image);
   static Result<std::shared_ptr<const CodeImage>> from_pieces(const std::vector<ByteView>& pieces);
   void take(const driver_abi::FatbinEntry& entry);
 
@@ -45,5 +49,7 @@ class CodeImage {
   std::string contents_;
   std::vector<Part> parts_;
 };
+
+using CodeImagePtr = std::shared_ptr<const CodeImage>;
 
 }  // namespace gpurun::emulated

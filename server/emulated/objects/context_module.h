@@ -87,6 +87,8 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   // NOT_FOUND.
   CUresult global(const char* name, GlobalVariable* variable) const;
   std::vector<std::string> kernel_names() const;
+  // Why no kernel of it can be had; nullptr: they can.
+  const std::string* failure() const { return module_ == nullptr ? &failure_ : nullptr; }
 
   CUresult compile(const std::string& name, CompiledKernel* code);
 
