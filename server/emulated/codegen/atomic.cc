@@ -133,28 +133,55 @@ void emit_integer(FunctionBuilder& b, const Operation& op) {
   finish(b, op, old);
 }
 
+Value* combine_floats(FunctionBuilder& b, const Operation& op, Value* x, Value* y) {
+  if (op.has("add")) return rounded_binary(b, "add", scalar_format(op.type.format), x, y);
+  return minimum_maximum(b, op.has("min"), false, x, y);
+}
+
 // Subnormals are kept. (The ISA says that global f32 addition flushes them on today's devices and
 // does not promise it.)
-void emit_float_add(FunctionBuilder& b, const Operation& op) {
-  const Sources at(op);
-  b.expect_operands(op, at.value() + 1, at.value() + 1);
-  const ptx::Space space = space_of(op);
-  Value* address = b.address(b.operand(op, at.address()), space);
-  const auto addends = b.read_floats(b.operand(op, at.value()), op.type);
-  if (b.failed()) return;
+Value* update_floats(FunctionBuilder& b, const Operation& op, Value* address,
+                     const ptx::Operand& operand) {
+  const auto operands = b.read_floats(operand, op.type);
   const Update update = [&](Value* old) {
-    llvm::SmallVector<Value*, 2> sums;
+    llvm::SmallVector<Value*, 2> results;
     const auto values = b.unpack_floats(old, op.type);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      sums.push_back(
-          rounded_binary(b, "add", scalar_format(op.type.format), values[i], addends[i]));
+      results.push_back(combine_floats(b, op, values[i], operands[i]));
     }
-    return b.pack_floats(sums, op.type);
+    return b.pack_floats(results, op.type);
   };
-  finish(b, op,
-         space == ptx::Space::kShared
-             ? update_shared(b, address, op.type.bits, update)
-             : update_by_exchange(b, address, op.type.bits, ordering_of(op), update));
+  if (space_of(op) == ptx::Space::kShared) return update_shared(b, address, op.type.bits, update);
+  return update_by_exchange(b, address, op.type.bits, ordering_of(op), update);
+}
+
+void emit_float(FunctionBuilder& b, const Operation& op) {
+  const Sources at(op);
+  b.expect_operands(op, at.value() + 1, at.value() + 1);
+  Value* address = b.address(b.operand(op, at.address()), space_of(op));
+  if (b.failed()) return;
+  finish(b, op, update_floats(b, op, address, b.operand(op, at.value())));
+}
+
+// Each element of a vector is updated by itself (PTX ISA: no guarantee for the whole).
+void emit_vector(FunctionBuilder& b, const Operation& op) {
+  const Sources at(op);
+  b.expect_operands(op, at.value() + 1, at.value() + 1);
+  Value* address = b.address(b.operand(op, at.address()), space_of(op));
+  const std::size_t count = op.has("v8") ? 8 : op.has("v4") ? 4 : 2;
+  const ptx::Operand& sources = b.operand(op, at.value());
+  const bool returns = op.instruction.opcode == "atom";
+  if (sources.parts.size() != count || (returns && b.operand(op, 0).parts.size() != count)) {
+    return b.refuse("the vector has another length than the instruction");
+  }
+  llvm::SmallVector<Value*, 8> before;  // Written last: a destination may be a source.
+  for (unsigned i = 0; i < count && !b.failed(); ++i) {
+    Value* element = b.ir.CreateConstGEP1_64(b.int_type(8), address, i * op.type.bytes());
+    before.push_back(update_floats(b, op, element, sources.parts[i]));
+  }
+  for (std::size_t i = 0; i < count && returns && !b.failed(); ++i) {
+    b.write(b.operand(op, 0).parts[i], before[i]);
+  }
 }
 
 void emit_cas(FunctionBuilder& b, const Operation& op) {
@@ -183,20 +210,28 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
 #define GPURUN_ORDER "{,.relaxed,.acquire,.release,.acq_rel}{,.global,.shared}"
 #define GPURUN_RED_ORDER "{,.relaxed,.release}{,.global,.shared}"
 
+#define GPURUN_VECTORS                                                                    \
+  ".{add,min,max}.noftz.{v2.f16,v4.f16,v8.f16,v2.bf16,v4.bf16,v8.bf16,v2.f16x2,v4.f16x2," \
+  "v2.bf16x2,v4.bf16x2}"
+
 constexpr VariantRow kRows[] = {
     {"atom" GPURUN_ORDER ".{and,or,xor,exch}.{b32,b64}", emit_integer},
     {"atom" GPURUN_ORDER ".add.{u32,s32,u64}", emit_integer},
     {"atom" GPURUN_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
     {"atom" GPURUN_ORDER ".{inc,dec}.u32", emit_integer},
     {"atom" GPURUN_ORDER ".cas.{b16,b32,b64}", emit_cas},
-    {"atom" GPURUN_ORDER ".add.{f32,f64}", emit_float_add},
-    {"atom" GPURUN_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},
+    {"atom" GPURUN_ORDER ".add.{f32,f64}", emit_float},
+    {"atom" GPURUN_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float},
+    {"atom{,.relaxed,.acquire,.release,.acq_rel}{,.global}.add.{v2,v4}.f32", emit_vector},
+    {"atom{,.relaxed,.acquire,.release,.acq_rel}{,.global}" GPURUN_VECTORS, emit_vector},
+    {"red{,.relaxed,.release}{,.global}.add.{v2,v4}.f32", emit_vector},
+    {"red{,.relaxed,.release}{,.global}" GPURUN_VECTORS, emit_vector},
     {"red" GPURUN_RED_ORDER ".{and,or,xor}.{b32,b64}", emit_integer},
     {"red" GPURUN_RED_ORDER ".add.{u32,s32,u64}", emit_integer},
     {"red" GPURUN_RED_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
     {"red" GPURUN_RED_ORDER ".{inc,dec}.u32", emit_integer},
-    {"red" GPURUN_RED_ORDER ".add.{f32,f64}", emit_float_add},
-    {"red" GPURUN_RED_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float_add},
+    {"red" GPURUN_RED_ORDER ".add.{f32,f64}", emit_float},
+    {"red" GPURUN_RED_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float},
 };
 
 }  // namespace

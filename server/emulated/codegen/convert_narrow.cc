@@ -103,7 +103,7 @@ void emit_pack_integers(FunctionBuilder& b, const Operation& op) {
 constexpr VariantRow kRows[] = {
     {"cvt.rna{,.satfinite}.tf32.f32", emit_tf32},
     {"cvt.{rn,rz}{,.satfinite}{,.relu}.tf32.f32", emit_tf32},
-    {"cvt.rn.satfinite{,.relu}.{e4m3x2,e5m2x2}.{f32,f16x2,bf16x2}", emit_to_bytes},
+    {"cvt.rn.satfinite{,.relu}.{e4m3x2,e5m2x2}.{f32,f16x2}", emit_to_bytes},
     {"cvt.rn{,.relu}.f16x2.{e4m3x2,e5m2x2}", emit_from_bytes},
     {"cvt.pack.sat.{s16,u16}.s32", emit_pack_integers},
     {"cvt.pack.sat.{s8,u8}.s32.b32", emit_pack_integers},

@@ -56,7 +56,7 @@ void emit_hint(FunctionBuilder& b, const Operation& op) { b.expect_operands(op, 
 
 constexpr VariantRow kRows[] = {
     {"isspacep.{global,shared,local,const,param}", emit_isspacep},
-    {"prefetch{,.global,.local,.const,.param}.{L1,L2}", emit_hint},
+    {"prefetch{,.global,.local}.{L1,L2}", emit_hint},
     {"prefetch.global", emit_hint},  // .L2::evict_last and the like.
     {"prefetchu.L1", emit_hint},
 };

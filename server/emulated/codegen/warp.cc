@@ -124,7 +124,7 @@ constexpr VariantRow kRows[] = {
     {"redux.sync.{and,or,xor}.b32", emit_redux},
     {"activemask.b32", emit_activemask},
     {"elect.sync", emit_elect},
-    {"{bar,barrier}.warp.sync", emit_warp_barrier},
+    {"bar.warp.sync", emit_warp_barrier},
 };
 
 }  // namespace

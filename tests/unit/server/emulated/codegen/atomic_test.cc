@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernel_harness.h"
+#include "reference.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -147,6 +148,80 @@ TEST(AtomicInstructions, FloatsAreAddedAndRoundedToTheirFormat) {
   add_atomic(cases, ".add.noftz.bf16x2", 32, false,
              [](U64 a, U64 b, U64) { return bf16_sum(a, b) | bf16_sum(a >> 16, b >> 16) << 16; });
   check_threads(cases, inputs());
+}
+
+// Vectors of floats in 16 bytes of a thread's cell: d and e are what they become, or what they
+// were.
+TEST(AtomicInstructions, VectorsAreUpdatedElementByElement) {
+  using namespace test;
+  // Numbers in all 16-bit formats and in f32.
+  std::vector<Inputs> numbers;
+  for (U64 i = 0; i < 16; ++i) {
+    numbers.push_back({0x3c003e003f003f80 + i * 0x0010001000100010, 0x41004180c2003d00 - i, 0});
+  }
+  std::vector<ThreadCase> cases;
+  for (const std::string opcode : {"atom", "red"}) {
+    for (const std::string& variant : variants_of(opcode)) {
+      const Name name(variant);
+      const unsigned count = name.has("v8") ? 8 : name.has("v4") ? 4 : name.has("v2") ? 2 : 0;
+      if (count == 0) continue;
+      const TypeFacts type = facts_of(name.types.back());
+      const unsigned lanes = count * type.lanes;
+      const std::string bits = std::to_string(type.bits);
+      const std::string registers = type.bits == 16 ? "v" : "t";
+      std::string sources, results, load;
+      for (unsigned i = 0; i < count; ++i) {
+        const std::string at = registers + std::to_string(i);
+        sources += (i == 0 ? "%" : ", %") + at;
+        load += "ld.b" + bits + " %" + at + ", [%own_values+" + std::to_string(i * type.bits / 8) +
+                "];\n";
+      }
+      // The operands are b, twice; the cell holds a, twice.
+      std::string text =
+          "st.shared.v2.b64 [%own], {%b64, %b64}; st.v2.b64 [%cell], {%a64, %a64};\n";
+      for (std::size_t at = 0; (at = load.find("[%own_values")) != std::string::npos;) {
+        load.replace(at, 12, "[%own");
+      }
+      for (std::size_t at = 0; (at = load.find("ld.b", at)) != std::string::npos; at += 10) {
+        load.replace(at, 4, "ld.shared.b");
+      }
+      std::string written = variant;
+      for (const std::string order : {".relaxed", ".acquire", ".release", ".acq_rel"}) {
+        if (const auto at = written.find(order); at != std::string::npos) {
+          written.insert(at + order.size(), ".gpu");
+        }
+      }
+      text += load + written + " " + (opcode == "atom" ? "{" + sources + "}, " : "") +
+              "[%cell], {" + sources + "};\n";
+      if (opcode == "atom") {  // What it returned goes to shared memory, to be seen as e.
+        text += "st.shared.v2.b64 [%own], {%a64, %a64};\n";
+        for (unsigned i = 0; i < count; ++i) {
+          text += "st.shared.b" + bits + " [%own+" + std::to_string(i * type.bits / 8) + "], %" +
+                  registers + std::to_string(i) + ";\n";
+        }
+        text += "ld.shared.b64 %e64, [%own];\n";
+      }
+      text += "ld.b64 %d64, [%cell];";
+      cases.push_back({text, 64, [=](unsigned thread) {
+                         const unsigned width = type.lane_bits();
+                         U64 after = numbers[thread].a;
+                         for (unsigned i = 0; i < lanes && (i + 1) * width <= 64; ++i) {
+                           const U64 x = low_bits(numbers[thread].a >> (i * width), width);
+                           const U64 y = low_bits(numbers[thread].b >> (i * width), width);
+                           const Wide a = number(type, x);
+                           const Wide b = number(type, y);
+                           U64 one = rounded(type, sum(a, b), Mode::kNearest);
+                           if (name.has("min")) one = a < b ? x : y;
+                           if (name.has("max")) one = a < b ? y : x;
+                           const U64 mask = (width == 64 ? ~U64{0} : (U64{1} << width) - 1)
+                                            << (i * width);
+                           after = (after & ~mask) | one << (i * width);
+                         }
+                         return Pair{after, opcode == "atom" ? numbers[thread].a : 0};
+                       }});
+    }
+  }
+  check_threads(cases, numbers);
 }
 
 constexpr char kHead[] = ".version 9.0\n.target sm_120\n.address_size 64\n";

@@ -192,7 +192,7 @@ TEST(WarpInstructions, ActiveMaskElectAndWarpBarrier) {
          return Pair{lane >= 4 && lane < 8, lane == 4};
        }});
   // Each lane reads its neighbour's cell; without the barrier the neighbour has not written yet.
-  for (const char* name : {"bar.warp.sync", "barrier.warp.sync"}) {
+  for (const char* name : {"bar.warp.sync"}) {
     cases.push_back({"st.shared.b32 [%own], %a32; " + std::string(name) +
                          " -1; xor.b32 %t0, %i, 1; sub.u32 %t1, %t0, %i;\n"
                          "mad.lo.s32 %t1, %t1, 16, %own; ld.shared.b32 %d32, [%t1];",
