@@ -78,3 +78,17 @@ struct NameRequest {
 struct NameReply {
   kernel @0 :Kernel;
 }
+
+struct KernelNode {
+  # Form raw of cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2 and
+  # cuGraphExecKernelNodeSetParams_v2.
+  graph @0 :UInt64;
+  # The graph, or the executable one; 0 where the node alone says it.
+  node @1 :UInt64;
+  # Minted by the client for a new one.
+  dependencies @2 :List(UInt64);
+  context @3 :UInt64;
+  # In which it runs; 0: the current one.
+  launch @4 :Data;
+  # LaunchPayload without attributes, then the parameter block (protocol/record.h).
+}

@@ -10,7 +10,6 @@
 
 #include "protocol/limits.h"
 #include "protocol/module.capnp.h"
-#include "protocol/record.h"
 
 namespace gpurun::protocol {
 namespace {
@@ -221,6 +220,22 @@ Bytes pack(const KernelDescription& kernel) {
   return flat(builder);
 }
 
+Bytes pack(const KernelNode& node) {
+  capnp::MallocMessageBuilder builder;
+  auto root = builder.initRoot<wire::KernelNode>();
+  root.setGraph(node.graph);
+  root.setNode(node.node);
+  auto dependencies = root.initDependencies(static_cast<unsigned>(node.dependencies.size()));
+  for (unsigned i = 0; i < dependencies.size(); ++i) dependencies.set(i, node.dependencies[i]);
+  root.setContext(node.context);
+  auto launch = root.initLaunch(static_cast<unsigned>(sizeof node.launch + node.block.size()));
+  std::memcpy(launch.begin(), &node.launch, sizeof node.launch);
+  if (!node.block.empty()) {
+    std::memcpy(launch.begin() + sizeof node.launch, node.block.data(), node.block.size());
+  }
+  return flat(builder);
+}
+
 Result<std::vector<ImageLoad>> unpack_loads(ByteView payload) {
   std::vector<ImageLoad> loads;
   const Status status = Message(payload).visit<wire::LoadRequest>([&](auto root) {
@@ -269,6 +284,27 @@ Result<KernelDescription> unpack_kernel(ByteView payload) {
       [&](auto root) { return read(root.getKernel(), kernel); });
   if (!status.ok()) return status;
   return kernel;
+}
+
+Result<KernelNode> unpack_kernel_node(ByteView payload) {
+  KernelNode node;
+  const Status status = Message(payload).visit<wire::KernelNode>([&](auto root) {
+    node.graph = root.getGraph();
+    node.node = root.getNode();
+    node.context = root.getContext();
+    const auto dependencies = root.getDependencies();
+    if (dependencies.size() > limits::kArrayCountMax) return false;
+    for (const std::uint64_t each : dependencies) node.dependencies.push_back(each);
+    const auto launch = root.getLaunch();
+    if (launch.size() < sizeof node.launch) return false;
+    std::memcpy(&node.launch, launch.begin(), sizeof node.launch);
+    const ByteView block = byte_view(launch.begin(), launch.size()).subspan(sizeof node.launch);
+    node.block.assign(block.begin(), block.end());
+    return node.launch.attribute_count == 0 && node.launch.parameter_bytes == block.size() &&
+           block.size() <= limits::kKernelParameterBytesMax;
+  });
+  if (!status.ok()) return status;
+  return node;
 }
 
 std::size_t packed_bytes(const KernelDescription& kernel) noexcept {

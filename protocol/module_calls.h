@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/sha256.h"
+#include "protocol/record.h"
 
 namespace gpurun::protocol {
 
@@ -81,17 +82,29 @@ struct NameRequest {
   std::string name;
 };
 
+// A kernel node of a graph.
+struct KernelNode {
+  std::uint64_t graph = 0;
+  std::uint64_t node = 0;
+  std::vector<std::uint64_t> dependencies;  // At most limits::kArrayCountMax.
+  std::uint64_t context = 0;
+  LaunchPayload launch;  // Without attributes.
+  Bytes block;           // launch.parameter_bytes of them.
+};
+
 // Packing does not fail; whoever sends bounds the result (kRecordPayloadBytesMax).
 Bytes pack(std::span<const ImageLoad> loads);
 Bytes pack(std::span<const ImageOutcome> outcomes);
 Bytes pack(const NameRequest& request);
 Bytes pack(const KernelDescription& kernel);
+Bytes pack(const KernelNode& node);
 
 // kProtocol for what is no such message or is over a bound. `payload` must be private.
 Result<std::vector<ImageLoad>> unpack_loads(ByteView payload);
 Result<std::vector<ImageOutcome>> unpack_outcomes(ByteView payload);
 Result<NameRequest> unpack_name_request(ByteView payload);
 Result<KernelDescription> unpack_kernel(ByteView payload);
+Result<KernelNode> unpack_kernel_node(ByteView payload);
 
 // About what `kernel` takes in a packed reply: for whoever fills one up to its bound.
 std::size_t packed_bytes(const KernelDescription& kernel) noexcept;

@@ -36,6 +36,7 @@ Handlers make_handlers() {
   add_module_load_handlers(handlers);
   add_module_name_handlers(handlers);
   add_launch_handlers(handlers);
+  add_graph_node_handlers(handlers);
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);
   return handlers;

@@ -93,15 +93,7 @@ CallOutcome run_launch(Call& call) {
   const LaunchPayload& head = launch.head;
   int result = launch.read(call, protocol::launch_attributes_offset(head.parameter_bytes));
   if (result != 0) return CallOutcome::done(result);
-  if (head.layout_hash != 0) {
-    const std::optional<KernelLayout> layout =
-        HandlerState::of(call).modules().layout(head.function);
-    // The client packed by a table that is not this kernel's.
-    if (!layout || layout->hash != head.layout_hash ||
-        layout->block_bytes != head.parameter_bytes) {
-      return CallOutcome::done(kErrorInvalidValue);
-    }
-  }
+  if (result = check_layout(call, head); result != 0) return CallOutcome::done(result);
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
   std::size_t parameter_bytes = head.parameter_bytes;
   void* block = const_cast<std::byte*>(call.payload().data() + sizeof head);
@@ -139,6 +131,15 @@ CallOutcome run_cluster_question(Call& call) {
 static_assert(sizeof(CUlaunchConfig) == sizeof(DriverLaunchConfig));
 
 }  // namespace
+
+int check_layout(const Call& call, const LaunchPayload& launch) {
+  if (launch.layout_hash == 0) return 0;  // The program's own block: the driver judges it.
+  const std::optional<KernelLayout> layout =
+      HandlerState::of(call).modules().layout(launch.function);
+  const bool same =
+      layout && layout->hash == launch.layout_hash && layout->block_bytes == launch.parameter_bytes;
+  return same ? 0 : kErrorInvalidValue;
+}
 
 void add_launch_handlers(Handlers& handlers) {
   for (const char* symbol : {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"}) {

@@ -6,6 +6,7 @@
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
+#include "client/interpose/modules/objects.h"
 #include "client/interpose/object_pool.h"
 #include "driver_abi/context_storage.h"
 
@@ -79,6 +80,7 @@ void begin_end_of_context(const Here&, Context& context) {
 
 void end_context(const Here& here, Context& context) {
   context.active.store(false, std::memory_order_release);
+  modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);
   // Host memory of the context goes too, unless bytes are still on their way into it.
   remove_ranges_of_context(context.handle,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client/interpose/memory_ranges.h"
 #include "protocol/image_bundle.h"
 #include "protocol/limits.h"
 
@@ -223,13 +222,15 @@ int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Loaded* loaded = made.release();
   *handle = loaded->handle;
-  if (deferrable && jit.empty()) {
+  const bool deferred = deferrable && jit.empty();
+  {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    all.deferred[loaded->handle] = loaded;
-    return 0;
+    all.alive.insert(loaded);
+    if (deferred) all.deferred[loaded->handle] = loaded;
+    if (!deferred) loaded->state = State::kLoading;
   }
-  loaded->state = State::kLoading;
+  if (deferred) return 0;
   const int earlier = submit_and_settle(here, {loaded}, &jit);
   loaded->image = {};  // The program may free it now.
   if (loaded->failure == 0) return earlier;
@@ -272,7 +273,6 @@ int unload(Here& here, Loaded* loaded) {
         loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryUnload : opcode::cuModuleUnload;
     result = post_row(here, row, site, {}, loaded->handle);
   }
-  remove_ranges_of_owner(loaded->handle);
   forget(here, loaded);
   return result;
 }

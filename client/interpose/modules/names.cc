@@ -207,7 +207,8 @@ int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* addr
     range.ordinal = here.context->ordinal;
     range.context = here.context->handle;
     range.owner = loaded->handle;
-    (void)add_range(range);
+    // False when another handle of the module was asked before.
+    if (variable.bytes != 0) static_cast<void>(add_range(range));
     const std::lock_guard lock(all.mutex);
     loaded->variables[key] = variable;
   }

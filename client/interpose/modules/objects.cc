@@ -1,6 +1,9 @@
 #include "client/interpose/modules/objects.h"
 
 #include <utility>
+#include <vector>
+
+#include "client/interpose/memory_ranges.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {
@@ -28,6 +31,8 @@ void forget_loaded(const Here& here, Registry& all, Loaded* loaded) {
   for (const auto& [context, module] : loaded->modules) forget_loaded(here, all, module);
   for (const auto& [name, function] : loaded->functions) forget_function(here, all, function);
   all.deferred.erase(loaded->handle);
+  all.alive.erase(loaded);
+  remove_ranges_of_owner(loaded->handle);
   here.handles().retire(loaded->handle);
   bury(all, std::unique_ptr<Loaded>(loaded));
 }
@@ -73,6 +78,30 @@ void forget(const Here& here, Loaded* loaded) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   forget_loaded(here, all, loaded);
+}
+
+void end_of_context(const Here& here, Handle context) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const std::vector<Loaded*> alive(all.alive.begin(), all.alive.end());
+  for (Loaded* loaded : alive) {
+    if (loaded->context == context) {
+      forget_loaded(here, all, loaded);
+      continue;
+    }
+    if (const auto it = loaded->modules.find(context); it != loaded->modules.end()) {
+      forget_loaded(here, all, it->second);
+      loaded->modules.erase(it);
+    }
+    for (const auto& [name, kernel] : loaded->functions) {
+      const auto it = kernel->functions.find(context);
+      if (it == kernel->functions.end()) continue;
+      forget_function(here, all, it->second);
+      kernel->functions.erase(it);
+    }
+    std::erase_if(loaded->variables,
+                  [context](const auto& each) { return each.first.first == context; });
+  }
 }
 
 }  // namespace gpurun::client::interpose::modules

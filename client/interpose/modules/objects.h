@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,7 @@ struct Registry {
   std::condition_variable changed;  // Some Loaded left kLoading.
   KnownImages known;
   std::map<Handle, Loaded*> deferred;             // Libraries; guarded by mutex.
+  std::set<Loaded*> alive;                        // But modules of libraries; guarded by mutex.
   std::deque<std::unique_ptr<Loaded>> ended;      // Guarded by mutex.
   std::deque<std::unique_ptr<Function>> retired;  // Guarded by mutex.
 };
@@ -97,5 +99,9 @@ int find_kernel(const Here& here, CUkernel given, Function** function);
 // Ends the object behind `handle`, with all that hangs on it: functions, and a library's modules.
 // The worker is not told.
 void forget(const Here& here, Loaded* loaded);
+
+// The context ends, and with it its modules and what libraries have in it. Before its handles are
+// retired.
+void end_of_context(const Here& here, Handle context);
 
 }  // namespace gpurun::client::interpose::modules

@@ -129,6 +129,23 @@ TEST(ModuleCalls, RefuseAParameterBeyondTheLargestBlock) {
   EXPECT_FALSE(unpack_kernel(pack(kernel)).ok());
 }
 
+TEST(ModuleCalls, CarryAKernelNodeWhoseBlockIsAsLongAsItSays) {
+  KernelNode node;
+  node.graph = 3;
+  node.dependencies = {4, 5};
+  node.block.assign(12, std::byte{7});
+  node.launch.parameter_bytes = 12;
+  const auto carried = unpack_kernel_node(pack(node));
+  ASSERT_TRUE(carried.ok()) << carried.status().to_string();
+  EXPECT_EQ(carried->dependencies, node.dependencies);
+  EXPECT_EQ(carried->block, node.block);
+  node.launch.parameter_bytes = 13;
+  EXPECT_FALSE(unpack_kernel_node(pack(node)).ok());
+  node.launch.parameter_bytes = 12;
+  node.launch.attribute_count = 1;
+  EXPECT_FALSE(unpack_kernel_node(pack(node)).ok());
+}
+
 TEST(ModuleCalls, RefuseWhatIsNoMessage) {
   EXPECT_FALSE(unpack_loads({}).ok());
   const Bytes noise(64, std::byte{0xee});

@@ -1,0 +1,124 @@
+// Kernel nodes of graphs (CUDA Driver API manual, "Graph Management"): checked and packed like
+// launches. Other nodes that need no packing are generated rows.
+#include "client/interpose/custom.h"
+#include "client/interpose/modules/launch.h"
+#include "client/interpose/modules/objects.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using modules::Function;
+using protocol::KernelNode;
+
+// The node's kernel and its parameters, into `node`.
+int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node) {
+  if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Manual: func, or kern when func is NULL.
+  const CUfunction named =
+      given->func != nullptr ? given->func : reinterpret_cast<CUfunction>(given->kern);
+  Function* function = nullptr;
+  if (const int result = modules::find_function(here, named, &function); result != 0) return result;
+  node->context = handle_of(given->ctx);
+  if (node->context != 0) {
+    const int result = here.check(node->context, HandleKind::kContext);
+    if (result != 0) return result;
+  }
+  node->launch.function = function->handle;
+  node->launch.grid[0] = given->gridDimX;
+  node->launch.grid[1] = given->gridDimY;
+  node->launch.grid[2] = given->gridDimZ;
+  node->launch.block[0] = given->blockDimX;
+  node->launch.block[1] = given->blockDimY;
+  node->launch.block[2] = given->blockDimZ;
+  node->launch.shared_bytes = given->sharedMemBytes;
+  modules::LaunchLimits limits;
+  limits.kernel_threads = function->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (const int result = modules::check_launch(limits, node->launch); result != 0) return result;
+  modules::PackedParameters packed;
+  const int result = packed.pack(function->info, given->kernelParams, given->extra);
+  if (result != 0) return result;
+  node->launch.parameter_bytes = static_cast<std::uint32_t>(packed.block.size());
+  node->launch.layout_hash = packed.layout_hash;
+  node->block.assign(packed.block.begin(), packed.block.end());
+  return 0;
+}
+
+CallSite site_of(const Here& here, std::uint16_t row) {
+  CallSite site = here.site();
+  site.opcode = row;
+  site.form = protocol::Form::kRaw;
+  return site;
+}
+
+}  // namespace
+
+namespace custom {
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode* dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (phGraphNode == nullptr || (dependencies == nullptr && numDependencies != 0) ||
+      numDependencies > limits::kArrayCountMax) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  KernelNode node;
+  node.graph = handle_of(hGraph);
+  if (const int result = here.check(node.graph, HandleKind::kGraph); result != 0) {
+    return cuda(result);
+  }
+  for (std::size_t i = 0; i < numDependencies; ++i) {
+    node.dependencies.push_back(handle_of(dependencies[i]));
+    const int result = here.check(node.dependencies.back(), HandleKind::kGraphNode);
+    if (result != 0) return cuda(result);
+  }
+  if (const int result = pack_kernel(here, nodeParams, &node); result != 0) return cuda(result);
+  node.node = here.handles().mint(HandleKind::kGraphNode, here.context->handle, nullptr);
+  if (node.node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Bytes payload = protocol::pack(node);
+  const int result = here.session().post(*here.lane, site_of(here, opcode::cuGraphAddKernelNode_v2),
+                                         ByteView(payload));
+  if (result != 0) {
+    here.handles().retire(node.node);
+    return cuda(result);
+  }
+  *phGraphNode = as<CUgraphNode>(node.node);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                       const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  KernelNode node;
+  node.node = handle_of(hNode);
+  if (const int result = here.check(node.node, HandleKind::kGraphNode); result != 0) {
+    return cuda(result);
+  }
+  if (const int result = pack_kernel(here, nodeParams, &node); result != 0) return cuda(result);
+  const Bytes payload = protocol::pack(node);
+  return cuda(here.session().post(*here.lane, site_of(here, opcode::cuGraphKernelNodeSetParams_v2),
+                                  ByteView(payload)));
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  KernelNode node;
+  node.graph = handle_of(hGraphExec);
+  node.node = handle_of(hNode);
+  int result = here.check(node.graph, HandleKind::kGraphExec);
+  if (result == 0) result = here.check(node.node, HandleKind::kGraphNode);
+  if (result == 0) result = pack_kernel(here, nodeParams, &node);
+  if (result != 0) return cuda(result);
+  const Bytes payload = protocol::pack(node);
+  Reply reply;
+  return cuda(here.session().call(*here.lane,
+                                  site_of(here, opcode::cuGraphExecKernelNodeSetParams_v2),
+                                  ByteView(payload), &reply));
+}
+
+}  // namespace custom
+}  // namespace gpurun::client::interpose

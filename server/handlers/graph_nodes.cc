@@ -1,0 +1,119 @@
+// Kernel nodes of graphs: the parameter block comes packed, as with a launch.
+#include <cstring>
+#include <vector>
+
+#include "protocol/module_calls.h"
+#include "server/handlers/handlers.h"
+#include "server/handlers/modules.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::KernelNode;
+
+template <typename T>
+T as(DriverValue value) {
+  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
+}
+
+// A node as the driver takes it. Not copied: it points into itself.
+struct DriverNode {
+  CUDA_KERNEL_NODE_PARAMS parameters{};
+  std::size_t block_bytes = 0;
+  void* extra[5] = {};
+  std::vector<CUgraphNode> dependencies;
+
+  int read(Call& call, KernelNode& node) {
+    const protocol::LaunchPayload& launch = node.launch;
+    HandleTable::Found found = call.handles().find(launch.function, HandleKind::kFunction);
+    if (found.result == 0) {
+      parameters.func = as<CUfunction>(found.value);
+    } else if (found.result == kErrorInvalidHandle) {
+      found = call.handles().find(launch.function, HandleKind::kKernel);
+      parameters.kern = as<CUkernel>(found.value);
+    }
+    if (found.result != 0) return found.result;
+    if (const int result = check_layout(call, launch); result != 0) return result;
+    parameters.gridDimX = launch.grid[0];
+    parameters.gridDimY = launch.grid[1];
+    parameters.gridDimZ = launch.grid[2];
+    parameters.blockDimX = launch.block[0];
+    parameters.blockDimY = launch.block[1];
+    parameters.blockDimZ = launch.block[2];
+    parameters.sharedMemBytes = launch.shared_bytes;
+    if (node.context != 0) {
+      found = call.handles().find(node.context, HandleKind::kContext);
+      if (found.result != 0) return found.result;
+      parameters.ctx = as<CUcontext>(found.value);
+    }
+    if (!node.block.empty()) {
+      block_bytes = node.block.size();
+      // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
+      extra[0] = reinterpret_cast<void*>(std::uintptr_t{1});
+      extra[1] = node.block.data();
+      extra[2] = reinterpret_cast<void*>(std::uintptr_t{2});
+      extra[3] = &block_bytes;
+      parameters.extra = extra;
+    }
+    for (const std::uint64_t each : node.dependencies) {
+      found = call.handles().find(each, HandleKind::kGraphNode);
+      if (found.result != 0) return found.result;
+      dependencies.push_back(as<CUgraphNode>(found.value));
+    }
+    return 0;
+  }
+};
+
+int add_node(Call& call, KernelNode& node) {
+  const HandleTable::Found graph = call.handles().find(node.graph, HandleKind::kGraph);
+  if (graph.result != 0) return graph.result;
+  DriverNode driver_node;
+  if (const int result = driver_node.read(call, node); result != 0) return result;
+  CUgraphNode added = nullptr;
+  const int result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphAddKernelNode_v2, &added,
+                                   as<CUgraph>(graph.value), driver_node.dependencies.data(),
+                                   driver_node.dependencies.size(), &driver_node.parameters);
+  if (result != 0) return result;
+  return call.handles().bind(node.node, HandleKind::kGraphNode,
+                             reinterpret_cast<std::uintptr_t>(added));
+}
+
+int set_node(Call& call, KernelNode& node) {
+  const HandleTable::Found found = call.handles().find(node.node, HandleKind::kGraphNode);
+  if (found.result != 0) return found.result;
+  DriverNode driver_node;
+  if (const int result = driver_node.read(call, node); result != 0) return result;
+  const CudaDriver& driver = HandlerState::of(call).driver();
+  if (node.graph == 0) {
+    return GPURUN_DRIVER(driver, cuGraphKernelNodeSetParams_v2, as<CUgraphNode>(found.value),
+                         &driver_node.parameters);
+  }
+  const HandleTable::Found exec = call.handles().find(node.graph, HandleKind::kGraphExec);
+  if (exec.result != 0) return exec.result;
+  return GPURUN_DRIVER(driver, cuGraphExecKernelNodeSetParams_v2, as<CUgraphExec>(exec.value),
+                       as<CUgraphNode>(found.value), &driver_node.parameters);
+}
+
+CallOutcome run_add(Call& call) {
+  Result<KernelNode> node = protocol::unpack_kernel_node(call.payload());
+  if (!node.ok()) return CallOutcome::done(kErrorInvalidValue);
+  const int result = add_node(call, *node);
+  // The program has the node already: using it tells what became of it.
+  if (result != 0) (void)call.handles().poison(node->node, HandleKind::kGraphNode, result);
+  return CallOutcome::done(result);
+}
+
+CallOutcome run_set(Call& call) {
+  Result<KernelNode> node = protocol::unpack_kernel_node(call.payload());
+  return CallOutcome::done(node.ok() ? set_node(call, *node) : kErrorInvalidValue);
+}
+
+}  // namespace
+
+void add_graph_node_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuGraphAddKernelNode_v2", &run_add);
+  set_handler(handlers, "cuGraphKernelNodeSetParams_v2", &run_set);
+  set_handler(handlers, "cuGraphExecKernelNodeSetParams_v2", &run_set);
+}
+
+}  // namespace gpurun::server
