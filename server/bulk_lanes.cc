@@ -115,6 +115,7 @@ void BulkLanes::run_sender(transport::Connection& connection) {
     const std::size_t part_count = said.bytes.empty() ? 1 : 2;
     // Unbounded: a dead peer is noticed on the log channel, whose end shuts this one down.
     const Status sent = connection.send(std::span(parts.data(), part_count), Deadline::never());
+    if (said.kind == FrameKind::kChunk) out_.gone(said.header.transfer, said.header.offset);
     if (!sent.ok()) {
       if (!stopping_) listener_.failed(listener_.user, sent);
       return;

@@ -135,6 +135,36 @@ std::uint64_t BulkOut::watermark() const {
   return numbered_;
 }
 
+// A receipt may come before the sender is out of the connection, and a hostile one at any time.
+// True: somebody waits for the room.
+bool BulkOut::free_slots(Transfers::iterator at) {
+  Transfer& transfer = at->second;
+  bool freed = false;
+  while (!transfer.unreceived.empty() && transfer.unreceived.front().gone &&
+         transfer.received + transfer.unreceived.front().size <= transfer.acknowledged) {
+    transfer.received += transfer.unreceived.front().size;
+    staging_.give_back(transfer.unreceived.front().bytes);
+    transfer.unreceived.pop_front();
+    freed = true;
+  }
+  forget_when_done(at);
+  return freed && std::exchange(starving_, false);
+}
+
+void BulkOut::gone(std::uint64_t number, std::uint64_t offset) {
+  bool room = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = transfers_.find(number);
+    if (found == transfers_.end()) return;
+    for (Chunk& chunk : found->second.unreceived) {
+      if (chunk.offset == offset) chunk.gone = true;
+    }
+    room = free_slots(found);
+  }
+  if (room) listener_.room(listener_.user);
+}
+
 Status BulkOut::receipt(const BulkHeader& header) {
   bool room = false;
   {
@@ -146,15 +176,8 @@ Status BulkOut::receipt(const BulkHeader& header) {
       return Status(Code::kProtocol, "transfer " + std::to_string(header.transfer) +
                                          ": a receipt for bytes that were never sent");
     }
-    while (!transfer.unreceived.empty() &&
-           transfer.received + transfer.unreceived.front().size <= header.offset) {
-      transfer.received += transfer.unreceived.front().size;
-      staging_.give_back(transfer.unreceived.front().bytes);
-      transfer.unreceived.pop_front();
-      room = true;
-    }
-    room = room && std::exchange(starving_, false);
-    forget_when_done(found);
+    transfer.acknowledged = std::max(transfer.acknowledged, header.offset);
+    room = free_slots(found);
   }
   if (room) listener_.room(listener_.user);
   return {};

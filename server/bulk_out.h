@@ -46,6 +46,7 @@ class BulkOut {
     std::byte* bytes = nullptr;
     std::uint64_t offset = 0;
     std::size_t size = 0;
+    bool gone = false;  // Nobody reads the slot for the connection any more.
   };
   // The next part of it, with a slot to copy it to; no bytes when there is no slot (room() will
   // say) or nothing left. Followed by copied() when the driver has filled the slot or failed to.
@@ -66,6 +67,8 @@ class BulkOut {
   bool numbering_due() const;
   std::uint64_t watermark() const;
 
+  // A connection's sender: the chunk at `offset` has been handed to the network.
+  void gone(std::uint64_t transfer, std::uint64_t offset);
   // A connection's receiver. kProtocol: for bytes that were never sent.
   Status receipt(const protocol::BulkHeader& header);
 
@@ -78,7 +81,8 @@ class BulkOut {
     std::uint64_t given = 0;   // Bytes with a slot, ever.
     std::uint64_t copied = 0;  // Bytes that the driver is done with.
     std::uint64_t sent = 0;
-    std::uint64_t received = 0;  // By the client, as far as slots are free again.
+    std::uint64_t acknowledged = 0;  // By the client.
+    std::uint64_t received = 0;      // Of these, with slots that are free again.
     std::deque<Chunk> unreceived;
     int failure = 0;
     bool abandoned = false;  // The client knows of the failure.
@@ -87,6 +91,7 @@ class BulkOut {
   using Transfers = std::map<std::uint64_t, Transfer>;
 
   void abandon(std::uint64_t transfer, std::uint64_t total);
+  bool free_slots(Transfers::iterator at);
   void forget_when_done(Transfers::iterator at);
 
   Staging& staging_;
