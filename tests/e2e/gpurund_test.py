@@ -2,7 +2,7 @@
 """Protects gpurund as an operator meets it: its file, its service manager, its workers' users and
 environment, its end, and what users are told of a worker's death. Clients are real ones here."""
 import os
-import re
+import random
 import signal
 import socket
 import subprocess
@@ -237,6 +237,53 @@ class Workers(unittest.TestCase):
             descriptors = len(os.listdir(f"/proc/{server.process.pid}/fd"))
             self.assertLess(descriptors, 20)
         self.assertNotIn("worker ended", server.errors)
+
+
+class Residue(unittest.TestCase):
+    """After starts and kills at random moments everything is as it was."""
+
+    def test_fifty_starts_and_kills(self):
+        seed = int.from_bytes(os.urandom(4), "little")
+        print(f"seed {seed}", flush=True)
+        chance = random.Random(seed)
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        folder = holder.name
+        env = environment(TMPDIR=folder)
+        with world.Gpurund(env=env) as server:
+            GpuProgram(server).go_on()
+            listed = self.listing(server)
+            # The last connection's thread may be about to end.
+            until(lambda: self.state(server, folder)[:2] == ([], "1"), "the daemon is alone")
+            before = self.state(server, folder)
+            for _ in range(50):
+                run = subprocess.Popen(
+                    [world.GPURUN, "--timeout", "30s", *server.options(), "--", "python3", "-c",
+                     USES_GPU], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, env=env)
+                world.select.select([], [], [], chance.uniform(0, 0.25))
+                victims = [run.pid, *children(run.pid), *workers_of(server)]
+                os.kill(chance.choice(victims), signal.SIGKILL)
+                run.communicate(timeout=world.SECONDS)
+            try:
+                until(lambda: self.state(server, folder) == before, "all is as it was")
+            except AssertionError:
+                self.assertEqual(self.state(server, folder), before)
+            self.assertEqual(self.listing(server), listed)
+
+    @staticmethod
+    def state(server, folder):
+        """Workers, threads and descriptors of the daemon, and files that could be ours."""
+        files = os.listdir(folder) + [name for name in os.listdir("/dev/shm") if "gpurun" in name]
+        return (workers_of(server), status_of(server.process.pid)["Threads"],
+                len(os.listdir(f"/proc/{server.process.pid}/fd")), sorted(files))
+
+    @staticmethod
+    def listing(server):
+        """Which GPUs are free."""
+        return subprocess.run([os.path.join(world.ARGS.build, "bin/gpuctl"), "list",
+                               *server.options()], capture_output=True, text=True,
+                              env=environment(), timeout=world.SECONDS).stdout
 
 
 if __name__ == "__main__":

@@ -109,8 +109,8 @@ class Gpurund:
         reading, writing = os.pipe()
         os.set_inheritable(writing, True)
         self.process = subprocess.Popen(
-            [GPURUND, "--listen", "127.0.0.1:0", "--driver", ARGS.driver, "--secret-file",
-             self.secret_file, "--ready-fd", str(writing), *words],
+            [GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")), "--driver",
+             ARGS.driver, "--secret-file", self.secret_file, "--ready-fd", str(writing), *words],
             env=env or environment(), pass_fds=[writing], stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         os.close(writing)

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Protects the installed tree: it is whole, and works wherever it is moved to. Method: cmake --install
+into one folder, move it, and run from there, with nothing said about where the parts are.
+"""
+import os
+import subprocess
+import tempfile
+import unittest
+
+import world
+from world import environment
+
+
+class Install(unittest.TestCase):
+    def test_an_installed_and_moved_tree_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
+            done = subprocess.run(["cmake", "--install", world.ARGS.build, "--prefix", first],
+                                  capture_output=True, text=True, timeout=4 * world.SECONDS)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            os.rename(first, second)
+            for path in ("bin/gpurun", "bin/gpuctl", "bin/gpurund", "libexec/gpurun/gpurun-worker",
+                         "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
+                         "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
+                self.assertTrue(os.path.exists(os.path.join(second, path)), path)
+            env = environment(GPURUN_CLIENT_DIR=None, GPURUN_DRIVER=None)
+            if not os.path.exists("/dev/nvidiactl"):
+                self.assertTrue(os.path.exists(f"{second}/lib/gpurun/emulated/libcuda.so.1"))
+            program = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1');"
+                       "print(cuda.cuInit(0), [line for line in open('/proc/self/maps')"
+                       " if 'libcuda' in line][0])")
+            done = subprocess.run([f"{second}/bin/gpurun", "--", "python3", "-c", program], env=env,
+                                  capture_output=True, text=True, timeout=world.SECONDS,
+                                  stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stdout.startswith("0 "), done.stdout)
+            self.assertIn(f"{second}/lib/gpurun/client/libcuda.so.1", done.stdout)
+
+
+if __name__ == "__main__":
+    world.main()
