@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "server/emulated/codegen/device_abi.h"
 
@@ -89,41 +90,144 @@ void put_element(U32* words, unsigned bits, unsigned index, U64 value) {
   words[at / 32] |= (static_cast<U32>(value) & mask) << (at % 32);
 }
 
-// A whole matrix, row by row, from the lanes' words at `offset`.
-void gather(const MatrixShape& shape, const Fragment& f, U32 present, const WarpSlot* slots,
-            U32 offset, double* out) {
-  std::fill(out, out + f.rows * f.columns, 0.0);
-  const unsigned bits = format_bits(f.format);
-  for (; present != 0; present &= present - 1) {
-    const auto lane = static_cast<U32>(std::countr_zero(present));
-    for (unsigned i = 0; i < f.per_lane(); ++i) {
-      const Place place = place_of(shape, f, lane, i);
-      out[place.row * f.columns + place.column] =
-          format_value(f.format, element(slots[lane].in + offset, bits, i));
+// Where each lane's elements lie, worked out once for each shape and host thread.
+struct Plan {
+  U64 key = 0;
+  MatrixShape shape;
+  Fragment fragments[4];
+  std::vector<std::uint16_t> places[4];  // By lane and element: the index, row by row.
+};
+
+Plan make_plan(U64 key) {
+  Plan plan;
+  plan.key = key;
+  plan.shape = MatrixShape::unpacked(key);
+  for (unsigned which = 0; which < 4; ++which) {
+    const Fragment f = fragment_of(plan.shape, "abcd"[which]);
+    plan.fragments[which] = f;
+    for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+      for (unsigned i = 0; i < f.per_lane(); ++i) {
+        const Place place = place_of(plan.shape, f, lane, i);
+        plan.places[which].push_back(
+            static_cast<std::uint16_t>(place.row * f.columns + place.column));
+      }
     }
   }
+  return plan;
+}
+
+const Plan& plan_for(U64 key) {
+  constexpr unsigned kPlans = 4;  // A kernel uses one or two.
+  thread_local Plan plans[kPlans];
+  thread_local unsigned oldest = 0;
+  for (const Plan& plan : plans) {
+    if (plan.key == key) return plan;
+  }
+  Plan& plan = plans[oldest];
+  oldest = (oldest + 1) % kPlans;
+  plan = make_plan(key);
+  return plan;
+}
+
+template <unsigned bits, class Decode>
+void gather_as(const Plan& plan, unsigned which, U32 present, const WarpSlot* slots, U32 offset,
+               double* out, Decode decode) {
+  const unsigned per_lane = plan.fragments[which].per_lane();
+  for (; present != 0; present &= present - 1) {
+    const auto lane = static_cast<U32>(std::countr_zero(present));
+    const U32* words = slots[lane].in + offset;
+    const std::uint16_t* places = &plan.places[which][lane * per_lane];
+    for (unsigned i = 0; i < per_lane; ++i) out[places[i]] = decode(element(words, bits, i));
+  }
+}
+
+// f16 by scaling: its exponent field, moved to f32's, is 112 too small.
+double half_value(U64 bits) {
+  const auto low = static_cast<U32>(bits) & 0x7fff;
+  if (low >= 0x7c00) return format_value(MatrixFormat::kF16, bits);
+  const float size = std::bit_cast<float>(low << 13) * 0x1p112f;
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
+// A whole matrix, row by row, from the lanes' words at `offset`.
+void gather(const Plan& plan, unsigned which, U32 present, const WarpSlot* slots, U32 offset,
+            double* out) {
+  const Fragment& f = plan.fragments[which];
+  if (present != ~U32{0}) std::fill(out, out + f.rows * f.columns, 0.0);
+  const MatrixFormat format = f.format;
+  const auto any = [format](U64 bits) { return format_value(format, bits); };
+  switch (format_bits(format)) {
+    case 64:
+      return gather_as<64>(plan, which, present, slots, offset, out, any);
+    case 32:
+      if (format != MatrixFormat::kF32) break;
+      return gather_as<32>(plan, which, present, slots, offset, out, [](U64 bits) -> double {
+        return std::bit_cast<float>(static_cast<U32>(bits));
+      });
+    case 16:
+      if (format == MatrixFormat::kF16) {
+        return gather_as<16>(plan, which, present, slots, offset, out, half_value);
+      }
+      return gather_as<16>(plan, which, present, slots, offset, out, [](U64 bits) -> double {
+        return std::bit_cast<float>(static_cast<U32>(bits) << 16);
+      });
+    case 8:
+      return gather_as<8>(plan, which, present, slots, offset, out, any);
+    case 4:
+      return gather_as<4>(plan, which, present, slots, offset, out, any);
+    case 1:
+      return gather_as<1>(plan, which, present, slots, offset, out, any);
+    default:
+      break;
+  }
+  gather_as<32>(plan, which, present, slots, offset, out, any);
 }
 
 // D = A * B + C. Float products of the small formats are exact in double and their sums nearly so:
 // more exact than a device, which rounds on the way. Integers are exact.
-void multiply(const MatrixShape& shape, const double* a, const double* b, const double* c,
-              double* d) {
+template <unsigned width>
+void multiply_rows(const MatrixShape& shape, const double* a, const double* b, const double* c,
+                   double* d) {
   for (unsigned row = 0; row < shape.m; ++row) {
-    double sums[32];
-    std::copy(c + row * shape.n, c + (row + 1) * shape.n, sums);
+    double sums[width];
+    std::copy(c + row * width, c + (row + 1) * width, sums);
     for (unsigned k = 0; k < shape.k; ++k) {
       const double left = a[row * shape.k + k];
-      const double* right = b + k * shape.n;
-      if (shape.a == MatrixFormat::kB1 && shape.exclusive) {
-        for (unsigned n = 0; n < shape.n; ++n) sums[n] += left != right[n] ? 1 : 0;
-      } else if (shape.a == MatrixFormat::kF64) {
-        for (unsigned n = 0; n < shape.n; ++n) sums[n] = __builtin_fma(left, right[n], sums[n]);
-      } else {
-        for (unsigned n = 0; n < shape.n; ++n) sums[n] += left * right[n];
-      }
+      const double* right = b + k * width;
+      for (unsigned n = 0; n < width; ++n) sums[n] += left * right[n];
     }
-    std::copy(sums, sums + shape.n, d + row * shape.n);
+    std::copy(sums, sums + width, d + row * width);
   }
+}
+
+// As above with one rounding for each step (f64), or counting bits that differ (b1 with .xor).
+void multiply_otherwise(const MatrixShape& shape, const double* a, const double* b, const double* c,
+                        double* d) {
+  for (unsigned row = 0; row < shape.m; ++row) {
+    for (unsigned n = 0; n < shape.n; ++n) {
+      double total = c[row * shape.n + n];
+      for (unsigned k = 0; k < shape.k; ++k) {
+        const double left = a[row * shape.k + k];
+        const double right = b[k * shape.n + n];
+        if (shape.exclusive) {
+          total += left != right ? 1 : 0;
+        } else {
+          total = __builtin_fma(left, right, total);
+        }
+      }
+      d[row * shape.n + n] = total;
+    }
+  }
+}
+
+void multiply(const MatrixShape& shape, const double* a, const double* b, const double* c,
+              double* d) {
+  if (shape.a == MatrixFormat::kF64 || shape.exclusive) {
+    return multiply_otherwise(shape, a, b, c, d);
+  }
+  if (shape.n == 8) return multiply_rows<8>(shape, a, b, c, d);
+  if (shape.n == 16) return multiply_rows<16>(shape, a, b, c, d);
+  multiply_rows<32>(shape, a, b, c, d);
 }
 
 U64 result_bits(const MatrixShape& shape, double value) {
@@ -136,23 +240,24 @@ void mma(U32 present, const WarpSlot* slots) {
   // Too large for the stack of a CUDA thread; nothing here gives way to another one.
   thread_local double a[kElementsMax], b[kElementsMax], c[kResultsMax], d[kResultsMax];
   const U32* first = slots[std::countr_zero(present)].in;
-  const MatrixShape shape = MatrixShape::unpacked(first[0] | U64{first[1]} << 32);
+  const Plan& plan = plan_for(first[0] | U64{first[1]} << 32);
+  const MatrixShape& shape = plan.shape;
   U32 offset = kShapeWords;
   double* matrices[] = {a, b, c};
   for (unsigned i = 0; i < 3; ++i) {
-    const Fragment f = fragment_of(shape, "abc"[i]);
-    gather(shape, f, present, slots, offset, matrices[i]);
-    offset += f.words;
+    gather(plan, i, present, slots, offset, matrices[i]);
+    offset += plan.fragments[i].words;
   }
   multiply(shape, a, b, c, d);
-  const Fragment f = fragment_of(shape, 'd');
+  const Fragment& f = plan.fragments[3];
+  const unsigned per_lane = f.per_lane();
+  const unsigned bits = format_bits(f.format);
   for (; present != 0; present &= present - 1) {
     const auto lane = static_cast<U32>(std::countr_zero(present));
+    const std::uint16_t* places = &plan.places[3][lane * per_lane];
     std::fill(slots[lane].out, slots[lane].out + f.words, 0);
-    for (unsigned i = 0; i < f.per_lane(); ++i) {
-      const Place place = place_of(shape, f, lane, i);
-      put_element(slots[lane].out, format_bits(f.format), i,
-                  result_bits(shape, d[place.row * f.columns + place.column]));
+    for (unsigned i = 0; i < per_lane; ++i) {
+      put_element(slots[lane].out, bits, i, result_bits(shape, d[places[i]]));
     }
   }
 }
