@@ -76,9 +76,9 @@ TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
   const Handle stream = world_.make_stream();
   const std::uint64_t device = world_.allocate(kCount * kSize);
   std::vector<Bytes> sent;
-  for (std::uint32_t i = 0; i < kCount; ++i) {
-    sent.push_back(pattern(kSize, i));
-    ASSERT_EQ(copy_in(device + i * kSize, sent.back(), stream, Session::HostMemory::kPinned), 0);
+  for (std::uint32_t i = 0; i < kCount; ++i) sent.push_back(pattern(kSize, i));
+  for (std::size_t i = 0; i < kCount; ++i) {  // All at once, so that they share the window.
+    ASSERT_EQ(copy_in(device + i * kSize, sent[i], stream, Session::HostMemory::kPinned), 0);
   }
   Bytes back(kCount * kSize);
   ASSERT_EQ(copy_out(back, device, true, stream), 0);
