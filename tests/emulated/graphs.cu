@@ -145,8 +145,44 @@ int built() {
   return 0;
 }
 
+void set_flag(void* flag) { *static_cast<int*>(flag) = 1; }
+
+// Memory that a capture allocates has one address for every launch; an object of the program lives
+// as long as the last thing made of the graph.
+int keeps() {
+  cudaStream_t stream;
+  int *inside = nullptr, *host = nullptr, ended = 0;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudaMallocHost(&host, kCount * sizeof(int)));
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  CHECK(cudaMallocAsync(&inside, kCount * sizeof(int), stream));
+  CHECK(cudaMemsetAsync(inside, 0, kCount * sizeof(int), stream));
+  add<<<4, 256, 0, stream>>>(inside, kCount, 21);
+  CHECK(cudaMemcpyAsync(host, inside, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream));
+  CHECK(cudaFreeAsync(inside, stream));
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  cudaUserObject_t object;
+  CHECK(cudaUserObjectCreate(&object, &ended, set_flag, 1, cudaUserObjectNoDestructorSync));
+  CHECK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 2; ++i) {
+    host[kCount - 1] = 0;
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    EXPECT(host[kCount - 1] == 21);
+  }
+  CHECK(cudaGraphDestroy(graph));
+  EXPECT(ended == 0);
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaDeviceSynchronize());
+  EXPECT(ended == 1);
+  return 0;
+}
+
 int main() {
-  if (captured() != 0 || built() != 0) return 1;
+  if (captured() != 0 || built() != 0 || keeps() != 0) return 1;
   std::puts("ok");
   return 0;
 }

@@ -23,6 +23,10 @@ CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS* parameters, OperationPtr* oper
 CUresult make_host(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operation);
 CUresult make_event(CUevent handle, bool record, OperationPtr* operation);
 CUresult make_child(CUgraph handle, OperationPtr* operation);
+// Memory that `graph` keeps, and its place in it. OUT_OF_MEMORY.
+CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
+                         OperationPtr* operation);
+CUresult make_free(CUdeviceptr address, OperationPtr* operation);
 CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation);
 
 }  // namespace gpurun::emulated

@@ -190,6 +190,17 @@ CUresult launch_kernel(CUstream stream_handle, const LaunchCall& call) {
 
 }  // namespace
 
+CUresult apply_launch_attribute(const CUlaunchAttribute& attribute, KernelLaunch* launch) {
+  LaunchCall call;
+  LaunchEvents events;
+  call.attributes = &attribute;
+  call.attribute_count = 1;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) launch->cooperative = false;
+  GPURUN_TRY(read_attributes(call, launch, &events));
+  GPURUN_TRY(settle_cluster(launch));
+  return check_resources(*launch, launch->module->context()->device());
+}
+
 CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, KernelLaunch* launch,
                         LaunchEvents* events) {
   GPURUN_TRY(find_function(context, call.function, &launch->function));

@@ -98,6 +98,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   const auto known = memory_registry().find(address);
   if (!known || known->base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;  // See GraphMemory.
   GPURUN_TRY(check_unsafe_call(context));
   const auto owner = handles().find<Context>(known->context_handle);
   GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());

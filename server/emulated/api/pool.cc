@@ -1,5 +1,6 @@
 // Stream-ordered allocation: pools, cuMemAllocAsync and cuMemFreeAsync.
 #include "server/emulated/api/entry.h"
+#include "server/emulated/api/graph_nodes.h"
 #include "server/emulated/objects/memory_pool.h"
 #include "server/emulated/objects/memory_registry.h"
 #include "server/emulated/objects/ownership.h"
@@ -14,6 +15,11 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto capture = stream->capture()) {
+    OperationPtr operation;
+    GPURUN_TRY(make_allocation(*capture->graph(), pool->device(), bytes, out, &operation));
+    return submit(context, stream, std::move(operation));
+  }
   GPURUN_TRY(check_no_capture(stream));
   std::uint64_t address = pool->allocate(bytes);
   if (address == 0) {
@@ -52,8 +58,15 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture() != nullptr) {
+    OperationPtr operation;
+    GPURUN_TRY(make_free(address, &operation));
+    return submit(context, stream, std::move(operation));
+  }
   GPURUN_TRY(check_no_capture(stream));
   const auto known = memory_registry().find(address);
+  // The graph keeps it: see GraphMemory.
+  if (known && known->base == address && known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;
   if (!known || known->base != address ||
       (known->kind != MemoryKind::kPool && known->kind != MemoryKind::kDevice)) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -14,6 +14,7 @@ namespace gpurun::emulated {
 enum class MemoryKind : std::uint8_t {
   kDevice,      // cuMemAlloc, cuMemAllocPitch.
   kPool,        // cuMemAllocAsync.
+  kGraph,       // A memory node of a graph.
   kMapped,      // cuMemMap: memory of a VMM allocation.
   kModule,      // Variables of a module.
   kManaged,     // cuMemAllocManaged.

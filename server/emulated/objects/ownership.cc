@@ -11,6 +11,7 @@ namespace gpurun::emulated {
 void release_memory(const MemoryRange& range) {
   switch (range.kind) {
     case MemoryKind::kDevice:
+    case MemoryKind::kGraph:
     case MemoryKind::kModule:
     case MemoryKind::kManaged:
       if (Device* device = device_at(range.device)) device->arena().free(range.base, range.bytes);

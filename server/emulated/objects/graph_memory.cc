@@ -1,0 +1,50 @@
+// Graph memory is ordinary device memory under another kind.
+#include "server/emulated/objects/graph_memory.h"
+
+#include <array>
+
+#include "server/emulated/objects/device.h"
+#include "server/emulated/objects/memory_registry.h"
+#include "server/emulated/objects/ownership.h"
+
+namespace gpurun::emulated {
+namespace {
+
+std::atomic<std::uint64_t>& in_use(int device) {
+  constexpr std::size_t kDevicesMax = 16;  // settings.h
+  static auto* counters = new std::array<std::atomic<std::uint64_t>, kDevicesMax>{};
+  return (*counters)[static_cast<std::size_t>(device) % kDevicesMax];
+}
+
+}  // namespace
+
+std::shared_ptr<GraphMemory> GraphMemory::allocate(Device& device, std::uint64_t bytes) {
+  const std::uint64_t address = device.arena().allocate(bytes);
+  if (address == 0) return nullptr;
+  MemoryRange range;
+  range.base = address;
+  range.bytes = bytes;
+  range.kind = MemoryKind::kGraph;
+  range.device = device.ordinal();
+  memory_registry().add(range);
+  in_use(device.ordinal()) += bytes;
+  return std::shared_ptr<GraphMemory>(new GraphMemory(address));
+}
+
+GraphMemory::~GraphMemory() {
+  const auto range = memory_registry().take(address_, {MemoryKind::kGraph});
+  if (!range) return;
+  in_use(range->device) -= range->bytes;
+  release_memory(*range);
+}
+
+std::uint64_t GraphMemory::bytes_in_use(const Device& device) { return in_use(device.ordinal()); }
+
+void UserObject::release(const std::shared_ptr<UserObject>& object, unsigned count) {
+  const std::uint64_t before = object->count_.fetch_sub(count, std::memory_order_acq_rel);
+  if (before != count) return;
+  handles().drop(object->handle());
+  object->destroy_(object->data_);
+}
+
+}  // namespace gpurun::emulated
