@@ -30,11 +30,16 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   if (call.scratch[0] == kStanding) {
     return gates.take_released(ticket) ? CallOutcome::done(0) : CallOutcome::held();
   }
-  if (call.header().order != protocol::Order::kStream) return CallOutcome::done(kErrorInvalidValue);
+  // Whoever waits at a gate that will never stand hears why.
+  const auto refuse = [&gates, ticket](int result) {
+    gates.refuse(ticket, result);
+    return CallOutcome::done(result);
+  };
+  if (call.header().order != protocol::Order::kStream) return refuse(kErrorInvalidValue);
   int capturing = 0;
   (void)call.driver().cuStreamIsCapturing(call.driver_stream(), &capturing);
   // A graph would have to call the program at each launch: the client refuses that before.
-  if (capturing != 0) return CallOutcome::done(kErrorCaptureUnsupported);
+  if (capturing != 0) return refuse(kErrorCaptureUnsupported);
   int result = gates.open(ticket);
   if (result != 0) return CallOutcome::done(result);
   result = call.executor().completions().after(
@@ -102,10 +107,21 @@ int HostGates::wait(std::uint64_t ticket) {
   return result;
 }
 
+void HostGates::refuse(std::uint64_t ticket, int result) {
+  if (open(ticket) != 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    gates_[ticket].refused = true;
+  }
+  reached(ticket, result);
+}
+
 void HostGates::release(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   const auto it = gates_.find(ticket);
-  if (it != gates_.end()) it->second.released = true;
+  if (it == gates_.end()) return;
+  it->second.released = true;
+  if (it->second.refused) gates_.erase(it);
 }
 
 bool HostGates::take_released(std::uint64_t ticket) {

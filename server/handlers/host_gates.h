@@ -19,6 +19,8 @@ class HostGates {
   void reached(std::uint64_t ticket, int result);
   // Blocks until reached() or stop(); the stream's result. May come before open().
   int wait(std::uint64_t ticket);
+  // The gate cannot stand: wait() returns `result`, release() forgets it.
+  void refuse(std::uint64_t ticket, int result);
   void release(std::uint64_t ticket);
   // True, and the gate is forgotten, when it was released.
   bool take_released(std::uint64_t ticket);
@@ -31,6 +33,7 @@ class HostGates {
     bool opened = false;
     bool reached = false;
     bool released = false;
+    bool refused = false;
     int result = 0;
   };
 

@@ -229,5 +229,19 @@ TEST_F(Modules, AStreamStandsUntilTheFunctionHasRun) {
   waiter.join();
 }
 
+TEST_F(Modules, WhoWaitsAtAGateThatCannotStandHearsWhy) {
+  HostFunctionPayload payload;
+  payload.ticket = 8;
+  Reply reply;
+  EXPECT_EQ(
+      world_.session().call(world_.lane(), raw("cuLaunchHostFunc"), bytes_of(payload), &reply),
+      kInvalidValue);  // In no stream's order.
+  CallSite anywhere = raw("cuLaunchHostFunc");
+  anywhere.order = protocol::Order::kImmediate;
+  payload.step = HostFunctionStep::kWait;
+  EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply),
+            kInvalidValue);
+}
+
 }  // namespace
 }  // namespace gpurun::callpath
