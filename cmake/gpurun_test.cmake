@@ -13,3 +13,9 @@ function(gpurun_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
+
+# gpurun_skipped_test(NAME LABEL REASON): what cannot be built here still shows, as a skip with its reason.
+function(gpurun_skipped_test name label reason)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${reason}")
+  set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_REGULAR_EXPRESSION "^skipped: ")
+endfunction()

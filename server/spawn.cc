@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "protocol/control.h"
 #include "server/spawn_hand_over.h"
@@ -37,6 +38,9 @@ bool inherited(std::string_view entry, bool for_own_user) {
                            "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
     if (entry.starts_with(name)) return true;
   }
+#ifdef GPURUN_PLANTED_FLAWS
+  if (entry.starts_with("GPURUN_PLANTED_FLAW=")) return true;
+#endif
   return for_own_user && (entry.starts_with("HOME=") || entry.starts_with("XDG_CACHE_HOME="));
 }
 

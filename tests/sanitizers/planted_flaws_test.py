@@ -23,11 +23,13 @@ SECONDS = 60
 def run(flaw):
     """(exit status, output, reports): reports by the name of the process that made them."""
     with tempfile.TemporaryDirectory() as folder:
-        # gpurun puts our library before all others; the sanitizer is in it as in the program.
+        os.chmod(folder, 0o777)  # A worker of root's daemon has a user of its own.
+        # gpurun puts our library before all others; the sanitizer is in it as in the program. The
+        # client's session lives to the process's end, and its threads with it.
         options = "log_path=%s/report:log_exe_name=1:verify_asan_link_order=0" % folder
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_")}
         environment = dict(kept, GPURUN_DRIVER=DRIVER, ASAN_OPTIONS=options + ":detect_leaks=0",
-                           TSAN_OPTIONS=options)
+                           TSAN_OPTIONS=options + ":report_thread_leaks=0")
         if flaw is not None:
             environment["GPURUN_PLANTED_FLAW"] = flaw
         done = subprocess.run([os.path.join(BUILD, "bin/gpurun"), "-q", "--", PROGRAM],
@@ -49,7 +51,7 @@ class PlantedFlaws(unittest.TestCase):
 
     def expect(self, where, process):
         _, output, reports = run("%s-%s" % (where, FLAW))
-        self.assertEqual(list(reports), [process], output)
+        self.assertEqual(list(reports), [process], output + "".join(reports.values()))
         self.assertIn(WORDS, reports[process])
         self.assertIn("planted_flaw", reports[process])
 
