@@ -152,6 +152,27 @@ void emit_min_max(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result, op.type.is_signed());
 }
 
+// add, min, max of two halves, each by itself.
+void emit_halves(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 3, 3);
+  const bool is_signed = op.has("s16x2");
+  auto* halves = llvm::FixedVectorType::get(b.int_type(16), 2);
+  Value* x = b.ir.CreateBitCast(b.read(b.operand(op, 1), 32), halves);
+  Value* y = b.ir.CreateBitCast(b.read(b.operand(op, 2), 32), halves);
+  Value* result = nullptr;
+  if (op.instruction.opcode == "add") {
+    result = b.ir.CreateAdd(x, y);
+  } else if (op.instruction.opcode == "min") {
+    result = b.binary(is_signed ? Intrinsic::smin : Intrinsic::umin, x, y);
+  } else {
+    result = b.binary(is_signed ? Intrinsic::smax : Intrinsic::umax, x, y);
+  }
+  if (op.has("relu")) {
+    result = b.binary(Intrinsic::smax, result, llvm::Constant::getNullValue(halves));
+  }
+  b.write(b.operand(op, 0), result);
+}
+
 void emit_sad(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 4, 4);
   Value* x = b.read(b.operand(op, 1), op.type);
@@ -201,6 +222,8 @@ constexpr VariantRow kRows[] = {
     {"{neg,abs}.{s16,s32,s64}", emit_neg_abs},
     {"{min,max}.{u16,u32,u64,s16,s32,s64}", emit_min_max},
     {"{min,max}.relu.s32", emit_min_max},
+    {"{add,min,max}.{u16x2,s16x2}", emit_halves},
+    {"{min,max}.relu.s16x2", emit_halves},
     {"sad.{u16,u32,u64,s16,s32,s64}", emit_sad},
     {"dp4a.{u32,s32}.{u32,s32}", emit_dot_product},
     {"dp2a.{lo,hi}.{u32,s32}.{u32,s32}", emit_dot_product},

@@ -144,6 +144,23 @@ TEST(BarrierInstructions, WaitingAndNamingTheCluster) {
   check_threads(cases, inputs());
 }
 
+// Blocks that wait for each other through memory get on: their polling gives way.
+TEST(BarrierInstructions, BlocksThatPollMemoryLetOthersRun) {
+  for (const std::string load :
+       {"ld.volatile.global.u32 %n, [%out];", "ld.relaxed.gpu.global.u32 %n, [%out];",
+        "ld.acquire.sys.global.u32 %n, [%out];", "atom.global.cas.b32 %n, [%out], 0, 0;"}) {
+    const std::string text =
+        ".version 9.0\n.target sm_120\n.address_size 64\n"
+        ".entry k(.param .u64 in, .param .u64 out) {\n.reg .b64 %out; .reg .b32 %n;\n"
+        ".reg .pred %p;\nld.param.u64 %out, [out]; red.global.add.u32 [%out], 1;\n$wait: " +
+        load + "\nsetp.lt.u32 %p, %n, 512;\n@%p bra $wait;\nret;\n}\n";
+    U32 out = 0;
+    const Status status = run_grid(text, {16, 32}, nullptr, &out);
+    ASSERT_TRUE(status.ok()) << load << status.to_string();
+    EXPECT_EQ(out, 512u) << load;
+  }
+}
+
 TEST(BarrierInstructions, ABarrierThatCannotCompleteEndsTheGridWithLaunchTimeout) {
   const std::string text =
       ".version 9.0\n.target sm_120\n.address_size 64\n.entry k() {\n.reg .pred %p; .reg .b32 %t;\n"

@@ -91,6 +91,20 @@ TEST(EveryVariant, IntegerArithmetic) {
                  });
 }
 
+TEST(EveryVariant, Halves) {
+  check_variants({"add", "min", "max"}, [](const Name& name) {
+    if (!name.has("u16x2") && !name.has("s16x2")) return InstructionCase{};
+    const TypeFacts type = facts_of(name.has("s16x2") ? "s16" : "u16");
+    return InstructionCase{"", 32, {32, 32}, "", [=](U64 a, U64 b, U64) {
+                             const auto half = [&](U64 x, U64 y) {
+                               return low_bits(static_cast<U64>(arithmetic(name, type, x, y, 0)),
+                                               16);
+                             };
+                             return half(a, b) | half(a >> 16, b >> 16) << 16;
+                           }};
+  });
+}
+
 TEST(EveryVariant, DotProducts) {
   check_variants({"dp4a", "dp2a"}, [](const Name& name) {
     const bool four = name.opcode == "dp4a";
