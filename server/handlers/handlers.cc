@@ -1,6 +1,7 @@
 // Who serves what. Each area of the API adds its handlers in a file of its own.
 #include "server/handlers/handlers.h"
 
+#include "server/handlers/memory_pool.h"
 #include "server/handlers/modules.h"
 #include "server/handlers/primary_context.h"
 #include "server/snapshot.h"
@@ -39,6 +40,7 @@ Handlers make_handlers() {
   add_graph_node_handlers(handlers);
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);
+  add_memory_pool_handlers(handlers);
   return handlers;
 }
 

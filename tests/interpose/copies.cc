@@ -192,3 +192,34 @@ void errors() {
   MUST_BE(CUDA_ERROR_INVALID_DEVICE, cuDevicePrimaryCtxRelease_v2(77));
   MUST(cuCtxSynchronize());
 }
+
+void pools() {
+  start();
+  CUmemoryPool pool = nullptr;
+  MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+  // Values of eight bytes and of four: a longer one would overwrite what lies behind.
+  cuuint64_t threshold = 123'456'789'012;
+  MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  threshold = 0;
+  MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  HOLDS(threshold == 123'456'789'012);
+  int reuse[2] = {0, 77};
+  MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, reuse));
+  reuse[0] = 5;
+  MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, reuse));
+  HOLDS(reuse[0] == 0 && reuse[1] == 77);
+  CUstream stream = nullptr;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr memory = 0;
+  MUST(cuMemAllocFromPoolAsync(&memory, 10'000, pool, stream));
+  CUmemoryPool from = nullptr;
+  MUST(cuPointerGetAttribute(&from, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+  HOLDS(from == pool);
+  MUST(cuMemsetD8Async(memory, 9, 10'000, stream));
+  unsigned char got[10'000];
+  MUST(cuMemcpyDtoHAsync_v2(got, memory, sizeof got, stream));
+  HOLDS(got[0] == 9 && got[9'999] == 9);
+  MUST(cuMemFreeAsync(memory, stream));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(memory, stream));
+  MUST(cuStreamSynchronize(stream));
+}

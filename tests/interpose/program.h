@@ -28,6 +28,7 @@ CUcontext start();
 void copies();
 void blocks();
 void pointers();
+void pools();
 void errors();
 void contexts();
 void reset();

@@ -1,0 +1,10 @@
+// Attributes of memory pools: see protocol/memory_pool.h.
+#pragma once
+
+#include "server/call.h"
+
+namespace gpurun::server {
+
+void add_memory_pool_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server
