@@ -99,7 +99,7 @@ class Daemon {
                      HalfOpen& half_open);
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const protocol::Key& key);
-  void wait_until_free(const std::weak_ptr<Claim>& held);
+  void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,

@@ -39,6 +39,14 @@ Result<bool> wait_readable(int fd, int link, Deadline deadline) {
   }
 }
 
+// Until the peer says anything or is gone, and nothing is read: a connection that has seen the end
+// hangs up, which the peer is to see only when its GPUs are free.
+void wait_for_words(int link) {
+  pollfd ready = {link, POLLIN | POLLRDHUP, 0};
+  while (poll(&ready, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
 
 void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
@@ -155,7 +163,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     static_cast<void>(say(protocol::Refused{claim.status().message()}));
     return;
   }
-  const std::weak_ptr<Claim> held = *claim;
+  const auto returned = (*claim)->returned();
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer});
   spdlog::info("{}: lease of {} GPUs", peer, request.devices);
@@ -166,21 +174,20 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     }
     // Only deaths are said on the link from now on, and those by run()'s thread; whatever comes
     // ends it. Keep-alive bounds the wait when the client's machine has gone.
-    std::byte more;
-    static_cast<void>(connection.receive({&more, 1}, 1, Deadline::never()));
+    wait_for_words(connection.fd());
     const std::lock_guard lock(lease_links_mutex_);
     lease_links_.erase(*id);
   }
   book_.remove(*id);
   post(LeaseEnded{*id});
-  wait_until_free(held);
+  wait_until_free(*returned);
   spdlog::info("{}: lease ended", peer);
 }
 
 // The link stays until then, so that a client can wait for its GPUs to be free.
-void Daemon::wait_until_free(const std::weak_ptr<Claim>& held) {
+void Daemon::wait_until_free(const std::atomic<bool>& returned) {
   std::unique_lock lock(lease_links_mutex_);
-  claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return held.expired() || stopping_; });
+  claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return returned || stopping_; });
 }
 
 protocol::Listing Daemon::listing() {

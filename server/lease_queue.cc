@@ -38,6 +38,7 @@ Claim::~Claim() {
   std::erase(state_->waiting, this);
   state_->free.insert(devices_.begin(), devices_.end());
   state_->serve();
+  *returned_ = true;
 }
 
 bool Claim::granted() const {

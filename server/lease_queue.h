@@ -4,6 +4,7 @@
 // Any thread.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,9 @@ class Claim {
   bool granted() const;
   // The driver's ordinals; empty until granted, then never changed.
   std::vector<int> devices() const;
+  // Becomes true when its GPUs are free for others; outlives the claim. (A weak pointer to the
+  // claim expires before that.)
+  std::shared_ptr<const std::atomic<bool>> returned() const { return returned_; }
   // Requests that come before this one; 0 once granted.
   unsigned ahead() const;
 
@@ -41,6 +45,7 @@ class Claim {
   const unsigned wanted_;
   const UniqueFd granted_;
   std::vector<int> devices_;  // Under the state's mutex.
+  const std::shared_ptr<std::atomic<bool>> returned_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 class LeaseQueue {
