@@ -57,7 +57,8 @@ namespace custom {
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
                                  const CUgraphNode* dependencies, size_t numDependencies,
                                  const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  if (phGraphNode == nullptr || (dependencies == nullptr && numDependencies != 0) ||
+  if (phGraphNode == nullptr || nodeParams == nullptr ||
+      (dependencies == nullptr && numDependencies != 0) ||
       numDependencies > limits::kArrayCountMax) {
     return CUDA_ERROR_INVALID_VALUE;
   }
