@@ -211,6 +211,21 @@ void emit_prmt(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
+// szext d, a, b: the lowest b bits of a, extended. No bits give 0, 32 and more all of a.
+void emit_szext(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 3, 3);
+  Value* x = b.read(b.operand(op, 1), 32);
+  Value* count = b.read(b.operand(op, 2), 32);
+  if (op.has("wrap")) count = b.ir.CreateAnd(count, 31);
+  count = b.binary(llvm::Intrinsic::umin, count, b.constant(32, 32));
+  Value* none = b.ir.CreateICmpEQ(count, b.constant(32, 0));
+  Value* shift =
+      b.ir.CreateSelect(none, b.constant(32, 0), b.ir.CreateSub(b.constant(32, 32), count));
+  Value* top = b.ir.CreateShl(x, shift);
+  Value* result = op.type.is_signed() ? b.ir.CreateAShr(top, shift) : b.ir.CreateLShr(top, shift);
+  b.write(b.operand(op, 0), b.ir.CreateSelect(none, b.constant(32, 0), result));
+}
+
 constexpr VariantRow kRows[] = {
     {"{and,or,xor}.{pred,b16,b32,b64}", emit_logic},
     {"not.{pred,b16,b32,b64}", emit_not},
@@ -221,6 +236,7 @@ constexpr VariantRow kRows[] = {
     {"lop3.b32", emit_lop3},
     {"bfe.{u32,u64,s32,s64}", emit_bfe},
     {"bfi.{b32,b64}", emit_bfi},
+    {"szext.{clamp,wrap}.{u32,s32}", emit_szext},
     {"bmsk.{clamp,wrap}.b32", emit_bmsk},
     {"bfind{,.shiftamt}.{u32,u64,s32,s64}", emit_bfind},
     {"{popc,clz,brev}.{b32,b64}", emit_count},

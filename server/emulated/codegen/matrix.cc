@@ -152,6 +152,12 @@ void emit_matrix_move(FunctionBuilder& b, const Operation& op) {
   }
 }
 
+void emit_movmatrix(FunctionBuilder& b, const Operation& op) {
+  b.expect_operands(op, 2, 2);
+  Value* word = b.read(b.operand(op, 1), 32);
+  b.write(b.operand(op, 0), call_warp(b, op, full_warp(b), "gpurun_warp_movmatrix", {word}, 1)[0]);
+}
+
 // wmma.load.x and wmma.store.d: every lane moves its own elements; the warp need not meet.
 void emit_wmma_move(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 3);
@@ -195,6 +201,7 @@ void emit_wmma_move(FunctionBuilder& b, const Operation& op) {
 
 constexpr VariantRow kRows[] = {
     {"{ldmatrix,stmatrix}.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", emit_matrix_move},
+    {"movmatrix.sync.m8n8.trans.b16", emit_movmatrix},
     {"mma.sync.{m16n8k8,m16n8k16}.row.col.{f16.f16.f16.f16,f32.f16.f16.f32,f32.bf16.bf16.f32}",
      emit_mma},
     {"mma.sync.{m16n8k4,m16n8k8}.row.col.f32.tf32.tf32.f32", emit_mma},

@@ -1,6 +1,6 @@
 // The one table of instruction variants that the translator accepts: opcode with modifiers and
 // types. What is not in it is refused by name; nothing is guessed. The golden tests walk the same
-// table, and a row without a test fails them.
+// table, and a variant that none of them executes fails them (tests/unit/.../coverage_check.cc).
 #pragma once
 
 #include <span>

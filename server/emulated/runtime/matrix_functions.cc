@@ -303,6 +303,24 @@ void store_matrix(U32 present, const WarpSlot* slots) {
   });
 }
 
+void transpose_matrix(U32 present, const WarpSlot* slots) {
+  U32 results[kWarpLanes] = {};
+  for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+    for (U32 half = 0; half < 2;
+         ++half) {  // Row lane / 4, column lane % 4 * 2 + half of the result.
+      const U32 from_row = lane % 4 * 2 + half;
+      const U32 from_column = lane / 4;
+      const U32 owner = from_row * 4 + from_column / 2;
+      if ((present >> owner & 1) == 0) continue;
+      results[lane] |= (slots[owner].in[0] >> (16 * (from_column % 2)) & 0xffff) << (16 * half);
+    }
+  }
+  for (; present != 0; present &= present - 1) {
+    const auto lane = static_cast<U32>(std::countr_zero(present));
+    slots[lane].out[0] = results[lane];
+  }
+}
+
 // wmma.load and wmma.store ------------------------------------------------------------------------
 
 template <class Body>
@@ -388,6 +406,7 @@ std::span<const Helper> matrix_helpers() {
       {"gpurun_warp_mma", address_of(&mma)},
       {"gpurun_warp_ldmatrix", address_of(&load_matrix)},
       {"gpurun_warp_stmatrix", address_of(&store_matrix)},
+      {"gpurun_warp_movmatrix", address_of(&transpose_matrix)},
       {"gpurun_wmma_load", address_of(&wmma_load)},
       {"gpurun_wmma_store", address_of(&wmma_store)},
   };

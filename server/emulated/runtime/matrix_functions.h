@@ -38,6 +38,7 @@ enum class MatrixOrder : std::uint32_t { kRow, kColumn };
 // WarpFunctions; every lane must be present, absent ones count as zeros.
 //   gpurun_warp_mma        in: shape (2 words), A, B, C    out: D
 //   gpurun_warp_ldmatrix   in: count | transposed << 8, address (2 words)   out: up to 4 words
+//   gpurun_warp_movmatrix  in: one word        out: one word of the transposed matrix
 //   gpurun_warp_stmatrix   in: as ldmatrix, then up to 4 words
 // Helpers of one lane; `fragment` is one of the letters, stride counts elements.
 //   void gpurun_wmma_load(const void* from, u32 stride, u32 order, u64 shape, u32 fragment,

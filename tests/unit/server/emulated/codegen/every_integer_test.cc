@@ -166,7 +166,7 @@ TEST(EveryVariant, BitOperations) {
 }
 
 TEST(EveryVariant, BitFields) {
-  check_variants({"bfe", "bmsk", "bfind", "shf"}, [](const Name& name) {
+  check_variants({"bfe", "bmsk", "bfind", "shf", "szext"}, [](const Name& name) {
     const TypeFacts type = facts_of(name.type());
     const unsigned bits = type.bits;
     if (name.opcode == "bfe") {
@@ -192,6 +192,16 @@ TEST(EveryVariant, BitFields) {
                                U64 out = 0;
                                for (U64 i = at; i < 32 && i < at + length; ++i) out |= U64{1} << i;
                                return out;
+                             }};
+    }
+    if (name.opcode == "szext") {
+      return InstructionCase{"", 32, {32, 32}, "", [=](U64 a, U64 b, U64) {
+                               const U64 count =
+                                   name.has("wrap") ? b & 31 : std::min<U64>(low_bits(b, 32), 32);
+                               if (count == 0) return U64{0};
+                               TypeFacts part = type;
+                               part.bits = static_cast<unsigned>(count);
+                               return static_cast<U64>(value(part, a));
                              }};
     }
     if (name.opcode == "bfind") {

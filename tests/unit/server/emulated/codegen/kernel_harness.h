@@ -19,7 +19,8 @@ Status run_kernel(const std::string& text, const void* in, void* out);
 
 // One instruction and what it must give. Sources are %a, %b, %c with the width in bits: the
 // operands' low bits; width 1 is a predicate, the lowest bit. Results are compared in
-// `result_bits`, where 1 is a predicate and 2 are the two of p|q, p lowest; a result that is not a number in `result_type` must only not be one, too.
+// `result_bits`, where 1 is a predicate and 2 are the two of p|q, p lowest; where a result that is
+// not a number in `result_type` is expected, any such result will do.
 struct InstructionCase {
   std::string name;  // "add.u32"
   unsigned result_bits;

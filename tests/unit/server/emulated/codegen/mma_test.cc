@@ -187,5 +187,20 @@ TEST(MatrixInstructions, LdmatrixAndStmatrixMoveEightByEightMatrices) {
   }
 }
 
+TEST(MatrixInstructions, MovmatrixTransposes) {
+  std::vector<U32> in(32 * kInWords);
+  for (U32 lane = 0; lane < 32; ++lane) in[lane * kInWords] = 2 * lane | (2 * lane + 1) << 16;
+  std::vector<U32> out(32 * kOutWords);
+  const Status status =
+      run_grid(lane_kernel("movmatrix.sync.aligned.m8n8.trans.b16 %d0, %w0;\n", false), {1, 32},
+               in.data(), out.data());
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  for (U32 lane = 0; lane < 32; ++lane) {
+    const U32 row = lane / 4;
+    const U32 column = lane % 4 * 2;  // Element (r, c) is 8 * r + c.
+    EXPECT_EQ(out[lane * kOutWords], (8 * column + row) | (8 * (column + 1) + row) << 16) << lane;
+  }
+}
+
 }  // namespace
 }  // namespace gpurun::emulated
