@@ -1,5 +1,6 @@
 #include "client/handles.h"
 
+#include "driver_abi/handle_errors.h"
 #include "protocol/handle_form.h"
 
 namespace gpurun::client {
@@ -13,10 +14,6 @@ Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {
   return protocol::kHandleTag << protocol::kHandleTagShift |
          static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
          static_cast<std::uint64_t>(generation) << protocol::kHandleGenerationShift | index;
-}
-
-int invalid(HandleKind wanted) {
-  return wanted == HandleKind::kContext ? kHandleContextInvalid : kHandleInvalid;
 }
 
 }  // namespace
@@ -70,9 +67,9 @@ Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
 }
 
 int HandleTable::check(Handle handle, HandleKind kind) const noexcept {
-  if (claimed_kind(handle) != kind) return invalid(kind);
+  if (claimed_kind(handle) != kind) return driver_abi::wrong_handle_error(kind);
   const Slot* slot = find(handle);
-  if (slot == nullptr) return invalid(kind);
+  if (slot == nullptr) return driver_abi::wrong_handle_error(kind);
   return slot->failure.load(std::memory_order_acquire);
 }
 

@@ -1,14 +1,11 @@
 #include "server/handles.h"
 
+#include "driver_abi/handle_errors.h"
 #include "protocol/handle_form.h"
 #include "server/call.h"
 
 namespace gpurun::server {
 namespace {
-
-int invalid(HandleKind wanted) {
-  return wanted == HandleKind::kContext ? kErrorInvalidContext : kErrorInvalidHandle;
-}
 
 // Texture and surface objects and the like are the driver's own values on both sides.
 bool is_minted(HandleKind kind) {
@@ -41,7 +38,8 @@ int HandleTable::poison(std::uint64_t client_handle, HandleKind kind, int result
 HandleTable::Found HandleTable::find(std::uint64_t client_handle, HandleKind kind) const {
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(client_handle);
-  if (it == entries_.end() || it->second.kind != kind) return {invalid(kind), 0};
+  if (it == entries_.end() || it->second.kind != kind)
+    return {driver_abi::wrong_handle_error(kind), 0};
   if (it->second.failure != 0) return {it->second.failure, 0};
   return {0, it->second.value};
 }
@@ -55,7 +53,8 @@ std::uint64_t HandleTable::client_handle_of(DriverValue value, HandleKind kind) 
 HandleTable::Found HandleTable::erase(std::uint64_t client_handle, HandleKind kind) {
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(client_handle);
-  if (it == entries_.end() || it->second.kind != kind) return {invalid(kind), 0};
+  if (it == entries_.end() || it->second.kind != kind)
+    return {driver_abi::wrong_handle_error(kind), 0};
   const Entry entry = it->second;
   entries_.erase(it);
   if (entry.failure != 0) return {entry.failure, 0};

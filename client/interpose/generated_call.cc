@@ -9,6 +9,7 @@
 #include "client/interpose/device_numbers.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/observed.h"
+#include "driver_abi/handle_errors.h"
 #include "protocol/call.h"
 
 namespace gpurun::client::interpose {
@@ -104,7 +105,8 @@ class GeneratedCall {
       case HandleKind::kStream:
         return here_.stream(as<CUstream>(*handle), handle);
       default:
-        if (*handle == 0) return parameter.nullable ? 0 : int{CUDA_ERROR_INVALID_HANDLE};
+        if (*handle == 0)
+          return parameter.nullable ? 0 : driver_abi::wrong_handle_error(parameter.handle);
     }
     return here_.check(*handle, parameter.handle);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/handle_errors.h"
 #include "tests/devices/argument.h"
 #include "tests/every_row/arguments.h"
 #include "tests/every_row/thunks.h"
@@ -160,8 +161,7 @@ TEST_F(EntryPoints, RefuseHandlesThatAreDeadOrOfAnotherKind) {
       }
       const HandleKind other =
           parameter.handle == HandleKind::kEvent ? HandleKind::kGraph : HandleKind::kEvent;
-      const int expected = parameter.handle == HandleKind::kContext ? CUDA_ERROR_INVALID_CONTEXT
-                                                                    : CUDA_ERROR_INVALID_HANDLE;
+      const int expected = driver_abi::wrong_handle_error(parameter.handle);
       const std::uint64_t dead = handle(HandleKind::kEvent, 0) + 0x3000;
       for (const std::uint64_t value : {dead, handle(other, 0), std::uint64_t{0x7f0011223344}}) {
         Arguments arguments = draw(*row);

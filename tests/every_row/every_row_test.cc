@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "driver_abi/handle_errors.h"
 #include "tests/devices/argument.h"
 #include "tests/every_row/arguments.h"
 #include "tests/every_row/path.h"
@@ -29,8 +30,6 @@ using driver_abi::Parameter;
 using driver_abi::Row;
 using driver_abi::Shape;
 
-constexpr int kInvalidContext = 201;
-constexpr int kInvalidHandle = 400;
 constexpr std::size_t kGeneratedMin = 200;
 
 void expect_many(std::size_t number, std::size_t least) {
@@ -153,8 +152,7 @@ TEST_P(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
       }
       const HandleKind other =
           parameter.handle == HandleKind::kEvent ? HandleKind::kGraph : HandleKind::kEvent;
-      const int expected =
-          parameter.handle == HandleKind::kContext ? kInvalidContext : kInvalidHandle;
+      const int expected = driver_abi::wrong_handle_error(parameter.handle);
       const std::uint64_t wrong[] = {path_->client_handle(parameter.handle, 0) + 0x3000,
                                      path_->client_handle(other, 0), 0x7f0011223344u};
       for (const std::uint64_t value : wrong) {

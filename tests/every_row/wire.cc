@@ -122,6 +122,7 @@ int Wire::ask(std::uint64_t what, std::uint64_t handle, HandleKind kind, std::ui
   site.opcode = driver_abi::find_row(kTestCall)->opcode;
   site.form = protocol::Form::kRaw;
   site.order = protocol::Order::kContext;
+  site.context = client::Lane::current()->context();
   client::Reply reply;
   const int result = process_->session->call(*client::Lane::current(), site,
                                              byte_view(&question, sizeof question), &reply);
@@ -131,11 +132,20 @@ int Wire::ask(std::uint64_t what, std::uint64_t handle, HandleKind kind, std::ui
   return result;
 }
 
+// What belongs to a context, as streams do, says which by its handle.
+std::uint64_t Wire::current_context() { return client::Lane::current()->context(); }
+
 std::uint64_t Wire::client_handle(HandleKind kind, std::size_t n) {
   if (is_server_value(kind)) return driver_handle(kind, n);
   std::uint64_t& handle = handles_[{kind, n}];
   if (handle == 0 || process_->session->handles().check(handle, kind) != 0) {
-    handle = process_->session->handles().mint(kind, 0, nullptr);
+    client::interpose::Context* context = nullptr;
+    if (kind == HandleKind::kContext) {
+      context = &contexts_.emplace_back();
+      context->active = true;
+    }
+    handle = process_->session->handles().mint(kind, current_context(), context);
+    if (context != nullptr) context->handle = handle;
     if (const int result = ask(kBind, handle, kind, driver_handle(kind, n), nullptr); result != 0) {
       throw std::runtime_error("bind: " + std::to_string(result));
     }

@@ -2,12 +2,14 @@
 // dispatch, the recording device. Client and worker are threads of the test's process.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "client/interpose/context.h"
 #include "client/interpose/process.h"
 #include "server/cuda_driver.h"
 #include "server/handlers/handlers.h"
@@ -27,6 +29,7 @@ class Wire final : public Carrier {
   void* function(std::uint16_t opcode) const override { return driver_->function(opcode); }
 
  private:
+  static std::uint64_t current_context();
   void start_worker(const std::string& driver_path);
   // A fence that asks the worker's handle table; see wire.cc. The CUresult, and the reply's word.
   int ask(std::uint64_t what, std::uint64_t handle, driver_abi::HandleKind kind,
@@ -36,6 +39,7 @@ class Wire final : public Carrier {
   std::unique_ptr<server::HandlerState> state_;
   std::thread worker_;
   client::interpose::Process* process_ = nullptr;
+  std::deque<client::interpose::Context> contexts_;  // What a context's handle must stand for.
   std::map<std::pair<driver_abi::HandleKind, std::size_t>, std::uint64_t> handles_;
 };
 

@@ -61,7 +61,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph_handle,
                                      size_t count, CUstreamCaptureMode mode) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> behind;
   GPURUN_TRY(check_edges(edges, count));
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &behind));

@@ -13,7 +13,7 @@ namespace {
 CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
                   std::size_t count, OperationPtr operation) {
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
@@ -42,7 +42,7 @@ CUresult change_edges(CUgraph graph_handle, const CUgraphNode* from, const CUgra
                       bool (Graph::*change)(const GraphNodePtr&, const GraphNodePtr&)) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> starts, ends;
   GPURUN_TRY(find_nodes(*graph, from, count, &starts));
   GPURUN_TRY(find_nodes(*graph, to, count, &ends));
@@ -56,9 +56,9 @@ CUresult change_edges(CUgraph graph_handle, const CUgraphNode* from, const CUgra
 CUresult enter_node(CUgraphNode handle, GraphNodePtr* node, GraphPtr* graph) {
   GPURUN_ENTER_DRIVER();
   *node = handles().find<GraphNode>(handle);
-  if (*node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *graph = (*node)->graph();
-  return *graph == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *graph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 void clear_edges(CUgraphEdgeData* edges, std::size_t count) {
@@ -79,13 +79,13 @@ CUresult cuGraphCreate(CUgraph* out, unsigned int flags) {
 
 CUresult cuGraphDestroy(CUgraph handle) {
   GPURUN_ENTER_DRIVER();
-  return handles().remove<Graph>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return handles().remove<Graph>(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = handles().add(graph->clone())->as<CUgraph>();
   return CUDA_SUCCESS;
@@ -199,14 +199,14 @@ CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode* from, const
 CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* list, size_t* count) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return list_nodes(graph->nodes(), list, count);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* list, size_t* count) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto nodes = graph->nodes();
   std::erase_if(nodes, [&graph](const auto& node) { return !graph->dependencies(*node).empty(); });
   return list_nodes(nodes, list, count);
@@ -216,7 +216,7 @@ CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode* from, CUgraphNode* to,
                             CUgraphEdgeData* edges, size_t* count) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> starts, ends;
   for (const GraphNodePtr& node : graph->nodes()) {
@@ -271,7 +271,7 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
 CUresult cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph clone_handle) {
   GPURUN_ENTER_DRIVER();
   const auto clone = handles().find<Graph>(clone_handle);
-  if (clone == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr || original == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const GraphNodePtr& node : clone->nodes()) {
     if (node->original() != reinterpret_cast<std::uintptr_t>(original)) continue;

@@ -13,7 +13,7 @@ constexpr std::uint64_t kFlags =
 CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   GPURUN_ENTER(context);
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   // Kernels that launch graphs do not exist here.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -26,7 +26,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
 CUresult enter_exec(CUgraphExec handle, std::shared_ptr<GraphExec>* exec) {
   GPURUN_ENTER_DRIVER();
   *exec = handles().find<GraphExec>(handle);
-  return *exec == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *exec == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* er
 
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   GPURUN_ENTER_DRIVER();
-  return handles().remove<GraphExec>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return handles().remove<GraphExec>(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
@@ -74,17 +74,16 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   GPURUN_ENTER(context);
   const auto exec = handles().find<GraphExec>(handle);
   const StreamPtr stream = find_stream(context, stream_handle);
-  if (exec == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return submit(context, stream, exec->launch());
 }
 
 // There is no place where a graph would have to be brought to.
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle) {
   GPURUN_ENTER(context);
-  if (handles().find<GraphExec>(handle) == nullptr ||
-      find_stream(context, stream_handle) == nullptr) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (handles().find<GraphExec>(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (find_stream(context, stream_handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return CUDA_SUCCESS;
 }
 
@@ -93,7 +92,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle,
   std::shared_ptr<GraphExec> exec;
   GPURUN_TRY(enter_exec(handle, &exec));
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNodePtr failed;
   *info = CUgraphExecUpdateResultInfo{};

@@ -17,7 +17,7 @@ namespace {
 CUresult change_kernel(CUgraphNode handle, CUlaunchAttributeID attribute,
                        const CUlaunchAttributeValue& value) {
   const auto node = handles().find<GraphNode>(handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto before = std::dynamic_pointer_cast<LaunchOperation>(node->operation());
   if (before == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelLaunch launch = before->launch();
@@ -69,7 +69,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph_handle,
                                 CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr || parameters == nullptr ||
       parameters->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       parameters->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -88,7 +88,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph_handle,
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
   GPURUN_ENTER_DRIVER();
   const auto node = handles().find<GraphNode>(handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto operation = std::dynamic_pointer_cast<GraphMemoryOperation>(node->operation());
   if (out == nullptr || operation == nullptr ||
       operation->graph_node_type() != CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
@@ -107,7 +107,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph_handle,
                                const CUgraphNode* dependencies, size_t count, CUdeviceptr address) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
@@ -120,7 +120,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph_handle,
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* address) {
   GPURUN_ENTER_DRIVER();
   const auto node = handles().find<GraphNode>(handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto operation = std::dynamic_pointer_cast<GraphMemoryOperation>(node->operation());
   if (address == nullptr || operation == nullptr ||
       operation->graph_node_type() != CU_GRAPH_NODE_TYPE_MEM_FREE) {
@@ -190,7 +190,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
   std::shared_ptr<UserObject> object;
   GPURUN_TRY(enter_object(handle, count, &object));
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -211,7 +211,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
                                        CUkernelNodeAttrValue* value) {
   GPURUN_ENTER_DRIVER();
   const auto node = handles().find<GraphNode>(handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto operation = std::dynamic_pointer_cast<LaunchOperation>(node->operation());
   if (value == nullptr || operation == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUkernelNodeAttrValue filled{};

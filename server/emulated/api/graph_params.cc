@@ -14,14 +14,14 @@ template <typename Kind>
 CUresult read_node(CUgraphNode handle, GraphNodePtr* node, std::shared_ptr<const Kind>* operation) {
   GPURUN_ENTER_DRIVER();
   *node = handles().find<GraphNode>(handle);
-  if (*node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *operation = std::dynamic_pointer_cast<const Kind>((*node)->operation());
   return *operation == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult replace(CUgraphNode handle, OperationPtr operation) {
   const auto node = handles().find<GraphNode>(handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (node->operation()->graph_node_type() != operation->graph_node_type()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -31,7 +31,7 @@ CUresult replace(CUgraphNode handle, OperationPtr operation) {
 
 CUresult replace_in(CUgraphExec exec_handle, CUgraphNode node, OperationPtr operation) {
   const auto exec = handles().find<GraphExec>(exec_handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return exec->set_operation(reinterpret_cast<std::uintptr_t>(node), std::move(operation))
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
