@@ -2,7 +2,9 @@
 #include "server/worker_uids.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,18 +52,50 @@ Status can_become(const UidRange& range) {
   return Status();
 }
 
+Status WorkerUids::open_claims() {
+  if (claims_.valid()) return Status();
+  UniqueFd file(open(claims_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Status::from_errno(errno, claims_path_);
+  struct stat facts {};
+  if (fstat(file.get(), &facts) != 0) return Status::from_errno(errno, claims_path_);
+  // Whoever else can write it could keep us from every number.
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077) != 0) {
+    return Status(Code::kRefused, claims_path_ + " is not a file of this user alone");
+  }
+  claims_ = std::move(file);
+  return Status();
+}
+
+// False: another daemon's worker has it. Our own locks do not conflict with each other: lent_ knows
+// what is out here.
+Result<bool> WorkerUids::claim(uid_t uid) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(uid);
+  lock.l_len = 1;
+  if (fcntl(claims_.get(), F_OFD_SETLK, &lock) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES) return false;
+  return Status::from_errno(errno, claims_path_);
+}
+
 Result<uid_t> WorkerUids::lend() {
   if (range_.none()) return uid_t{0};
   const std::lock_guard lock(mutex_);
-  if (lent_.size() >= range_.count()) {
-    return Status(Code::kResourceExhausted,
-                  "all " + std::to_string(range_.count()) + " worker users are taken");
+  GPURUN_RETURN_IF_ERROR(open_claims());
+  for (std::uint64_t tried = 0; tried < range_.count(); ++tried) {
+    next_ = std::clamp(next_, range_.first, range_.last);
+    const uid_t uid = next_;
+    next_ = uid == range_.last ? range_.first : uid + 1;
+    if (lent_.count(uid) != 0) continue;
+    const Result<bool> claimed = claim(uid);
+    if (!claimed.ok()) return claimed.status();
+    if (!*claimed) continue;
+    lent_.insert(uid);
+    return uid;
   }
-  next_ = std::clamp(next_, range_.first, range_.last);
-  while (!lent_.insert(next_).second) next_ = next_ == range_.last ? range_.first : next_ + 1;
-  const uid_t uid = next_;
-  next_ = uid == range_.last ? range_.first : uid + 1;
-  return uid;
+  return Status(Code::kResourceExhausted,
+                "all " + std::to_string(range_.count()) + " worker users are taken");
 }
 
 void WorkerUids::take_back(uid_t uid) {
@@ -69,6 +103,12 @@ void WorkerUids::take_back(uid_t uid) {
   // All that this user may signal, which is all of its own and nothing else; not the caller.
   as_user(uid, [] { kill(-1, SIGKILL); });
   const std::lock_guard lock(mutex_);
+  struct flock unlock {};
+  unlock.l_type = F_UNLCK;
+  unlock.l_whence = SEEK_SET;
+  unlock.l_start = static_cast<off_t>(uid);
+  unlock.l_len = 1;
+  fcntl(claims_.get(), F_OFD_SETLK, &unlock);
   lent_.erase(uid);
 }
 

@@ -122,15 +122,11 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
   const std::string word = device == Device::kReal ? "real" : "emulated";
   const std::string driver = own_driver.empty() ? word : absolute(std::string(own_driver));
 
-  std::vector<std::string> arguments = {places.daemon,
-                                        "--listen",
-                                        "127.0.0.1:0",
-                                        "--driver",
-                                        driver,
-                                        "--secret-fd",
-                                        std::to_string(kSecretFd),
-                                        "--ready-fd",
-                                        std::to_string(kReadyFd)};
+  std::vector<std::string> arguments = {places.daemon, "--listen", "127.0.0.1:0", "--driver",
+                                        driver, "--secret-fd", std::to_string(kSecretFd),
+                                        "--ready-fd", std::to_string(kReadyFd),
+                                        // It serves nobody but its own user, whose caches it uses.
+                                        "--worker-uids", "none"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
