@@ -1,11 +1,11 @@
 // Who serves what. Each area of the API adds its handlers in a file of its own.
 #include "server/handlers/handlers.h"
 
+#include "server/driver/snapshot.h"
 #include "server/handlers/memory_pool.h"
 #include "server/handlers/modules.h"
 #include "server/handlers/primary_context.h"
-#include "server/snapshot.h"
-#include "server/synchronize.h"
+#include "server/worker/synchronize.h"
 
 namespace gpurun::server {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "server/call.h"
-#include "server/cuda_driver.h"
-#include "server/dispatch.h"
+#include "server/driver/cuda_driver.h"
 #include "server/handlers/host_gates.h"
 #include "server/handlers/module_state.h"
+#include "server/worker/call.h"
+#include "server/worker/dispatch.h"
 
 namespace gpurun::server {
 

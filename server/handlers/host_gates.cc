@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "protocol/host_function.h"
-#include "server/completions.h"
-#include "server/executor.h"
 #include "server/handlers/handlers.h"
+#include "server/worker/completions.h"
+#include "server/worker/executor.h"
 
 namespace gpurun::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "protocol/limits.h"
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "protocol/module_calls.h"
-#include "server/cuda_driver.h"
+#include "server/driver/cuda_driver.h"
 #include "server/handlers/module_state.h"
 
 namespace gpurun::server {

@@ -1,7 +1,7 @@
 // Attributes of memory pools: see protocol/memory_pool.h.
 #pragma once
 
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 

@@ -10,7 +10,7 @@
 
 #include "driver_abi/row.h"
 #include "server/handlers/image_store.h"
-#include "server/handles.h"
+#include "server/worker/handles.h"
 
 namespace gpurun::server {
 

@@ -1,7 +1,7 @@
 // Handlers of modules, libraries and the kernels in them.
 #pragma once
 
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 

@@ -5,8 +5,8 @@
 
 #include "driver_abi/row.h"
 #include "protocol/call.h"
-#include "server/executor.h"
 #include "server/handlers/handlers.h"
+#include "server/worker/executor.h"
 
 namespace gpurun::server {
 namespace {

@@ -2,7 +2,7 @@
 // stands for the driver's primary context as long as that is retained.
 #pragma once
 
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 

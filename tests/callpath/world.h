@@ -10,9 +10,9 @@
 
 #include "client/session.h"
 #include "protocol/call.h"
-#include "server/cuda_driver.h"
+#include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
-#include "server/worker.h"
+#include "server/worker/worker.h"
 
 namespace gpurun::callpath {
 

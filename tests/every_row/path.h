@@ -7,9 +7,9 @@
 #include <string>
 
 #include "driver_abi/row.h"
-#include "server/cuda_driver.h"
-#include "server/dispatch.h"
-#include "server/handles.h"
+#include "server/driver/cuda_driver.h"
+#include "server/worker/dispatch.h"
+#include "server/worker/handles.h"
 #include "tests/every_row/carrier.h"
 
 namespace gpurun::every_row {

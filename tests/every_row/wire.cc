@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "client/interpose/entry.h"
-#include "server/worker.h"
+#include "server/worker/worker.h"
 #include "transport/transport.h"
 
 namespace gpurun::every_row {

@@ -11,7 +11,7 @@
 
 #include "client/interpose/context.h"
 #include "client/interpose/process.h"
-#include "server/cuda_driver.h"
+#include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
 #include "tests/every_row/carrier.h"
 

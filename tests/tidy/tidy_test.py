@@ -5,7 +5,7 @@ import sys
 import tidy
 
 CASES = [
-    ("client/a.cc", '#include "server/worker.h"\n', "may not include"),
+    ("client/a.cc", '#include "server/worker/worker.h"\n', "may not include"),
     ("server/a.cc", '#include "client/session.h"\n', "may not include"),
     ("server/a.cc", '#include "server/emulated/api/device.h"\n', "may not include"),
     ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),

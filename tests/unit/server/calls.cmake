@@ -2,4 +2,4 @@ gpurun_test(foreign_call_test unit SOURCES foreign_call_test.cc LIBRARIES gpurun
 gpurun_test(dispatch_rows_test unit SOURCES dispatch_rows_test.cc LIBRARIES gpurun_server_driver)
 gpurun_test(cuda_driver_test unit SOURCES cuda_driver_test.cc LIBRARIES gpurun_server_driver)
 gpurun_test(synchronize_test unit SOURCES synchronize_test.cc
-            LIBRARIES gpurun_server_dispatch gpurun_server_callpath gpurun_transport_testing)
+            LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)

@@ -1,6 +1,6 @@
 // A worker must never take something else for a driver: a wrong path is a clear error at start, and
 // a relative one could be answered by our own client library.
-#include "server/cuda_driver.h"
+#include "server/driver/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>

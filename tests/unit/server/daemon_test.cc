@@ -1,7 +1,7 @@
 // Protects the door of the server: who may lease and attach, who waits, who is turned away, and
 // that no GPU has two owners. The daemon runs in this process, over TCP, with workers that are not
 // processes.
-#include "server/daemon.h"
+#include "server/daemon/daemon.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 // The log channel of the worker: each record is handed on once and in order whatever the client
 // repeats; gaps, foreign frames and false acknowledgements end the session; replies are numbered,
 // kept and acknowledged.
-#include "server/decoder.h"
+#include "server/worker/decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

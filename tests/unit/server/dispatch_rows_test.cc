@@ -5,7 +5,7 @@
 
 #include "driver_abi/row.h"
 #include "protocol/call.h"
-#include "server/foreign_call.h"
+#include "server/driver/foreign_call.h"
 
 namespace gpurun::server {
 namespace {

@@ -1,7 +1,7 @@
 // The worker from its connection to its driver: calls reach the driver in the order that CUDA
 // demands and with their context current, replies reach the client, and what waits or blocks
 // delays nobody else.
-#include "server/executor.h"
+#include "server/worker/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "protocol/handle_form.h"
-#include "server/outbox.h"
-#include "server/worker.h"
+#include "server/worker/outbox.h"
+#include "server/worker/worker.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {

@@ -1,6 +1,6 @@
 // libffi must pass what the row says exactly as a compiled call would: integers of each width and
 // sign, floats, and by-value structures in registers and in memory.
-#include "server/foreign_call.h"
+#include "server/driver/foreign_call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

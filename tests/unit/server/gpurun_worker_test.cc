@@ -10,7 +10,7 @@
 #include "driver_abi/row.h"
 #include "protocol/frame.h"
 #include "protocol/rows_digest.h"
-#include "server/daemon.h"
+#include "server/daemon/daemon.h"
 
 namespace gpurun {
 namespace {

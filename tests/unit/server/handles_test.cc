@@ -1,11 +1,11 @@
 // The worker trusts no handle: kind, life and form are checked, failures of creations come back,
 // and a value that the driver used again belongs to its youngest owner.
-#include "server/handles.h"
+#include "server/worker/handles.h"
 
 #include <gtest/gtest.h>
 
 #include "protocol/handle_form.h"
-#include "server/call.h"
+#include "server/worker/call.h"
 
 namespace gpurun::server {
 namespace {

@@ -1,6 +1,6 @@
 // The hot records reach the driver with exactly what they say: handles translated, parameter blocks
 // and values unchanged, and nothing that the worker cannot vouch for.
-#include "server/hot_calls.h"
+#include "server/worker/hot_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 
 #include "protocol/handle_form.h"
-#include "server/executor.h"
-#include "server/outbox.h"
-#include "server/worker.h"
+#include "server/worker/executor.h"
+#include "server/worker/outbox.h"
+#include "server/worker/worker.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {

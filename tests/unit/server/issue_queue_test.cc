@@ -1,6 +1,6 @@
 // Order in the worker: what CUDA orders is issued in log order, and nothing else waits. Each test
 // holds one call (its bytes have not come) and looks at who gets past it.
-#include "server/issue_queue.h"
+#include "server/worker/issue_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "protocol/control.h"
-#include "server/spawn_hand_over.h"
+#include "server/daemon/spawn_hand_over.h"
 #include "transport/tcp/connection.h"
 
 extern char** environ;

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <set>
 
-#include "server/driver_functions.h"
+#include "server/driver/driver_functions.h"
 
 namespace gpurun::server {
 

@@ -1,6 +1,6 @@
 // Waiting and asking on the worker: a wait delays nobody else, a completed event is told before the
 // client asks again, and what kernels print arrives before the reply that lets the program go on.
-#include "server/synchronize.h"
+#include "server/worker/synchronize.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Protects: a user number is lent to one worker of the whole machine, however many daemons lend
 // from one range. When two shared one, the end of the first worker killed the second.
-#include "server/worker_uids.h"
+#include "server/daemon/worker_uids.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

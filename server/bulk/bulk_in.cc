@@ -1,0 +1,251 @@
+#include "server/bulk/bulk_in.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "server/driver/error_numbers.h"
+
+namespace gpurun::server {
+
+using protocol::BulkHeader;
+using protocol::FrameKind;
+
+namespace {
+
+Status refuse(const BulkHeader& header, const char* why) {
+  return Status(Code::kProtocol, "transfer " + std::to_string(header.transfer) + ": " + why);
+}
+
+}  // namespace
+
+bool BulkIn::Coverage::add(std::uint64_t offset, std::uint64_t bytes) {
+  if (offset < through_ || !beyond_.emplace(offset, bytes).second) return false;
+  while (!beyond_.empty() && beyond_.begin()->first == through_) {
+    through_ += beyond_.begin()->second;
+    beyond_.erase(beyond_.begin());
+  }
+  return true;
+}
+
+Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t bytes) {
+  // Chunks lie on a grid, so that none can overlap another.
+  const std::uint64_t full =
+      std::min<std::uint64_t>(limits::kBulkChunkBytes, header.total - header.offset);
+  if (bytes == 0 || header.offset % limits::kBulkChunkBytes != 0 || bytes != full) {
+    return refuse(header, "a chunk that is not on the grid");
+  }
+  const std::lock_guard lock(mutex_);
+  Transfer& transfer = transfers_[header.transfer];
+  if (transfer.total_known && transfer.total != header.total) {
+    return refuse(header, "chunks that disagree about its size");
+  }
+  if (!transfer.claimed.add(header.offset, bytes)) return refuse(header, "a chunk comes twice");
+  transfer.total = header.total;
+  transfer.total_known = true;
+  Landing landing;
+  if (transfer.kind == Kind::kAbandoned) {
+    if (transfer.claimed.through() == transfer.total) transfers_.erase(header.transfer);
+    return landing;
+  }
+  if (transfer.kind == Kind::kWhole) {
+    if (!make_whole(transfer)) return landing;
+    landing.whole = transfer.whole;
+    landing.into = transfer.whole->bytes().data() + header.offset;
+    return landing;
+  }
+  landing.staged = true;
+  landing.into = staging_.take();
+  if (landing.into == nullptr) return refuse(header, "more bytes than the client has credit for");
+  return landing;
+}
+
+void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& landing) {
+  if (landing.into == nullptr) {
+    listener_.arrived(listener_.user);  // The call may have to say that it cannot be held.
+    return;
+  }
+  Says says;
+  bool go_on = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = transfers_.find(header.transfer);
+    const bool wanted = found != transfers_.end() && found->second.kind != Kind::kAbandoned;
+    if (!wanted) {
+      if (landing.staged) staging_.give_back(landing.into);
+      return;
+    }
+    Transfer& transfer = found->second;
+    if (landing.staged) {
+      transfer.staged[header.offset] = {landing.into, header.offset, bytes};
+      if (transfer.kind == Kind::kWhole) {
+        move_to_whole(header.transfer, transfer, says);
+      } else {
+        go_on = transfer.kind == Kind::kCopy && transfer.given == header.offset;
+      }
+    } else {
+      transfer.came.add(header.offset, bytes);
+      says.emplace_back(FrameKind::kChunkReceipt,
+                        BulkHeader{header.transfer, transfer.came.through(), header.total, 0});
+    }
+    if (transfer.kind == Kind::kWhole) {
+      go_on = transfer.failure != 0 || transfer.came.through() == transfer.total;
+    }
+  }
+  say(says);
+  if (go_on) listener_.arrived(listener_.user);
+}
+
+int BulkIn::expect_copy(std::uint64_t number, std::uint64_t sequence, std::uint64_t total) {
+  const std::lock_guard lock(mutex_);
+  Transfer& transfer = transfers_[number];
+  if (transfer.kind == Kind::kCopy && transfer.call == sequence) return 0;
+  const bool fits = !transfer.total_known || transfer.total == total;
+  if (transfer.kind == Kind::kUnnamed && transfer.call == 0) transfer.call = sequence;
+  if (transfer.kind != Kind::kUnnamed || !fits || total == 0) return kErrorInvalidValue;
+  transfer.kind = Kind::kCopy;
+  transfer.total = total;
+  transfer.total_known = true;
+  return 0;
+}
+
+int BulkIn::expect_whole(std::uint64_t number, std::uint64_t sequence) {
+  Says says;
+  bool whole = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Transfer& transfer = transfers_[number];
+    if (transfer.kind == Kind::kWhole && transfer.call == sequence) return 0;
+    if (transfer.kind != Kind::kUnnamed) return kErrorInvalidValue;
+    transfer.kind = Kind::kWhole;
+    transfer.call = sequence;
+    move_to_whole(number, transfer, says);
+    whole = transfer.total_known && transfer.came.through() == transfer.total;
+  }
+  say(says);
+  if (whole) listener_.arrived(listener_.user);
+  return 0;
+}
+
+// False: it cannot be held; the call fails, and says so.
+bool BulkIn::make_whole(Transfer& transfer) {
+  if (transfer.whole != nullptr) return true;
+  if (transfer.failure != 0 || !transfer.total_known) return false;
+  if (transfer.total > limits::kImageBytesMax) {
+    transfer.failure = kErrorInvalidValue;
+  } else if (transfer.total > kWholeBytesMax - whole_bytes_) {
+    transfer.failure = kErrorOutOfMemory;
+  } else {
+    transfer.whole = WholePayload::create(static_cast<std::size_t>(transfer.total));
+    if (transfer.whole == nullptr) transfer.failure = kErrorOutOfMemory;
+  }
+  if (transfer.whole != nullptr) whole_bytes_ += transfer.total;
+  return transfer.whole != nullptr;
+}
+
+// What came before its call was known.
+void BulkIn::move_to_whole(std::uint64_t number, Transfer& transfer, Says& says) {
+  if (transfer.staged.empty() || !make_whole(transfer)) return;
+  for (const auto& [offset, chunk] : transfer.staged) {
+    std::memcpy(transfer.whole->bytes().data() + offset, chunk.bytes, chunk.size);
+    staging_.give_back(chunk.bytes);
+    transfer.came.add(offset, chunk.size);
+  }
+  transfer.staged.clear();
+  says.emplace_back(FrameKind::kChunkReceipt,
+                    BulkHeader{number, transfer.came.through(), transfer.total, 0});
+}
+
+std::optional<BulkIn::Chunk> BulkIn::next(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find(number);
+  if (found == transfers_.end()) return std::nullopt;
+  Transfer& transfer = found->second;
+  const auto staged = transfer.staged.find(transfer.given);
+  if (transfer.kind != Kind::kCopy || staged == transfer.staged.end()) return std::nullopt;
+  const Chunk chunk = staged->second;
+  transfer.staged.erase(staged);
+  transfer.given += chunk.size;
+  return chunk;
+}
+
+bool BulkIn::all_given(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find(number);
+  return found == transfers_.end() || found->second.given == found->second.total;
+}
+
+void BulkIn::retired(std::uint64_t number, const Chunk& chunk) {
+  staging_.give_back(chunk.bytes);
+  Says says;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = transfers_.find(number);
+    if (found == transfers_.end() || found->second.kind != Kind::kCopy) return;
+    Transfer& transfer = found->second;
+    transfer.retired += chunk.size;
+    says.emplace_back(FrameKind::kChunkReceipt,
+                      BulkHeader{number, transfer.retired, transfer.total, 0});
+    if (transfer.retired == transfer.total) transfers_.erase(found);
+  }
+  say(says);
+}
+
+int BulkIn::take_whole(std::uint64_t number, std::shared_ptr<WholePayload>* payload) {
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.kind != Kind::kWhole) return kErrorInvalidValue;
+  Transfer& transfer = found->second;
+  if (transfer.failure != 0) return transfer.failure;
+  if (!transfer.total_known || transfer.came.through() != transfer.total) return 0;
+  *payload = std::move(transfer.whole);
+  whole_bytes_ -= transfer.total;
+  transfers_.erase(found);
+  return 0;
+}
+
+void BulkIn::end_call(std::uint64_t number, std::uint64_t sequence) {
+  Says says;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = transfers_.find(number);
+    if (found == transfers_.end() || found->second.call != sequence) return;
+    Transfer& transfer = found->second;
+    if (transfer.kind == Kind::kAbandoned) return;
+    if (transfer.kind == Kind::kCopy && transfer.given == transfer.total) return;
+    abandon(number, transfer, says);
+  }
+  say(says);
+}
+
+void BulkIn::abandon(std::uint64_t number, Transfer& transfer, Says& says) {
+  for (const auto& [offset, chunk] : transfer.staged) staging_.give_back(chunk.bytes);
+  transfer.staged.clear();
+  if (transfer.whole != nullptr) whole_bytes_ -= transfer.total;
+  transfer.whole.reset();
+  transfer.kind = Kind::kAbandoned;
+  says.emplace_back(FrameKind::kChunkAbandoned, BulkHeader{number, 0, transfer.total, 0});
+  if (transfer.total_known && transfer.claimed.through() == transfer.total) {
+    transfers_.erase(number);
+    return;
+  }
+  abandoned_.push_back(number);
+  if (abandoned_.size() <= kAbandonedMax) return;
+  const auto oldest = transfers_.find(abandoned_.front());
+  if (oldest != transfers_.end() && oldest->second.kind == Kind::kAbandoned) {
+    transfers_.erase(oldest);
+  }
+  abandoned_.pop_front();
+}
+
+void BulkIn::say(const Says& says) const {
+  for (const auto& [kind, header] : says) listener_.say(listener_.user, kind, header);
+}
+
+std::size_t BulkIn::remembered() const {
+  const std::lock_guard lock(mutex_);
+  return transfers_.size();
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,83 @@
+// BulkLanes: the bulk connections of a session: a sender and a receiver thread for each, and what
+// is to be sent. Bytes to the device go to in(), bytes from it come from out().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "protocol/frame.h"
+#include "server/bulk/bulk_in.h"
+#include "server/bulk/bulk_out.h"
+#include "server/bulk/staging.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+// Bytes on their way from the device; copies wait beyond.
+inline constexpr std::size_t kStagingOutBytes = std::size_t{32} << 20;
+
+class BulkLanes {
+ public:
+  // What BulkLanes tells, without a lock held, from threads of its own and of those that call it.
+  struct Listener {
+    void* user = nullptr;
+    // A held call may go on. Not after stop().
+    void (*changed)(void* user) = nullptr;
+    // A connection died, or the client broke the contract. More than once.
+    void (*failed)(void* user, const Status& cause) = nullptr;
+  };
+
+  // Borrows the connections.
+  explicit BulkLanes(std::vector<transport::Connection*> connections);
+  ~BulkLanes();  // After stop(), and when nothing of the driver's touches staging memory any more.
+  BulkLanes(const BulkLanes&) = delete;
+  BulkLanes& operator=(const BulkLanes&) = delete;
+
+  // kResourceExhausted: no memory or no threads.
+  Status start(Listener listener);
+  // Shuts the connections down and waits for the threads. Twice does no harm.
+  void stop();
+
+  BulkIn& in() noexcept { return in_; }
+  BulkOut& out() noexcept { return out_; }
+  Staging& staging_in() noexcept { return staging_in_; }
+  Staging& staging_out() noexcept { return staging_out_; }
+
+ private:
+  struct Said {
+    protocol::FrameKind kind;
+    protocol::BulkHeader header;
+    ByteView bytes;
+  };
+
+  void say(const Said& said);
+  bool next_to_say(Said* said);
+  void run_sender(transport::Connection& connection);
+  void run_receiver(transport::Connection& connection);
+  Status receive_frame(transport::Connection& connection, Bytes& scratch);
+  void changed();
+
+  const std::vector<transport::Connection*> connections_;
+  Staging staging_in_;
+  Staging staging_out_;
+  BulkIn in_;
+  BulkOut out_;
+  Listener listener_;
+  std::atomic<bool> stopping_{false};
+
+  std::mutex mutex_;  // Guards all below.
+  std::condition_variable due_;
+  std::deque<Said> said_;
+  std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,106 @@
+// BulkOut: the bytes that copies bring from the device, from their staging slots to the client, and
+// the numbers of completed transfers: a reply that carries watermark n is delivered to the program
+// after the transfers 1 to n have arrived.
+//
+// A transfer gets its number when the device has written its last byte, not when it is sent: so
+// whoever knows that a stream is done, settles (Completions::settle()) and then asks for the
+// watermark, has the number of every copy of that stream.
+//
+// Any thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "protocol/frame.h"
+#include "server/bulk/staging.h"
+
+namespace gpurun::server {
+
+class BulkOut {
+ public:
+  // What BulkOut tells, without a lock held.
+  struct Listener {
+    void* user = nullptr;
+    // A copy that waits for a slot may go on.
+    void (*room)(void* user) = nullptr;
+    // A kChunk, or with no bytes a kChunkAbandoned, is due. The bytes stay until the receipt.
+    void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header,
+                ByteView bytes) = nullptr;
+  };
+  BulkOut(Staging& staging, Listener listener) : staging_(staging), listener_(listener) {}
+  BulkOut(const BulkOut&) = delete;
+  BulkOut& operator=(const BulkOut&) = delete;
+
+  // The executor.
+
+  // The call `sequence` names `transfer`. 0, also when it said so before; INVALID_VALUE: another
+  // call's.
+  int open(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total);
+  struct Chunk {
+    std::byte* bytes = nullptr;
+    std::uint64_t offset = 0;
+    std::size_t size = 0;
+    bool gone = false;  // Nobody reads the slot for the connection any more.
+  };
+  // The next part of it, with a slot to copy it to; no bytes when there is no slot (room() will
+  // say) or nothing left. Followed by copied() when the driver has filled the slot or failed to.
+  Chunk next(std::uint64_t transfer);
+  bool all_given(std::uint64_t transfer) const;
+  // A slot for a copy that goes in a reply; nullptr as above.
+  std::byte* take_slot();
+  void give_slot(std::byte* slot);
+  // In the order of next().
+  void copied(std::uint64_t transfer, const Chunk& chunk, int result);
+  // The call `sequence`, which asked for `total` bytes, has ended with `result`; after a failure
+  // the client is told that nothing more comes.
+  void end_call(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total, int result);
+  // How it stands: 0 or the CUresult.
+  int result(std::uint64_t transfer) const;
+
+  // Transfers that have all been given to the driver and have no number yet.
+  bool numbering_due() const;
+  std::uint64_t watermark() const;
+
+  // A connection's sender: the chunk at `offset` has been handed to the network.
+  void gone(std::uint64_t transfer, std::uint64_t offset);
+  // A connection's receiver. kProtocol: for bytes that were never sent.
+  Status receipt(const protocol::BulkHeader& header);
+
+  std::size_t remembered() const;
+
+ private:
+  struct Transfer {
+    std::uint64_t call = 0;
+    std::uint64_t total = 0;
+    std::uint64_t given = 0;   // Bytes with a slot, ever.
+    std::uint64_t copied = 0;  // Bytes that the driver is done with.
+    std::uint64_t sent = 0;
+    std::uint64_t acknowledged = 0;  // By the client.
+    std::uint64_t received = 0;      // Of these, with slots that are free again.
+    std::deque<Chunk> unreceived;
+    int failure = 0;
+    bool abandoned = false;  // The client knows of the failure.
+    bool closed = false;     // Its call has ended.
+  };
+  using Transfers = std::map<std::uint64_t, Transfer>;
+
+  void abandon(std::uint64_t transfer, std::uint64_t total);
+  bool free_slots(Transfers::iterator at);
+  void forget_when_done(Transfers::iterator at);
+
+  Staging& staging_;
+  const Listener listener_;
+  mutable std::mutex mutex_;  // Guards all below.
+  Transfers transfers_;
+  std::size_t unnumbered_ = 0;
+  std::uint64_t numbered_ = 0;
+  bool starving_ = false;  // A copy waits for a slot.
+};
+
+}  // namespace gpurun::server

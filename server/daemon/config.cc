@@ -1,0 +1,104 @@
+// Every key is named here once; what is not named is an error with its line.
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#include "server/daemon/config.h"
+
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+
+namespace gpurun::server {
+namespace {
+
+constexpr uid_t kUidMax = 4'294'967'293;  // The two above mean "no user" and "overflow".
+
+Status at(const std::string& path, const toml::source_region& place, const std::string& what) {
+  return Status(Code::kInvalidArgument,
+                path + ":" + std::to_string(place.begin.line) + ": " + what);
+}
+
+Status take(const toml::node& node, std::string* into) {
+  const auto* value = node.as_string();
+  if (value == nullptr) return Status(Code::kInvalidArgument, "must be a text in quotes");
+  *into = value->get();
+  return {};
+}
+
+Status take(const toml::node& node, bool* into) {
+  const auto* value = node.as_boolean();
+  if (value == nullptr) return Status(Code::kInvalidArgument, "must be true or false");
+  *into = value->get();
+  return {};
+}
+
+Result<UidRange> make_range(std::int64_t first, std::int64_t last) {
+  if (first < 1 || last < first || last > std::int64_t{kUidMax}) {
+    return Status(Code::kInvalidArgument, "worker users go from 1 up: first, last");
+  }
+  UidRange range;
+  range.first = static_cast<uid_t>(first);
+  range.last = static_cast<uid_t>(last);
+  return range;
+}
+
+Status take_uids(const toml::node& node, Config* config) {
+  config->worker_uids_told = true;
+  if (const auto* word = node.as_string(); word != nullptr && word->get() == "none") {
+    config->worker_uids = {0, 0};
+    return {};
+  }
+  const auto* pair = node.as_array();
+  const auto* first = pair != nullptr && pair->size() == 2 ? pair->get(0)->as_integer() : nullptr;
+  const auto* last = first != nullptr ? pair->get(1)->as_integer() : nullptr;
+  if (last == nullptr) {
+    return Status(Code::kInvalidArgument, "must be [first, last] or \"none\"");
+  }
+  const Result<UidRange> range = make_range(first->get(), last->get());
+  if (!range.ok()) return range.status();
+  config->worker_uids = *range;
+  return {};
+}
+
+Status take_key(std::string_view key, const toml::node& node, Config* config) {
+  if (key == "listen") return take(node, &config->listen);
+  if (key == "driver") return take(node, &config->driver);
+  if (key == "worker") return take(node, &config->worker);
+  if (key == "secret-file") return take(node, &config->secret_file);
+  if (key == "insecure-plaintext") return take(node, &config->insecure_plaintext);
+  if (key == "worker-uids") return take_uids(node, config);
+  if (key == "log") return take(node, &config->log);
+  return Status(Code::kInvalidArgument, "is unknown");
+}
+
+}  // namespace
+
+Status read_config_file(const std::string& path, Config* config) {
+  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
+  const toml::parse_result parsed = toml::parse_file(path);
+  if (!parsed) {
+    return at(path, parsed.error().source(), std::string(parsed.error().description()));
+  }
+  for (const auto& [key, node] : parsed.table()) {
+    const Status status = take_key(key.str(), node, config);
+    if (!status.ok()) {
+      return at(path, key.source(), "'" + std::string(key.str()) + "' " + status.message());
+    }
+  }
+  return {};
+}
+
+Result<UidRange> parse_uid_range(const std::string& text) {
+  if (text == "none") return UidRange{0, 0};
+  std::int64_t ends[2] = {0, 0};
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, ends[0]);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '-') {
+    const auto last = std::from_chars(first.ptr + 1, end, ends[1]);
+    if (last.ec == std::errc() && last.ptr == end) return make_range(ends[0], ends[1]);
+  }
+  return Status(Code::kInvalidArgument, "'" + text + "' is neither FIRST-LAST nor none");
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,216 @@
+// The daemon's main loop: accept, start workers, reap them.
+#include "server/daemon/daemon.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "server/daemon/daemon_half_open.h"
+
+namespace gpurun::server {
+namespace {
+
+// How often half-gathered sessions are looked at.
+constexpr int kLookMilliseconds = 1000;
+constexpr std::chrono::milliseconds kDeathReportDeadline{100};
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::create(std::unique_ptr<transport::Listener> listener,
+                                               DaemonOptions options, WorkerSpawner& spawner) {
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::from_errno(errno, "eventfd");
+  return std::unique_ptr<Daemon>(
+      new Daemon(std::move(listener), std::move(options), spawner, std::move(wake)));
+}
+
+Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
+               WorkerSpawner& spawner, UniqueFd wake)
+    : listener_(std::move(listener)),
+      options_(std::move(options)),
+      spawner_(spawner),
+      wake_(std::move(wake)),
+      queue_(options_.devices),
+      book_(options_.handshake_deadline) {}
+
+Status Daemon::run() {
+  const Status status = serve_until_stopped();
+  stopping_ = true;
+  end_all();
+  return status;
+}
+
+void Daemon::stop() noexcept {
+  stopping_ = true;
+  wake();
+}
+
+void Daemon::wake() noexcept {
+  const int kept = errno;
+  eventfd_write(wake_.get(), 1);  // Fails only when it is readable for long already.
+  errno = kept;
+}
+
+Status Daemon::serve_until_stopped() {
+  std::vector<pollfd> waited;
+  while (!stopping_) {
+    waited.assign({{wake_.get(), POLLIN, 0}});
+    // A full house is not looked at: whoever comes waits in the kernel's queue.
+    const bool room = half_open_ < options_.half_open_max;
+    waited.push_back({room ? listener_->fd() : -1, POLLIN, 0});
+    for (const Running& running : workers_) {
+      waited.push_back({running.worker->exit_fd(), POLLIN, 0});
+    }
+    const int ready = poll(waited.data(), waited.size(), kLookMilliseconds);
+    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
+    book_.drop_late();
+    if (ready <= 0) continue;
+    if (waited[0].revents != 0) {
+      eventfd_t count = 0;
+      eventfd_read(wake_.get(), &count);
+    }
+    reap_workers();
+    take_events();
+    tell_claims_dropped();
+    if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one());
+  }
+  return Status();
+}
+
+Status Daemon::accept_one() {
+  // Readable a moment ago; the peer may have gone since.
+  Result<std::unique_ptr<transport::Connection>> accepted =
+      listener_->accept(Deadline::in(std::chrono::milliseconds(0)));
+  if (!accepted.ok()) {
+    if (accepted.status().code() == Code::kDeadline) return Status();
+    if (accepted.status().code() != Code::kResourceExhausted) return accepted.status();
+    spdlog::warn("accept: {}", accepted.status().message());
+    // Let those who are here finish, instead of spinning on a listener that stays readable.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return Status();
+  }
+  transport::Connection* link = accepted->get();
+  {
+    const std::lock_guard lock(mutex_);
+    links_.insert(link);
+    ++threads_;
+  }
+  half_open_.fetch_add(1);
+  try {
+    std::thread([this, connection = *std::move(accepted)]() mutable {
+      serve(connection);
+      if (connection != nullptr) forget_link(connection.get());
+      connection.reset();
+      // Notified under the lock: the daemon may be destroyed right after it.
+      const std::lock_guard lock(mutex_);
+      --threads_;
+      thread_ended_.notify_all();
+    }).detach();
+  } catch (const std::system_error& error) {
+    spdlog::warn("no thread for a connection: {}", error.what());
+    half_open_.fetch_sub(1);
+    const std::lock_guard lock(mutex_);
+    links_.erase(link);
+    --threads_;
+  }
+  return Status();
+}
+
+void Daemon::forget_link(transport::Connection* link) {
+  const std::lock_guard lock(mutex_);
+  links_.erase(link);
+}
+
+void Daemon::post(Event event) {
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  wake();
+}
+
+void Daemon::tell_claims_dropped() {
+  const std::lock_guard lock(lease_links_mutex_);
+  claims_dropped_.notify_all();
+}
+
+void Daemon::take_events() {
+  std::deque<Event> events;
+  {
+    const std::lock_guard lock(mutex_);
+    events.swap(events_);
+  }
+  for (Event& event : events) {
+    if (auto* arrival = std::get_if<Arrival>(&event)) {
+      start_worker(std::move(*arrival));
+      continue;
+    }
+    const protocol::Id lease = std::get<LeaseEnded>(event).lease;
+    for (Running& running : workers_) {
+      if (running.lease != lease) continue;
+      running.killed = true;
+      running.worker->kill();
+    }
+  }
+}
+
+void Daemon::start_worker(Arrival arrival) {
+  if (!book_.has(arrival.lease)) return;
+  Result<std::unique_ptr<Worker>> worker = spawner_.start(arrival.order);
+  if (!worker.ok()) {
+    spdlog::error("no worker: {}", worker.status().to_string());
+    static_cast<void>(protocol::send_control(
+        *arrival.order.connections[0],
+        protocol::Refused{"no worker could be started: " + worker.status().message()},
+        arrival.order.key, protocol::Sender::kServer, 0, handshake()));
+    return;
+  }
+  workers_.push_back(
+      {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session});
+  const std::lock_guard lock(lease_links_mutex_);
+  ++worker_counts_[arrival.lease];
+}
+
+void Daemon::reap_workers() {
+  std::erase_if(workers_, [this](Running& running) {
+    pollfd ended = {running.worker->exit_fd(), POLLIN, 0};
+    if (poll(&ended, 1, 0) <= 0) return false;
+    const std::string failure = running.worker->how_it_failed();
+    if (!failure.empty() && !running.killed) report_death(running, failure);
+    const std::lock_guard lock(lease_links_mutex_);
+    const auto count = worker_counts_.find(running.lease);
+    if (count != worker_counts_.end() && --count->second == 0) worker_counts_.erase(count);
+    return true;
+  });
+}
+
+// To the log, and to the gpurun of the lease, which tells its user.
+void Daemon::report_death(const Running& running, const std::string& how) {
+  spdlog::warn("a worker ended with {}", how);
+  const std::lock_guard lock(lease_links_mutex_);
+  const auto link = lease_links_.find(running.lease);
+  if (link == lease_links_.end()) return;
+  // Not for long: a client that does not read must not hold up the others.
+  static_cast<void>(protocol::send_control(
+      *link->second.connection, protocol::WorkerEnded{running.session, how}, link->second.key,
+      protocol::Sender::kServer, link->second.sent++, Deadline::in(kDeathReportDeadline)));
+}
+
+void Daemon::end_all() {
+  tell_claims_dropped();
+  {
+    std::unique_lock lock(mutex_);
+    for (transport::Connection* link : links_) link->shut_down();
+    thread_ended_.wait(lock, [this] { return threads_ == 0; });
+    events_.clear();
+  }
+  workers_.clear();
+}
+
+}  // namespace gpurun::server

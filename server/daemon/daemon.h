@@ -1,0 +1,135 @@
+// Daemon: the heart of gpurund. Accepts connections, lets nobody past the hello frame who does not
+// prove a secret, grants leases, and starts a worker for each session that attaches.
+//
+// Threads: run()'s (accepts, starts and reaps workers) and one per connection that is in a
+// handshake or is a control link; attached connections belong to their worker, not to us.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/control.h"
+#include "protocol/limits.h"
+#include "protocol/proof.h"
+#include "server/daemon/lease_book.h"
+#include "server/daemon/lease_queue.h"
+#include "server/daemon/spawn.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+struct DaemonOptions {
+  Bytes secret;  // Empty: whoever reaches the port may ask.
+  unsigned devices = 0;
+  std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
+  Sha256Digest rows{};                    // protocol::rows_digest() of our table.
+  std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
+  std::size_t half_open_max = limits::kHalfOpenMax;
+};
+
+class Daemon {
+ public:
+  // `spawner` must outlive it. kResourceExhausted: no descriptor.
+  static Result<std::unique_ptr<Daemon>> create(std::unique_ptr<transport::Listener> listener,
+                                                DaemonOptions options, WorkerSpawner& spawner);
+  // Not while run() runs.
+  ~Daemon() = default;
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  const std::string& address() const { return listener_->address(); }
+  // Serves until stop(), then ends every link and worker. Fails when the listener does.
+  Status run();
+  // Any thread, and signal handlers.
+  void stop() noexcept;
+
+  // Connections that have not proved anything yet.
+  std::size_t half_open() const noexcept { return half_open_.load(); }
+
+ private:
+  class HalfOpen;
+  struct LeaseEnded {
+    protocol::Id lease;
+  };
+  using Event = std::variant<Arrival, LeaseEnded>;
+  struct Running {
+    protocol::Id lease;
+    std::shared_ptr<Claim> claim;  // Held until the worker is gone.
+    std::unique_ptr<Worker> worker;
+    protocol::Id session;
+    bool killed = false;  // By us: no failure.
+  };
+  // The other end of a lease, to be told of deaths.
+  struct Link {
+    transport::Connection* connection;
+    protocol::Key key;
+    std::uint64_t sent;  // Frames that the link's thread has sent before.
+  };
+
+  Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
+         WorkerSpawner& spawner, UniqueFd wake);
+
+  // run()'s thread.
+  Status serve_until_stopped();
+  Status accept_one();
+  void take_events();
+  void tell_claims_dropped();
+  void start_worker(Arrival arrival);
+  void reap_workers();
+  void report_death(const Running& running, const std::string& how);
+  void end_all();
+
+  // A connection's thread (daemon_link.cc).
+  void serve(std::unique_ptr<transport::Connection>& connection);
+  // Leaves `connection` empty when it has passed to its session.
+  void serve_attach(std::unique_ptr<transport::Connection>& connection,
+                    const protocol::ControlFrame& frame, const protocol::Attach& attach);
+  void serve_control(transport::Connection& connection, const protocol::Hello& hello,
+                     HalfOpen& half_open);
+  void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
+                  const protocol::Key& key);
+  void wait_until_free(const std::atomic<bool>& returned);
+  protocol::Listing listing();
+  Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
+                                                  const protocol::LeaseRequest& request,
+                                                  const protocol::Key& key, std::uint64_t& sent);
+  Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
+  void post(Event event);
+  // No longer to be shut down by us; before it is destroyed or passed on.
+  void forget_link(transport::Connection* link);
+  void wake() noexcept;
+
+  const std::unique_ptr<transport::Listener> listener_;
+  const DaemonOptions options_;
+  WorkerSpawner& spawner_;
+  const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that came free.
+  LeaseQueue queue_;
+  LeaseBook book_;
+  std::vector<Running> workers_;  // run()'s thread.
+  // A leaf lock: held while a death is sent, so that the link cannot go meanwhile.
+  std::mutex lease_links_mutex_;
+  std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
+  std::map<protocol::Id, Link> lease_links_;
+  std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::size_t> half_open_{0};
+  std::mutex mutex_;
+  std::condition_variable thread_ended_;
+  std::size_t threads_ = 0;
+  std::set<transport::Connection*> links_;  // To shut down at the end.
+  std::deque<Event> events_;
+};
+
+}  // namespace gpurun::server

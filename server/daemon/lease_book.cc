@@ -1,0 +1,94 @@
+// Gathering a session's connections, whatever order they come in.
+#include "server/daemon/lease_book.h"
+
+#include <utility>
+
+namespace gpurun::server {
+namespace {
+
+Status over() {
+  return Status(Code::kRefused, "the lease is over, or this server never granted it");
+}
+
+}  // namespace
+
+void LeaseBook::add(Lease lease) {
+  const std::lock_guard lock(mutex_);
+  const protocol::Id id = lease.id;
+  entries_.emplace(id, Entry{std::move(lease), {}, {}});
+}
+
+void LeaseBook::remove(const protocol::Id& id) {
+  // Destroyed after the lock: a claim has a lock of its own, a connection a system call.
+  std::map<protocol::Id, Entry>::node_type ended;
+  const std::lock_guard lock(mutex_);
+  ended = entries_.extract(id);
+}
+
+bool LeaseBook::has(const protocol::Id& id) const {
+  const std::lock_guard lock(mutex_);
+  return entries_.count(id) != 0;
+}
+
+std::vector<HeldLease> LeaseBook::held() const {
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  std::vector<HeldLease> all;
+  for (const auto& [id, entry] : entries_) {
+    all.push_back({id, entry.lease.holder,
+                   std::chrono::duration_cast<std::chrono::seconds>(now - entry.lease.since),
+                   entry.lease.claim->devices()});
+  }
+  return all;
+}
+
+Result<protocol::Key> LeaseBook::attach_key(const protocol::Attach& attach) const {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(attach.lease);
+  if (entry == entries_.end() || entry->second.lease.ticket != attach.ticket) return over();
+  const Lease& lease = entry->second.lease;
+  return protocol::link_key(bytes_of(lease.ticket_key), protocol::Link::kAttach, lease.challenge,
+                            attach.nonce, attach.session);
+}
+
+Result<std::optional<Arrival>> LeaseBook::arrive(
+    const protocol::Attach& attach, const protocol::Key& key,
+    std::unique_ptr<transport::Connection>& connection) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(attach.lease);
+  if (found == entries_.end()) return over();
+  Entry& entry = found->second;
+  if (entry.sessions.count(attach.session) != 0) {
+    return Status(Code::kRefused, "this session has attached before");
+  }
+  if (entry.sessions.size() >= kSessionsMax || entry.gathering.size() >= kGatheringMax) {
+    return Status(Code::kRefused, "too many sessions on this lease");
+  }
+  const auto [place, is_new] = entry.gathering.try_emplace(
+      attach.session, Gathering{Deadline::in(gather_deadline_), attach.nonce, 0, {}});
+  Gathering& gathering = place->second;
+  if (is_new) gathering.connections.resize(attach.count);
+  if (gathering.nonce != attach.nonce || gathering.connections.size() != attach.count ||
+      gathering.connections[attach.index] != nullptr) {
+    return Status(Code::kRefused, "this connection of the session has come before");
+  }
+  gathering.connections[attach.index] = std::move(connection);
+  if (++gathering.arrived < gathering.connections.size()) return std::optional<Arrival>();
+  Arrival arrival;
+  arrival.lease = attach.lease;
+  arrival.claim = entry.lease.claim;
+  arrival.order = {attach.session, key, entry.lease.claim->devices(),
+                   std::move(gathering.connections)};
+  entry.gathering.erase(place);
+  entry.sessions.insert(attach.session);
+  return std::optional<Arrival>(std::move(arrival));
+}
+
+void LeaseBook::drop_late() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, entry] : entries_) {
+    std::erase_if(entry.gathering, [](const auto& item) { return item.second.deadline.passed(); });
+  }
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,95 @@
+// LeaseBook: the leases in force, and the sessions that are just attaching to them.
+//
+// Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "protocol/control.h"
+#include "protocol/proof.h"
+#include "server/daemon/lease_queue.h"
+#include "server/daemon/spawn.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+struct Lease {
+  protocol::Id id{};
+  protocol::Id ticket{};
+  protocol::Nonce challenge{};
+  protocol::Key ticket_key{};
+  std::shared_ptr<Claim> claim;
+  std::string holder;  // Who asked, for listings.
+  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+};
+
+// A lease in force, for listings.
+struct HeldLease {
+  protocol::Id id{};
+  std::string holder;
+  std::chrono::seconds held{0};
+  std::vector<int> devices;
+};
+
+// A session that is complete: what its worker needs, and whose GPUs it holds.
+struct Arrival {
+  protocol::Id lease{};
+  std::shared_ptr<Claim> claim;
+  WorkerOrder order;
+};
+
+class LeaseBook {
+ public:
+  explicit LeaseBook(std::chrono::milliseconds gather_deadline)
+      : gather_deadline_(gather_deadline) {}
+
+  void add(Lease lease);
+  // Ends it: no process attaches any more, and half-gathered sessions are dropped.
+  void remove(const protocol::Id& id);
+  bool has(const protocol::Id& id) const;
+  std::vector<HeldLease> held() const;
+
+  // The key that proves `attach`. kRefused: no such lease or ticket.
+  Result<protocol::Key> attach_key(const protocol::Attach& attach) const;
+
+  // Takes in a connection whose first frame is proved, and only on success takes it away. The last
+  // one of a session completes it.
+  // kRefused: the session has been here before (a replay), or a connection comes twice.
+  Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
+                                        std::unique_ptr<transport::Connection>& connection);
+  // Drops sessions whose connections did not all come in time.
+  void drop_late();
+
+  // Processes that may ever attach to one lease.
+  static constexpr std::size_t kSessionsMax = std::size_t{1} << 20;
+  static constexpr std::size_t kGatheringMax = 1024;
+
+ private:
+  struct Gathering {
+    Deadline deadline;
+    protocol::Nonce nonce;
+    std::size_t arrived;
+    std::vector<std::unique_ptr<transport::Connection>> connections;
+  };
+  struct Entry {
+    Lease lease;
+    std::set<protocol::Id> sessions;  // Complete ones, ever.
+    std::map<protocol::Id, Gathering> gathering;
+  };
+
+  const std::chrono::milliseconds gather_deadline_;
+  mutable std::mutex mutex_;
+  std::map<protocol::Id, Entry> entries_;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,285 @@
+// gpurund: lends this machine's GPUs. Settings, secret and signals; daemon.h does the rest.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "driver_abi/row.h"
+#include "protocol/limits.h"
+#include "protocol/rows_digest.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/daemon_notify.h"
+#include "server/daemon/driver_path.h"
+#include "server/daemon/spawn.h"
+#include "transport/tcp/address.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+namespace {
+
+// A longer file is no secret but a mistake.
+constexpr std::size_t kSecretBytesMax = 4096;
+constexpr std::size_t kSecretBytesMin = 16;
+// A real driver with many GPUs takes seconds for its cuInit.
+constexpr std::chrono::seconds kCountDeadline{60};
+
+Daemon* serving = nullptr;  // For the signal handler; set before the handler is.
+
+extern "C" void stop_serving(int) { serving->stop(); }
+
+struct CommandLine {
+  std::string config_file;
+  std::string worker_uids;
+  bool verbose = false;
+};
+
+void add_options(CLI::App& app, Config& config, CommandLine& words) {
+  app.add_option("--config", words.config_file,
+                 "TOML file with these settings; options override it");
+  app.add_option("--listen", config.listen, "address and port to listen on: HOST[:PORT]")
+      ->capture_default_str();
+  app.add_option("--driver", config.driver,
+                 "real, emulated, or a CUDA driver library by absolute path")
+      ->capture_default_str();
+  app.add_option("--worker", config.worker, "gpurun-worker; beside this program by default");
+  auto* file = app.add_option("--secret-file", config.secret_file,
+                              "file (mode 0600) with the secret that users must know");
+  app.add_option("--secret-fd", config.secret_fd, "descriptor to read the secret from")
+      ->excludes(file);
+  app.add_option("--ready-fd", config.ready_fd,
+                 "descriptor to write the address to, once this server listens");
+  app.add_flag("--insecure-plaintext", config.insecure_plaintext,
+               "listen beyond this machine although nothing is encrypted; needs a secret");
+  app.add_option("--worker-uids", words.worker_uids,
+                 "users that workers run as when this is root: FIRST-LAST, or none");
+  app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
+  app.add_flag("--verbose", words.verbose, "log every connection: --log info");
+  app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
+}
+
+// The file's settings first, so that parsing the command line leaves them where it says nothing.
+Status read_config_file_of(int argc, const char* const* argv, Config* config) {
+  for (int index = 1; index < argc; ++index) {
+    const std::string_view word = argv[index];
+    if (word == "--config" && index + 1 < argc) return read_config_file(argv[index + 1], config);
+    if (word.starts_with("--config=")) {
+      return read_config_file(std::string(word.substr(std::strlen("--config="))), config);
+    }
+  }
+  return Status();
+}
+
+Status set_log_level(const std::string& name) {
+  log::Level level = log::Level::kWarning;
+  if (!log::parse_level(name.c_str(), &level)) {
+    return Status(Code::kInvalidArgument,
+                  "log: '" + name + "' is none of error, warning, info, debug, trace");
+  }
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::err, spdlog::level::warn,
+                                                   spdlog::level::info, spdlog::level::debug,
+                                                   spdlog::level::trace};
+  spdlog::set_level(kLevels[static_cast<int>(level)]);
+  // Workers log as their daemon does.
+  setenv("GPURUN_LOG", name.c_str(), 1);
+  return Status();
+}
+
+Result<Bytes> read_secret_from(int fd, const std::string& name) {
+  Bytes secret(kSecretBytesMax + 1);
+  std::size_t bytes = 0;
+  while (bytes < secret.size()) {
+    const ssize_t got = read(fd, secret.data() + bytes, secret.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, name);
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  // An editor's line end is not part of it.
+  while (bytes > 0 &&
+         (secret[bytes - 1] == std::byte{'\n'} || secret[bytes - 1] == std::byte{'\r'})) {
+    --bytes;
+  }
+  secret.resize(bytes);
+  if (bytes < kSecretBytesMin || bytes > kSecretBytesMax) {
+    return Status(Code::kInvalidArgument, name + ": a secret has " +
+                                              std::to_string(kSecretBytesMin) + " to " +
+                                              std::to_string(kSecretBytesMax) + " bytes");
+  }
+  return secret;
+}
+
+Result<Bytes> read_secret(const Config& config) {
+  if (config.secret_fd >= 0) {
+    const UniqueFd fd(config.secret_fd);
+    return read_secret_from(fd.get(), "--secret-fd");
+  }
+  if (config.secret_file.empty()) return Bytes();
+  const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return Status::from_errno(errno, config.secret_file);
+  struct stat about;
+  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
+  if ((about.st_mode & 077) != 0) {
+    return Status(Code::kRefused, config.secret_file + ": others may read it; make it mode 0600");
+  }
+  return read_secret_from(fd.get(), config.secret_file);
+}
+
+// Beyond loopback only with a secret, and only when told that nothing is encrypted.
+Status check_exposure(const transport::Listener& listener, const Config& config,
+                      const Bytes& secret) {
+  const Result<transport::tcp::SocketAddress> address =
+      transport::tcp::local_address(listener.fd());
+  if (!address.ok()) return address.status();
+  if (address->is_loopback()) {
+    if (secret.empty()) spdlog::warn("no secret: every user of this machine may use its GPUs");
+    return Status();
+  }
+  if (!config.insecure_plaintext) {
+    return Status(Code::kRefused, "listening on " + listener.address() +
+                                      " would let others read what passes, for nothing is "
+                                      "encrypted; say --insecure-plaintext if you accept that");
+  }
+  if (secret.empty()) {
+    return Status(Code::kRefused,
+                  "listening on " + listener.address() + " needs --secret-file or --secret-fd");
+  }
+  return Status();
+}
+
+// Beside this program, or where packages put what nobody starts by hand.
+std::string default_worker() {
+  const std::string beside = own_folder() + "gpurun-worker";
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  return own_folder() + "../libexec/gpurun/gpurun-worker";
+}
+
+Status announce(const std::string& address, int fd) {
+  if (fd < 0) return Status();
+  const UniqueFd ready(fd);
+  const std::string line = address + "\n";
+  if (write(ready.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return Status::from_errno(errno, "--ready-fd");
+  }
+  return Status();
+}
+
+void handle_signals() {
+  signal(SIGPIPE, SIG_IGN);
+  struct sigaction action = {};
+  action.sa_handler = stop_serving;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+// Root lends each worker a user of its own; whoever else runs this has only one to give.
+Result<UidRange> usable_uids(const Config& config) {
+  constexpr UidRange kNone = {0, 0};
+  if (config.worker_uids.none()) return kNone;
+  if (geteuid() != 0) {
+    if (!config.worker_uids_told) return kNone;
+    return Status(Code::kRefused, "worker-uids: only root can give workers users of their own");
+  }
+  const Status status = can_become(config.worker_uids);
+  if (status.ok()) return config.worker_uids;
+  if (config.worker_uids_told) return Status(status.code(), "worker-uids: " + status.message());
+  spdlog::warn("workers run as root: {}; name other users by worker-uids", status.message());
+  return kNone;
+}
+
+Result<ProcessSettings> worker_settings(const Config& config) {
+  const Result<std::string> driver = find_driver(config.driver);
+  if (!driver.ok()) return driver.status();
+  const Result<UidRange> uids = usable_uids(config);
+  if (!uids.ok()) return uids.status();
+  ProcessSettings settings;
+  settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
+  settings.driver_path = *driver;
+  settings.uids = *uids;
+  return settings;
+}
+
+Status serve(const Config& config) {
+  Result<Bytes> secret = read_secret(config);
+  if (!secret.ok()) return secret.status();
+  const Result<transport::tcp::HostPort> place =
+      transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
+  if (!place.ok()) return place.status();
+  Result<std::unique_ptr<transport::Listener>> listener =
+      transport::listen("tcp://" + transport::tcp::format_host_port(*place));
+  if (!listener.ok()) return listener.status();
+  GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config, *secret));
+  const Result<ProcessSettings> settings = worker_settings(config);
+  if (!settings.ok()) return settings.status();
+  Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
+  if (!devices.ok()) return devices.status();
+
+  DaemonOptions options;
+  options.secret = *std::move(secret);
+  options.devices = static_cast<unsigned>(devices->size());
+  options.device_facts = *std::move(devices);
+  options.rows = protocol::rows_digest(driver_abi::rows());
+  const unsigned count = options.devices;
+  const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
+  Result<std::unique_ptr<Daemon>> daemon =
+      Daemon::create(*std::move(listener), std::move(options), *spawner);
+  if (!daemon.ok()) return daemon.status();
+  serving = daemon->get();
+  handle_signals();
+  const std::string what =
+      std::to_string(count) + " GPUs of " + settings->driver_path + " on " + serving->address();
+  spdlog::info("{}", what);
+  GPURUN_RETURN_IF_ERROR(announce(serving->address(), config.ready_fd));
+  notify_service_manager("READY=1\nSTATUS=" + what);
+  const Status status = serving->run();
+  notify_service_manager("STOPPING=1");
+  return status;
+}
+
+Status run_daemon(Config config, const CommandLine& words, bool log_told) {
+  if (words.verbose) config.log = "info";
+  const char* variable = getenv("GPURUN_LOG");
+  if (!log_told && !words.verbose && variable != nullptr && *variable != '\0') {
+    config.log = variable;
+  }
+  GPURUN_RETURN_IF_ERROR(set_log_level(config.log));
+  if (!words.worker_uids.empty()) {
+    const Result<UidRange> range = parse_uid_range(words.worker_uids);
+    if (!range.ok())
+      return Status(range.status().code(), "--worker-uids: " + range.status().message());
+    config.worker_uids = *range;
+    config.worker_uids_told = true;
+  }
+  return serve(config);
+}
+
+}  // namespace
+}  // namespace gpurun::server
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
+  gpurun::server::Config config;
+  gpurun::server::CommandLine words;
+  gpurun::Status status = gpurun::server::read_config_file_of(argc, argv, &config);
+  if (status.ok()) {
+    CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
+    gpurun::server::add_options(app, config, words);
+    CLI11_PARSE(app, argc, argv);
+    status = gpurun::server::run_daemon(std::move(config), words, app.count("--log") > 0);
+  }
+  if (status.ok()) return 0;
+  spdlog::error("{}", status.message());
+  return 1;
+}

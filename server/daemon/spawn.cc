@@ -1,0 +1,278 @@
+// Workers are exec'ed processes with nothing inherited but stderr and one socket. Between fork and
+// exec the child makes only calls that are safe in a process that had threads.
+#include "server/daemon/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "base/planted_flaw.h"
+#include "base/unique_fd.h"
+#include "protocol/control.h"
+#include "server/daemon/spawn_hand_over.h"
+
+extern char** environ;
+
+namespace gpurun::server {
+namespace {
+
+constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+
+// What a worker gets of our environment: how to load, log and emulate. `for_own_user`: its user is
+// ours, so that its caches may lie in our folders; what strangers' code wrote must not be found by
+// others.
+bool inherited(std::string_view entry, bool for_own_user) {
+  for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "TMPDIR=", "ASAN_OPTIONS=",
+                           "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
+    if (entry.starts_with(name)) return true;
+  }
+#ifdef GPURUN_PLANTED_FLAWS
+  if (entry.starts_with("GPURUN_PLANTED_FLAW=")) return true;
+#endif
+  return for_own_user && (entry.starts_with("HOME=") || entry.starts_with("XDG_CACHE_HOME="));
+}
+
+// The entries of our own CUDA_VISIBLE_DEVICES, which confine the whole server.
+std::vector<std::string> visible_here() {
+  std::vector<std::string> entries;
+  const char* value = getenv(kVisibleDevices);
+  std::string_view rest = value == nullptr ? "" : value;
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    entries.emplace_back(rest.substr(0, comma));
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+  }
+  return entries;
+}
+
+std::vector<std::string> environment_for(const std::vector<int>* devices, uid_t uid) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (inherited(*entry, uid == 0)) entries.emplace_back(*entry);
+  }
+  const char* all = getenv(kVisibleDevices);
+  if (devices == nullptr) {
+    if (all != nullptr) entries.push_back(std::string(kVisibleDevices) + "=" + all);
+    return entries;
+  }
+  const std::vector<std::string> visible = visible_here();
+  std::string list;
+  for (const int device : *devices) {
+    const auto place = static_cast<std::size_t>(device);
+    if (!list.empty()) list += ',';
+    list += place < visible.size() ? visible[place] : std::to_string(device);
+  }
+  entries.push_back(std::string(kVisibleDevices) + "=" + list);
+  return entries;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& string : strings) result.push_back(string.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// In the child. `output` becomes stdout, `socket` kHandOverFd; -1: /dev/null, nothing.
+[[noreturn]] void become(char* const* arguments, char* const* environment, int output, int socket,
+                         pid_t parent) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  // A worker never outlives its daemon. The daemon may have died before the call.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  setsid();  // Out of reach of the terminal's Ctrl-C.
+  const int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
+  if (socket == kHandOverFd) {
+    fcntl(socket, F_SETFD, 0);
+  } else if (socket >= 0 && dup2(socket, kHandOverFd) < 0) {
+    _exit(125);
+  }
+  const unsigned first = kHandOverFd + (socket >= 0 ? 1 : 0);
+  // Everything is close-on-exec already, where the kernel is too old for this.
+  syscall(SYS_close_range, first, ~0U, 0);
+  execve(arguments[0], arguments, environment);
+  _exit(127);
+}
+
+Result<pid_t> start_process(std::vector<std::string> arguments,
+                            std::vector<std::string> environment, int output, int socket) {
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return Status::from_errno(errno, "fork");
+  if (child == 0) {
+    become(argument_pointers.data(), environment_pointers.data(), output, socket, parent);
+  }
+  return child;
+}
+
+std::string describe(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* name = strsignal(WTERMSIG(status));
+    return "signal " + std::to_string(WTERMSIG(status)) + " (" + (name ? name : "?") + ")";
+  }
+  const int code = WEXITSTATUS(status);
+  return code == 0 ? std::string() : "exit status " + std::to_string(code);
+}
+
+std::string reap(pid_t process) {
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = waitpid(process, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  return got == process ? describe(status) : std::string();
+}
+
+class ProcessWorker final : public Worker {
+ public:
+  ProcessWorker(pid_t process, UniqueFd exit, std::shared_ptr<WorkerUids> uids, uid_t uid)
+      : process_(process), exit_(std::move(exit)), uids_(std::move(uids)), uid_(uid) {}
+  ~ProcessWorker() override {
+    if (process_ > 0) {
+      kill();
+      reap(process_);
+    }
+    uids_->take_back(uid_);
+  }
+  int exit_fd() const noexcept override { return exit_.get(); }
+  void kill() noexcept override {
+    if (process_ > 0) ::kill(process_, SIGKILL);
+  }
+  std::string how_it_failed() override { return reap(std::exchange(process_, -1)); }
+
+ private:
+  pid_t process_;
+  const UniqueFd exit_;  // A pidfd.
+  const std::shared_ptr<WorkerUids> uids_;
+  const uid_t uid_;
+};
+
+class ProcessSpawner final : public WorkerSpawner {
+ public:
+  explicit ProcessSpawner(ProcessSettings settings)
+      : settings_(std::move(settings)), uids_(std::make_shared<WorkerUids>(settings_.uids)) {}
+
+  Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
+    const Result<uid_t> uid = uids_->lend();
+    if (!uid.ok()) return uid.status();
+    Result<std::unique_ptr<Worker>> worker = start_as(order, *uid);
+    if (!worker.ok()) uids_->take_back(*uid);
+    return worker;
+  }
+
+ private:
+  Result<std::unique_ptr<Worker>> start_as(WorkerOrder& order, uid_t uid) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+      return Status::from_errno(errno, "socketpair");
+    }
+    const UniqueFd ours(pair[0]);
+    const UniqueFd theirs(pair[1]);
+    std::vector<int> connections;
+    for (const auto& connection : order.connections) connections.push_back(connection->fd());
+    GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order.session, order.key, connections));
+    std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
+    if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
+    const Result<pid_t> process =
+        start_process(std::move(arguments), environment_for(&order.devices, uid), -1, theirs.get());
+    if (!process.ok()) return process.status();
+    UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
+    if (!exit.valid()) {
+      const Status failure = Status::from_errno(errno, "pidfd_open");
+      ::kill(*process, SIGKILL);
+      reap(*process);
+      return failure;
+    }
+    order.connections.clear();  // The worker has its own copies of the descriptors.
+    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit), uids_, uid));
+  }
+
+  const ProcessSettings settings_;
+  const std::shared_ptr<WorkerUids> uids_;
+};
+
+// "2\n" and then a line "BYTES NAME" for each device.
+bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
+  const auto take = [&text](std::uint64_t* number) {
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *number);
+    text.remove_prefix(static_cast<std::size_t>(parsed.ptr - text.data()));
+    if (!text.empty()) text.remove_prefix(1);
+    return parsed.ec == std::errc();
+  };
+  std::uint64_t count = 0;
+  if (!take(&count) || count > protocol::kListedGpusMax) return false;
+  devices->resize(count);
+  for (DeviceFacts& device : *devices) {
+    if (!take(&device.memory_bytes)) return false;
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return false;
+    device.name = text.substr(0, end);
+    text.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+// What the process writes until it closes its end, at most 256 KiB.
+Result<std::string> read_all(int fd, Deadline deadline) {
+  std::string text;
+  while (text.size() < 256 * 1024) {
+    pollfd ready = {fd, POLLIN, 0};
+    const int count = poll(&ready, 1, deadline.poll_timeout_ms());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Status(Code::kDeadline, "gpurun-worker --count did not answer in time");
+    char piece[512];
+    const ssize_t got = read(fd, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, "reading from gpurun-worker");
+    if (got == 0) break;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings) {
+  return std::make_unique<ProcessSpawner>(std::move(settings));
+}
+
+Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const Result<pid_t> process =
+      start_process({settings.worker_path, "--driver", settings.driver_path, "--count"},
+                    environment_for(nullptr, settings.uids.first), writing.get(), -1);
+  if (!process.ok()) return process.status();
+  writing.reset();
+  const Result<std::string> text = read_all(reading.get(), deadline);
+  if (!text.ok()) ::kill(*process, SIGKILL);
+  const std::string failure = reap(*process);
+  if (!text.ok()) return text.status();
+  std::vector<DeviceFacts> devices;
+  if (failure.empty() && parse_devices(*text, &devices)) return devices;
+  return Status(Code::kUnavailable,
+                "the driver " + settings.driver_path + " does not start (" + settings.worker_path +
+                    " --count: " + (failure.empty() ? "no list of GPUs" : failure) + ")");
+}
+
+}  // namespace gpurun::server

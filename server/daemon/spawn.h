@@ -1,0 +1,66 @@
+// Starting workers: one gpurun-worker process per session, given its connections and one key.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "protocol/proof.h"
+#include "server/daemon/worker_uids.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+// A session whose connections have all come and are all proved.
+struct WorkerOrder {
+  protocol::Id session{};
+  protocol::Key key{};       // The attach key: tags the worker's answer.
+  std::vector<int> devices;  // The driver's ordinals.
+  // The log, then the bulk lanes. The first frame of each has been read, and not a byte more.
+  std::vector<std::unique_ptr<transport::Connection>> connections;
+};
+
+// A running worker. Used by one thread.
+class Worker {
+ public:
+  Worker() = default;
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  // Kills it if it still runs, and reaps it.
+  virtual ~Worker() = default;
+  // Readable once it has ended.
+  virtual int exit_fd() const noexcept = 0;
+  virtual void kill() noexcept = 0;
+  // After exit_fd() was readable: "exit status 1", "signal 11 (Segmentation fault)"; empty when it
+  // ended well. Once.
+  virtual std::string how_it_failed() = 0;
+};
+
+class WorkerSpawner {
+ public:
+  virtual ~WorkerSpawner() = default;
+  // On failure the order is untouched, so that the client can be told. Only from the thread that
+  // lives as long as the workers shall: the kernel kills them when it ends.
+  virtual Result<std::unique_ptr<Worker>> start(WorkerOrder& order) = 0;
+};
+
+struct ProcessSettings {
+  std::string worker_path;  // gpurun-worker.
+  std::string driver_path;  // The driver library.
+  UidRange uids = {0, 0};   // A user for each worker; none: the daemon's own.
+};
+
+// Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
+std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);
+
+struct DeviceFacts {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+};
+
+// Starts the worker only to ask which GPUs its driver has. kUnavailable: its own words.
+Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline);
+
+}  // namespace gpurun::server

@@ -1,0 +1,115 @@
+// Numbers are lent in turn, so that one that has just come back rests as long as possible.
+#include "server/daemon/worker_uids.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gpurun::server {
+namespace {
+
+// The system calls themselves: the C library's functions change all threads of a process, and in
+// the child of a process with threads there is only one.
+bool become(uid_t uid) {
+  return syscall(SYS_setresgid, uid, uid, uid) == 0 && syscall(SYS_setresuid, uid, uid, uid) == 0;
+}
+
+// Runs `action` in a child that has become `uid`; its exit status, or -1.
+template <typename Action>
+int as_user(uid_t uid, Action action) {
+  const pid_t child = fork();
+  if (child < 0) return -1;
+  if (child == 0) {
+    if (!become(uid)) _exit(1);
+    action();
+    _exit(0);
+  }
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = waitpid(child, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != child) return -1;
+  // Killed by its own action: it had become the user.
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+}  // namespace
+
+Status can_become(const UidRange& range) {
+  for (const uid_t uid : {range.first, range.last}) {
+    if (as_user(uid, [] {}) != 0) {
+      return Status(Code::kRefused, "this process cannot become user " + std::to_string(uid) +
+                                        " (not root, or a container without that number)");
+    }
+  }
+  return Status();
+}
+
+Status WorkerUids::open_claims() {
+  if (claims_.valid()) return Status();
+  UniqueFd file(open(claims_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Status::from_errno(errno, claims_path_);
+  struct stat facts {};
+  if (fstat(file.get(), &facts) != 0) return Status::from_errno(errno, claims_path_);
+  // Whoever else can write it could keep us from every number.
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077) != 0) {
+    return Status(Code::kRefused, claims_path_ + " is not a file of this user alone");
+  }
+  claims_ = std::move(file);
+  return Status();
+}
+
+// False: another daemon's worker has it. Our own locks do not conflict with each other: lent_ knows
+// what is out here.
+Result<bool> WorkerUids::claim(uid_t uid) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(uid);
+  lock.l_len = 1;
+  if (fcntl(claims_.get(), F_OFD_SETLK, &lock) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES) return false;
+  return Status::from_errno(errno, claims_path_);
+}
+
+Result<uid_t> WorkerUids::lend() {
+  if (range_.none()) return uid_t{0};
+  const std::lock_guard lock(mutex_);
+  GPURUN_RETURN_IF_ERROR(open_claims());
+  for (std::uint64_t tried = 0; tried < range_.count(); ++tried) {
+    next_ = std::clamp(next_, range_.first, range_.last);
+    const uid_t uid = next_;
+    next_ = uid == range_.last ? range_.first : uid + 1;
+    if (lent_.count(uid) != 0) continue;
+    const Result<bool> claimed = claim(uid);
+    if (!claimed.ok()) return claimed.status();
+    if (!*claimed) continue;
+    lent_.insert(uid);
+    return uid;
+  }
+  return Status(Code::kResourceExhausted,
+                "all " + std::to_string(range_.count()) + " worker users are taken");
+}
+
+void WorkerUids::take_back(uid_t uid) {
+  if (uid == 0) return;
+  // All that this user may signal, which is all of its own and nothing else; not the caller.
+  as_user(uid, [] { kill(-1, SIGKILL); });
+  const std::lock_guard lock(mutex_);
+  struct flock unlock {};
+  unlock.l_type = F_UNLCK;
+  unlock.l_whence = SEEK_SET;
+  unlock.l_start = static_cast<off_t>(uid);
+  unlock.l_len = 1;
+  fcntl(claims_.get(), F_OFD_SETLK, &unlock);
+  lent_.erase(uid);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,14 @@
+// Takes the snapshot of all devices that a client answers its device queries from.
+#pragma once
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "server/driver/cuda_driver.h"
+
+namespace gpurun::server {
+
+// A wire::Snapshot message. The driver must be initialized; it is asked some hundred questions per
+// device, so the worker keeps the result. kCuda: the driver cannot even count its devices.
+Result<Bytes> take_snapshot(const CudaDriver& driver);
+
+}  // namespace gpurun::server

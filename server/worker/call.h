@@ -1,0 +1,118 @@
+// Call: one record as a handler sees it, and what a handler may answer.
+//
+// A handler is a plain function, found by opcode (or by form, for the hot records). It runs with
+// the call's context current on its thread and must not block in the driver: it uses the
+// asynchronous form where there is one. What can only block is parked (if the client waits) or
+// belongs to Order::kOrderedHost. No handler runs twice for one record, except that kHeld asks for
+// it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "protocol/record.h"
+#include "server/bulk/whole_payload.h"
+#include "server/driver/driver_functions.h"
+#include "server/driver/error_numbers.h"
+#include "server/worker/handles.h"
+
+namespace gpurun::server {
+
+class Executor;
+struct ExecutorState;
+class Call;
+
+struct CallOutcome {
+  enum class Kind : std::uint8_t {
+    kDone,    // Issued; `result` is the driver's CUresult. A fence is answered now.
+    kHeld,    // Not (fully) issued: call again when something has changed (bytes came, a staging
+              // slot retired). Its queue waits, nothing else does. Keep state in Call::scratch.
+    kParked,  // `wait` goes on on a helper thread, where it may block, and returns the CUresult.
+    kAfterStream  // `wait` is called when the call's stream has done what it was given so far, or
+                  // has failed; it must not block, and returns the CUresult of a stream that has
+                  // not.
+  };
+  Kind kind = Kind::kDone;
+  int result = 0;
+  int (*wait)(Call&) = nullptr;
+
+  static CallOutcome done(int result) { return {Kind::kDone, result, nullptr}; }
+  static CallOutcome held() { return {Kind::kHeld, 0, nullptr}; }
+  // Only for calls that the client waits for, or on an ordered-host thread (where `wait` simply
+  // runs). The queue goes on with its next call meanwhile.
+  static CallOutcome park(int (*wait)(Call&)) { return {Kind::kParked, 0, wait}; }
+  // Only for calls of Order::kStream that the client waits for, into a stream that does not
+  // capture.
+  static CallOutcome after_stream(int (*wait)(Call&)) { return {Kind::kAfterStream, 0, wait}; }
+};
+
+using Handler = CallOutcome (*)(Call&);
+
+// Who serves which call. Filled by the owner of the handlers before the executor starts; constant
+// afterwards.
+struct Handlers {
+  static constexpr std::size_t kOpcodes = 4096;
+  // Custom functions, forms kCall and kRaw. nullptr: `generic`.
+  std::array<Handler, kOpcodes> by_opcode{};
+  // Generated rows (libffi). nullptr: CUDA_ERROR_NOT_SUPPORTED.
+  Handler generic = nullptr;
+};
+
+class Call {
+ public:
+  const protocol::RecordHeader& header() const noexcept { return header_; }
+  // Private to the worker; valid until the outcome is final (through kHeld and a parked wait).
+  ByteView payload() const noexcept { return payload_; }
+  // Whether the client waits for the reply.
+  bool awaited() const noexcept { return (header_.flags & protocol::kFlagFence) != 0; }
+  // What came as transfer header().bulk, whole, for calls that are no copies (module images): the
+  // call is not run before it is here, and its queue is held. At most limits::kImageBytesMax. Valid
+  // as long as payload(); private memory, page-aligned and followed by at least one zero byte, so
+  // that text is terminated. Sent with Session::call_with_bulk(). Empty when header().bulk is 0.
+  ByteView bulk_payload() const noexcept {
+    return bulk_ == nullptr ? ByteView() : ByteView(bulk_->bytes());
+  }
+
+  // The driver's context of header().context, current on this thread; nullptr for context 0.
+  void* driver_context() const noexcept { return driver_context_; }
+  // The driver's stream of header().stream (kStream calls).
+  void* driver_stream() const noexcept { return driver_stream_; }
+
+  // The driver's stream for any stream value of this call's lane and context: handle, 0, 1 or 2.
+  HandleTable::Found resolve_stream(std::uint64_t client_stream);
+  HandleTable& handles() noexcept;
+  const DriverFunctions& driver() const noexcept;
+  // What WorkerOptions::user is: the handlers' own state (module cache, libffi tables).
+  void* user() const noexcept;
+  Executor& executor() noexcept { return *executor_; }
+
+  // The results of a fence, at most kReplyPayloadBytesMax. Ignored when nobody waits.
+  MutableBytes reserve_reply(std::size_t byte_count);  // Empty when over the bound.
+  void set_reply(ByteView bytes);
+
+  // The client's handle that this call creates: when the call fails and nobody waits for it, the
+  // client learns which handle is no good.
+  void set_created(std::uint64_t client_handle) noexcept { created_ = client_handle; }
+
+  // State of the handler from kHeld to its next run, and into `wait`. Zero at first.
+  std::array<std::uint64_t, 6> scratch{};
+
+ private:
+  friend class Executor;
+  friend struct ExecutorState;
+
+  protocol::RecordHeader header_;
+  ByteView payload_;
+  void* driver_context_ = nullptr;
+  void* driver_stream_ = nullptr;
+  Executor* executor_ = nullptr;
+  std::uint64_t created_ = 0;
+  Bytes owned_;  // Backs payload_ once the call has outlived its frame.
+  std::shared_ptr<WholePayload> bulk_;
+  Bytes reply_;
+};
+
+}  // namespace gpurun::server

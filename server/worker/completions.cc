@@ -1,0 +1,118 @@
+#include "server/worker/completions.h"
+
+#include "server/worker/call.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+// CU_EVENT_BLOCKING_SYNC, so that waiting burns no processor, and CU_EVENT_DISABLE_TIMING (cuda.h).
+constexpr unsigned kEventFlags = 1 | 2;
+
+}  // namespace
+
+// A recorded event, of those of former calls where one is free.
+void* Completions::take_event(void* context, void* stream, int* result) {
+  void* event = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<void*>& free = events_[context];
+    if (!free.empty()) {
+      event = free.back();
+      free.pop_back();
+    }
+  }
+  *result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
+  if (*result == 0) return event;
+  if (event != nullptr) {  // They went with a former context at the same address.
+    const std::lock_guard lock(mutex_);
+    events_[context].clear();
+  }
+  *result = driver_.cuEventCreate(&event, kEventFlags);
+  if (*result == 0) *result = driver_.cuEventRecord(event, stream);
+  return event;
+}
+
+int Completions::after(void* context, void* stream, Ended ended) {
+  int result = 0;
+  void* event = take_event(context, stream, &result);
+  if (result != 0) return result;
+  const Key key{context, stream};
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<Line>& line = lines_[key];
+  if (line == nullptr && driver_.cuEventQuery(event) == 0) {
+    events_[context].push_back(event);
+    lines_.erase(key);
+    lock.unlock();
+    ended(0);
+    return 0;
+  }
+  const bool first = line == nullptr;
+  if (first) line = std::make_shared<Line>();
+  line->entries.push_back({event, std::move(ended)});
+  const std::shared_ptr<Line> mine = line;
+  lock.unlock();
+  if (first && !parking_.run([this, key, mine] { wait_for(key, mine); }).ok()) wait_for(key, mine);
+  return 0;
+}
+
+// The first entry that was not told yet; gives the lock up meanwhile.
+void Completions::tell(std::unique_lock<std::mutex>& lock, Line& line, int result) {
+  const Ended ended = std::move(line.entries[line.told++].ended);
+  line.telling = true;
+  lock.unlock();
+  ended(result);
+  lock.lock();
+  line.telling = false;
+  told_.notify_all();
+}
+
+void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && !line->entries.empty()) {
+    void* const event = line->entries.front().event;
+    int result = 0;
+    if (line->told == 0) {
+      lock.unlock();
+      result = enter_context(driver_, owner_, key.first);
+      if (result == 0) result = driver_.cuEventSynchronize(event);
+      lock.lock();
+      told_.wait(lock, [&] { return !line->telling; });
+      if (stopping_) break;
+      if (line->told == 0) tell(lock, *line, result);
+    }
+    line->entries.pop_front();
+    --line->told;
+    if (result == 0) events_[key.first].push_back(event);
+  }
+  const auto found = lines_.find(key);
+  if (found != lines_.end() && found->second == line) lines_.erase(found);
+}
+
+void Completions::settle() {
+  std::unique_lock lock(mutex_);
+  std::vector<std::shared_ptr<Line>> lines;
+  lines.reserve(lines_.size());
+  for (const auto& [key, line] : lines_) lines.push_back(line);
+  for (const std::shared_ptr<Line>& line : lines) {
+    told_.wait(lock, [&] { return !line->telling; });
+    // A failure is left to the helper, which waits for the same event.
+    while (!stopping_ && line->told < line->entries.size() &&
+           driver_.cuEventQuery(line->entries[line->told].event) == 0) {
+      tell(lock, *line, 0);
+      told_.wait(lock, [&] { return !line->telling; });
+    }
+  }
+}
+
+void Completions::forget(void* context) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(context);
+}
+
+void Completions::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+}
+
+}  // namespace gpurun::server

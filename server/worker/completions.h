@@ -1,0 +1,75 @@
+// Completions: tells when work that was handed to the driver's streams is done on the device.
+//
+// An event of ours is recorded behind the work; a helper thread (parking.h) waits for the events of
+// one stream, so that a stream which waits for hours delays the news of no other. A stream that
+// capture has taken must not come here: an event of ours would enter the program's graph.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "server/driver/driver_functions.h"
+#include "server/worker/parking.h"
+
+namespace gpurun::server {
+
+class Completions {
+ public:
+  // `result`: 0, or the CUresult with which the work ended. Must not call after() or settle().
+  using Ended = std::function<void(int result)>;
+
+  // `owner` as for enter_context(). Borrows both.
+  Completions(const DriverFunctions& driver, Parking& parking, std::uint64_t owner)
+      : driver_(driver), parking_(parking), owner_(owner) {}
+  Completions(const Completions&) = delete;
+  Completions& operator=(const Completions&) = delete;
+
+  // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, in
+  // the order of calls of one stream: on a helper thread, on one that settles, or here at once.
+  // Never when this returns a CUresult other than 0. One thread at a time.
+  int after(void* context, void* stream, Ended ended);
+
+  // Calls every `ended` that is due now, without waiting for the device. Any thread.
+  void settle();
+
+  // The driver's `context` has ended, with its events.
+  void forget(void* context);
+
+  // Helpers return as soon as the driver lets them; no `ended` is called any more.
+  void stop();
+
+ private:
+  using Key = std::pair<void*, void*>;  // Context and stream.
+  struct Entry {
+    void* event;
+    Ended ended;
+  };
+  struct Line {
+    std::deque<Entry> entries;
+    std::size_t told = 0;  // So many of the first have had their `ended`.
+    bool telling = false;
+  };
+
+  void* take_event(void* context, void* stream, int* result);
+  void tell(std::unique_lock<std::mutex>& lock, Line& line, int result);
+  void wait_for(Key key, std::shared_ptr<Line> line);
+
+  const DriverFunctions& driver_;
+  Parking& parking_;
+  const std::uint64_t owner_;
+
+  std::mutex mutex_;  // Guards all below.
+  std::condition_variable told_;
+  std::map<Key, std::shared_ptr<Line>> lines_;  // Those with entries; each has a helper.
+  std::map<void*, std::vector<void*>> events_;  // Free ones, by context.
+  bool stopping_ = false;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,145 @@
+#include "server/worker/copy_calls.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/completions.h"
+#include "server/worker/executor.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::CopyPayload;
+using protocol::RecordHeader;
+
+constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
+// Chunks behind one event: fewer events, and the client still learns in time that slots are free.
+constexpr std::size_t kChunksPerEvent = 8;
+
+CopyPayload copy_of(const Call& call) {
+  CopyPayload copy;
+  std::memcpy(&copy, call.payload().data(), sizeof copy);
+  return copy;
+}
+
+// 0 when the call can be served; said once.
+int first_look(Call& call) {
+  if (call.scratch[0] != 0) return 0;
+  call.scratch[0] = 1;
+  if (call.executor().bulk() == nullptr) return kErrorNotSupported;
+  // A graph would keep a slot's address and use it when the slot is another copy's.
+  return is_capturing(call.driver(), call.driver_stream()) ? kErrorCaptureUnsupported : 0;
+}
+
+// Hands over what has come, at most one event's worth. 0 or the CUresult.
+int give_chunks(Call& call, const CopyPayload& copy, bool* gave) {
+  Executor& executor = call.executor();
+  BulkLanes& bulk = *executor.bulk();
+  const RecordHeader& header = call.header();
+  std::vector<BulkIn::Chunk> chunks;
+  int result = 0;
+  while (result == 0 && chunks.size() < kChunksPerEvent) {
+    const auto chunk = bulk.in().next(header.bulk);
+    if (!chunk.has_value()) break;
+    chunks.push_back(*chunk);
+    bulk.staging_in().pin(call.driver(), chunk->bytes);
+    result = call.driver().cuMemcpyHtoDAsync(copy.destination + chunk->offset, chunk->bytes,
+                                             chunk->size, call.driver_stream());
+  }
+  *gave = !chunks.empty();
+  if (chunks.empty()) return 0;
+  const bool last = result == 0 && bulk.in().all_given(header.bulk);
+  const auto retire = [&bulk, &executor, header, last, chunks](int ended) {
+    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+    // Earlier parts fail with the last one: a stream that has failed stays so.
+    if (ended != 0 && last) executor.report_failure(header, ended);
+  };
+  const int recorded =
+      executor.completions().after(call.driver_context(), call.driver_stream(), retire);
+  if (recorded != 0) {
+    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+  }
+  return result != 0 ? result : recorded;
+}
+
+// The bytes go in the reply. scratch[1]: the slot; scratch[2]: their number.
+int reply_with_bytes(Call& call) {
+  auto* slot = reinterpret_cast<std::byte*>(call.scratch[1]);
+  call.set_reply({slot, static_cast<std::size_t>(call.scratch[2])});
+  call.executor().bulk()->out().give_slot(slot);
+  return 0;
+}
+
+CallOutcome copy_to_reply(Call& call, const CopyPayload& copy) {
+  BulkLanes& bulk = *call.executor().bulk();
+  if (copy.bytes == 0) return CallOutcome::after_stream([](Call&) { return 0; });
+  std::byte* slot = bulk.out().take_slot();
+  if (slot == nullptr) return CallOutcome::held();
+  bulk.staging_out().pin(call.driver(), slot);
+  const int result =
+      call.driver().cuMemcpyDtoHAsync(slot, copy.source, copy.bytes, call.driver_stream());
+  if (result != 0) {
+    bulk.out().give_slot(slot);
+    return CallOutcome::done(result);
+  }
+  call.scratch[1] = reinterpret_cast<std::uintptr_t>(slot);
+  call.scratch[2] = copy.bytes;
+  return CallOutcome::after_stream(reply_with_bytes);
+}
+
+}  // namespace
+
+CallOutcome run_copy_in(Call& call) {
+  if (const int result = first_look(call); result != 0) return CallOutcome::done(result);
+  const CopyPayload copy = copy_of(call);
+  const RecordHeader& header = call.header();
+  BulkIn& in = call.executor().bulk()->in();
+  int result = in.expect_copy(header.bulk, header.sequence, copy.bytes);
+  for (bool gave = true; result == 0 && gave;) result = give_chunks(call, copy, &gave);
+  if (result != 0) return CallOutcome::done(result);
+  if (!in.all_given(header.bulk)) return CallOutcome::held();
+  if (!call.awaited()) return CallOutcome::done(0);
+  return CallOutcome::after_stream([](Call&) { return 0; });
+}
+
+CallOutcome run_copy_out(Call& call) {
+  if (const int result = first_look(call); result != 0) return CallOutcome::done(result);
+  const CopyPayload copy = copy_of(call);
+  const RecordHeader& header = call.header();
+  if (header.bulk == 0) return copy_to_reply(call, copy);
+  Executor& executor = call.executor();
+  BulkLanes& bulk = *executor.bulk();
+  BulkOut& out = bulk.out();
+  if (copy.bytes == 0) return CallOutcome::done(kErrorInvalidValue);
+  if (const int result = out.open(header.bulk, header.sequence, copy.bytes); result != 0) {
+    return CallOutcome::done(result);
+  }
+  for (;;) {
+    const BulkOut::Chunk chunk = out.next(header.bulk);
+    if (chunk.bytes == nullptr) break;
+    bulk.staging_out().pin(call.driver(), chunk.bytes);
+    int result = call.driver().cuMemcpyDtoHAsync(chunk.bytes, copy.source + chunk.offset,
+                                                 chunk.size, call.driver_stream());
+    const bool report = !call.awaited() && chunk.offset + chunk.size == copy.bytes;
+    if (result == 0) {
+      result = executor.completions().after(call.driver_context(), call.driver_stream(),
+                                            [&out, &executor, header, chunk, report](int ended) {
+                                              out.copied(header.bulk, chunk, ended);
+                                              if (ended != 0 && report)
+                                                executor.report_failure(header, ended);
+                                            });
+    }
+    if (result == 0) continue;
+    out.copied(header.bulk, chunk, result);
+    return CallOutcome::done(result);
+  }
+  if (!out.all_given(header.bulk)) return CallOutcome::held();
+  if (!call.awaited()) return CallOutcome::done(0);
+  return CallOutcome::after_stream(
+      [](Call& waiting) { return waiting.executor().bulk()->out().result(waiting.header().bulk); });
+}
+
+}  // namespace gpurun::server

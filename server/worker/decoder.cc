@@ -1,0 +1,101 @@
+#include "server/worker/decoder.h"
+
+#include <string>
+
+namespace gpurun::server {
+namespace {
+
+using protocol::Frame;
+using protocol::FrameKind;
+using protocol::RecordView;
+
+constexpr std::size_t kCallsAtOnce = 64;
+
+Status gap(std::uint64_t wanted, std::uint64_t got) {
+  return Status(Code::kProtocol, "record " + std::to_string(got) + " came where " +
+                                     std::to_string(wanted) + " was due");
+}
+
+}  // namespace
+
+Decoder::Decoder(transport::Connection& log, Outbox& outbox, CallSink& sink,
+                 std::chrono::milliseconds silence_deadline)
+    : log_(log), outbox_(outbox), sink_(sink), silence_deadline_(silence_deadline) {
+  calls_.reserve(kCallsAtOnce);
+}
+
+Status Decoder::run() {
+  for (;;) {
+    Frame frame;
+    Result<bool> whole = reader_.next(&frame);
+    if (!whole.ok()) return whole.status();
+    if (*whole) {
+      Result<bool> ended = handle(frame);
+      if (!ended.ok()) return ended.status();
+      if (*ended) return {};
+      continue;
+    }
+    // One byte is a sign of life: a large frame on a slow link is no silence.
+    Result<std::size_t> received =
+        log_.receive(reader_.space(), 1, Deadline::in(silence_deadline_));
+    if (!received.ok()) {
+      if (received.status().code() != Code::kDeadline) return received.status();
+      return Status(Code::kPeerGone, "nothing was heard of the client for " +
+                                         std::to_string(silence_deadline_.count()) + " ms");
+    }
+    reader_.filled(*received);
+  }
+}
+
+Result<bool> Decoder::handle(const Frame& frame) {
+  GPURUN_RETURN_IF_ERROR(outbox_.acknowledged(frame.header.acknowledged));
+  switch (frame.header.kind) {
+    case FrameKind::kRecords:
+      GPURUN_RETURN_IF_ERROR(take_records(frame));
+      return false;
+    case FrameKind::kAcknowledge:
+    case FrameKind::kHeartbeat:
+      return false;
+    case FrameKind::kGoodbye:
+      return true;
+    case FrameKind::kReplies:
+    case FrameKind::kControl:
+    case FrameKind::kChunk:
+    case FrameKind::kChunkReceipt:
+    case FrameKind::kChunkAbandoned:
+      break;
+  }
+  return Status(Code::kProtocol, "a frame of kind " +
+                                     std::to_string(static_cast<int>(frame.header.kind)) +
+                                     " has no business on an attached log channel");
+}
+
+Status Decoder::take_records(const Frame& frame) {
+  ByteView rest = frame.payload;
+  std::uint64_t number = frame.header.sequence;
+  if (number == 0 || number > taken_ + 1) return gap(taken_ + 1, number);
+  calls_.clear();
+  for (; !rest.empty(); ++number) {
+    Result<RecordView> record = protocol::parse_record(rest);
+    if (!record.ok()) return record.status();
+    if (record->header.sequence != number) return gap(number, record->header.sequence);
+    rest = rest.subspan(record->header.bytes);
+
+    if (number <= taken_ + calls_.size()) continue;
+    calls_.push_back(*record);
+    if (calls_.size() == kCallsAtOnce) GPURUN_RETURN_IF_ERROR(hand_on());
+  }
+  GPURUN_RETURN_IF_ERROR(hand_on());
+  outbox_.taken(taken_, frame.payload.size());
+  return {};
+}
+
+Status Decoder::hand_on() {
+  if (calls_.empty()) return {};
+  const Status accepted = sink_.accept(calls_);
+  taken_ += calls_.size();
+  calls_.clear();
+  return accepted;
+}
+
+}  // namespace gpurun::server

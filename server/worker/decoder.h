@@ -1,0 +1,59 @@
+// Decoder: reads the client's frames from the log channel and hands their records on, each exactly
+// once and in log order. What came before (a replay after a cut) is dropped by its number.
+//
+// One thread, in run().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "protocol/frame_reader.h"
+#include "protocol/record.h"
+#include "server/worker/outbox.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+// Where decoded calls go.
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+  // Calls in log order, without gaps or repetitions. Payloads are valid during the call only. A
+  // failure ends the session.
+  virtual Status accept(std::span<const protocol::RecordView> calls) = 0;
+};
+
+class Decoder {
+ public:
+  // Borrows all; they outlive it.
+  Decoder(transport::Connection& log, Outbox& outbox, CallSink& sink,
+          std::chrono::milliseconds silence_deadline);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Until the client says goodbye: ok.
+  //   kPeerGone  the connection ended, or nothing came for the silence deadline.
+  //   kProtocol  the client broke the contract; also what the sink returned.
+  Status run();
+
+  std::uint64_t taken_through() const noexcept { return taken_; }
+
+ private:
+  // True: that was the goodbye.
+  Result<bool> handle(const protocol::Frame& frame);
+  Status take_records(const protocol::Frame& frame);
+  Status hand_on();
+
+  transport::Connection& log_;
+  Outbox& outbox_;
+  CallSink& sink_;
+  const std::chrono::milliseconds silence_deadline_;
+  protocol::FrameReader reader_;
+  std::vector<protocol::RecordView> calls_;
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,65 @@
+#include "server/worker/device_barrier.h"
+
+#include "server/worker/call.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING (cuda.h).
+
+}  // namespace
+
+DeviceBarrier::StreamKey DeviceBarrier::key_of(const protocol::RecordHeader& header) {
+  if (header.stream > protocol::kStreamPerThread) return {header.stream, 0, 0};
+  if (header.stream == protocol::kStreamPerThread) {
+    return {header.stream, header.context, header.lane};
+  }
+  return {protocol::kStreamLegacy, header.context, 0};
+}
+
+int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
+  if (pending_ == nullptr) return 0;
+  const StreamKey key = key_of(header);
+  if (behind_.count(key) != 0) return 0;
+  if (is_capturing(driver_, stream)) return 0;
+  // Complete, or gone with its context.
+  if (driver_.cuEventQuery(pending_) != kErrorNotReady) {
+    pending_ = nullptr;
+    behind_.clear();
+    return 0;
+  }
+  if (const int result = driver_.cuStreamWaitEvent(stream, pending_, 0); result != 0) {
+    return result;
+  }
+  behind_.insert(key);
+  return 0;
+}
+
+void DeviceBarrier::forget(std::uint64_t context) {
+  const auto found = events_.find(context);
+  if (found == events_.end()) return;
+  if (found->second == pending_) {
+    pending_ = nullptr;
+    behind_.clear();
+  }
+  events_.erase(found);
+}
+
+int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
+  if (is_capturing(driver_, stream)) return 0;
+  void*& event = events_[header.context];
+  int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
+  if (result != 0) {  // None yet, or it went with a former life of the context.
+    event = nullptr;
+    result = driver_.cuEventCreate(&event, kEventDisableTiming);
+    if (result == 0) result = driver_.cuEventRecord(event, stream);
+  }
+  if (result != 0) return result;
+  pending_ = event;
+  behind_.clear();
+  behind_.insert(key_of(header));
+  return 0;
+}
+
+}  // namespace gpurun::server

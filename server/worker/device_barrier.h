@@ -1,0 +1,39 @@
+// DeviceBarrier: keeps an answered-early call first on the device. After the call an event is
+// recorded in its stream; every other stream waits for that event before its next call.
+//
+// Streams that are capturing stay out of it: an event of ours must not enter the program's graph.
+// One thread at a time, with the call's context current.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "protocol/record.h"
+#include "server/driver/driver_functions.h"
+
+namespace gpurun::server {
+
+class DeviceBarrier {
+ public:
+  explicit DeviceBarrier(const DriverFunctions& driver) : driver_(driver) {}
+
+  // `stream` (the driver's) is about to get the call of `header`. 0 or the CUresult.
+  int before(const protocol::RecordHeader& header, void* stream);
+  // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
+  int after(const protocol::RecordHeader& header, void* stream);
+  // The client's `context` has ended, with its event.
+  void forget(std::uint64_t context);
+
+ private:
+  using StreamKey = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;
+  static StreamKey key_of(const protocol::RecordHeader& header);
+
+  const DriverFunctions& driver_;
+  std::map<std::uint64_t, void*> events_;  // By context; each is recorded again and again.
+  void* pending_ = nullptr;                // The last barrier's, while it may be incomplete.
+  std::set<StreamKey> behind_;             // Streams that wait for it already.
+};
+
+}  // namespace gpurun::server

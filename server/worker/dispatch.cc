@@ -1,0 +1,158 @@
+// The generic path: no function is named here.
+#include "server/worker/dispatch.h"
+
+#include <algorithm>
+
+#include "server/worker/event_book.h"
+#include "server/worker/executor.h"
+
+namespace gpurun::server {
+namespace {
+
+using driver_abi::Direction;
+using driver_abi::HandleKind;
+using driver_abi::kNoParameter;
+using driver_abi::Parameter;
+using driver_abi::Row;
+using driver_abi::Shape;
+
+bool holds_handles(const Parameter& parameter) {
+  return parameter.shape == Shape::kHandle || parameter.shape == Shape::kHandlePointee ||
+         parameter.shape == Shape::kHandleArray;
+}
+
+// Texture and surface objects and the like are the driver's own values on both sides.
+bool crosses_unchanged(HandleKind kind) {
+  return kind == HandleKind::kTextureObject || kind == HandleKind::kSurfaceObject ||
+         kind == HandleKind::kGraphConditional;
+}
+
+// Client's handles to the driver's, in place. 0 or the CUresult.
+int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleTable& handles,
+                     const Dispatch::Streams& streams) {
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    const Parameter& parameter = row.parameters[i];
+    if (!holds_handles(parameter) || parameter.direction == Direction::kOut) continue;
+    if (crosses_unchanged(parameter.handle)) continue;
+    for (std::uint64_t& slot : call.handles(i)) {
+      HandleTable::Found found;
+      if (parameter.handle == HandleKind::kStream) {
+        found = streams.resolve(streams.user, slot);
+      } else if (slot != 0) {
+        found = handles.find(slot, parameter.handle);
+      }  // NULL goes on as NULL: the driver knows where it is allowed.
+      if (found.result != 0) return found.result;
+      slot = found.value;
+    }
+  }
+  return 0;
+}
+
+// The driver's handles that came out, in place, to the client's: the known one where the driver
+// returned an old acquaintance, else the one that the client minted, which now stands for it.
+int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable& handles) {
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    const Parameter& parameter = row.parameters[i];
+    if (!holds_handles(parameter) || parameter.direction == Direction::kIn) continue;
+    if (crosses_unchanged(parameter.handle)) continue;
+    for (std::uint64_t& slot : call.handles(i)) {
+      if (slot == 0) continue;
+      const std::uint64_t value = slot;
+      slot = handles.client_handle_of(value, parameter.handle);
+      if (slot != 0 || parameter.shape != Shape::kHandlePointee) continue;
+      slot = call.minted(i);
+      if (slot == 0) return kErrorInvalidHandle;
+      if (const int result = handles.bind(slot, parameter.handle, value); result != 0) {
+        return result;
+      }
+    }
+  }
+  return 0;
+}
+
+void poison_minted(const Row& row, const protocol::UnpackedCall& call, HandleTable& handles,
+                   int result) {
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    if (call.minted(i) == 0) continue;
+    (void)handles.poison(call.minted(i), row.parameters[i].handle, result);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dispatch>> Dispatch::create(const CudaDriver& driver) {
+  std::unique_ptr<Dispatch> dispatch(new Dispatch(driver));
+  for (const Row& row : driver_abi::rows()) {
+    if (dispatch->calls_.size() <= row.opcode) dispatch->calls_.resize(row.opcode + std::size_t{1});
+    Result<std::unique_ptr<ForeignCall>> call = ForeignCall::prepare(row);
+    if (call.ok()) {
+      dispatch->calls_[row.opcode] = std::move(*call);
+      continue;
+    }
+    const bool must_work = row.implementation == driver_abi::Implementation::kGenerated &&
+                           row.completion != driver_abi::Completion::kRefused;
+    if (must_work) return call.status();
+  }
+  return dispatch;
+}
+
+int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTable& handles,
+                    const Streams& streams) const {
+  const ForeignCall* foreign = row.opcode < calls_.size() ? calls_[row.opcode].get() : nullptr;
+  void* function = driver_.function(row.opcode);
+  int result = foreign == nullptr || function == nullptr ? kErrorNotSupported : 0;
+  // The handle that ends is forgotten once the driver has really ended it.
+  std::uint64_t ended = 0;
+  if (result == 0 && row.destroyed_parameter != kNoParameter) {
+    const auto slots = unpacked.handles(row.destroyed_parameter);
+    if (!slots.empty()) ended = slots.front();
+  }
+  if (result == 0) result = translate_inputs(row, unpacked, handles, streams);
+  if (result == 0) result = foreign->invoke(function, unpacked.arguments());
+  if (result == 0) result = translate_outputs(row, unpacked, handles);
+  if (result != 0) {
+    poison_minted(row, unpacked, handles, result);
+    return result;
+  }
+  if (ended != 0) {
+    (void)handles.erase(ended, row.parameters[row.destroyed_parameter].handle);
+  }
+  return 0;
+}
+
+CallOutcome Dispatch::run(Call& call) const {
+  const Row* row = driver_abi::find_row(call.header().opcode);
+  if (row == nullptr) return CallOutcome::done(kErrorNotSupported);
+  thread_local protocol::UnpackedCall unpacked;  // Keeps its capacity from call to call.
+  const Status status = unpacked.unpack(*row, call.payload());
+  if (!status.ok()) return CallOutcome::done(kErrorInvalidValue);
+  const Streams streams{[](void* user, std::uint64_t client_stream) {
+                          return static_cast<Call*>(user)->resolve_stream(client_stream);
+                        },
+                        &call};
+  for (std::size_t i = row->parameters.size(); i-- > 0;) {
+    if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
+  }
+  const bool ends_handle = row->destroyed_parameter != kNoParameter;
+  const HandleKind ends =
+      ends_handle ? row->parameters[row->destroyed_parameter].handle : HandleKind::kNone;
+  const std::uint64_t ended = ends_handle ? unpacked.word(row->destroyed_parameter) : 0;
+  const std::uint64_t ended_value =
+      ends == HandleKind::kContext ? call.handles().find(ended, ends).value : 0;
+  int result = issue(*row, unpacked, call.handles(), streams);
+  if (result == 0 && ends == HandleKind::kEvent) call.executor().events().forget(ended);
+  if (result == 0 && ends == HandleKind::kContext) {
+    call.executor().context_ended(ended, ended_value);
+  }
+  if (call.awaited() && result == 0) {
+    thread_local protocol::PackedReply reply;
+    if (!reply.pack(*row, unpacked, result).ok()) {
+      result = kErrorInvalidValue;
+    } else {
+      call.set_reply(reply.bytes());
+    }
+  }
+  return CallOutcome::done(result);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,392 @@
+#include "server/worker/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/planted_flaw.h"
+#include "server/worker/copy_calls.h"
+#include "server/worker/executor_state.h"
+#include "server/worker/hot_calls.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
+// What a queued call costs besides its record, about.
+constexpr std::size_t kCallBytes = 1024;
+// Streams whose flags are remembered; all are forgotten beyond and asked for again.
+constexpr std::size_t kTraitsMax = 4096;
+
+std::atomic<std::uint64_t> next_id{1};
+
+}  // namespace
+
+std::uint64_t next_executor_id() noexcept { return next_id++; }
+
+// Call
+
+HandleTable::Found Call::resolve_stream(std::uint64_t client_stream) {
+  return executor_->state_->resolve(client_stream, header_.lane, header_.context);
+}
+HandleTable& Call::handles() noexcept { return executor_->handles(); }
+const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
+void* Call::user() const noexcept { return executor_->options().user; }
+
+MutableBytes Call::reserve_reply(std::size_t byte_count) {
+  if (byte_count > protocol::kReplyPayloadBytesMax) return {};
+  reply_.resize(byte_count);
+  return reply_;
+}
+void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
+
+// One call
+
+HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t lane,
+                                          std::uint64_t context) {
+  if (stream == protocol::kStreamNull || stream == protocol::kStreamLegacy) return {0, stream};
+  if (stream != protocol::kStreamPerThread) return handles.find(stream, HandleKind::kStream);
+  const std::lock_guard lock(streams_mutex);
+  void*& made = per_thread_streams[{lane, context}];
+  if (made == nullptr) {
+    if (const int result = options.driver.cuStreamCreate(&made, 0); result != 0) {
+      per_thread_streams.erase({lane, context});
+      return {result, 0};
+    }
+  }
+  return {0, reinterpret_cast<DriverValue>(made)};
+}
+
+// Makes the thread and the call what handlers are promised. 0 or the CUresult.
+int ExecutorState::prepare(Call& call) {
+  const RecordHeader& header = call.header_;
+  call.driver_context_ = nullptr;
+  if (header.context != 0) {
+    const HandleTable::Found found = handles.find(header.context, HandleKind::kContext);
+    if (found.result != 0) return found.result;
+    call.driver_context_ = reinterpret_cast<void*>(found.value);
+  }
+  const int entered = enter_context(options.driver, id, call.driver_context_);
+  if (entered != 0) return entered;
+  if (header.order == Order::kStream) {
+    const HandleTable::Found found = call.resolve_stream(header.stream);
+    if (found.result != 0) return found.result;
+    call.driver_stream_ = reinterpret_cast<void*>(found.value);
+    return barrier.before(header, call.driver_stream_);
+  }
+  return 0;
+}
+
+// Within what the driver's queue for the stream takes without blocking us.
+CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
+  if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
+  const CallOutcome outcome = handler(call);
+  if (outcome.kind != CallOutcome::Kind::kDone || outcome.result != 0) return outcome;
+  const auto capturing = [&] { return is_capturing(options.driver, call.driver_stream_); };
+  bound.added(call.driver_context_, call.driver_stream_, capturing);
+  if (call.header_.form == Form::kEventRecord) note_record(call);
+  return outcome;
+}
+
+CallOutcome ExecutorState::run_handler(Call& call) {
+  const RecordHeader& header = call.header_;
+  if (header.form == Form::kCopyIn) return run_copy_in(call);
+  if (header.form == Form::kCopyOut) return run_copy_out(call);
+  Handler handler = nullptr;
+  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
+  if (is_hot(header.form)) {
+    if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
+    return run_hot(call, handler != nullptr ? handler : hot_handler(header.form));
+  }
+  if (handler == nullptr) handler = options.handlers.generic;
+  if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
+  bool here = false;
+  const int taken = take_bulk(call, &here);
+  if (taken != 0) return CallOutcome::done(taken);
+  if (!here) return CallOutcome::held();
+  const CallOutcome outcome = handler(call);
+  forget_thread_context();  // The long tail may have made another context current.
+  return outcome;
+}
+
+CallOutcome ExecutorState::run(Call& call) {
+  const RecordHeader& header = call.header_;
+  if (header.order != Order::kOrderedHost) forget_contexts();
+  if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
+  planted_flaw("worker");
+  const CallOutcome outcome = run_handler(call);
+  const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
+  if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
+    const int result = barrier.after(header, call.driver_stream_);
+    if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
+  }
+  return outcome;
+}
+
+// A call that outlives its frame.
+std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
+  auto kept = std::make_unique<Call>(std::move(call));
+  if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
+  kept->payload_ = kept->owned_;
+  return kept;
+}
+
+void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+  std::shared_ptr<Call> shared = std::move(call);
+  const Status started = parking->run([this, shared, wait] {
+    // The stream and its barrier were the issuer's business; only the context is needed here.
+    const RecordHeader header = shared->header_;
+    shared->header_.order = Order::kLane;
+    int result = prepare(*shared);
+    shared->header_ = header;
+    if (result == 0) result = wait(*shared);
+    forget_thread_context();
+    answer(*shared, result);
+  });
+  if (!started.ok()) answer(*shared, kErrorOutOfMemory);
+}
+
+void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
+  if (outcome.kind == CallOutcome::Kind::kParked) return park(std::move(call), outcome.wait);
+  answer_after_stream(std::move(call), outcome.wait);
+}
+
+void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+  const std::shared_ptr<Call> shared = std::move(call);
+  const auto end = [this, shared, wait](int result) {
+    const int own = wait(*shared);
+    answer(*shared, result != 0 ? result : own, true);
+  };
+  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end);
+  if (result != 0) end(result);
+}
+
+// Queues
+
+IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
+  IssueQueue::StreamTraits result;
+  if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
+  if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
+  const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
+  unsigned flags = 0;
+  if (found.result != 0 ||
+      options.driver.cuStreamGetFlags(reinterpret_cast<void*>(found.value), &flags) != 0) {
+    return result;  // The call fails when it is issued.
+  }
+  result.blocking = (flags & kStreamNonBlocking) == 0;
+  void* home = nullptr;
+  if (options.driver.cuStreamGetCtx != nullptr &&
+      options.driver.cuStreamGetCtx(reinterpret_cast<void*>(found.value), &home) == 0) {
+    result.context =
+        handles.client_handle_of(reinterpret_cast<DriverValue>(home), HandleKind::kContext);
+  }
+  if (known_traits.size() >= kTraitsMax) known_traits.clear();
+  known_traits[header.stream] = result;
+  return result;
+}
+
+void ExecutorState::enqueue(std::unique_ptr<Call> call) {
+  queued_bytes += call->header_.bytes + kCallBytes;
+  const RecordHeader header = call->header_;
+  queue.push(header, traits(header), call.release());
+}
+
+void ExecutorState::finish(IssueQueue::Item* item) {
+  const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
+  queued_bytes -= call->header_.bytes + kCallBytes;
+  queue.finish(item);
+  shrunk.notify_all();
+}
+
+void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
+  const auto end = [this, item] {
+    {
+      const std::lock_guard lock(wake_mutex);
+      ended.push_back(item);
+      awake = true;
+    }
+    woken.notify_one();
+  };
+  const Status started = parking->run([this, item, end] {
+    Call& call = *static_cast<Call*>(item->user());
+    CallOutcome outcome = run(call);
+    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = outcome.wait(call);
+    // Such a call may wait in the driver itself: there is nothing that it could be held for.
+    const bool wrong =
+        outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
+    if (wrong) outcome.result = kErrorUnknown;
+    answer(call, outcome.result);
+    end();
+  });
+  if (started.ok()) return;
+  answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
+  end();
+}
+
+void ExecutorState::issue(IssueQueue::Item* item) {
+  Call& call = *static_cast<Call*>(item->user());
+  if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kHeld:
+      return queue.hold(item);
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      return finish(item);
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream: {
+      auto waiting = std::make_unique<Call>(std::move(call));
+      finish(item);
+      return go_on(std::move(waiting), outcome);
+    }
+  }
+}
+
+// What is kept here of contexts that are gone.
+void ExecutorState::forget_contexts() {
+  if (!contexts_ended.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<std::uint64_t> contexts;
+  {
+    const std::lock_guard lock(wake_mutex);
+    contexts.swap(ended_contexts);
+  }
+  for (const std::uint64_t context : contexts) barrier.forget(context);
+}
+
+void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
+  forget_all_thread_contexts();
+  completions.forget(driver_context);
+  {
+    const std::lock_guard lock(streams_mutex);
+    std::erase_if(per_thread_streams,
+                  [&](const auto& each) { return each.first.second == context; });
+  }
+  const std::lock_guard lock(wake_mutex);
+  ended_contexts.push_back(context);
+  contexts_ended.store(true, std::memory_order_release);
+}
+
+void ExecutorState::pump() {
+  {
+    const std::lock_guard lock(wake_mutex);
+    for (IssueQueue::Item* item : ended) finish(item);
+    ended.clear();
+  }
+  while (IssueQueue::Item* item = queue.take()) issue(item);
+}
+
+Status ExecutorState::accept(const RecordView& record) {
+  if (record.header.after_sequence != 0) {
+    return Status(Code::kProtocol, "a call that waits for another server's");
+  }
+  Call call;
+  call.header_ = record.header;
+  call.payload_ = record.payload;
+  call.executor_ = &executor;
+  expect_bulk(call);
+  const Order order = record.header.order;
+  const bool at_once =
+      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  if (!at_once) {
+    enqueue(keep(std::move(call)));
+    return {};
+  }
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      break;
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream:
+      go_on(keep(std::move(call)), outcome);
+      break;
+    case CallOutcome::Kind::kHeld:
+      if (order == Order::kImmediate) {
+        answer(call, kErrorUnknown);  // Ordered nowhere: there is no queue to hold it in.
+        break;
+      }
+      enqueue(keep(std::move(call)));
+      queue.hold(queue.take());
+      break;
+  }
+  return {};
+}
+
+void ExecutorState::serve() {
+  for (;;) {
+    {
+      std::unique_lock lock(wake_mutex);
+      woken.wait(lock, [this] { return awake || stopping; });
+      if (stopping) return;
+      awake = false;
+    }
+    const std::lock_guard lock(role);
+    queue.retry_held();
+    pump();
+    shrunk.notify_all();  // Also whoever waits for a client that is gone.
+  }
+}
+
+// Executor
+
+Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk)
+    : state_(std::make_unique<ExecutorState>(*this, options, outbox, bulk)) {
+  state_->bound.set_wake([](void* of) { static_cast<Executor*>(of)->wake(); }, this);
+  state_->thread = std::thread([this] { state_->serve(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::scoped_lock lock(state_->role, state_->wake_mutex);
+    state_->stopping = true;
+  }
+  state_->woken.notify_all();
+  state_->thread.join();
+  ExecutorState& state = *state_;
+  state.completions.stop();
+  state.parking.reset();  // Ends once the helpers' calls have returned.
+  state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
+}
+
+Status Executor::accept(std::span<const RecordView> calls) {
+  ExecutorState& state = *state_;
+  std::unique_lock lock(state.role);
+  for (const RecordView& call : calls) {
+    state.shrunk.wait(lock, [&state] {
+      return state.queued_bytes <= limits::kQueuedBytesMax || !state.outbox.failure().ok();
+    });
+    GPURUN_RETURN_IF_ERROR(state.accept(call));
+    state.pump();
+  }
+  return state.outbox.failure();
+}
+
+void Executor::wake() noexcept {
+  {
+    const std::lock_guard lock(state_->wake_mutex);
+    state_->awake = true;
+  }
+  state_->woken.notify_one();
+}
+
+HandleTable& Executor::handles() noexcept { return state_->handles; }
+const WorkerOptions& Executor::options() const noexcept { return state_->options; }
+BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
+Completions& Executor::completions() noexcept { return state_->completions; }
+void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {
+  state_->context_ended(context, reinterpret_cast<void*>(driver_context));
+}
+EventBook& Executor::events() noexcept { return state_->events; }
+void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
+                               std::uint64_t record) {
+  state_->tell_event_done(about, event, record, false);
+}
+void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
+  state_->before_reply = before;
+  state_->before_reply_user = user;
+}
+void Executor::report_failure(const RecordHeader& header, int result) noexcept {
+  state_->report(header, result, 0);
+}
+
+}  // namespace gpurun::server

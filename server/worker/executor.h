@@ -1,0 +1,66 @@
+// Executor: hands decoded calls to the driver: which may be issued now, which are held, who gets
+// which reply. Decides order by the records' headers alone (protocol/record.h, Order).
+//
+// One thread at a time has the executor's role: the decoder with the calls that came, or the
+// executor's own thread when something that a held queue waits for has happened (bytes came, a
+// staging slot retired, a helper is done). The role is held across driver calls on purpose: it is
+// what makes "one executor issues" true. Everybody else talks to it through wake().
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "protocol/record.h"
+#include "server/worker/call.h"
+#include "server/worker/decoder.h"
+#include "server/worker/worker.h"
+
+namespace gpurun::server {
+
+class BulkLanes;
+class Completions;
+class EventBook;
+class Outbox;
+
+class Executor final : public CallSink {
+ public:
+  // Borrows all; they outlive it. Without bulk lanes, calls with bulk are not supported.
+  Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk = nullptr);
+  // Waits for helpers. What is still queued is not issued any more.
+  ~Executor() override;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Decoder thread. Issues what can be issued and queues the rest; waits only while more than
+  // limits::kQueuedBytesMax are queued. Fails with the outbox's failure, or with kProtocol.
+  Status accept(std::span<const protocol::RecordView> calls) override;
+
+  // Something changed that a held queue may wait for. Any thread, never blocks.
+  void wake() noexcept;
+
+  // Called before each reply: what was printed goes first. Before the first accept().
+  void set_before_reply(void (*before)(void* user), void* user) noexcept;
+
+  // Handlers' side, see Call.
+  HandleTable& handles() noexcept;
+  const WorkerOptions& options() const noexcept;
+  BulkLanes* bulk() noexcept;
+  Completions& completions() noexcept;
+  EventBook& events() noexcept;
+  // The client learns that the record of `event` by the call `record` is complete. `about` is the
+  // call that found out. Not within a completion's `ended`.
+  void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
+                       std::uint64_t record);
+  // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
+  // it. From the handler that ends it.
+  void context_ended(std::uint64_t context, std::uint64_t driver_context);
+  // The call, which was answered or that nobody waits for, failed on the device. Any thread.
+  void report_failure(const protocol::RecordHeader& header, int result) noexcept;
+
+ private:
+  friend class Call;
+  std::unique_ptr<ExecutorState> state_;
+};
+
+}  // namespace gpurun::server

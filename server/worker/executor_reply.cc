@@ -1,0 +1,132 @@
+// What a call leaves behind: its reply or failure, its bulk, the news of its event.
+#include <cstring>
+
+#include "server/worker/executor_state.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+// CUresults after which cuda.h says that the process must be ended and the context is lost.
+bool is_sticky(int result) {
+  switch (result) {
+    case 214:  // CUDA_ERROR_ECC_UNCORRECTABLE
+    case 226:  // CUDA_ERROR_CONTAINED
+    case 700:  // CUDA_ERROR_ILLEGAL_ADDRESS
+    case 702:  // CUDA_ERROR_LAUNCH_TIMEOUT
+    case 710:  // CUDA_ERROR_ASSERT
+    case 714:  // CUDA_ERROR_HARDWARE_STACK_ERROR
+    case 715:  // CUDA_ERROR_ILLEGAL_INSTRUCTION
+    case 716:  // CUDA_ERROR_MISALIGNED_ADDRESS
+    case 717:  // CUDA_ERROR_INVALID_ADDRESS_SPACE
+    case 718:  // CUDA_ERROR_INVALID_PC
+    case 719:  // CUDA_ERROR_LAUNCH_FAILED
+    case 721:  // CUDA_ERROR_TENSOR_MEMORY_LEAK
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void ExecutorState::expect_bulk(const Call& call) {
+  const RecordHeader& header = call.header_;
+  if (bulk == nullptr || header.bulk == 0) return;
+  // A refusal comes again when the call is run.
+  if (header.form == Form::kCopyIn) {
+    protocol::CopyPayload copy;
+    std::memcpy(&copy, call.payload_.data(), sizeof copy);
+    (void)bulk->in().expect_copy(header.bulk, header.sequence, copy.bytes);
+  } else if (!is_hot(header.form)) {
+    (void)bulk->in().expect_whole(header.bulk, header.sequence);
+  }
+}
+
+// The payload that came beside the log. 0 or the CUresult; without `here` it has not come yet.
+int ExecutorState::take_bulk(Call& call, bool* here) {
+  const RecordHeader& header = call.header_;
+  *here = true;
+  if (header.bulk == 0 || call.bulk_ != nullptr) return 0;
+  if (bulk == nullptr) return kErrorNotSupported;
+  int result = bulk->in().expect_whole(header.bulk, header.sequence);
+  if (result == 0) result = bulk->in().take_whole(header.bulk, &call.bulk_);
+  *here = call.bulk_ != nullptr;
+  return result;
+}
+
+// What the call did not consume or deliver is over.
+void ExecutorState::end_bulk(const Call& call, int result) {
+  const RecordHeader& header = call.header_;
+  if (bulk == nullptr || header.bulk == 0) return;
+  if (header.form != Form::kCopyOut) return bulk->in().end_call(header.bulk, header.sequence);
+  protocol::CopyPayload copy;
+  std::memcpy(&copy, call.payload_.data(), sizeof copy);
+  bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
+}
+
+// The client is told of the event's completion, if it would ask.
+void ExecutorState::note_record(const Call& call) {
+  const RecordHeader header = call.header_;
+  if (!events.recorded(header.subject, header.sequence)) return;
+  if (is_capturing(options.driver, call.driver_stream_)) return;
+  (void)completions.after(call.driver_context_, call.driver_stream_, [this, header](int result) {
+    if (result == 0) tell_event_done(header, header.subject, header.sequence, true);
+  });
+}
+
+void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
+                                    std::uint64_t record, bool settled) {
+  if (record == 0) return;
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kEventDone;
+  item.opcode = about.opcode;
+  item.lane = about.lane;
+  item.call_sequence = record;
+  item.context = about.context;
+  item.subject = event;
+  item.watermark = watermark(settled);
+  (void)outbox.post(item, ByteView());
+}
+
+// Of everything that is complete on the device; `settled`: of what was told by completions.
+std::uint64_t ExecutorState::watermark(bool settled) {
+  if (bulk == nullptr) return 0;
+  if (!settled && bulk->out().numbering_due()) completions.settle();
+  return bulk->out().watermark();
+}
+
+void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t created) {
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kCallError;
+  item.opcode = header.opcode;
+  item.lane = header.lane;
+  item.result = result;
+  item.call_sequence = header.sequence;
+  item.context = header.context;
+  item.subject = created;
+  if (is_sticky(result)) item.flags = protocol::kReplyFlagSticky;
+  (void)outbox.post(item, ByteView());
+}
+
+void ExecutorState::answer(const Call& call, int result, bool settled) {
+  end_bulk(call, result);
+  const RecordHeader& header = call.header_;
+  if (!call.awaited()) {
+    if (result != 0) report(header, result, call.created_);
+    return;
+  }
+  protocol::ReplyHeader reply;
+  reply.kind = protocol::ReplyKind::kReply;
+  reply.opcode = header.opcode;
+  reply.lane = header.lane;
+  reply.result = result;
+  reply.call_sequence = header.sequence;
+  reply.context = header.context;
+  reply.watermark = watermark(settled);
+  if (before_reply != nullptr) before_reply(before_reply_user);
+  // A failure is kept by the outbox, and accept() returns it.
+  (void)outbox.post(reply, ByteView(call.reply_));
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,108 @@
+// The inside of Executor: executor.cc issues, executor_reply.cc answers. Nobody else includes this.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/completions.h"
+#include "server/worker/device_barrier.h"
+#include "server/worker/event_book.h"
+#include "server/worker/executor.h"
+#include "server/worker/issue_queue.h"
+#include "server/worker/outbox.h"
+#include "server/worker/parking.h"
+#include "server/worker/stream_bound.h"
+
+namespace gpurun::server {
+
+using protocol::Form;
+using protocol::Order;
+using protocol::RecordHeader;
+using protocol::RecordView;
+
+inline bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
+
+// Drivers of tests come and go while threads stay: each executor has a number of its own.
+std::uint64_t next_executor_id() noexcept;
+
+struct ExecutorState {
+  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
+      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {}
+
+  Status accept(const RecordView& record);
+  void pump();
+  void serve();
+  void forget_contexts();
+  void context_ended(std::uint64_t context, void* driver_context);
+
+  int prepare(Call& call);
+  CallOutcome run(Call& call);
+  CallOutcome run_handler(Call& call);
+  CallOutcome run_hot(Call& call, Handler handler);
+  void note_record(const Call& call);
+  void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
+                       bool settled);
+  std::uint64_t watermark(bool settled);
+  // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
+  void expect_bulk(const Call& call);
+  int take_bulk(Call& call, bool* here);
+  void end_bulk(const Call& call, int result);
+  HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
+  IssueQueue::StreamTraits traits(const RecordHeader& header);
+  void enqueue(std::unique_ptr<Call> call);
+  void issue(IssueQueue::Item* item);
+  void finish(IssueQueue::Item* item);
+  void park(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
+  void run_ordered_host(IssueQueue::Item* item);
+  // `settled`: what is done on the device has been told by completions.
+  void answer(const Call& call, int result, bool settled = false);
+  void report(const RecordHeader& header, int result, std::uint64_t created);
+  static std::unique_ptr<Call> keep(Call&& call);
+
+  Executor& executor;
+  const WorkerOptions options;
+  Outbox& outbox;
+  BulkLanes* const bulk;
+  HandleTable handles;
+  const std::uint64_t id = next_executor_id();
+
+  std::mutex role;  // Held by who issues. What follows is guarded by it.
+  std::condition_variable shrunk;
+  IssueQueue queue;
+  std::size_t queued_bytes = 0;
+  std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
+  DeviceBarrier barrier;
+
+  std::mutex streams_mutex;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
+
+  std::mutex wake_mutex;
+  std::condition_variable woken;
+  bool awake = false;                         // Guarded by wake_mutex.
+  bool stopping = false;                      // Guarded by wake_mutex and role: either may read it.
+  std::vector<IssueQueue::Item*> ended;       // Ordered host calls that have returned; wake_mutex.
+  std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
+  std::atomic<bool> contexts_ended{false};    // There are some.
+
+  std::optional<Parking> parking{std::in_place};
+  Completions completions{options.driver, *parking, id};
+  StreamBound bound{options.launch_depth, completions};
+  EventBook events;
+  void (*before_reply)(void* user) = nullptr;
+  void* before_reply_user = nullptr;
+  std::thread thread;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,180 @@
+#include "server/worker/hot_calls.h"
+
+#include <cstring>
+
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::CopyPayload;
+using protocol::EventPayload;
+using protocol::Form;
+using protocol::LaunchAttribute;
+using protocol::LaunchPayload;
+using protocol::MemsetPayload;
+
+constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
+
+// The fixed part of a payload whose size parse_record() has checked.
+template <typename T>
+T head_of(const Call& call) {
+  T payload;
+  std::memcpy(&payload, call.payload().data(), sizeof payload);
+  return payload;
+}
+
+// Whether a launch attribute's value means the same here as in the client: it holds no handle and
+// no pointer to host memory. Numbers are those of CUlaunchAttributeID (cuda.h).
+bool crosses_unchanged(std::uint32_t id) {
+  switch (id) {
+    case 1:   // CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+    case 2:   // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    case 3:   // CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+    case 4:   // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    case 5:   // CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+    case 6:   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    case 8:   // CU_LAUNCH_ATTRIBUTE_PRIORITY
+    case 9:   // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+    case 10:  // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+    case 11:  // CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
+    case 14:  // CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+      return true;
+    default:
+      return false;
+  }
+}
+
+CallOutcome launch(Call& call) {
+  const auto launch = head_of<LaunchPayload>(call);
+  // A CUkernel may be launched in a CUfunction's place (cuLaunchKernel).
+  HandleTable::Found function = call.handles().find(launch.function, HandleKind::kFunction);
+  if (function.result == kErrorInvalidHandle) {
+    function = call.handles().find(launch.function, HandleKind::kKernel);
+  }
+  if (function.result != 0) return CallOutcome::done(function.result);
+
+  LaunchAttribute attributes[protocol::kLaunchAttributesMax];
+  if (launch.attribute_count != 0) {
+    std::memcpy(attributes,
+                call.payload().data() + protocol::launch_attributes_offset(launch.parameter_bytes),
+                launch.attribute_count * sizeof(LaunchAttribute));
+  }
+  for (std::uint32_t i = 0; i < launch.attribute_count; ++i) {
+    if (!crosses_unchanged(attributes[i].id)) return CallOutcome::done(kErrorNotSupported);
+  }
+  DriverLaunchConfig config{};
+  std::memcpy(config.grid, launch.grid, sizeof config.grid);
+  std::memcpy(config.block, launch.block, sizeof config.block);
+  config.shared_bytes = launch.shared_bytes;
+  config.stream = call.driver_stream();
+  config.attributes = launch.attribute_count == 0 ? nullptr : attributes;
+  config.attribute_count = launch.attribute_count;
+
+  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
+  std::size_t parameter_bytes = launch.parameter_bytes;
+  void* block = const_cast<std::byte*>(call.payload().data() + sizeof launch);
+  void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), block,
+                   reinterpret_cast<void*>(std::uintptr_t{2}), &parameter_bytes, nullptr};
+  return CallOutcome::done(
+      call.driver().cuLaunchKernelEx(&config, reinterpret_cast<void*>(function.value), nullptr,
+                                     launch.parameter_bytes == 0 ? nullptr : extra));
+}
+
+CallOutcome copy_inline(Call& call) {
+  const auto copy = head_of<CopyPayload>(call);
+  // A graph would keep the pointer and read it when the payload has long gone.
+  if (is_capturing(call.driver(), call.driver_stream())) {
+    return CallOutcome::done(kErrorCaptureUnsupported);
+  }
+  // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
+  // API, "API synchronization behavior", asynchronous copies).
+  return CallOutcome::done(call.driver().cuMemcpyHtoDAsync(
+      copy.destination, call.payload().data() + sizeof copy, copy.bytes, call.driver_stream()));
+}
+
+CallOutcome copy_device(Call& call) {
+  const auto copy = head_of<CopyPayload>(call);
+  return CallOutcome::done(call.driver().cuMemcpyDtoDAsync(copy.destination, copy.source,
+                                                           copy.bytes, call.driver_stream()));
+}
+
+int memset_row(const DriverFunctions& driver, const MemsetPayload& set, void* stream) {
+  switch (set.element_bytes) {
+    case 1:
+      return driver.cuMemsetD8Async(set.destination, static_cast<unsigned char>(set.value),
+                                    set.width, stream);
+    case 2:
+      return driver.cuMemsetD16Async(set.destination, static_cast<unsigned short>(set.value),
+                                     set.width, stream);
+    default:
+      return driver.cuMemsetD32Async(set.destination, set.value, set.width, stream);
+  }
+}
+
+CallOutcome memset(Call& call) {
+  const auto set = head_of<MemsetPayload>(call);
+  const DriverFunctions& driver = call.driver();
+  void* stream = call.driver_stream();
+  if (set.height == 1) return CallOutcome::done(memset_row(driver, set, stream));
+  switch (set.element_bytes) {
+    case 1:
+      return CallOutcome::done(driver.cuMemsetD2D8Async(set.destination, set.pitch,
+                                                        static_cast<unsigned char>(set.value),
+                                                        set.width, set.height, stream));
+    case 2:
+      return CallOutcome::done(driver.cuMemsetD2D16Async(set.destination, set.pitch,
+                                                         static_cast<unsigned short>(set.value),
+                                                         set.width, set.height, stream));
+    default:
+      return CallOutcome::done(driver.cuMemsetD2D32Async(set.destination, set.pitch, set.value,
+                                                         set.width, set.height, stream));
+  }
+}
+
+CallOutcome event_record(Call& call) {
+  const HandleTable::Found event = call.handles().find(call.header().subject, HandleKind::kEvent);
+  if (event.result != 0) return CallOutcome::done(event.result);
+  const auto payload = head_of<EventPayload>(call);
+  void* value = reinterpret_cast<void*>(event.value);
+  if (payload.flags == 0) {
+    return CallOutcome::done(call.driver().cuEventRecord(value, call.driver_stream()));
+  }
+  return CallOutcome::done(
+      call.driver().cuEventRecordWithFlags(value, call.driver_stream(), payload.flags));
+}
+
+CallOutcome stream_wait(Call& call) {
+  const HandleTable::Found event = call.handles().find(call.header().subject, HandleKind::kEvent);
+  if (event.result != 0) return CallOutcome::done(event.result);
+  return CallOutcome::done(call.driver().cuStreamWaitEvent(call.driver_stream(),
+                                                           reinterpret_cast<void*>(event.value),
+                                                           head_of<EventPayload>(call).flags));
+}
+
+}  // namespace
+
+Handler hot_handler(Form form) noexcept {
+  switch (form) {
+    case Form::kLaunch:
+      return launch;
+    case Form::kCopyInline:
+      return copy_inline;
+    case Form::kCopyDevice:
+      return copy_device;
+    case Form::kMemset:
+      return memset;
+    case Form::kEventRecord:
+      return event_record;
+    case Form::kStreamWait:
+      return stream_wait;
+    case Form::kCopyIn:
+    case Form::kCopyOut:
+    case Form::kCall:
+    case Form::kRaw:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace gpurun::server

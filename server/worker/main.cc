@@ -1,0 +1,157 @@
+// gpurun-worker: one client process's CUDA contexts. gpurund starts it with the connections of one
+// session on a socket; with --count it only says how many GPUs the driver has.
+#include <dlfcn.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "protocol/control.h"
+#include "server/daemon/spawn_hand_over.h"
+#include "server/driver/cuda_driver.h"
+#include "server/driver/driver_functions.h"
+#include "server/handlers/handlers.h"
+#include "server/worker/worker.h"
+#include "server/worker/worker_user.h"
+#include "transport/tcp/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+Deadline handshake() { return Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS)); }
+
+Result<std::unique_ptr<CudaDriver>> start_driver(const std::string& path) {
+  Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(path);
+  if (!driver.ok()) return driver;
+  GPURUN_RETURN_IF_ERROR((*driver)->initialize());
+  return driver;
+}
+
+Result<DriverFunctions> call_path_functions(const std::string& path) {
+  // The library is mapped already; this only finds it.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library == nullptr) return Status(Code::kUnavailable, path + " is not mapped");
+  return DriverFunctions::from_library(library);
+}
+
+Status count(const std::string& path) {
+  const Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
+  if (!driver.ok()) return driver.status();
+  int devices = 0;
+  if (const int result = GPURUN_DRIVER(**driver, cuDeviceGetCount, &devices); result != 0) {
+    return Status::cuda(result, "cuDeviceGetCount");
+  }
+  std::printf("%d\n", devices);
+  for (int ordinal = 0; ordinal < devices; ++ordinal) {
+    CUdevice device = 0;
+    std::size_t bytes = 0;
+    char name[128] = "";
+    int result = GPURUN_DRIVER(**driver, cuDeviceGet, &device, ordinal);
+    if (result == 0) result = GPURUN_DRIVER(**driver, cuDeviceTotalMem_v2, &bytes, device);
+    if (result == 0) {
+      result = GPURUN_DRIVER(**driver, cuDeviceGetName, name, int{sizeof name - 1}, device);
+    }
+    if (result != 0) return Status::cuda(result, "asking device " + std::to_string(ordinal));
+    std::printf("%zu %s\n", bytes, name);
+  }
+  return Status();
+}
+
+Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
+  WorkerChannels channels;
+  for (UniqueFd& fd : connections) {
+    Result<std::unique_ptr<transport::Connection>> connection =
+        transport::tcp::TcpConnection::adopt(std::move(fd), {});
+    if (!connection.ok()) return connection.status();
+    if (channels.log == nullptr) {
+      channels.log = *std::move(connection);
+    } else {
+      channels.bulk.push_back(*std::move(connection));
+    }
+  }
+  return channels;
+}
+
+// What the client left in the driver goes with the process: no destructor of the driver's, and no
+// wait for calls that still block in it.
+[[noreturn]] void end_process(const Status& ended) {
+  // A client that just ends says no goodbye: that is how most programs end.
+  const bool well = ended.ok() || ended.code() == Code::kPeerGone;
+  if (!well) spdlog::error("{}", ended.to_string());
+  std::fflush(nullptr);
+  _exit(well ? 0 : 1);
+}
+
+// What a session needs of the driver; the pointers of `options` reach into the others.
+struct Started {
+  std::unique_ptr<CudaDriver> driver;
+  std::unique_ptr<HandlerState> state;
+  WorkerOptions options;
+};
+
+Result<Started> start(const std::string& path) {
+  Started started;
+  Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
+  if (!driver.ok()) return driver.status();
+  started.driver = *std::move(driver);
+  Result<DriverFunctions> functions = call_path_functions(path);
+  if (!functions.ok()) return functions.status();
+  Result<std::unique_ptr<HandlerState>> state = HandlerState::create(*started.driver);
+  if (!state.ok()) return state.status();
+  started.state = *std::move(state);
+  started.options.driver = *functions;
+  started.options.handlers = make_handlers();
+  started.options.user = started.state.get();
+  started.options.ended = &end_process;
+  started.options.capture_stdout = true;
+  return started;
+}
+
+// `user`: 0 to stay who we are.
+Status serve(const std::string& path, uid_t user) {
+  Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
+  if (!hand_over.ok()) return hand_over.status();
+  UniqueFd(kHandOverFd).reset();
+  Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
+  if (!channels.ok()) return channels.status();
+  const auto say = [&](const protocol::ControlMessage& words) {
+    return protocol::send_control(*channels->log, words, hand_over->key, protocol::Sender::kServer,
+                                  0, handshake());
+  };
+  Result<Started> started = start(path);
+  // Driver and devices are open; from here on a stranger decides what runs.
+  const Status ready = started.ok() && user != 0 ? become_user(user) : started.status();
+  if (!ready.ok()) {
+    static_cast<void>(say(protocol::Refused{ready.to_string()}));
+    return ready;
+  }
+  const ByteView snapshot = started->state->snapshot();
+  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
+                                              Bytes(snapshot.begin(), snapshot.end())}));
+  return run_worker(started->options, *std::move(channels));
+}
+
+}  // namespace
+}  // namespace gpurun::server
+
+int main(int argc, char** argv) {
+  std::string driver;
+  bool only_count = false;
+  uid_t user = 0;
+  CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
+  app.add_option("--driver", driver, "the CUDA driver library, by absolute path")->required();
+  app.add_flag("--count", only_count, "print how many GPUs the driver has, and which, and end");
+  app.add_option("--user", user, "number of the user to become once the driver is open");
+  CLI11_PARSE(app, argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
+  spdlog::set_level(spdlog::level::warn);
+  const gpurun::Status status =
+      only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver, user);
+  gpurun::server::end_process(status);
+}

@@ -1,0 +1,151 @@
+#include "server/worker/outbox.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace gpurun::server {
+namespace {
+
+using protocol::FrameHeader;
+using protocol::FrameKind;
+using protocol::ReplyHeader;
+
+// Of one frame, unless its first item is larger.
+constexpr std::size_t kFrameTargetBytes = std::size_t{256} << 10;
+
+void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
+
+}  // namespace
+
+Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline)
+    : log_(log), send_deadline_(send_deadline) {}
+
+Status Outbox::post(ReplyHeader header, ByteView payload) {
+  if (payload.size() > protocol::kReplyPayloadBytesMax) {
+    return Status(Code::kTooLarge, "a reply of " + std::to_string(payload.size()) + " bytes");
+  }
+  header.bytes = static_cast<std::uint32_t>(protocol::reply_bytes(payload.size()));
+  header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  header.reserved = 0;
+  std::unique_lock lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  if (closed_ || goodbye_due_) return {};
+  if (item_bytes_ + header.bytes > kOutboxBytesMax) {
+    failure_ = Status(Code::kProtocol, "the client acknowledges no replies");
+    log_.shut_down();
+    return failure_;
+  }
+  header.sequence = ++last_sequence_;
+  Bytes bytes;
+  bytes.reserve(header.bytes);
+  append(bytes, bytes_of(header));
+  append(bytes, payload);
+  bytes.resize(header.bytes);
+  item_bytes_ += bytes.size();
+  items_.push_back({std::move(bytes), header.sequence});
+  ++unsent_;
+  send_due(lock);
+  return failure_;
+}
+
+void Outbox::taken(std::uint64_t sequence, std::size_t byte_count) {
+  std::unique_lock lock(mutex_);
+  taken_ = std::max(taken_, sequence);
+  taken_bytes_ += byte_count;
+  if (taken_bytes_ < kAcknowledgeBytes) return;
+  acknowledge_due_ = true;
+  send_due(lock);
+}
+
+Status Outbox::acknowledged(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (sequence > last_sequence_ - unsent_) {
+    return Status(Code::kProtocol,
+                  "reply " + std::to_string(sequence) + " is acknowledged but was never sent");
+  }
+  acknowledged_ = std::max(acknowledged_, sequence);
+  while (items_.size() > unsent_ && items_.front().sequence <= acknowledged_) {
+    item_bytes_ -= items_.front().bytes.size();
+    items_.pop_front();
+  }
+  return {};
+}
+
+void Outbox::heartbeat() {
+  std::unique_lock lock(mutex_);
+  if (!std::exchange(said_something_, false)) heartbeat_due_ = true;
+  send_due(lock);
+  said_something_ = false;
+}
+
+void Outbox::goodbye(std::string_view reason) {
+  std::unique_lock lock(mutex_);
+  goodbye_ = reason.substr(0, limits::kHelloBytesMax);
+  goodbye_due_ = true;
+  send_due(lock);
+}
+
+std::size_t Outbox::kept_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return item_bytes_;
+}
+
+Status Outbox::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// The next frame, under the lock. What it takes counts as sent. False: nothing is due.
+bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
+  payload->clear();
+  if (closed_ || !failure_.ok()) return false;
+  *frame = FrameHeader{};
+  if (unsent_ != 0) {
+    frame->kind = FrameKind::kReplies;
+    frame->sequence = last_sequence_ - unsent_ + 1;
+    auto item = items_.end() - static_cast<std::ptrdiff_t>(unsent_);
+    while (item != items_.end() &&
+           (payload->empty() || payload->size() + item->bytes.size() <= kFrameTargetBytes)) {
+      append(*payload, item->bytes);
+      --unsent_;
+      ++item;
+    }
+  } else if (goodbye_due_) {
+    frame->kind = FrameKind::kGoodbye;
+    append(*payload, byte_view(goodbye_.data(), goodbye_.size()));
+    closed_ = true;
+  } else if (acknowledge_due_) {
+    frame->kind = FrameKind::kAcknowledge;
+  } else if (heartbeat_due_) {
+    frame->kind = FrameKind::kHeartbeat;
+  } else {
+    return false;
+  }
+  frame->payload_bytes = static_cast<std::uint32_t>(payload->size());
+  frame->acknowledged = taken_;
+  taken_bytes_ = 0;
+  acknowledge_due_ = heartbeat_due_ = false;  // Every frame acknowledges and shows life.
+  said_something_ = true;
+  return true;
+}
+
+void Outbox::send_due(std::unique_lock<std::mutex>& lock) {
+  if (sending_) return;
+  sending_ = true;
+  FrameHeader frame;
+  Bytes payload;
+  while (collect(&frame, &payload)) {
+    lock.unlock();
+    const std::array<ByteView, 2> parts = {bytes_of(frame), ByteView(payload)};
+    const std::size_t part_count = payload.empty() ? 1 : 2;
+    const Status sent =
+        log_.send(std::span(parts.data(), part_count), Deadline::in(send_deadline_));
+    if (!sent.ok()) log_.shut_down();  // The numbers have moved on: no later frame would fit.
+    lock.lock();
+    if (!sent.ok() && failure_.ok()) failure_ = sent;
+  }
+  sending_ = false;
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,119 @@
+#include "server/worker/synchronize.h"
+
+#include "driver_abi/row.h"
+#include "protocol/call.h"
+#include "server/worker/event_book.h"
+#include "server/worker/executor.h"
+
+namespace gpurun::server {
+namespace {
+
+// The handle that is the row's first argument. False: the payload is not the row's.
+bool first_argument(const Call& call, std::uint64_t* value) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) return false;
+  *value = unpacked.word(0);
+  return true;
+}
+
+// Not awaited: nobody may be parked for it, and nobody wants to know.
+bool may_wait(const Call& call) {
+  return call.awaited() || call.header().order == protocol::Order::kOrderedHost;
+}
+
+// scratch[0]: the driver's stream.
+HandleTable::Found stream_of(Call& call) {
+  if (call.header().order == protocol::Order::kStream) {
+    return {0, reinterpret_cast<std::uintptr_t>(call.driver_stream())};
+  }
+  std::uint64_t stream = 0;
+  if (!first_argument(call, &stream)) return {kErrorInvalidValue, 0};
+  return call.resolve_stream(stream);
+}
+
+int wait_for_stream(Call& call) {
+  return call.driver().cuStreamSynchronize(reinterpret_cast<void*>(call.scratch[0]));
+}
+
+CallOutcome stream_synchronize(Call& call) {
+  if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
+  const HandleTable::Found stream = stream_of(call);
+  if (stream.result != 0) return CallOutcome::done(stream.result);
+  call.scratch[0] = stream.value;
+  const int state = call.driver().cuStreamQuery(reinterpret_cast<void*>(stream.value));
+  if (state == kErrorNotReady) return CallOutcome::park(wait_for_stream);
+  // Done, but what kernels have printed comes out with the synchronisation only.
+  return CallOutcome::done(state != 0 ? state : wait_for_stream(call));
+}
+
+CallOutcome stream_query(Call& call) {
+  const HandleTable::Found stream = stream_of(call);
+  if (stream.result != 0) return CallOutcome::done(stream.result);
+  return CallOutcome::done(call.driver().cuStreamQuery(reinterpret_cast<void*>(stream.value)));
+}
+
+CallOutcome context_synchronize(Call& call) {
+  if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
+  return CallOutcome::park([](Call& waiting) { return waiting.driver().cuCtxSynchronize(); });
+}
+
+// scratch: 0 the driver's event, 1 the client's, 2 the call that recorded it last.
+int find_event(Call& call) {
+  std::uint64_t event = call.header().subject;
+  if (event == 0 && !first_argument(call, &event)) return kErrorInvalidValue;
+  const HandleTable::Found found = call.handles().find(event, HandleKind::kEvent);
+  call.scratch[0] = found.value;
+  call.scratch[1] = event;
+  call.scratch[2] = call.executor().events().last_record(event);
+  return found.result;
+}
+
+int wait_for_event(Call& call) {
+  const int result = call.driver().cuEventSynchronize(reinterpret_cast<void*>(call.scratch[0]));
+  if (result == 0) call.executor().tell_event_done(call.header(), call.scratch[1], call.scratch[2]);
+  return result;
+}
+
+CallOutcome event_synchronize(Call& call) {
+  if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
+  if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
+  const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
+  if (state == kErrorNotReady) return CallOutcome::park(wait_for_event);
+  return CallOutcome::done(state != 0 ? state : wait_for_event(call));
+}
+
+CallOutcome event_query(Call& call) {
+  if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
+  const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
+  if (state == kErrorNotReady) {
+    call.executor().events().asked_in_vain(call.scratch[1]);
+  } else if (state == 0) {
+    call.executor().tell_event_done(call.header(), call.scratch[1], call.scratch[2]);
+  }
+  return CallOutcome::done(state);
+}
+
+void set(Handlers& handlers, const char* symbol, Handler handler) {
+  const driver_abi::Row* row = driver_abi::find_row(symbol);
+  if (row != nullptr && row->opcode < Handlers::kOpcodes) {
+    handlers.by_opcode[row->opcode] = handler;
+  }
+}
+
+}  // namespace
+
+void add_synchronize_handlers(Handlers& handlers) {
+  for (const char* symbol : {"cuStreamSynchronize", "cuStreamSynchronize_ptsz"}) {
+    set(handlers, symbol, stream_synchronize);
+  }
+  for (const char* symbol : {"cuStreamQuery", "cuStreamQuery_ptsz"}) {
+    set(handlers, symbol, stream_query);
+  }
+  set(handlers, "cuCtxSynchronize", context_synchronize);
+  set(handlers, "cuCtxSynchronize_v2", context_synchronize);
+  set(handlers, "cuEventSynchronize", event_synchronize);
+  set(handlers, "cuEventQuery", event_query);
+}
+
+}  // namespace gpurun::server

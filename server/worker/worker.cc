@@ -1,0 +1,124 @@
+#include "server/worker/worker.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/decoder.h"
+#include "server/worker/executor.h"
+#include "server/worker/outbox.h"
+#include "server/worker/output_capture.h"
+
+namespace gpurun::server {
+namespace {
+
+// Says regularly that we live, and notices when nobody can be told any more.
+class LifeSigns {
+ public:
+  LifeSigns(std::chrono::milliseconds period, Outbox& outbox, Executor& executor)
+      : thread_([this, period, &outbox, &executor] { run(period, outbox, executor); }) {}
+  ~LifeSigns() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  LifeSigns(const LifeSigns&) = delete;
+  LifeSigns& operator=(const LifeSigns&) = delete;
+
+ private:
+  void run(std::chrono::milliseconds period, Outbox& outbox, Executor& executor) {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
+      outbox.heartbeat();
+      if (!outbox.failure().ok()) executor.wake();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::thread thread_;  // Last: it uses the others.
+};
+
+// What the bulk lanes tell: their failure ends the session.
+class SessionEnd {
+ public:
+  SessionEnd(transport::Connection& log, Outbox& outbox) : log_(log), outbox_(outbox) {}
+
+  // Before listener() is used.
+  void set_executor(Executor& executor) { executor_ = &executor; }
+  BulkLanes::Listener listener() {
+    return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_->wake(); },
+            [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
+  }
+  // Why we ended the session ourselves; ok if we did not.
+  Status cause() const {
+    const std::lock_guard lock(mutex_);
+    return cause_.ok() ? outbox_.failure() : cause_;
+  }
+
+ private:
+  void fail(const Status& cause) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!cause_.ok()) return;
+      cause_ = cause;
+    }
+    if (cause.code() != Code::kPeerGone) outbox_.goodbye(cause.message());
+    log_.shut_down();
+  }
+
+  transport::Connection& log_;
+  Outbox& outbox_;
+  Executor* executor_ = nullptr;
+  mutable std::mutex mutex_;
+  Status cause_;
+};
+
+}  // namespace
+
+Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
+  Outbox outbox(*channels.log, options.silence_deadline);
+  std::vector<transport::Connection*> bulk;
+  for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
+  // Outlives the executor: the driver may write to its memory as long as a helper waits.
+  BulkLanes lanes(std::move(bulk));
+  SessionEnd end(*channels.log, outbox);
+  std::unique_ptr<OutputCapture> output;
+  if (options.capture_stdout) {
+    Result<std::unique_ptr<OutputCapture>> capture = OutputCapture::start(outbox);
+    if (!capture.ok()) return capture.status();
+    output = *std::move(capture);
+  }
+  Status ended;
+  {
+    Executor executor(options, outbox, &lanes);
+    end.set_executor(executor);
+    if (output != nullptr) {
+      executor.set_before_reply([](void* of) { static_cast<OutputCapture*>(of)->drain(); },
+                                output.get());
+    }
+    if (ended = lanes.start(end.listener()); !ended.ok()) return ended;
+    const LifeSigns life_signs(options.heartbeat, outbox, executor);
+    Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);
+    ended = decoder.run();
+    if (ended.code() == Code::kPeerGone) {
+      // Why we hung up says more than that the connection is closed.
+      const Status cause = end.cause();
+      if (!cause.ok()) ended = cause;
+    } else {
+      outbox.goodbye(ended.ok() ? std::string("goodbye") : ended.message());
+    }
+    channels.log->shut_down();
+    lanes.stop();
+    if (options.ended != nullptr) options.ended(ended);
+  }
+  return ended;
+}
+
+}  // namespace gpurun::server

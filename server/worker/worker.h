@@ -1,0 +1,45 @@
+// Worker: serves one client process over proved connections until it goes or dies.
+//
+// Threads: the caller's (decoder), one for held queues, one for life signs, two for each bulk
+// connection, and helpers on demand (parking.h). All end before run_worker() returns.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "server/driver/driver_functions.h"
+#include "server/worker/call.h"
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+struct WorkerOptions {
+  DriverFunctions driver;
+  Handlers handlers;     // About 32 KiB; copied once.
+  void* user = nullptr;  // Call::user().
+  std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
+  std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
+  // Operations in one stream that the driver may have in flight (it blocks the caller when its own
+  // queue, about a thousand on recent drivers, is full).
+  unsigned launch_depth = 512;
+  // Called with what run_worker() will return, before it waits for calls that still block in the
+  // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
+  void (*ended)(const Status&) = nullptr;
+  // Forward what the device prints: replaces this process's stdout by a pipe. Only
+  // gpurun-worker, which has nothing of its own to say there, sets it.
+  bool capture_stdout = false;
+};
+
+struct WorkerChannels {
+  std::unique_ptr<transport::Connection> log;
+  std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
+};
+
+// Returns ok when the client said goodbye; kPeerGone when it died; kProtocol when it broke the
+// contract (it is told why in a goodbye frame). What the client made in the driver is left to the
+// end of the process.
+Status run_worker(const WorkerOptions& options, WorkerChannels channels);
+
+}  // namespace gpurun::server
