@@ -14,7 +14,7 @@
     }                                                                                              \
   } while (false)
 
-// Counts `rounds` times to and fro with the other side.
+// Passes the turn to the other side and back, `rounds` times.
 __global__ void exchange(volatile int* turns, int side, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     while (turns[0] != 2 * round + side) {
