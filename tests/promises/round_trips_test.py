@@ -2,7 +2,7 @@
 """Protects: a program waits for the network as often as it reads a result, starting costs few round
 trips, and --stats says the truth about both.
 
-Three runs with round-trip times of 0, 20 and 40 ms on the wire; the slope of the time over the
+Runs with round-trip times of 0, 20 and 40 ms on the wire; the slope of the time over the
 round-trip time is the number of round trips that were really waited for.
 """
 import re
@@ -15,7 +15,10 @@ STEPS, READS = 10, 1
 STARTUP_MAX = 10
 TOLERANCE = 0.2
 DELAYS_S = (0.0, 0.020, 0.040)
-ROUNDS_MAX = 12
+# A machine that is busy with other things adds milliseconds to each run, which count for less on a
+# longer wire.
+LONGER_DELAYS_S = (0.0, 0.100, 0.200)
+ROUNDS_MAX = 4
 
 
 def slope(pairs):
@@ -30,13 +33,13 @@ class Measurement:
     """The best times so far per delay, of the loop and of the whole run. A loaded machine can only
     make a run longer, so the least of several runs is nearest to what the wire costs."""
 
-    def __init__(self):
-        self.loop = dict.fromkeys(DELAYS_S, float("inf"))
-        self.whole = dict.fromkeys(DELAYS_S, float("inf"))
+    def __init__(self, delays):
+        self.loop = dict.fromkeys(delays, float("inf"))
+        self.whole = dict.fromkeys(delays, float("inf"))
         self.statistics = None
 
     def one_round(self, build, server, command):
-        for delay in DELAYS_S:
+        for delay in self.loop:
             with world.DelayProxy(server.port(), delay) as proxy:
                 done = world.run(build, server, command, proxy.address)
             if done.status != 0 or len(done.statistics) != 1:
@@ -64,17 +67,25 @@ class Measurement:
             yield f"whole run {in_all:.2f} less {printed} leaves {control:.2f} for gpurun's link"
 
 
+def measure(build, server, command, delays):
+    """A measurement that satisfied, or the last of several, and what is wrong with it."""
+    measurement = Measurement(delays)
+    for _ in range(ROUNDS_MAX):
+        measurement.one_round(build, server, command)
+        wrong = list(measurement.complaints())
+        if not wrong:
+            break
+    return measurement, wrong
+
+
 def main():
     build, program = sys.argv[1:3]
     command = [program, str(STEPS), str(READS)]
-    measurement = Measurement()
     with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
         world.run(build, server, command)  # The machine's caches are warm.
-        for _ in range(ROUNDS_MAX):
-            measurement.one_round(build, server, command)
-            wrong = list(measurement.complaints())
-            if not wrong:
-                break
+        measurement, wrong = measure(build, server, command, DELAYS_S)
+        if wrong:
+            measurement, wrong = measure(build, server, command, LONGER_DELAYS_S)
     for function in measurement.statistics["functions"]:
         if function["fences"]:
             print(f"  {function['name']}: {function['fences']} of {function['calls']} waited")
