@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 
 namespace gpurun::server {
@@ -30,6 +31,15 @@ Status take(const toml::node& node, bool* into) {
   const auto* value = node.as_boolean();
   if (value == nullptr) return Status(Code::kInvalidArgument, "must be true or false");
   *into = value->get();
+  return {};
+}
+
+Status take(const toml::node& node, std::uint64_t* into) {
+  const auto* value = node.as_integer();
+  if (value == nullptr || value->get() < 0) {
+    return Status(Code::kInvalidArgument, "must be a number from 0 up");
+  }
+  *into = static_cast<std::uint64_t>(value->get());
   return {};
 }
 
@@ -68,6 +78,11 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
   if (key == "secret-file") return take(node, &config->secret_file);
   if (key == "insecure-plaintext") return take(node, &config->insecure_plaintext);
   if (key == "worker-uids") return take_uids(node, config);
+  if (key == "cache") {
+    config->cache_told = true;
+    return take(node, &config->cache);
+  }
+  if (key == "cache-bytes") return take(node, &config->cache_bytes);
   if (key == "log") return take(node, &config->log);
   return Status(Code::kInvalidArgument, "is unknown");
 }
@@ -99,6 +114,20 @@ Result<UidRange> parse_uid_range(const std::string& text) {
     if (last.ec == std::errc() && last.ptr == end) return make_range(ends[0], ends[1]);
   }
   return Status(Code::kInvalidArgument, "'" + text + "' is neither FIRST-LAST nor none");
+}
+
+std::string default_cache() {
+  // systemd.exec(5), CacheDirectory=: one path or several with colons between.
+  if (const char* given = getenv("CACHE_DIRECTORY"); given != nullptr && given[0] == '/') {
+    return std::string(given, std::strcspn(given, ":"));
+  }
+  if (const char* base = getenv("XDG_CACHE_HOME"); base != nullptr && base[0] == '/') {
+    return std::string(base) + "/gpurun";
+  }
+  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
+    return std::string(home) + "/.cache/gpurun";
+  }
+  return {};
 }
 
 }  // namespace gpurun::server

@@ -6,9 +6,12 @@
 //   secret-file = "/etc/gpurun/secret"
 //   insecure-plaintext = false
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
+//   cache = "/var/cache/gpurun"    # or "none"
+//   cache-bytes = 4294967296
 //   log = "warning"                # error, warning, info, debug, trace
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,12 +30,20 @@ struct Config {
   bool insecure_plaintext = false;
   UidRange worker_uids;           // Used by root only.
   bool worker_uids_told = false;  // Somebody has chosen them, so that they must be usable.
+  // Folder for what outlives a session; "none" or empty: there is none.
+  std::string cache;
+  bool cache_told = false;  // Else `cache` stands for nothing: default_cache().
+  std::uint64_t cache_bytes = std::uint64_t{4} << 30;
   std::string log = "warning";
 };
 
 // Reads `path` over what `config` holds. kUnavailable: no such file. kInvalidArgument: "PATH:LINE:
 // ..." for what is no TOML, an unknown key, or a value of the wrong kind.
 Status read_config_file(const std::string& path, Config* config);
+
+// The folder that the service manager gave to this daemon for its cache, else one in its user's
+// (XDG Base Directory Specification); empty: the environment names none.
+std::string default_cache();
 
 // "FIRST-LAST", or "none", as --worker-uids has it.
 Result<UidRange> parse_uid_range(const std::string& text);

@@ -24,6 +24,7 @@
 #include "server/daemon/daemon_notify.h"
 #include "server/daemon/driver_path.h"
 #include "server/daemon/spawn.h"
+#include "server/handlers/image_folder.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 
@@ -65,6 +66,10 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
                "listen beyond this machine although nothing is encrypted; needs a secret");
   app.add_option("--worker-uids", words.worker_uids,
                  "users that workers run as when this is root: FIRST-LAST, or none");
+  app.add_option("--cache", config.cache,
+                 "folder for code images, so that none is sent twice; or none");
+  app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
   app.add_flag("--verbose", words.verbose, "log every connection: --log info");
   app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
@@ -199,12 +204,34 @@ Result<UidRange> usable_uids(const Config& config) {
   return kNone;
 }
 
-Result<ProcessSettings> worker_settings(const Config& config) {
+// Where workers keep images; empty: nowhere. All who know the secret count as one user.
+Result<std::string> images_folder(const Config& config, bool has_secret) {
+  constexpr const char* kOnlyUser = "/images/default";
+  if (config.cache_bytes == 0) return std::string();
+  if (config.cache_told && (config.cache.empty() || config.cache == "none")) return std::string();
+  // Who needs no secret may be anybody: they share a cache only if the operator says so.
+  if (!config.cache_told && !has_secret) return std::string();
+  const std::string cache = config.cache_told ? config.cache : default_cache();
+  if (cache.empty()) return std::string();
+  const Result<std::unique_ptr<ImageFolder>> folder =
+      ImageFolder::open(cache + kOnlyUser, config.cache_bytes);
+  if (folder.ok()) return cache + kOnlyUser;
+  if (config.cache_told)
+    return Status(folder.status().code(), "cache: " + folder.status().message());
+  spdlog::warn("no code image is kept on disk: {}", folder.status().message());
+  return std::string();
+}
+
+Result<ProcessSettings> worker_settings(const Config& config, bool has_secret) {
   const Result<std::string> driver = find_driver(config.driver);
   if (!driver.ok()) return driver.status();
   const Result<UidRange> uids = usable_uids(config);
   if (!uids.ok()) return uids.status();
+  Result<std::string> images = images_folder(config, has_secret);
+  if (!images.ok()) return images.status();
   ProcessSettings settings;
+  settings.images_path = *std::move(images);
+  settings.images_bytes = config.cache_bytes;
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
   settings.driver_path = *driver;
   settings.uids = *uids;
@@ -221,7 +248,7 @@ Status serve(const Config& config) {
       transport::listen("tcp://" + transport::tcp::format_host_port(*place));
   if (!listener.ok()) return listener.status();
   GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config, *secret));
-  const Result<ProcessSettings> settings = worker_settings(config);
+  const Result<ProcessSettings> settings = worker_settings(config, !secret->empty());
   if (!settings.ok()) return settings.status();
   Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
   if (!devices.ok()) return devices.status();
@@ -248,7 +275,8 @@ Status serve(const Config& config) {
   return status;
 }
 
-Status run_daemon(Config config, const CommandLine& words, bool log_told) {
+Status run_daemon(Config config, const CommandLine& words, bool log_told, bool cache_told) {
+  config.cache_told = config.cache_told || cache_told;
   if (words.verbose) config.log = "info";
   const char* variable = getenv("GPURUN_LOG");
   if (!log_told && !words.verbose && variable != nullptr && *variable != '\0') {
@@ -277,7 +305,8 @@ int main(int argc, char** argv) {
     CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
     gpurun::server::add_options(app, config, words);
     CLI11_PARSE(app, argc, argv);
-    status = gpurun::server::run_daemon(std::move(config), words, app.count("--log") > 0);
+    status = gpurun::server::run_daemon(std::move(config), words, app.count("--log") > 0,
+                                        app.count("--cache") > 0);
   }
   if (status.ok()) return 0;
   spdlog::error("{}", status.message());

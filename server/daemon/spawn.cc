@@ -191,6 +191,10 @@ class ProcessSpawner final : public WorkerSpawner {
     GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order.session, order.key, connections));
     std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
     if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
+    if (!settings_.images_path.empty()) {
+      arguments.insert(arguments.end(), {"--images", settings_.images_path, "--images-bytes",
+                                         std::to_string(settings_.images_bytes)});
+    }
     const Result<pid_t> process =
         start_process(std::move(arguments), environment_for(&order.devices, uid), -1, theirs.get());
     if (!process.ok()) return process.status();

@@ -1,6 +1,7 @@
 // Starting workers: one gpurun-worker process per session, given its connections and one key.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ struct ProcessSettings {
   std::string worker_path;  // gpurun-worker.
   std::string driver_path;  // The driver library.
   UidRange uids = {0, 0};   // A user for each worker; none: the daemon's own.
+  // Where workers keep code images beyond their sessions, and how many bytes of them; empty: they
+  // do not.
+  std::string images_path;
+  std::uint64_t images_bytes = 0;
 };
 
 // Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.

@@ -101,6 +101,9 @@ class Load {
     ImageStore::Stored stored;
     outcome.result = find_image(&stored, &outcome);
     if (outcome.result == 0 && !outcome.missing) outcome.result = load_image(*stored, &outcome);
+    // Only what the driver took: nobody fills a disk with what is no image.
+    const bool sent = !image_.empty() && outcome.result == 0;
+    if (sent) state_.modules().images().keep_beyond(load_.digest, stored);
     // Nobody hears of this load before something of it is used.
     if (!call_.awaited() && (outcome.result != 0 || outcome.missing)) {
       const int failure = outcome.result != 0 ? outcome.result : kErrorInvalidImage;
@@ -113,9 +116,8 @@ class Load {
   int find_image(ImageStore::Stored* stored, ImageOutcome* outcome) {
     ImageStore& images = state_.modules().images();
     if (image_.empty()) {
-      *stored = images.find(load_.digest);
+      *stored = images.find(load_.digest, &outcome->kept);
       outcome->missing = *stored == nullptr;
-      outcome->kept = !outcome->missing;
       return 0;
     }
     // What names an image is what it is: nobody may put other bytes under a name.

@@ -17,6 +17,8 @@
 #include "server/driver/cuda_driver.h"
 #include "server/driver/driver_functions.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/image_folder.h"
+#include "server/handlers/image_keeper.h"
 #include "server/worker/worker.h"
 #include "server/worker/worker_user.h"
 #include "transport/tcp/connection.h"
@@ -113,8 +115,31 @@ Result<Started> start(const std::string& path) {
   return started;
 }
 
-// `user`: 0 to stay who we are.
-Status serve(const std::string& path, uid_t user) {
+struct CommandLine {
+  std::string driver;
+  uid_t user = 0;      // 0: to stay who we are.
+  std::string images;  // Empty: no cache.
+  std::uint64_t images_bytes = 0;
+};
+
+// What a client is sent again is no reason to refuse it: without the folder it goes on.
+std::unique_ptr<ImageCache> open_images(const CommandLine& words) {
+  if (words.images.empty()) return nullptr;
+  Result<std::unique_ptr<ImageFolder>> folder = ImageFolder::open(words.images, words.images_bytes);
+  if (!folder.ok()) {
+    spdlog::warn("no image is kept: {}", folder.status().message());
+    return nullptr;
+  }
+  if (words.user == 0) return *std::move(folder);
+  Result<std::unique_ptr<ImageCache>> keeper = start_image_keeper(*std::move(folder));
+  if (keeper.ok()) return *std::move(keeper);
+  spdlog::warn("no image is kept: {}", keeper.status().message());
+  return nullptr;
+}
+
+Status serve(const CommandLine& line) {
+  // First of all: the keeper shall have nothing of the session's or the driver's.
+  std::unique_ptr<ImageCache> images = open_images(line);
   Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
   if (!hand_over.ok()) return hand_over.status();
   UniqueFd(kHandOverFd).reset();
@@ -124,13 +149,14 @@ Status serve(const std::string& path, uid_t user) {
     return protocol::send_control(*channels->log, words, hand_over->key, protocol::Sender::kServer,
                                   0, handshake());
   };
-  Result<Started> started = start(path);
+  Result<Started> started = start(line.driver);
   // Driver and devices are open; from here on a stranger decides what runs.
-  const Status ready = started.ok() && user != 0 ? become_user(user) : started.status();
+  const Status ready = started.ok() && line.user != 0 ? become_user(line.user) : started.status();
   if (!ready.ok()) {
     static_cast<void>(say(protocol::Refused{ready.to_string()}));
     return ready;
   }
+  started->state->modules().images().set_cache(std::move(images));
   const ByteView snapshot = started->state->snapshot();
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
                                               Bytes(snapshot.begin(), snapshot.end())}));
@@ -141,17 +167,18 @@ Status serve(const std::string& path, uid_t user) {
 }  // namespace gpurun::server
 
 int main(int argc, char** argv) {
-  std::string driver;
+  gpurun::server::CommandLine words;
   bool only_count = false;
-  uid_t user = 0;
   CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
-  app.add_option("--driver", driver, "the CUDA driver library, by absolute path")->required();
+  app.add_option("--driver", words.driver, "the CUDA driver library, by absolute path")->required();
   app.add_flag("--count", only_count, "print how many GPUs the driver has, and which, and end");
-  app.add_option("--user", user, "number of the user to become once the driver is open");
+  app.add_option("--user", words.user, "number of the user to become once the driver is open");
+  app.add_option("--images", words.images, "folder that keeps code images beyond the session");
+  app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
   const gpurun::Status status =
-      only_count ? gpurun::server::count(driver) : gpurun::server::serve(driver, user);
+      only_count ? gpurun::server::count(words.driver) : gpurun::server::serve(words);
   gpurun::server::end_process(status);
 }

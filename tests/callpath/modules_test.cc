@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "protocol/host_function.h"
 #include "protocol/image_bundle.h"
 #include "protocol/module_calls.h"
+#include "server/handlers/image_folder.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -39,7 +43,7 @@ std::string ptx(std::size_t comment_bytes = 0) {
 class Modules : public ::testing::Test {
  protected:
   CallSite raw(const char* symbol) {
-    CallSite site = world_.site(symbol);
+    CallSite site = over_->site(symbol);
     site.form = protocol::Form::kRaw;
     return site;
   }
@@ -51,7 +55,7 @@ class Modules : public ::testing::Test {
   }
 
   Handle mint(HandleKind kind) {
-    return world_.session().handles().mint(kind, world_.context(), nullptr);
+    return over_->session().handles().mint(kind, over_->context(), nullptr);
   }
 
   // One awaited load of a module; `image` in the record, `bulk` beside it.
@@ -63,7 +67,7 @@ class Modules : public ::testing::Test {
     const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
     const ByteView part(payload);
     Reply reply;
-    EXPECT_EQ(world_.session().call_with_bulk(world_.lane(), raw("cuModuleLoadDataEx"),
+    EXPECT_EQ(over_->session().call_with_bulk(over_->lane(), raw("cuModuleLoadDataEx"),
                                               std::span<const ByteView>(&part, 1), bulk, &reply),
               0);
     auto outcomes = protocol::unpack_outcomes(reply.payload);
@@ -96,6 +100,7 @@ class Modules : public ::testing::Test {
   int unload(Handle module) { return world_.call("cuModuleUnload", {&module}); }
 
   World world_;
+  World* over_ = &world_;  // Where loads go.
 };
 
 TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
@@ -125,6 +130,85 @@ TEST_F(Modules, AnImageIsAskedForOnceAndThenKnownByItsDigest) {
   EXPECT_EQ(again.result, 0);
   EXPECT_FALSE(again.missing);
   EXPECT_EQ(again.kernels.size(), 1u);
+}
+
+// Of the next World's worker.
+const char* images_path = nullptr;
+
+void keep_images(server::WorkerOptions& options) {
+  auto folder = server::ImageFolder::open(images_path, std::uint64_t{1} << 30);
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  auto* state = static_cast<server::HandlerState*>(options.user);
+  state->modules().images().set_cache(*std::move(folder));
+}
+
+class CachedModules : public Modules {
+ protected:
+  CachedModules() {
+    path_ = std::filesystem::temp_directory_path() / "gpurun-modules-XXXXXX";
+    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+    images_path = path_.c_str();
+  }
+  ~CachedModules() override {
+    next_.reset();
+    std::filesystem::remove_all(path_);
+  }
+  // Another session with another worker.
+  void start_next() {
+    next_.reset();
+    WorldOptions options;
+    options.prepare = &keep_images;
+    next_ = std::make_unique<World>(options);
+    over_ = next_.get();
+  }
+  std::string file() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) return entry.path();
+    return {};
+  }
+
+  std::string path_;
+  std::unique_ptr<World> next_;
+};
+
+TEST_F(CachedModules, TheNextWorkerIsNotSentWhatAnEarlierOneWas) {
+  const Bytes bundle = bundle_of(ptx(100'000));
+  const Sha256Digest digest = sha256(bundle);
+  start_next();
+  EXPECT_TRUE(load(mint(HandleKind::kModule), digest, {}).missing);
+  EXPECT_EQ(load(mint(HandleKind::kModule), digest, {}, bundle).result, 0);
+  const Bytes small = bundle_of(ptx());
+  EXPECT_EQ(load(mint(HandleKind::kModule), sha256(small), small).result, 0);
+  start_next();
+  for (const Sha256Digest& known : {digest, sha256(small)}) {
+    const ImageOutcome again = load(mint(HandleKind::kModule), known, {});
+    EXPECT_FALSE(again.missing);
+    EXPECT_EQ(again.result, 0);
+    EXPECT_TRUE(again.kept);
+    EXPECT_EQ(again.kernels.size(), 1u);
+  }
+}
+
+TEST_F(CachedModules, WhatIsDamagedOnDiskIsAskedForAgain) {
+  const Bytes bundle = bundle_of(ptx(100'000));
+  const Sha256Digest digest = sha256(bundle);
+  start_next();
+  EXPECT_EQ(load(mint(HandleKind::kModule), digest, {}, bundle).result, 0);
+  ASSERT_FALSE(file().empty());
+  std::filesystem::resize_file(file(), 50'000);
+  start_next();
+  EXPECT_TRUE(load(mint(HandleKind::kModule), digest, {}).missing);
+  EXPECT_TRUE(file().empty());
+  EXPECT_EQ(load(mint(HandleKind::kModule), digest, {}, bundle).result, 0);
+  start_next();
+  EXPECT_FALSE(load(mint(HandleKind::kModule), digest, {}).missing);
+}
+
+TEST_F(CachedModules, WhatTheDriverDoesNotTakeIsNotKept) {
+  start_next();
+  Bytes bundle = bundle_of(ptx(100'000));
+  bundle.resize(bundle.size() - 1);
+  EXPECT_EQ(load(mint(HandleKind::kModule), sha256(bundle), {}, bundle).result, kInvalidImage);
+  EXPECT_TRUE(file().empty());
 }
 
 TEST_F(Modules, BytesUnderAnotherDigestAreRefused) {

@@ -98,10 +98,12 @@ def server_of(gpurun_pid):
 
 
 class Gpurund:
-    """A server of a test's own, on a port that the kernel chose."""
+    """A server of a test's own, on a port that the kernel chose; `cache` None: where it likes."""
 
-    def __init__(self, *words, secret="a secret of this test", env=None):
+    def __init__(self, *words, secret="a secret of this test", env=None, cache=""):
         self.folder = tempfile.TemporaryDirectory()
+        if cache is not None:
+            words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
         self.secret_file = os.path.join(self.folder.name, "secret")
         descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT, 0o600)
         os.write(descriptor, secret.encode())

@@ -31,7 +31,7 @@ class Server:
             self.process = subprocess.Popen(
                 [os.path.join(build, "bin/gpurund"), "--listen", "127.0.0.1:0", "--driver",
                  os.path.join(build, DRIVERS[driver]), "--secret-file", self.secret_file,
-                 "--ready-fd", str(announce)],
+                 "--cache", os.path.join(folder, "cache"), "--ready-fd", str(announce)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[announce],
                 env={**clean_environment(), **(environment or {})})
         os.close(announce)

@@ -126,7 +126,9 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
                                         driver, "--secret-fd", std::to_string(kSecretFd),
                                         "--ready-fd", std::to_string(kReadyFd),
                                         // It serves nobody but its own user, whose caches it uses.
-                                        "--worker-uids", "none"};
+                                        // An image that comes from this machine needs no copy on
+                                        // its disk.
+                                        "--worker-uids", "none", "--cache", "none"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);

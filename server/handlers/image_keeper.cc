@@ -1,0 +1,216 @@
+// One SOCK_SEQPACKET message each way, with at most one descriptor (unix(7), SCM_RIGHTS).
+#include "server/handlers/image_keeper.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+namespace gpurun::server {
+namespace {
+
+enum class Step : std::uint32_t { kFind = 1, kRemoveIfDamaged = 2, kAdd = 3 };
+
+struct Request {
+  Step step;
+  std::uint32_t zero;
+  std::uint64_t bytes;  // kAdd: of the memory file that comes along.
+  Sha256Digest digest;
+};
+
+struct Answer {
+  std::uint32_t found;  // kFind: the file comes along.
+};
+
+// The keeper hashes and writes what it is given; a disk that takes longer is given up.
+constexpr timeval kPatience = {120, 0};
+
+// False: the other side is gone, or does not answer in time. `descriptor` -1: none.
+bool send_message(int socket, const void* words, std::size_t bytes, int descriptor) {
+  iovec run = {const_cast<void*>(words), bytes};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &run;
+  header.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  }
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(bytes);
+}
+
+// False also for a message of another length, or with more descriptors than one.
+bool receive_message(int socket, void* words, std::size_t bytes, UniqueFd* descriptor) {
+  iovec run = {words, bytes};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))];
+  msghdr header{};
+  header.msg_iov = &run;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  ssize_t got = 0;
+  do {
+    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return false;
+  const cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(rights), sizeof received);
+    descriptor->reset(received);
+  }
+  return got == static_cast<ssize_t>(bytes) && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+}
+
+bool serve(int socket, ImageFolder& folder) {
+  Request request{};
+  UniqueFd given;
+  if (!receive_message(socket, &request, sizeof request, &given)) return false;
+  UniqueFd image;
+  switch (request.step) {
+    case Step::kFind:
+      image = folder.open_image(request.digest);
+      break;
+    case Step::kRemoveIfDamaged:
+      folder.remove_if_damaged(request.digest);
+      break;
+    case Step::kAdd: {
+      // Reading anything but a file could take for ever.
+      struct stat about;
+      if (given.valid() && fstat(given.get(), &about) == 0 && S_ISREG(about.st_mode)) {
+        folder.add_from(request.digest, given.get(), request.bytes);
+      }
+      break;
+    }
+    default:
+      return false;
+  }
+  const Answer answer{image.valid() ? 1u : 0u};
+  return send_message(socket, &answer, sizeof answer, image.get());
+}
+
+// Whose files it may open is all that is left of what it could do.
+bool give_up_rights() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  return syscall(SYS_capset, &header, none) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+void close_between(int first, int last) {
+  if (first > last) return;
+  if (syscall(SYS_close_range, static_cast<unsigned>(first), static_cast<unsigned>(last), 0) == 0) {
+    return;
+  }
+  // An older kernel. Nothing is open beyond: this process has just begun.
+  constexpr int kOpenAtStartMax = 1024;
+  for (int fd = first; fd <= std::min(last, kOpenAtStartMax); ++fd) close(fd);
+}
+
+[[noreturn]] void keep(int socket, ImageFolder& folder, pid_t parent) {
+  const int low = std::min(socket, folder.fd());
+  const int high = std::max(socket, folder.fd());
+  close_between(STDERR_FILENO + 1, low - 1);
+  close_between(low + 1, high - 1);
+  close_between(high + 1, std::numeric_limits<int>::max());
+  prctl(PR_SET_NAME, "gpurun-images");
+  if (!give_up_rights()) _exit(125);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  while (serve(socket, folder)) {
+  }
+  _exit(0);
+}
+
+class KeptImages final : public ImageCache {
+ public:
+  explicit KeptImages(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  std::optional<Bytes> find(const Sha256Digest& digest) override {
+    UniqueFd image;
+    if (!ask({Step::kFind, 0, 0, digest}, -1, &image)) return std::nullopt;
+    std::optional<Bytes> bytes = read_image(image.get(), digest);
+    UniqueFd none;
+    if (!bytes.has_value()) ask({Step::kRemoveIfDamaged, 0, 0, digest}, -1, &none);
+    return bytes;
+  }
+
+  void add(const Sha256Digest& digest, ByteView bundle) override {
+    const UniqueFd copy(memfd_create("gpurun-image", MFD_CLOEXEC));
+    ByteView rest = bundle;
+    while (copy.valid() && !rest.empty()) {
+      const ssize_t done = write(copy.get(), rest.data(), rest.size());
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) break;
+      rest = rest.subspan(static_cast<std::size_t>(done));
+    }
+    if (!copy.valid() || !rest.empty()) {
+      spdlog::warn("{}", Status::from_errno(errno, "an image is not kept").message());
+      return;
+    }
+    UniqueFd none;
+    ask({Step::kAdd, 0, bundle.size(), digest}, copy.get(), &none);
+  }
+
+ private:
+  // Whether a file came.
+  bool ask(const Request& request, int descriptor, UniqueFd* file) {
+    const std::lock_guard lock(mutex_);
+    if (!socket_.valid()) return false;
+    Answer answer{};
+    if (!send_message(socket_.get(), &request, sizeof request, descriptor) ||
+        !receive_message(socket_.get(), &answer, sizeof answer, file)) {
+      spdlog::warn("the keeper of images does not answer; this worker goes on without it");
+      socket_.reset();
+      return false;
+    }
+    return answer.found != 0 && file->valid();
+  }
+
+  std::mutex mutex_;
+  UniqueFd socket_;  // Guarded by mutex_. Closed: the keeper is given up.
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ImageCache>> start_image_keeper(std::unique_ptr<ImageFolder> folder) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    return Status::from_errno(errno, "socketpair");
+  }
+  UniqueFd ours(pair[0]);
+  UniqueFd theirs(pair[1]);
+  setsockopt(ours.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  setsockopt(ours.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return Status::from_errno(errno, "fork");
+  if (child == 0) {
+    ours.reset();
+    keep(theirs.get(), *folder, parent);
+  }
+  return std::unique_ptr<ImageCache>(new KeptImages(std::move(ours)));
+}
+
+}  // namespace gpurun::server

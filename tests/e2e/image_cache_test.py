@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Protects that a server is sent a code image once: by whichever process, whatever user the worker
+has become, and again only when what lies on its disk is no longer the image. Counted are the bytes
+in the client's own statistics."""
+import json
+import os
+import tempfile
+import unittest
+
+import world
+from world import environment, gpurun
+
+IMAGE_BYTES = 300_000
+ALL_ELSE_BYTES = 20_000  # More than a run without an image sends.
+
+LOADS = r"""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+ptx = (".version 8.0\n.target sm_80\n.address_size 64\n// " + "x" * %d +
+       "\n.visible .entry axpy(.param .u64 a, .param .u32 n)\n{\n ret;\n}\n").encode()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), ptx) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"axpy") == 0
+sys.exit(cuda.cuCtxSynchronize())
+""" % IMAGE_BYTES
+
+
+def bytes_sent(server):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "statistics")
+        done = gpurun(*server.options(), "--", "python3", "-c", LOADS,
+                      env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path))
+        assert done.returncode == 0, done.stderr
+        with open(path, encoding="utf-8") as file:
+            (process,) = [json.loads(line) for line in file]
+    return process["bytes"]
+
+
+def can_be(uid):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(uid, uid, uid)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def images_in(cache):
+    folder = os.path.join(cache, "images", "default")
+    return [os.path.join(folder, name) for name in os.listdir(folder)]
+
+
+class Cache(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = os.path.join(folder.name, "cache")
+
+    def server(self, *words):
+        return world.Gpurund(*words, cache=self.cache)
+
+    def check_sent_once(self, *words):
+        with self.server(*words) as server:
+            self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
+        with self.server(*words) as server:  # It lies on the disk, not in a process.
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
+        (image,) = images_in(self.cache)
+        about = os.stat(image)
+        self.assertEqual((about.st_mode & 0o777, about.st_uid), (0o600, os.geteuid()))
+        self.assertEqual(os.stat(os.path.dirname(image)).st_mode & 0o777, 0o700)
+        with open(image, "r+b") as file:
+            file.seek(IMAGE_BYTES // 2)
+            file.write(b"y")
+        with self.server(*words) as server:
+            self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
+        self.assertIn("is not what its name says", server.errors)
+
+    def test_an_image_is_sent_once(self):
+        self.check_sent_once("--worker-uids", "none")
+
+    def test_an_image_is_sent_once_to_workers_with_users_of_their_own(self):
+        first = 2_000_000_400
+        if os.getuid() != 0 or not can_be(first):
+            self.skipTest("needs root in a user namespace that knows the worker's users")
+        self.check_sent_once("--worker-uids", f"{first}-{first + 9}")
+
+    def test_without_a_cache_each_process_sends_it(self):
+        for cache, words in (("none", []), (self.cache, ["--cache-bytes", "100KiB"])):
+            with world.Gpurund(*words, cache=cache) as server:
+                for _ in range(2):
+                    self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+
+    def test_a_folder_that_cannot_be_used_is_an_error_when_it_was_named(self):
+        os.makedirs(os.path.join(self.cache, "images", "default"), mode=0o755)
+        with self.server() as server:
+            self.assertEqual(server.address, "")
+        self.assertIn("mode 0700", server.errors)
+
+    def test_else_the_server_goes_on_without_it(self):
+        base = os.path.dirname(self.cache)
+        os.makedirs(os.path.join(base, "gpurun", "images", "default"), mode=0o755)
+        with world.Gpurund(cache=None, env=environment(XDG_CACHE_HOME=base,
+                                                       CACHE_DIRECTORY=None)) as server:
+            self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+        self.assertIn("mode 0700", server.errors)
+
+    def test_the_service_managers_folder_is_the_default(self):
+        with world.Gpurund(cache=None, env=environment(CACHE_DIRECTORY=self.cache)) as server:
+            self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
+        self.assertEqual(len(images_in(self.cache)), 1)
+
+
+if __name__ == "__main__":
+    world.main()

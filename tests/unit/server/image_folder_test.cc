@@ -1,0 +1,296 @@
+// Protects the images on a server's disk: what comes out is what went in or nothing, whatever
+// happened to the files; the folder never grows beyond its bound; who is not its user cannot put
+// anything in; a disk that is full and a keeper that has died cost nothing but the cache.
+#include "server/handlers/image_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/handlers/image_keeper.h"
+#include "server/worker/worker_user.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::uint64_t kPlenty = std::uint64_t{64} << 20;
+
+Bytes image_of(std::uint32_t seed, std::size_t bytes = 10'000) {
+  Bytes image(bytes);
+  for (std::byte& byte : image) byte = static_cast<std::byte>((seed = seed * 1664525 + 7) >> 24);
+  return image;
+}
+
+class Folder : public ::testing::Test {
+ protected:
+  Folder() {
+    base_ = std::filesystem::temp_directory_path() / "gpurun-images-XXXXXX";
+    EXPECT_NE(mkdtemp(base_.data()), nullptr);
+    path_ = base_ + "/a/b";
+  }
+  ~Folder() override { std::filesystem::remove_all(base_); }
+
+  std::unique_ptr<ImageFolder> open(std::uint64_t bytes_max = kPlenty) {
+    auto folder = ImageFolder::open(path_, bytes_max);
+    EXPECT_TRUE(folder.ok()) << folder.status().to_string();
+    return folder.ok() ? *std::move(folder) : nullptr;
+  }
+
+  std::set<std::string> files() {
+    std::set<std::string> names;
+    DIR* listing = opendir(path_.c_str());
+    while (const dirent* entry = readdir(listing)) {
+      if (entry->d_name[0] != '.') names.insert(entry->d_name);
+    }
+    closedir(listing);
+    return names;
+  }
+
+  std::string file_of(const Bytes& image) {
+    std::string name;
+    for (const std::uint8_t byte : sha256(image)) {
+      char digits[3];
+      snprintf(digits, sizeof digits, "%02x", byte);
+      name += digits;
+    }
+    return path_ + "/" + name;
+  }
+
+  // A file as we would have written it.
+  void plant(const std::string& file, const Bytes& bytes, mode_t mode = 0600) {
+    const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    ASSERT_EQ(write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(fchmod(fd.get(), mode), 0);
+  }
+
+  void set_age(const std::string& file, time_t seconds) {
+    const timespec then = {time(nullptr) - seconds, 0};
+    const timespec times[] = {then, then};
+    ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  }
+
+  std::string base_;
+  std::string path_;
+};
+
+TEST_F(Folder, KeepsImagesForWhoeverOpensItNext) {
+  const Bytes image = image_of(1);
+  EXPECT_FALSE(open()->find(sha256(image)).has_value());
+  open()->add(sha256(image), image);
+  EXPECT_EQ(open()->find(sha256(image)), image);
+  struct stat about;
+  ASSERT_EQ(stat(path_.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700u);
+  ASSERT_EQ(stat(file_of(image).c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Folder, DamagedFilesAreMissingAndRemoved) {
+  const Bytes image = image_of(2);
+  const auto folder = open();
+  Bytes flipped = image;
+  flipped[5'000] ^= std::byte{1};
+  Bytes longer = image;
+  longer.push_back(std::byte{0});
+  const Bytes shorter(image.begin(), image.end() - 1);
+  for (const Bytes& wrong : {flipped, longer, shorter, Bytes()}) {
+    plant(file_of(image), wrong);
+    EXPECT_FALSE(folder->find(sha256(image)).has_value());
+    EXPECT_TRUE(files().empty());
+    folder->add(sha256(image), image);
+    EXPECT_EQ(folder->find(sha256(image)), image);
+  }
+}
+
+TEST_F(Folder, WhatIsNotAloneOursIsNoImage) {
+  const Bytes image = image_of(3);
+  const auto folder = open();
+  const std::string elsewhere = base_ + "/elsewhere";
+  plant(elsewhere, image);
+  ASSERT_EQ(symlink(elsewhere.c_str(), file_of(image).c_str()), 0);
+  EXPECT_FALSE(folder->find(sha256(image)).has_value());
+  EXPECT_TRUE(files().empty());
+  ASSERT_EQ(link(elsewhere.c_str(), file_of(image).c_str()), 0);
+  EXPECT_FALSE(folder->find(sha256(image)).has_value());
+  EXPECT_TRUE(files().empty());
+  plant(file_of(image), image, 0644);
+  EXPECT_FALSE(folder->find(sha256(image)).has_value());
+  EXPECT_TRUE(files().empty());
+  ASSERT_EQ(mkfifo(file_of(image).c_str(), 0600), 0);
+  EXPECT_FALSE(folder->find(sha256(image)).has_value());
+  EXPECT_TRUE(files().empty());
+  ASSERT_EQ(mkdir(file_of(image).c_str(), 0700), 0);
+  EXPECT_FALSE(folder->find(sha256(image)).has_value());
+  folder->add(sha256(image), image);  // Cannot take the folder's place, and leaves nothing.
+  EXPECT_EQ(files().size(), 1u);
+  EXPECT_EQ(access(elsewhere.c_str(), F_OK), 0);
+}
+
+TEST_F(Folder, AFolderThatOthersReachIsRefused) {
+  open();
+  ASSERT_EQ(chmod(path_.c_str(), 0750), 0);
+  EXPECT_EQ(ImageFolder::open(path_, kPlenty).status().code(), Code::kRefused);
+  ASSERT_EQ(chmod(path_.c_str(), 0700), 0);
+  EXPECT_TRUE(ImageFolder::open(path_, kPlenty).ok());
+  const std::string link = base_ + "/link";
+  ASSERT_EQ(symlink(path_.c_str(), link.c_str()), 0);
+  EXPECT_EQ(ImageFolder::open(link, kPlenty).status().code(), Code::kRefused);
+  plant(base_ + "/file", image_of(1));
+  EXPECT_FALSE(ImageFolder::open(base_ + "/file", kPlenty).ok());
+  EXPECT_FALSE(ImageFolder::open("relative", kPlenty).ok());
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(path_.c_str(), 1, 1), 0);
+    EXPECT_EQ(ImageFolder::open(path_, kPlenty).status().code(), Code::kRefused);
+  }
+}
+
+TEST_F(Folder, TheOldestMakeRoom) {
+  constexpr std::size_t kBytes = 2 * ImageFolder::kBlockBytes;
+  const auto folder = open(3 * kBytes);
+  std::vector<Bytes> images;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    images.push_back(image_of(10 + i, kBytes - 1));
+    folder->add(sha256(images.back()), images.back());
+    set_age(file_of(images.back()), 100 - static_cast<time_t>(i));
+  }
+  EXPECT_EQ(files().size(), 3u);
+  EXPECT_TRUE(folder->find(sha256(images[0])).has_value());  // Now the one used last.
+  const Bytes more = image_of(20, kBytes);
+  folder->add(sha256(more), more);
+  EXPECT_EQ(files().size(), 3u);
+  EXPECT_TRUE(folder->find(sha256(images[0])).has_value());
+  EXPECT_FALSE(folder->find(sha256(images[1])).has_value());
+  EXPECT_TRUE(folder->find(sha256(images[2])).has_value());
+  EXPECT_TRUE(folder->find(sha256(more)).has_value());
+  const Bytes too_large = image_of(21, 3 * kBytes + 1);
+  folder->add(sha256(too_large), too_large);
+  EXPECT_EQ(files().size(), 3u);
+}
+
+TEST_F(Folder, WhatADeadProcessLeftGoesButNotWhatALivingOneWrites) {
+  const Bytes image = image_of(4);
+  const auto folder = open();
+  plant(path_ + "/part-dead", image);
+  set_age(path_ + "/part-dead", std::chrono::seconds(ImageFolder::kAbandonedAfter).count() + 10);
+  plant(path_ + "/part-living", image);
+  folder->add(sha256(image), image);
+  EXPECT_EQ(files().count("part-dead"), 0u);
+  EXPECT_EQ(files().count("part-living"), 1u);
+  EXPECT_TRUE(folder->find(sha256(image)).has_value());
+}
+
+TEST_F(Folder, AFullDiskKeepsNothingAndLeavesNothing) {
+  const Bytes image = image_of(5, 100'000);
+  const auto folder = open();
+  // As a full disk does, the limit fails the file's growth (EFBIG instead of ENOSPC).
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {50'000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  folder->add(sha256(image), image);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(files().empty());
+  folder->add(sha256(image), image);
+  EXPECT_EQ(folder->find(sha256(image)), image);
+}
+
+// Threads of several processes write, evict and read the same few images, more than there is room
+// for.
+TEST_F(Folder, WritersAtOnceNeitherMixNorOverrun) {
+  constexpr std::size_t kBytes = 64 * ImageFolder::kBlockBytes;
+  constexpr std::uint64_t kBound = 4 * kBytes;
+  std::vector<Bytes> images;
+  for (std::uint32_t i = 0; i < 8; ++i) images.push_back(image_of(30 + i, kBytes));
+  open();
+  std::vector<pid_t> children;
+  for (std::uint32_t process = 0; process < 3; ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto folder = open(kBound);
+      bool well = true;
+      const auto work = [&](std::uint32_t seed) {
+        for (int i = 0; i < 30; ++i) {
+          const Bytes& image = images[(seed = seed * 1664525 + 1013904223) >> 29];
+          folder->add(sha256(image), image);
+          const auto found = folder->find(sha256(image));
+          if (found.has_value() && *found != image) well = false;
+        }
+      };
+      std::thread other(work, 100 + process);
+      work(process);
+      other.join();
+      _exit(well ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_LE(files().size(), 4u);
+  EXPECT_GE(files().size(), 1u);
+  for (const std::string& name : files()) EXPECT_EQ(name.size(), 64u) << name;
+}
+
+// In a child, which may become another user: its exit status.
+template <typename Action>
+int in_child(Action action) {
+  const pid_t child = fork();
+  if (child == 0) _exit(action() ? 0 : 1);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST_F(Folder, AKeeperServesAProcessThatHasBecomeAnotherUser) {
+  const Bytes image = image_of(6, 3'000'000);
+  const Bytes damaged = image_of(7);
+  auto folder = open();
+  plant(file_of(damaged), image_of(8));
+  const bool root = geteuid() == 0;
+  EXPECT_EQ(in_child([&] {
+              auto cache = start_image_keeper(open());
+              if (!cache.ok()) return false;
+              if (root && !become_user(2'000'000'300).ok()) return false;
+              if (root && ::open(path_.c_str(), O_RDONLY) >= 0) return false;
+              if ((*cache)->find(sha256(image)).has_value()) return false;
+              (*cache)->add(sha256(image), image);
+              if ((*cache)->find(sha256(damaged)).has_value()) return false;
+              return (*cache)->find(sha256(image)) == image;
+            }),
+            0);
+  EXPECT_EQ(folder->find(sha256(image)), image);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
+  const Bytes image = image_of(9);
+  const Bytes other = image_of(10);
+  EXPECT_EQ(in_child([&] {
+              auto cache = start_image_keeper(open());
+              if (!cache.ok()) return false;
+              (*cache)->add(sha256(image), other);
+              (*cache)->add(sha256(image), ByteView());
+              return !(*cache)->find(sha256(image)).has_value();
+            }),
+            0);
+  EXPECT_TRUE(files().empty());
+}
+
+}  // namespace
+}  // namespace gpurun::server
