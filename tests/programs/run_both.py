@@ -67,13 +67,23 @@ def run_native(args, folder):
 
 
 def run_forwarded(args, folder):
-    env = environment(args)
+    env = dict(environment(args), **recording(args))
     device = ["--device", "emulated"]
     if args.null_device:
         device = []
         env["GPURUN_DRIVER"] = os.path.join(args.build, "tests/devices/null/libcuda.so.1")
     gpurun = os.path.join(args.build, "bin/gpurun")
     return run("forwarded", [gpurun, *device, "-q", *args.gpurun, "--", *args.command], env, folder)
+
+
+def recording(args):
+    """Which functions the program calls, for docs/api-coverage.md (driver_abi/apigen/emit_pages.py)."""
+    folder = os.path.join(os.path.abspath(args.build), "exercised")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, args.record + ".json")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+    return {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path}
 
 
 def comparable(text, ignore):

@@ -53,7 +53,8 @@ Status advised(const Status& status, const std::string& server) {
       advice = "server " + server + " hung up: " + status.message();
       break;
     case Code::kProtocol:
-      advice = status.message() + "; is it a gpurund, and is this its secret (--secret-file)?";
+      advice = "server " + server + ": " + status.message() +
+               "; is it a gpurund, and is this its secret (--secret-file)?";
       break;
     case Code::kRefused:
       advice = status.message();

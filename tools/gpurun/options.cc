@@ -32,14 +32,18 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 }
 
 std::string trimmed(const std::string& line) {
-  const std::size_t first = line.find_first_not_of(" \t\r");
-  if (first == std::string::npos || line[first] == '#') return "";
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+  const std::string text = line.substr(0, line.find('#'));
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
 // What CLI11 filled in, as text, before we check it with messages of our own.
+// What was not given is no empty text: `-l "$SERVER"` with an unset variable must not run the
+// program on this machine.
 struct Words {
-  std::string gpu_count = "1", servers, servers_file, timeout, device;
+  std::string gpu_count = "1";
+  std::optional<std::string> servers, servers_file, timeout, device;
 };
 
 Status check(const Words& words, Options* options) {
@@ -48,15 +52,15 @@ Status check(const Words& words, Options* options) {
     return wrong("-n: '" + words.gpu_count + "' is no number of GPUs from 1 to 64");
   }
   options->gpu_count = static_cast<int>(*count);
-  if (!words.servers.empty() && !words.servers_file.empty()) {
+  if (words.servers && words.servers_file) {
     return wrong("-l and -s both name servers; give one of them");
   }
-  if (!words.servers.empty()) GPURUN_RETURN_IF_ERROR(add_servers(words.servers, &options->servers));
-  if (!words.servers_file.empty()) {
-    GPURUN_RETURN_IF_ERROR(add_servers_of_file(words.servers_file, &options->servers));
+  if (words.servers) GPURUN_RETURN_IF_ERROR(add_servers(*words.servers, &options->servers));
+  if (words.servers_file) {
+    GPURUN_RETURN_IF_ERROR(add_servers_of_file(*words.servers_file, &options->servers));
   }
-  if (!words.timeout.empty()) {
-    const auto duration = parse_duration(words.timeout);
+  if (words.timeout) {
+    const auto duration = parse_duration(*words.timeout);
     if (!duration.ok()) return wrong("--timeout: " + duration.status().message());
     options->lease_wait = *duration;
   }
@@ -64,8 +68,8 @@ Status check(const Words& words, Options* options) {
     options->device = Device::kReal;
   } else if (words.device == "emulated") {
     options->device = Device::kEmulated;
-  } else if (!words.device.empty()) {
-    return wrong("--device: '" + words.device + "' is neither real nor emulated");
+  } else if (words.device) {
+    return wrong("--device: '" + *words.device + "' is neither real nor emulated");
   }
   if (!options->servers.empty() && options->device != Device::kAutomatic) {
     return wrong("--device chooses for a private server; the server named by -l or -s has its own");

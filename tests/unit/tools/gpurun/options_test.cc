@@ -67,6 +67,14 @@ TEST(OptionsTest, WrongWordsAreNamed) {
   EXPECT_NE(complaint({"--"}).find("no program"), std::string::npos);
 }
 
+// `-l "$SERVER"` with a variable that is not set must not run the program on this machine instead.
+TEST(OptionsTest, AnEmptyValueIsNoMissingOption) {
+  EXPECT_NE(complaint({"-l", "", "--", "x"}).find("names no host"), std::string::npos);
+  EXPECT_NE(complaint({"-s", "", "--", "x"}).find("cannot read"), std::string::npos);
+  EXPECT_NE(complaint({"--timeout", "", "--", "x"}).find("no duration"), std::string::npos);
+  EXPECT_NE(complaint({"--device", "", "--", "x"}).find("neither"), std::string::npos);
+}
+
 // An option of a later version that were silently ignored would run a program with the wrong GPU.
 TEST(OptionsTest, LaterAndUnknownOptionsAreRefusedNotIgnored) {
   EXPECT_NE(complaint({"-p", "0.5", "--", "x"}).find("does not exist yet"), std::string::npos);
@@ -77,7 +85,7 @@ TEST(OptionsTest, LaterAndUnknownOptionsAreRefusedNotIgnored) {
 
 TEST(OptionsTest, ServersComeFromAFileWithLineNumbersInComplaints) {
   const std::string path = testing::TempDir() + "gpurun_servers";
-  std::ofstream(path) << "# my servers\n  first:7 \n\nsecond\n";
+  std::ofstream(path) << "# my servers\n  first:7 \n\nsecond  # old\n";
   const Result<Options> options = parse({"-s", path.c_str(), "--", "x"});
   ASSERT_TRUE(options.ok()) << options.status().to_string();
   ASSERT_EQ(options->servers.size(), 2u);
