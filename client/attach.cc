@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver_abi/row.h"
 #include "protocol/control.h"
-#include "protocol/rows_digest.h"
+#include "protocol/rows_agreement.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -19,13 +18,14 @@ using protocol::ControlMessage;
 using Connections = std::vector<std::unique_ptr<transport::Connection>>;
 
 // What all connections of one session say, but for `index`.
-Result<protocol::Attach> first_words(const SessionData& session, unsigned connections) {
+Result<protocol::Attach> first_words(const SessionData& session,
+                                     std::span<const driver_abi::Row> rows, unsigned connections) {
   Result<protocol::Id> id = protocol::random_array<protocol::Id>();
   if (!id.ok()) return id.status();
   Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
   protocol::Attach attach;
-  attach.rows = protocol::rows_digest(driver_abi::rows());
+  attach.rows = protocol::rows_digest(rows);
   attach.lease = session.lease;
   attach.ticket = session.ticket;
   attach.session = *id;
@@ -64,7 +64,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   }
   const std::string& server = session.servers.front();
   const Deadline deadline = Deadline::in(options.deadline);
-  Result<protocol::Attach> words = first_words(session, count);
+  Result<protocol::Attach> words = first_words(session, options.rows, count);
   if (!words.ok()) return words.status();
   const protocol::Key key =
       protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
@@ -83,6 +83,11 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   }
   Result<protocol::Accept> accept = receive_accept(*connections[0], key, server, deadline);
   if (!accept.ok()) return accept.status();
+  Result<std::vector<std::uint16_t>> lacking =
+      protocol::rows_lacking(options.rows, accept->rows, protocol::kRelease, accept->release);
+  if (!lacking.ok()) {
+    return Status(lacking.status().code(), "server " + server + ": " + lacking.status().message());
+  }
 
   Attached attached;
   attached.channels.log = std::move(connections[0]);
@@ -93,6 +98,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.snapshot = std::move(accept->snapshot);
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
+  attached.lacking = *std::move(lacking);
   attached.round_trips = count + 1;
   return attached;
 }

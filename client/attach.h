@@ -5,12 +5,16 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/session.h"
 #include "client/session_data.h"
+#include "driver_abi/row.h"
 
 namespace gpurun::client {
 
@@ -18,6 +22,8 @@ struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
   // Descriptors of ours in a stranger's process; see transport::Options.
   int fd_min = 0;
+  // What we call; another table is for tests.
+  std::span<const driver_abi::Row> rows = driver_abi::rows();
   // Connecting, the daemon's part and the start of the worker with its driver, together.
   std::chrono::milliseconds deadline{60'000};
 };
@@ -27,11 +33,14 @@ struct Attached {
   Bytes snapshot;              // A wire::Snapshot: for DeviceSnapshot::parse().
   int driver_version = 0;      // cuDriverGetVersion of the server's driver.
   std::string server_release;  // gpurun's version on the server.
-  unsigned round_trips = 0;    // One for each connection, one for the worker's answer.
+  // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
+  std::vector<std::uint16_t> lacking;
+  unsigned round_trips = 0;  // One for each connection, one for the worker's answer.
 };
 
 //   kUnavailable  nothing listens there.
 //   kRefused      the server's sentence: lease over, versions differ, driver does not start.
+//                 Or ours: a row of the two tables differs.
 //   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.
 //   kDeadline, kPeerGone
 Result<Attached> attach(const SessionData& session, const AttachOptions& options);

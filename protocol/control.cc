@@ -104,6 +104,12 @@ void write(const Accept& accept, wire::ControlMessage::Builder root) {
   to.setRelease(accept.release.c_str());
   to.setDriverVersion(accept.driver_version);
   to.setSnapshot(as_data(accept.snapshot));
+  if (accept.rows.empty()) return;
+  auto rows = to.initRows(static_cast<unsigned>(accept.rows.size()));
+  for (unsigned index = 0; index < rows.size(); ++index) {
+    rows[index].setOpcode(accept.rows[index].opcode);
+    rows[index].setHash(accept.rows[index].hash);
+  }
 }
 
 void write(const WorkerEnded& ended, wire::ControlMessage::Builder root) {
@@ -140,6 +146,21 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
                             gpu.getWorkers()});
   }
   return listing;
+}
+
+Accept read_accept(wire::Accept::Reader from, bool& ok) {
+  const ByteView snapshot = byte_view(from.getSnapshot().begin(), from.getSnapshot().size());
+  Accept accept{read_text(from.getRelease(), ok), from.getDriverVersion(),
+                Bytes(snapshot.begin(), snapshot.end())};
+  std::uint16_t last = 0;
+  for (const wire::RowHash::Reader row : from.getRows()) {
+    // Ascending below the bound: there cannot be more of them either.
+    ok = ok && row.getOpcode() > last && row.getOpcode() < limits::kRowsMax;
+    if (!ok) return accept;
+    last = row.getOpcode();
+    accept.rows.push_back({row.getOpcode(), row.getHash()});
+  }
+  return accept;
 }
 
 Attach read_attach(wire::Attach::Reader from, bool& ok) {
@@ -189,12 +210,8 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
       return Refused{read_text(root.getRefused().getReason(), ok)};
     case wire::ControlMessage::ATTACH:
       return read_attach(root.getAttach(), ok);
-    case wire::ControlMessage::ACCEPT: {
-      const auto from = root.getAccept();
-      const ByteView bytes = byte_view(from.getSnapshot().begin(), from.getSnapshot().size());
-      return Accept{read_text(from.getRelease(), ok), from.getDriverVersion(),
-                    Bytes(bytes.begin(), bytes.end())};
-    }
+    case wire::ControlMessage::ACCEPT:
+      return read_accept(root.getAccept(), ok);
     case wire::ControlMessage::WORKER_ENDED: {
       WorkerEnded ended{{}, read_text(root.getWorkerEnded().getHow(), ok)};
       read_array(root.getWorkerEnded().getSession(), ended.session, ok);

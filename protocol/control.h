@@ -28,7 +28,7 @@
 namespace gpurun::protocol {
 
 // Counts changes that an older peer would misunderstand.
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr const char* kRelease = "0.1.0";
 
 // The log and bulk lanes of one session.
@@ -78,10 +78,16 @@ struct Attach {
   std::uint16_t index = 0;  // Below count.
   std::uint16_t count = 0;  // 2 to kConnectionsMax.
 };
+struct RowHash {
+  std::uint16_t opcode = 0;
+  std::uint64_t hash = 0;  // driver_abi::Row::hash
+};
 struct Accept {
   std::string release;
   std::int32_t driver_version = 0;
   Bytes snapshot;
+  // Empty: the tables are equal. At most limits::kRowsMax; opcodes ascending, below it, from 1.
+  std::vector<RowHash> rows = {};
 };
 
 struct WorkerEnded {

@@ -38,6 +38,9 @@ inline constexpr std::size_t kArrayCountMax = 65'536;
 inline constexpr std::size_t kHandlesMax = std::size_t{1} << 22;
 // Threads of one client that have called CUDA and still live.
 inline constexpr std::size_t kLanesMax = 65'536;
+// Rows of a table of CUDA calls, and so every opcode: a peer that tells more of them does not speak
+// our protocol, and the session is refused.
+inline constexpr std::size_t kRowsMax = 4'096;
 // Bytes of the hello frame, the only thing an unauthenticated peer can make us parse.
 inline constexpr std::size_t kHelloBytesMax = 4'096;
 // Connections that have not yet proved who they are.

@@ -83,6 +83,15 @@ struct Accept {
   driverVersion @1 :Int32;
   snapshot @2 :Data;
   # A Snapshot message (snapshot.capnp).
+
+  rows @3 :List(RowHash);
+  # Only where the client's digest is not the worker's: the rows that the worker serves, opcodes
+  # ascending (protocol/rows_agreement.h).
+}
+
+struct RowHash {
+  opcode @0 :UInt16;
+  hash @1 :UInt64;
 }
 
 struct WorkerEnded {

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
 #include "client/interpose/generated_call.h"
 #include "client/stats.h"
+#include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -22,9 +24,8 @@ thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
 
 // One line per function: a bit for each opcode.
 CUresult refuse(const Row& row, const char* reason) {
-  constexpr std::size_t kOpcodes = 4096;
-  static std::array<std::atomic<bool>, kOpcodes> said;
-  if (row.opcode < kOpcodes && !said[row.opcode].exchange(true, std::memory_order_relaxed)) {
+  static std::array<std::atomic<bool>, limits::kRowsMax> said;
+  if (row.opcode < said.size() && !said[row.opcode].exchange(true, std::memory_order_relaxed)) {
     GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -78,6 +79,17 @@ CUresult call_refused(const Row& row) noexcept {
 
 CUresult call_not_yet(const Row& row) noexcept {
   return refuse(row, "this version of gpurun does not forward it yet");
+}
+
+CUresult call_lacking(const Row& row) noexcept {
+  const Process* process = connected_already();
+  try {
+    const std::string release = process == nullptr ? std::string() : process->server_release;
+    return refuse(
+        row, ("the server (gpurun " + release + ") does not know it; update the server").c_str());
+  } catch (...) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
 }
 
 }  // namespace gpurun::client::interpose

@@ -25,6 +25,13 @@ CUresult call_refused(const driver_abi::Row& row) noexcept;
 // Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 
+// Likewise, for a row that the server does not know (server_lacks()).
+CUresult call_lacking(const driver_abi::Row& row) noexcept;
+// Before the call: a local one is answered here, whatever the server knows.
+inline bool refused_by_server(const driver_abi::Row& row) noexcept {
+  return server_lacks(row.opcode) && row.completion != driver_abi::Completion::kLocal;
+}
+
 // What stream 0 means in the call that this thread is in: 0 (legacy), or 2 (the thread's own) in
 // the _ptds and _ptsz copies. For custom functions.
 CUstream default_stream() noexcept;
@@ -48,6 +55,7 @@ CUresult result_of_current_exception(const driver_abi::Row& row) noexcept;
 template <typename Body>
 CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
   const CallScope scope(row);
+  if (refused_by_server(row)) return call_lacking(row);
   try {
     return body();
   } catch (...) {

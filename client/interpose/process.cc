@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bitset>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -12,12 +13,16 @@
 
 #include "base/log.h"
 #include "driver_abi/cuda_abi.h"
+#include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
 std::atomic<Connector> g_connector{&connect_from_environment};
 std::atomic<Process*> g_process{nullptr};
+// By opcode; nullptr: nothing, which is the rule.
+using Opcodes = std::bitset<limits::kRowsMax>;
+std::atomic<const Opcodes*> g_lacking{nullptr};
 std::atomic<int> g_failure{0};
 std::atomic<pid_t> g_owner{0};  // The process that connected, or began to.
 std::atomic<bool> g_initialized{false};
@@ -26,6 +31,15 @@ pthread_mutex_t g_connecting = PTHREAD_MUTEX_INITIALIZER;
 int failed(const Status& status, int result) {
   GPURUN_LOG(kError, "no CUDA device can be used: %s", status.to_string().c_str());
   return result;
+}
+
+void set_lacking(const std::vector<std::uint16_t>& lacking) {
+  if (lacking.empty()) return;
+  auto* opcodes = new Opcodes;
+  for (const std::uint16_t opcode : lacking) {
+    if (opcode < opcodes->size()) opcodes->set(opcode);
+  }
+  g_lacking.store(opcodes, std::memory_order_release);
 }
 
 // Under g_connecting.
@@ -49,7 +63,9 @@ int connect() {
   process->devices = new DeviceSnapshot(std::move(*devices));
   process->all_devices = new DeviceSnapshot(std::move(*all));
   process->server = server;
+  process->server_release = std::move(attached->server_release);
   process->attach_round_trips = attached->round_trips;
+  set_lacking(attached->lacking);
   g_process.store(process, std::memory_order_release);
   return 0;
 }
@@ -88,6 +104,11 @@ int connected(Process** process) noexcept {
 const Process* connected_already() noexcept {
   if (g_owner.load(std::memory_order_acquire) != getpid()) return nullptr;
   return g_process.load(std::memory_order_acquire);
+}
+
+bool server_lacks(std::uint16_t opcode) noexcept {
+  const Opcodes* lacking = g_lacking.load(std::memory_order_acquire);
+  return lacking != nullptr && opcode < lacking->size() && (*lacking)[opcode];
 }
 
 void set_initialized() noexcept { g_initialized.store(true, std::memory_order_release); }

@@ -2,6 +2,7 @@
 // state lives here; it is immortal, because CUDA's runtime still calls after exit handlers ran.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -24,6 +25,7 @@ struct Process {
   const DeviceSnapshot* devices = nullptr;      // As the program sees them.
   const DeviceSnapshot* all_devices = nullptr;  // Without CUDA_VISIBLE_DEVICES.
   std::string server;                           // "host:port", for messages and statistics.
+  std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
 };
 
@@ -34,6 +36,10 @@ int connected(Process** process) noexcept;
 
 // The process if this very process has connected, else nullptr. Never connects.
 const Process* connected_already() noexcept;
+
+// True when the server does not know this call of ours: its table is older. Always false before
+// this process has connected.
+bool server_lacks(std::uint16_t opcode) noexcept;
 
 // cuInit's part: the program may make calls from now on.
 void set_initialized() noexcept;

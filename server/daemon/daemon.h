@@ -33,7 +33,6 @@ struct DaemonOptions {
   Bytes secret;  // Empty: whoever reaches the port may ask.
   unsigned devices = 0;
   std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
-  Sha256Digest rows{};                    // protocol::rows_digest() of our table.
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   std::size_t half_open_max = limits::kHalfOpenMax;
 };

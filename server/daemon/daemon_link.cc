@@ -80,11 +80,6 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
-  if (attach.rows != options_.rows) {
-    return no(Status(Code::kRefused, "the client's table of CUDA calls (gpurun " +
-                                         attach.version.release + ") differs from the server's (" +
-                                         protocol::kRelease + "): update the older of the two"));
-  }
   forget_link(connection.get());
   Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection);
   if (!arrival.ok()) return no(arrival.status());

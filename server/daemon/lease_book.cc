@@ -65,10 +65,11 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
     return Status(Code::kRefused, "too many sessions on this lease");
   }
   const auto [place, is_new] = entry.gathering.try_emplace(
-      attach.session, Gathering{Deadline::in(gather_deadline_), attach.nonce, 0, {}});
+      attach.session, Gathering{Deadline::in(gather_deadline_), attach.nonce, attach.rows, 0, {}});
   Gathering& gathering = place->second;
   if (is_new) gathering.connections.resize(attach.count);
-  if (gathering.nonce != attach.nonce || gathering.connections.size() != attach.count ||
+  if (gathering.nonce != attach.nonce || gathering.rows != attach.rows ||
+      gathering.connections.size() != attach.count ||
       gathering.connections[attach.index] != nullptr) {
     return Status(Code::kRefused, "this connection of the session has come before");
   }
@@ -77,7 +78,7 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   Arrival arrival;
   arrival.lease = attach.lease;
   arrival.claim = entry.lease.claim;
-  arrival.order = {attach.session, key, entry.lease.claim->devices(),
+  arrival.order = {attach.session, key, attach.rows, entry.lease.claim->devices(),
                    std::move(gathering.connections)};
   entry.gathering.erase(place);
   entry.sessions.insert(attach.session);

@@ -78,6 +78,7 @@ class LeaseBook {
   struct Gathering {
     Deadline deadline;
     protocol::Nonce nonce;
+    Sha256Digest rows;
     std::size_t arrived;
     std::vector<std::unique_ptr<transport::Connection>> connections;
   };

@@ -16,9 +16,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "driver_abi/row.h"
 #include "protocol/limits.h"
-#include "protocol/rows_digest.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_notify.h"
@@ -257,7 +255,6 @@ Status serve(const Config& config) {
   options.secret = *std::move(secret);
   options.devices = static_cast<unsigned>(devices->size());
   options.device_facts = *std::move(devices);
-  options.rows = protocol::rows_digest(driver_abi::rows());
   const unsigned count = options.devices;
   const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
   Result<std::unique_ptr<Daemon>> daemon =

@@ -18,6 +18,7 @@ namespace gpurun::server {
 struct WorkerOrder {
   protocol::Id session{};
   protocol::Key key{};       // The attach key: tags the worker's answer.
+  Sha256Digest rows{};       // protocol::rows_digest() of the client's table.
   std::vector<int> devices;  // The driver's ordinals.
   // The log, then the bulk lanes. The first frame of each has been read, and not a byte more.
   std::vector<std::unique_ptr<transport::Connection>> connections;

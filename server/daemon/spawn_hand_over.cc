@@ -18,6 +18,7 @@ struct Message {
   std::uint32_t connections;
   protocol::Id session;
   protocol::Key key;
+  Sha256Digest rows;
 };
 constexpr std::uint32_t kMagic = 0x68616e64;
 
@@ -28,11 +29,11 @@ Status malformed() { return Status(Code::kProtocol, "gpurund handed over nothing
 }  // namespace
 
 Status send_hand_over(int socket, const protocol::Id& session, const protocol::Key& key,
-                      const std::vector<int>& connections) {
+                      const Sha256Digest& rows, const std::vector<int>& connections) {
   if (connections.size() < 2 || connections.size() > protocol::kConnectionsMax) {
     return Status(Code::kInternal, "hand-over of an impossible number of connections");
   }
-  Message message{kMagic, static_cast<std::uint32_t>(connections.size()), session, key};
+  Message message{kMagic, static_cast<std::uint32_t>(connections.size()), session, key, rows};
   iovec bytes = {&message, sizeof message};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
@@ -82,6 +83,7 @@ Result<HandOver> receive_hand_over(int socket) {
   }
   result.session = message.session;
   result.key = message.key;
+  result.rows = message.rows;
   return result;
 }
 

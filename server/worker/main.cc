@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "driver_abi/row.h"
 #include "protocol/control.h"
+#include "protocol/rows_agreement.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "server/driver/cuda_driver.h"
 #include "server/driver/driver_functions.h"
@@ -158,8 +160,9 @@ Status serve(const CommandLine& line) {
   }
   started->state->modules().images().set_cache(std::move(images));
   const ByteView snapshot = started->state->snapshot();
-  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{protocol::kRelease, started->driver->version(),
-                                              Bytes(snapshot.begin(), snapshot.end())}));
+  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
+      protocol::kRelease, started->driver->version(), Bytes(snapshot.begin(), snapshot.end()),
+      protocol::rows_to_tell(driver_abi::rows(), hand_over->rows)}));
   return run_worker(started->options, *std::move(channels));
 }
 

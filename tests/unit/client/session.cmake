@@ -4,3 +4,5 @@ gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.c
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_stats_report_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc"
             LIBRARIES gpurun_client_session nlohmann_json::nlohmann_json)
+gpurun_test(lacking_rows_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/lacking_rows_test.cc"
+            LIBRARIES gpurun_interpose_wall gpurun_transport_testing)

@@ -62,6 +62,27 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   EXPECT_EQ(accept.snapshot, Bytes(100'000, std::byte{6}));
 }
 
+Status told(std::vector<RowHash> rows) {
+  return decode(encode(Accept{"1.0", 13000, {}, std::move(rows)})).status();
+}
+
+TEST(Control, AHostileTableOfRowsIsRefused) {
+  const Accept accept = round_trip(Accept{"1.0", 13000, {}, {{1, 7}, {4, ~std::uint64_t{0}}}});
+  ASSERT_EQ(accept.rows.size(), 2u);
+  EXPECT_EQ(accept.rows[1].opcode, 4u);
+  EXPECT_EQ(accept.rows[1].hash, ~std::uint64_t{0});
+  std::vector<RowHash> rows;
+  for (std::uint16_t opcode = 1; opcode < limits::kRowsMax; ++opcode) rows.push_back({opcode, 1});
+  EXPECT_TRUE(told(rows).ok());
+  rows.push_back({limits::kRowsMax, 1});  // One more, and an opcode out of range.
+  EXPECT_EQ(told(rows).code(), Code::kProtocol);
+  EXPECT_EQ(told({{limits::kRowsMax, 1}}).code(), Code::kProtocol);
+  EXPECT_EQ(told(std::vector<RowHash>(100'000)).code(), Code::kProtocol);
+  EXPECT_EQ(told({{0, 1}}).code(), Code::kProtocol);
+  EXPECT_EQ(told({{1, 1}, {3, 1}, {3, 1}}).code(), Code::kProtocol);
+  EXPECT_EQ(told({{1, 1}, {3, 1}, {2, 1}, {4, 1}}).code(), Code::kProtocol);
+}
+
 TEST(Control, TheHelloFitsItsBound) {
   EXPECT_LE(encode(sample_attach()).size(), limits::kHelloBytesMax);
 }

@@ -7,18 +7,20 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "client/attach.h"
 #include "client/control_link.h"
 #include "driver_abi/row.h"
 #include "protocol/control.h"
-#include "protocol/rows_digest.h"
+#include "protocol/rows_agreement.h"
 
 namespace gpurun::server {
 namespace {
@@ -37,7 +39,10 @@ struct Workers {
   bool fail = false;    // The next start fails.
   bool linger = false;  // A killed worker does not end before let_go().
   std::vector<int> devices;
-  std::vector<int> lingering;                                       // Descriptors to make readable.
+  std::vector<driver_abi::Row> rows{driver_abi::rows().begin(), driver_abi::rows().end()};
+  std::optional<std::vector<protocol::RowHash>> told;  // Instead of what `rows` would say.
+  std::size_t rows_told = 0;                           // To the last client.
+  std::vector<int> lingering;                          // Descriptors to make readable.
   std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
 
   bool wait(const std::function<bool()>& condition) {
@@ -80,9 +85,12 @@ class FakeSpawner final : public WorkerSpawner {
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
     const std::lock_guard lock(workers_.mutex);
     if (workers_.fail) return Status(Code::kUnavailable, "on purpose");
-    const protocol::Accept accept{"0.1.0", 13000, Bytes(100, std::byte{7})};
+    const protocol::Accept accept{
+        "0.0.9", 13000, Bytes(100, std::byte{7}),
+        workers_.told ? *workers_.told : protocol::rows_to_tell(workers_.rows, order.rows)};
     GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
                                                   protocol::Sender::kServer, 0, soon()));
+    workers_.rows_told = accept.rows.size();
     ++workers_.started;
     workers_.devices = order.devices;
     workers_.connections = std::move(order.connections);
@@ -93,6 +101,21 @@ class FakeSpawner final : public WorkerSpawner {
  private:
   Workers& workers_;
 };
+
+// A row that is sent and that no other row stands for.
+driver_abi::Row own_row(const std::vector<driver_abi::Row>& rows) {
+  for (const driver_abi::Row& row : rows) {
+    const auto users = std::count_if(rows.begin(), rows.end(), [&](const auto& other) {
+      return other.alias_opcode == row.opcode;
+    });
+    if (users == 1 && row.alias_opcode == row.opcode &&
+        row.completion == driver_abi::Completion::kAsync) {
+      return row;
+    }
+  }
+  ADD_FAILURE() << "the table has no such row";
+  return {};
+}
 
 Bytes secret() { return Bytes(16, std::byte{0x5a}); }
 
@@ -111,7 +134,6 @@ class DaemonTest : public testing::Test {
   void start(unsigned devices) {
     DaemonOptions options;
     options.devices = devices;
-    options.rows = protocol::rows_digest(driver_abi::rows());
     options.handshake_deadline = kLong;
     start(std::move(options));
   }
@@ -190,11 +212,13 @@ TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
     ASSERT_TRUE(attached.ok()) << attached.status().to_string();
     EXPECT_EQ(attached->snapshot.size(), 100u);
     EXPECT_EQ(attached->driver_version, 13000);
+    EXPECT_EQ(attached->lacking, std::vector<std::uint16_t>{});
     EXPECT_EQ(attached->channels.bulk.size(), 2u);
     // The connections are the worker's, in order, and nothing was read beyond the hello.
     const std::lock_guard lock(workers_.mutex);
     ASSERT_EQ(workers_.connections.size(), 3u);
     EXPECT_EQ(workers_.devices, std::vector<int>{0});
+    EXPECT_EQ(workers_.rows_told, 0u);
     for (int index = 0; index < 3; ++index) {
       auto& near = index == 0 ? attached->channels.log : attached->channels.bulk[index - 1];
       const std::byte sent = static_cast<std::byte>(index + 40);
@@ -279,16 +303,48 @@ TEST_F(DaemonTest, AForgedOrForeignAttachIsRefused) {
   forged.ticket[0] ^= 1;
   EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
   auto connection = dial();
-  auto other_table = words(*session, 1);
-  other_table.rows[0] ^= 1;
-  say(*connection, *session, other_table, 0);
-  EXPECT_NE(refusal(*connection).find("update"), std::string::npos);
-  connection = dial();
   auto other_version = words(*session, 1);
   other_version.version.protocol += 1;
   say(*connection, *session, other_version, 0);
   EXPECT_NE(refusal(*connection).find("update the server"), std::string::npos);
   EXPECT_EQ(workers_.started, 0);
+}
+
+TEST_F(DaemonTest, ARowThatTheServerLacksIsTold) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  const driver_abi::Row last = own_row(workers_.rows);
+  std::erase_if(workers_.rows, [&](const auto& row) { return row.opcode == last.opcode; });
+  const auto attached = client::attach(*session, {});
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_EQ(attached->lacking, std::vector<std::uint16_t>{last.opcode});
+  EXPECT_EQ(attached->server_release, "0.0.9");
+}
+
+TEST_F(DaemonTest, ARowThatDiffersRefusesTheSession) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  const driver_abi::Row changed = own_row(workers_.rows);
+  for (driver_abi::Row& row : workers_.rows) row.hash ^= row.opcode == changed.opcode ? 1 : 0;
+  const auto attached = client::attach(*session, {});
+  EXPECT_EQ(attached.status().code(), Code::kRefused);
+  for (const char* part : {changed.symbol, "0.0.9", protocol::kRelease, "update the server"}) {
+    EXPECT_NE(attached.status().message().find(part), std::string::npos)
+        << part << ": " << attached.status().message();
+  }
+}
+
+TEST_F(DaemonTest, AHostileTableOfRowsIsRefused) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  workers_.told = {{2, 0}, {2, 0}};
+  EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kProtocol);
 }
 
 TEST_F(DaemonTest, ARecordedAttachCannotBeRepeated) {
@@ -321,7 +377,6 @@ TEST_F(DaemonTest, AWorkerThatDoesNotStartIsExplained) {
 TEST_F(DaemonTest, StrangersAreBoundedInTimeAndNumber) {
   DaemonOptions options;
   options.devices = 1;
-  options.rows = protocol::rows_digest(driver_abi::rows());
   options.handshake_deadline = milliseconds(200);
   options.half_open_max = 2;
   start(std::move(options));
@@ -346,7 +401,6 @@ TEST_F(DaemonTest, GarbageIsHungUpOn) {
 TEST_F(DaemonTest, AHalfSessionIsDropped) {
   DaemonOptions options;
   options.devices = 1;
-  options.rows = protocol::rows_digest(driver_abi::rows());
   options.handshake_deadline = milliseconds(200);
   start(std::move(options));
   auto control = link();

@@ -9,13 +9,35 @@
 #include "client/device_snapshot.h"
 #include "driver_abi/row.h"
 #include "protocol/frame.h"
-#include "protocol/rows_digest.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun {
 namespace {
 
 constexpr std::chrono::seconds kLong{30};
+
+// The worker's own table against one that is a row longer, and one that differs in a row.
+void expect_told_of_other_rows(const client::SessionData& session) {
+  std::vector<driver_abi::Row> rows(driver_abi::rows().begin(), driver_abi::rows().end());
+  driver_abi::Row added = rows.back();
+  added.symbol = "cuOfTomorrow";
+  added.completion = driver_abi::Completion::kFence;
+  added.opcode = added.alias_opcode = static_cast<std::uint16_t>(rows.size() + 1);
+  rows.push_back(added);
+  client::AttachOptions options;
+  options.rows = rows;
+  const auto longer = client::attach(session, options);
+  EXPECT_TRUE(longer.ok()) << longer.status().to_string();
+  if (longer.ok()) {
+    EXPECT_EQ(longer->lacking, std::vector<std::uint16_t>{added.opcode});
+  }
+  driver_abi::Row& init = rows[driver_abi::find_row("cuInit")->opcode - std::size_t{1}];
+  init.hash ^= 1;
+  const auto other = client::attach(session, options);
+  EXPECT_EQ(other.status().code(), Code::kRefused);
+  EXPECT_NE(other.status().message().find("cuInit"), std::string::npos)
+      << other.status().to_string();
+}
 
 TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
   server::ProcessSettings settings;
@@ -29,7 +51,6 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
   const auto spawner = server::make_process_spawner(settings);
   server::DaemonOptions options;
   options.devices = static_cast<unsigned>(devices->size());
-  options.rows = protocol::rows_digest(driver_abi::rows());
   auto listener = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   auto daemon = server::Daemon::create(*std::move(listener), std::move(options), *spawner);
@@ -46,6 +67,7 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
   EXPECT_TRUE(attached.ok()) << attached.status().to_string();
   if (attached.ok()) {
     EXPECT_GT(attached->driver_version, 0);
+    EXPECT_TRUE(attached->lacking.empty());
     const auto snapshot = client::DeviceSnapshot::parse(attached->snapshot, nullptr);
     EXPECT_TRUE(snapshot.ok()) << snapshot.status().to_string();
     EXPECT_GT(snapshot->device_count(), 0);
@@ -55,6 +77,7 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
     EXPECT_TRUE(got.ok()) << got.status().to_string();
     EXPECT_TRUE(protocol::parse_frame_header(head).ok());
   }
+  expect_told_of_other_rows(*session);
   (*daemon)->stop();
   serving.join();
 }

@@ -167,6 +167,7 @@ TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
   EXPECT_NE(inherited.find("driver /some/driver.so\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("GPURUN_EMULATED=passes\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("CUDA_VISIBLE_DEVICES=7\n"), std::string::npos) << inherited;
+  EXPECT_NE(inherited.find("equal rows\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("fd 3\n"), std::string::npos) << inherited;
   for (int fd = 4; fd < 64; ++fd) {
     EXPECT_EQ(inherited.find("fd " + std::to_string(fd) + "\n"), std::string::npos) << inherited;

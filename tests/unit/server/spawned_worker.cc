@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "driver_abi/row.h"
 #include "protocol/control.h"
+#include "protocol/rows_agreement.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "transport/tcp/connection.h"
 
@@ -35,9 +37,10 @@ std::string inheritance(std::string_view driver) {
 }
 
 int serve(std::string_view driver) {
-  const std::string inherited = inheritance(driver);
+  std::string inherited = inheritance(driver);
   Result<server::HandOver> hand_over = server::receive_hand_over(server::kHandOverFd);
   if (!hand_over.ok()) return 3;
+  if (hand_over->rows == protocol::rows_digest(driver_abi::rows())) inherited += "equal rows\n";
   auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
   if (!log.ok()) return 4;
   const ByteView text = byte_view(inherited.data(), inherited.size());
