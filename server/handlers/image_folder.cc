@@ -172,7 +172,7 @@ class FolderLock {
 // A file that is being written; removed again unless it is finished.
 class ImageFolder::Part {
  public:
-  Part(const ImageFolder& owner, UniqueFd file, std::string name)
+  Part(ImageFolder& owner, UniqueFd file, std::string name)
       : owner_(&owner), file_(std::move(file)), name_(std::move(name)) {}
   Part(Part&& other) noexcept
       : owner_(other.owner_), file_(std::move(other.file_)), name_(std::move(other.name_)) {
@@ -192,6 +192,10 @@ class ImageFolder::Part {
   bool write(ByteView bytes) { return write_all(file_.get(), bytes) || not_kept(); }
   void finish(const Sha256Digest& digest) {
     const int folder = owner_->folder_.get();
+    // Who lists the files to make room may otherwise miss it under either name.
+    const std::lock_guard lock(owner_->mutex_);
+    const FolderLock processes(folder);
+    if (!processes.held()) return;
     if (renameat(folder, name_.c_str(), folder, name_of(digest).c_str()) == 0) {
       name_.clear();
     } else {
@@ -205,7 +209,7 @@ class ImageFolder::Part {
     return false;
   }
 
-  const ImageFolder* owner_;
+  ImageFolder* owner_;
   UniqueFd file_;
   std::string name_;  // Empty: finished, or moved on.
 };
@@ -248,8 +252,10 @@ UniqueFd ImageFolder::open_image(const Sha256Digest& digest) {
     }
     return UniqueFd();
   }
-  struct stat about;
-  if (fstat(image.get(), &about) != 0 || !may_be_image(about)) {
+  struct stat about {};
+  const bool known = fstat(image.get(), &about) == 0;
+  if (known && about.st_nlink == 0) return UniqueFd();  // Another process has just removed it.
+  if (!known || !may_be_image(about)) {
     remove(name, "is not a file that this user alone may read and write, or of no image's size");
     return UniqueFd();
   }

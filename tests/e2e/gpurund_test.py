@@ -85,6 +85,8 @@ class File(unittest.TestCase):
                 ("driver = 5\n", 1, "text in quotes"),
                 ("worker-uids = [5]\n", 1, "first, last"),
                 ("worker-uids = [9, 5]\n", 1, "first, last"),
+                ("cache-bytes = -1\n", 1, "from 0 up"),
+                ("cache = 5\n", 1, "text in quotes"),
                 ("[listen]\nport = 5\n", 1, "text in quotes"),
                 ('listen = "127.0.0.1\n', 1, "")):
             status, errors = self.start_with(text)
