@@ -3,9 +3,11 @@
 #include "client/attach.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "client/thread.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
 #include "transport/transport.h"
@@ -32,6 +34,54 @@ Result<protocol::Attach> first_words(const SessionData& session,
   attach.nonce = *nonce;
   attach.count = static_cast<std::uint16_t>(connections);
   return attach;
+}
+
+// One connection to be made: what is known before, and what came of it.
+struct Opening {
+  std::string server;
+  protocol::Attach words;
+  protocol::Key key;
+  int fd_min;
+  Deadline deadline;
+  std::optional<Result<std::unique_ptr<transport::Connection>>> connection;
+  std::unique_ptr<Thread> thread;
+};
+using Openings = std::vector<std::unique_ptr<Opening>>;
+
+Result<std::unique_ptr<transport::Connection>> open(const Opening& opening) {
+  transport::Options options;
+  options.fd_min = opening.fd_min;
+  auto connection = transport::connect("tcp://" + opening.server, opening.deadline, options);
+  if (!connection.ok()) return connection.status();
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, opening.words, opening.key,
+                                                protocol::Sender::kClient, opening.words.index,
+                                                opening.deadline));
+  return connection;
+}
+
+// All at once, each on a thread of its own but the first: their connects cost one round trip
+// together. In the order of `openings`.
+Result<Connections> open_all(Openings& openings) {
+  const auto open_one = [](void* argument) -> void* {
+    auto* opening = static_cast<Opening*>(argument);
+    opening->connection.emplace(open(*opening));
+    return nullptr;
+  };
+  Status failure;
+  for (std::size_t i = 1; i < openings.size() && failure.ok(); ++i) {
+    openings[i]->thread = std::make_unique<Thread>();
+    failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
+  }
+  if (failure.ok()) open_one(openings[0].get());
+  Connections connections;
+  for (const auto& opening : openings) {
+    if (opening->thread != nullptr && opening->thread->started()) opening->thread->join();
+    if (!opening->connection.has_value()) continue;  // `failure` says why.
+    if (!opening->connection->ok() && failure.ok()) failure = opening->connection->status();
+    if (opening->connection->ok()) connections.push_back(*std::move(*opening->connection));
+  }
+  if (!failure.ok()) return failure;
+  return connections;
 }
 
 Result<protocol::Accept> receive_accept(transport::Connection& log, const protocol::Key& key,
@@ -69,18 +119,15 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   const protocol::Key key =
       protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
                          words->nonce, words->session);
-  transport::Options connect_options;
-  connect_options.fd_min = options.fd_min;
-  Connections connections;
+  Openings openings;
   for (unsigned index = 0; index < count; ++index) {
-    Result<std::unique_ptr<transport::Connection>> connection =
-        transport::connect("tcp://" + server, deadline, connect_options);
-    if (!connection.ok()) return connection.status();
     words->index = static_cast<std::uint16_t>(index);
-    GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, *words, key,
-                                                  protocol::Sender::kClient, index, deadline));
-    connections.push_back(*std::move(connection));
+    openings.push_back(std::make_unique<Opening>(
+        Opening{server, *words, key, options.fd_min, deadline, std::nullopt, {}}));
   }
+  Result<Connections> opened = open_all(openings);
+  if (!opened.ok()) return opened.status();
+  Connections connections = *std::move(opened);
   Result<protocol::Accept> accept = receive_accept(*connections[0], key, server, deadline);
   if (!accept.ok()) return accept.status();
   Result<std::vector<std::uint16_t>> lacking =
@@ -99,7 +146,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
-  attached.round_trips = count + 1;
+  attached.round_trips = 2;
   return attached;
 }
 

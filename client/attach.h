@@ -35,7 +35,7 @@ struct Attached {
   std::string server_release;  // gpurun's version on the server.
   // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
-  unsigned round_trips = 0;  // One for each connection, one for the worker's answer.
+  unsigned round_trips = 0;  // One for the connects, one for the worker's answer.
 };
 
 //   kUnavailable  nothing listens there.

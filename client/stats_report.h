@@ -14,8 +14,8 @@ struct StatsSubject {
   std::string program;  // File name of the program.
   int process = 0;      // Its id on this machine.
   std::string server;   // "host:port"
-  // Round trips between the first connect and the session's start: one for each TCP connection,
-  // one for the worker's answer.
+  // Round trips between the first connect and the session's start: the connects, made at once,
+  // and the worker's answer.
   unsigned attach_round_trips = 0;
 };
 
