@@ -55,7 +55,8 @@ class NoTimer : public ::testing::Test {
   }
 
   Handle load_kernel() {
-    const driver_abi::Image image{driver_abi::ImageForm::kPtx, 0, {byte_view(kPtx, sizeof kPtx - 1)}};
+    const driver_abi::Image image{
+        driver_abi::ImageForm::kPtx, 0, {byte_view(kPtx, sizeof kPtx - 1)}};
     const Bytes bundle = protocol::make_bundle(image);
     protocol::ImageLoad load;
     load.handle = world_.session().handles().mint(HandleKind::kModule, world_.context(), nullptr);
