@@ -101,7 +101,8 @@ TEST_F(EmulatedDriver, CopiesOnTwoStreamsInOrderOfAnEvent) {
     ASSERT_EQ(CALL(cuEventCreate, event, 0), CUDA_SUCCESS);
   }
   std::vector<unsigned char> out(kBytes, 0x5a), back(kBytes, 0);
-  EXPECT_EQ(CALL(cuMemsetD8_v2, second, 0xff, kBytes), CUDA_SUCCESS);
+  // In the stream that copies: a non-blocking stream does not wait for the legacy one.
+  EXPECT_EQ(CALL(cuMemsetD8Async, second, 0xff, kBytes, two), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventRecord, start, one), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemcpyHtoDAsync_v2, first, out.data(), kBytes, one), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventRecord, filled, one), CUDA_SUCCESS);
