@@ -86,8 +86,6 @@ struct DriverLaunch {
 };
 
 CallOutcome run_launch(Call& call) {
-  // parse_record() has checked the sizes of this form, and of no other.
-  if (call.header().form != protocol::Form::kLaunch) return CallOutcome::done(kErrorInvalidValue);
   DriverLaunch launch;
   std::memcpy(&launch.head, call.payload().data(), sizeof launch.head);
   const LaunchPayload& head = launch.head;
@@ -142,8 +140,10 @@ int check_layout(const Call& call, const LaunchPayload& launch) {
 }
 
 void add_launch_handlers(Handlers& handlers) {
+  handlers.launch = &run_launch;
+  // A launch comes as its own form and no other.
   for (const char* symbol : {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"}) {
-    set_handler(handlers, symbol, &run_launch);
+    set_handler(handlers, symbol, [](Call&) { return CallOutcome::done(kErrorInvalidValue); });
   }
   set_handler(handlers, "cuOccupancyMaxActiveClusters", &run_cluster_question);
   set_handler(handlers, "cuOccupancyMaxPotentialClusterSize", &run_cluster_question);

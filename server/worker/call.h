@@ -55,6 +55,8 @@ using Handler = CallOutcome (*)(Call&);
 // afterwards.
 struct Handlers {
   static constexpr std::size_t kOpcodes = 4096;
+  // Form kLaunch, whatever function the record is of. nullptr: CUDA_ERROR_NOT_SUPPORTED.
+  Handler launch = nullptr;
   // Custom functions, forms kCall and kRaw. nullptr: `generic`.
   std::array<Handler, kOpcodes> by_opcode{};
   // Generated rows (libffi). nullptr: CUDA_ERROR_NOT_SUPPORTED.

@@ -93,11 +93,14 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   if (header.form == Form::kCopyIn) return run_copy_in(call);
   if (header.form == Form::kCopyOut) return run_copy_out(call);
   Handler handler = nullptr;
-  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
   if (is_hot(header.form)) {
+    // The form alone decides: its payload is what parse_record() has checked.
     if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
-    return run_hot(call, handler != nullptr ? handler : hot_handler(header.form));
+    const bool launch = header.form == Form::kLaunch;
+    handler = launch ? options.handlers.launch : hot_handler(header.form);
+    return handler == nullptr ? CallOutcome::done(kErrorNotSupported) : run_hot(call, handler);
   }
+  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
   if (handler == nullptr) handler = options.handlers.generic;
   if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
   bool here = false;

@@ -10,8 +10,6 @@ namespace {
 using protocol::CopyPayload;
 using protocol::EventPayload;
 using protocol::Form;
-using protocol::LaunchAttribute;
-using protocol::LaunchPayload;
 using protocol::MemsetPayload;
 
 constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
@@ -22,63 +20,6 @@ T head_of(const Call& call) {
   T payload;
   std::memcpy(&payload, call.payload().data(), sizeof payload);
   return payload;
-}
-
-// Whether a launch attribute's value means the same here as in the client: it holds no handle and
-// no pointer to host memory. Numbers are those of CUlaunchAttributeID (cuda.h).
-bool crosses_unchanged(std::uint32_t id) {
-  switch (id) {
-    case 1:   // CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-    case 2:   // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    case 3:   // CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
-    case 4:   // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    case 5:   // CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-    case 6:   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    case 8:   // CU_LAUNCH_ATTRIBUTE_PRIORITY
-    case 9:   // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-    case 10:  // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
-    case 11:  // CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
-    case 14:  // CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-      return true;
-    default:
-      return false;
-  }
-}
-
-CallOutcome launch(Call& call) {
-  const auto launch = head_of<LaunchPayload>(call);
-  // A CUkernel may be launched in a CUfunction's place (cuLaunchKernel).
-  HandleTable::Found function = call.handles().find(launch.function, HandleKind::kFunction);
-  if (function.result == kErrorInvalidHandle) {
-    function = call.handles().find(launch.function, HandleKind::kKernel);
-  }
-  if (function.result != 0) return CallOutcome::done(function.result);
-
-  LaunchAttribute attributes[protocol::kLaunchAttributesMax];
-  if (launch.attribute_count != 0) {
-    std::memcpy(attributes,
-                call.payload().data() + protocol::launch_attributes_offset(launch.parameter_bytes),
-                launch.attribute_count * sizeof(LaunchAttribute));
-  }
-  for (std::uint32_t i = 0; i < launch.attribute_count; ++i) {
-    if (!crosses_unchanged(attributes[i].id)) return CallOutcome::done(kErrorNotSupported);
-  }
-  DriverLaunchConfig config{};
-  std::memcpy(config.grid, launch.grid, sizeof config.grid);
-  std::memcpy(config.block, launch.block, sizeof config.block);
-  config.shared_bytes = launch.shared_bytes;
-  config.stream = call.driver_stream();
-  config.attributes = launch.attribute_count == 0 ? nullptr : attributes;
-  config.attribute_count = launch.attribute_count;
-
-  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
-  std::size_t parameter_bytes = launch.parameter_bytes;
-  void* block = const_cast<std::byte*>(call.payload().data() + sizeof launch);
-  void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), block,
-                   reinterpret_cast<void*>(std::uintptr_t{2}), &parameter_bytes, nullptr};
-  return CallOutcome::done(
-      call.driver().cuLaunchKernelEx(&config, reinterpret_cast<void*>(function.value), nullptr,
-                                     launch.parameter_bytes == 0 ? nullptr : extra));
 }
 
 CallOutcome copy_inline(Call& call) {
@@ -156,8 +97,6 @@ CallOutcome stream_wait(Call& call) {
 
 Handler hot_handler(Form form) noexcept {
   switch (form) {
-    case Form::kLaunch:
-      return launch;
     case Form::kCopyInline:
       return copy_inline;
     case Form::kCopyDevice:
@@ -168,6 +107,7 @@ Handler hot_handler(Form form) noexcept {
       return event_record;
     case Form::kStreamWait:
       return stream_wait;
+    case Form::kLaunch:  // Handlers::launch: it knows the kernels.
     case Form::kCopyIn:
     case Form::kCopyOut:
     case Form::kCall:

@@ -1,4 +1,4 @@
-// The handlers of the hot records, found by form: launch, small copy to the device, device copy,
+// The handlers of the hot records, found by form: small copy to the device, device copy,
 // memset, event record, stream wait.
 #pragma once
 

@@ -83,13 +83,14 @@ class Modules : public ::testing::Test {
                                  &reply);
   }
 
-  int launch(Handle function, std::uint64_t layout_hash, std::uint32_t parameter_bytes) {
+  int launch(Handle function, std::uint64_t layout_hash, std::uint32_t parameter_bytes,
+             const char* symbol = "cuLaunchKernel") {
     LaunchPayload head;
     head.function = function;
     head.layout_hash = layout_hash;
     head.parameter_bytes = parameter_bytes;
     const Bytes block((parameter_bytes + 7u) / 8 * 8);
-    CallSite site = world_.site("cuLaunchKernel");
+    CallSite site = world_.site(symbol);
     site.form = protocol::Form::kLaunch;
     site.order = protocol::Order::kStream;
     const ByteView parts[] = {bytes_of(head), block};
@@ -238,6 +239,11 @@ TEST_F(Modules, ALaunchNeedsTheLayoutOfItsKernel) {
   EXPECT_EQ(launch(function, hash, 8), kInvalidValue);
   EXPECT_EQ(launch(function, 0, 16), 0);  // The program's own block is the driver's to judge.
   EXPECT_EQ(launch(module, hash, 12), kInvalidHandle);
+  // The form decides what a record is, whatever function it says it is of.
+  for (const char* other : {"cuMemFree_v2", "cuModuleUnload", "cuCtxSynchronize"}) {
+    EXPECT_EQ(launch(function, hash, 12, other), 0) << other;
+    EXPECT_EQ(launch(function, hash + 1, 12, other), kInvalidValue) << other;
+  }
   EXPECT_EQ(unload(module), 0);
   EXPECT_EQ(launch(function, hash, 12), kInvalidHandle);
 }

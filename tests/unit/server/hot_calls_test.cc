@@ -8,6 +8,7 @@
 #include <string>
 
 #include "protocol/handle_form.h"
+#include "server/handlers/handlers.h"
 #include "server/worker/executor.h"
 #include "server/worker/outbox.h"
 #include "server/worker/worker.h"
@@ -89,6 +90,7 @@ class HotCalls : public ::testing::Test {
   void SetUp() override {
     asked = {};
     options_.driver = scripted_driver();
+    options_.handlers.launch = make_handlers().launch;
     executor_ = std::make_unique<Executor>(options_, outbox_);
     HandleTable& handles = executor_->handles();
     ASSERT_EQ(handles.bind(handle(HandleKind::kStream), HandleKind::kStream, 22), 0);
@@ -165,8 +167,17 @@ TEST_F(HotCalls, LaunchesFunctionsAndKernelsWithTheirParameterBlock) {
 
 TEST_F(HotCalls, RefusesLaunchesThatItCannotVouchFor) {
   EXPECT_EQ(run(Form::kLaunch, launch_payload(0x7f00, 8, 0)), " -> 400");
-  // A programmatic event: its value holds a handle.
-  EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 7)), " -> 801");
+  // A programmatic event: its value holds a handle, of no event here.
+  EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 7)), " -> 400");
+  // A device-updatable node: its value holds what only the driver's own process can use.
+  EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 13)), " -> 801");
+}
+
+TEST_F(HotCalls, WithoutALaunchHandlerNothingIsLaunched) {
+  options_.handlers.launch = nullptr;
+  executor_ = std::make_unique<Executor>(options_, outbox_);
+  EXPECT_EQ(executor_->handles().bind(handle(HandleKind::kStream), HandleKind::kStream, 22), 0);
+  EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 0)), " -> 801");
 }
 
 TEST_F(HotCalls, Copies) {
