@@ -1,4 +1,4 @@
-// Every bound of the protocol, with its unit, and what happens at it. A test stands at each.
+// Every bound of the protocol, with its unit, and what happens at it.
 #pragma once
 
 #include <cstddef>

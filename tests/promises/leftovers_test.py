@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Protects: whatever is killed, and whenever, nothing is left: processes, descriptors, shared memory,
-temporary files, device memory, leases."""
+temporary files, leases, and device memory where workers share a device. (Each worker of the emulated
+device has its own, which is gone with the process: there only "workers" can tell.)"""
 import os
 import random
 import signal
@@ -23,9 +24,10 @@ def files_of(folder):
     return set(os.listdir(folder))
 
 
-def state(server):
+def state(build, server):
     return {
         "workers": len(server.workers()),
+        "leases": world.leases(build, server),
         "descriptors of gpurund": descriptors(server.process.pid),
         "shared memory": files_of("/dev/shm"),
         "temporary files": {f for f in files_of("/tmp") if "gpurun" in f},
@@ -75,7 +77,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
         bytes_before = device_bytes(build, server, query)
         world.eventually(lambda: not server.workers())
-        before = state(server)
+        before = state(build, server)
         for _ in range(STARTS):
             complaint = kill_one(build, server, program, chance)
             if complaint:
@@ -83,8 +85,8 @@ def main():
         programs_gone = world.eventually(lambda: not still_running(program))
         if not programs_gone:
             wrong.append(f"programs still run: {still_running(program)}")
-        if not world.eventually(lambda: state(server) == before):
-            after = state(server)
+        if not world.eventually(lambda: state(build, server) == before):
+            after = state(build, server)
             wrong += [f"{what}: {before[what]} before, {after[what]} after"
                       for what in before if before[what] != after[what]]
         # The one device can be leased, and has as much free memory as at first.

@@ -91,6 +91,15 @@ def gpurun_environment(server, extra=None):
     return {**clean_environment(), "GPURUN_SECRET_FILE": server.secret_file, **(extra or {})}
 
 
+def leases(build, server):
+    """What gpuctl says of each GPU: who holds it, for how long, how many processes."""
+    done = subprocess.run([os.path.join(build, "bin/gpuctl"), "list", "-l", server.address],
+                          env=gpurun_environment(server), capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise RuntimeError("gpuctl: " + done.stderr)
+    return done.stdout
+
+
 Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
 
 

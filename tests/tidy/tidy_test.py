@@ -4,6 +4,8 @@ import sys
 
 import tidy
 
+MACHINE = tidy.machine_path("/srv/builds/this")
+
 CASES = [
     ("client/a.cc", '#include "server/worker/worker.h"\n', "may not include"),
     ("server/a.cc", '#include "client/session.h"\n', "may not include"),
@@ -17,7 +19,8 @@ CASES = [
     ("base/a.cc", "// " + "x" * 120 + "\n", "columns"),
     ("base/a.cc", "// TODO: later\n", "TODO(soon"),
     ("protocol/call.capnp.h", "// x\n", "generated"),
-    ("docs/a.md", "see /wo" + "rk/main\n", "absolute path"),
+    ("docs/a.md", "see /srv/builds/other\n", "absolute path"),
+    ("docs/a.md", "see /ho" + "me/ann/x\n", "absolute path"),
 ]
 GOOD = [
     ("client/a.cc", '#include "client/session.h"\n#include "protocol/frame.h"\n'),
@@ -29,12 +32,12 @@ GOOD = [
 def main():
     failures = 0
     for path, text, expected in CASES:
-        found = list(tidy.check_file(path, text))
+        found = list(tidy.check_file(path, text, MACHINE))
         if not any(expected in line for line in found):
             print(f"not noticed: {path}: {expected!r}; found {found}")
             failures += 1
     for path, text in GOOD:
-        found = list(tidy.check_file(path, text))
+        found = list(tidy.check_file(path, text, MACHINE))
         if found:
             print(f"noticed wrongly: {found}")
             failures += 1
