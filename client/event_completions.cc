@@ -3,54 +3,107 @@
 #include <new>
 
 namespace gpurun::client {
+namespace {
+
+void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
+  std::uint64_t last = to.load(std::memory_order_relaxed);
+  while (last < value && !to.compare_exchange_weak(last, value, std::memory_order_acq_rel)) {
+  }
+}
+
+}  // namespace
 
 EventCompletions::~EventCompletions() {
   for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
 }
 
-EventCompletions::Slot* EventCompletions::slot(Handle event) const noexcept {
+EventCompletions::Slot* EventCompletions::find(Handle event) const noexcept {
   const std::size_t index = event % limits::kHandlesMax;  // The handle's index bits.
   Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-  return chunk == nullptr ? nullptr : &chunk[index % kChunkSlots];
+  if (chunk == nullptr) return nullptr;
+  Slot* slot = &chunk[index % kChunkSlots];
+  return slot->event.load(std::memory_order_acquire) == event ? slot : nullptr;
 }
 
-void EventCompletions::recorded(Handle event, std::uint64_t sequence) noexcept {
-  Slot* mine = slot(event);
-  if (mine == nullptr) {
-    Slot* fresh = new (std::nothrow) Slot[kChunkSlots];
-    if (fresh == nullptr) return;  // Its queries then make a round trip.
-    Slot* expected = nullptr;
-    auto& chunk = chunks_[event % limits::kHandlesMax / kChunkSlots];
-    if (!chunk.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel)) delete[] fresh;
-    mine = slot(event);
+EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
+  if (Slot* mine = find(event); mine != nullptr) return mine;
+  const std::lock_guard<std::mutex> lock(claiming_);
+  if (Slot* mine = find(event); mine != nullptr) return mine;
+  const std::size_t index = event % limits::kHandlesMax;
+  auto& place = chunks_[index / kChunkSlots];
+  Slot* chunk = place.load(std::memory_order_relaxed);
+  if (chunk == nullptr) {
+    chunk = new (std::nothrow) Slot[kChunkSlots];
+    if (chunk == nullptr) {
+      forgetful_.store(true, std::memory_order_release);
+      return nullptr;
+    }
+    place.store(chunk, std::memory_order_release);
   }
-  if (mine->event.load(std::memory_order_acquire) != event) {
-    // The index's earlier event has ended; its numbers are all below this one.
-    mine->recorded.store(sequence, std::memory_order_relaxed);
-    mine->event.store(event, std::memory_order_release);
-    return;
+  // The index's earlier event has ended; its numbers are all below those of this one, so what is
+  // still told of it changes nothing.
+  Slot* slot = &chunk[index % kChunkSlots];
+  slot->event.store(0, std::memory_order_relaxed);
+  for (auto* number : {&slot->recorded, &slot->told, &slot->completed, &slot->untold}) {
+    number->store(0, std::memory_order_relaxed);
   }
-  std::uint64_t last = mine->recorded.load(std::memory_order_relaxed);
-  while (last < sequence &&
-         !mine->recorded.compare_exchange_weak(last, sequence, std::memory_order_release)) {
+  slot->wanted.store(false, std::memory_order_relaxed);
+  slot->elsewhere.store(false, std::memory_order_relaxed);
+  slot->event.store(event, std::memory_order_release);
+  return slot;
+}
+
+bool EventCompletions::wanted(Handle event) const noexcept {
+  const Slot* slot = find(event);
+  return slot != nullptr && slot->wanted.load(std::memory_order_relaxed) &&
+         !slot->elsewhere.load(std::memory_order_relaxed);
+}
+
+void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told) noexcept {
+  Slot* slot = claim(event);
+  if (slot == nullptr) return;
+  if (told) raise(slot->told, sequence);
+  raise(slot->recorded, sequence);
+}
+
+void EventCompletions::recorded_elsewhere(Handle event) noexcept {
+  if (Slot* slot = claim(event); slot != nullptr) {
+    slot->elsewhere.store(true, std::memory_order_release);
   }
 }
 
-void EventCompletions::completed(Handle event, std::uint64_t sequence,
+std::uint64_t EventCompletions::asked(Handle event) noexcept {
+  Slot* slot = claim(event);
+  if (slot == nullptr) return 0;
+  if (!slot->wanted.load(std::memory_order_relaxed)) {
+    slot->wanted.store(true, std::memory_order_relaxed);
+  }
+  return slot->recorded.load(std::memory_order_acquire);
+}
+
+EventCompletions::State EventCompletions::state(Handle event, std::uint64_t record,
+                                                std::uint64_t bulk_completions) const noexcept {
+  const Slot* slot = find(event);
+  if (slot == nullptr || slot->elsewhere.load(std::memory_order_acquire)) return State::kAsk;
+  if (record == 0) {
+    return forgetful_.load(std::memory_order_acquire) ? State::kAsk : State::kComplete;
+  }
+  if (slot->completed.load(std::memory_order_acquire) >= record) {
+    const bool arrived = bulk_completions >= slot->watermark.load(std::memory_order_relaxed);
+    return arrived ? State::kComplete : State::kComing;
+  }
+  if (slot->untold.load(std::memory_order_acquire) >= record) return State::kAsk;
+  return slot->told.load(std::memory_order_acquire) >= record ? State::kComing : State::kAsk;
+}
+
+void EventCompletions::completed(Handle event, std::uint64_t sequence, int result,
                                  std::uint64_t watermark) noexcept {
-  Slot* of = slot(event);
-  if (of == nullptr || of->event.load(std::memory_order_acquire) != event) return;
-  if (of->completed.load(std::memory_order_relaxed) >= sequence) return;
-  of->watermark.store(watermark, std::memory_order_relaxed);
-  of->completed.store(sequence, std::memory_order_release);
-}
-
-bool EventCompletions::known_complete(Handle event, std::uint64_t bulk_completions) const noexcept {
-  const Slot* of = slot(event);
-  if (of == nullptr || of->event.load(std::memory_order_acquire) != event) return false;
-  const std::uint64_t completed = of->completed.load(std::memory_order_acquire);
-  return completed >= of->recorded.load(std::memory_order_acquire) &&
-         bulk_completions >= of->watermark.load(std::memory_order_relaxed);
+  Slot* slot = find(event);
+  if (slot == nullptr) return;
+  if (result != 0) return raise(slot->untold, sequence);
+  if (slot->completed.load(std::memory_order_relaxed) >= sequence) return;
+  slot->watermark.store(watermark, std::memory_order_relaxed);
+  slot->completed.store(sequence, std::memory_order_release);
 }
 
 }  // namespace gpurun::client

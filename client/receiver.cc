@@ -129,10 +129,16 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       output.keep(item.payload);
       return {};
     case protocol::ReplyKind::kEventDone:
-      events.completed(header.subject, header.call_sequence, header.watermark);
+      events.completed(header.subject, header.call_sequence, header.result, header.watermark);
+      wake_event_waiters();
       return {};
   }
   return Status(Code::kProtocol, "unknown reply kind");
+}
+
+void Session::Impl::wake_event_waiters() {
+  // An addition of 0, because only a read-modify-write is ordered after what was just noted.
+  if (event_waiters.fetch_add(0, std::memory_order_acq_rel) != 0) wake_lanes();
 }
 
 Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
@@ -169,6 +175,7 @@ Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
              sticky ? "; its context is lost" : "");
   // A creation: using what it made returns this failure.
   if (header.subject != 0) session->handles().poison(header.subject, header.result);
+  if (sticky) wake_event_waiters();
   return {};
 }
 

@@ -167,7 +167,9 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     at += part.size();
   }
   std::memset(at, 0, static_cast<std::size_t>(slot.start + slot.bytes - at));
-  if (site.form == protocol::Form::kEventRecord) events.recorded(site.subject, slot.sequence);
+  if (site.form == protocol::Form::kEventRecord) {
+    events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
+  }
   if (fence) await(lane, slot.sequence);
   log.commit(slot);
   last_opcode.store(site.opcode, std::memory_order_relaxed);
@@ -209,9 +211,10 @@ void Session::flush() {
   impl_->doorbell.ring();
 }
 
-bool Session::event_known_complete(Handle event) const noexcept {
-  return impl_->events.known_complete(event,
-                                      impl_->bulk_completions.load(std::memory_order_acquire));
+bool Session::event_wanted(Handle event) const noexcept { return impl_->events.wanted(event); }
+
+void Session::event_recorded_elsewhere(Handle event) noexcept {
+  impl_->events.recorded_elsewhere(event);
 }
 
 Stats& Session::stats() noexcept { return impl_->stats; }

@@ -50,7 +50,8 @@ struct CallSite {
   std::uint16_t opcode = 0;
   protocol::Form form = protocol::Form::kCall;
   protocol::Order order = protocol::Order::kContext;
-  std::uint16_t flags = 0;  // kFlagBarrier, kFlagWritesSubject; the session sets kFlagFence.
+  // kFlagBarrier, kFlagWritesSubject, kFlagTell; the session sets kFlagFence.
+  std::uint16_t flags = 0;
   Handle context = 0;
   Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).
   Handle subject = 0;
@@ -145,9 +146,16 @@ class Session {
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
   void end_host_function() noexcept { host_functions_.fetch_sub(1); }
 
-  // The last completion that the worker pushed for `event` is not older than its last record: a
-  // query may be answered without a round trip.
-  bool event_known_complete(Handle event) const noexcept;
+  // The program asks whether the last record of the event site.subject is complete, or with `wait`
+  // until it is. True: nothing need be sent, and `*result` is what the call returns: a completion
+  // that was told before or, with `wait`, has now come, as the worker tells it unasked. It is 0, an
+  // earlier failure (all that came before the completion has been told, so this is as good as a
+  // fence), or the session's end. False: call the worker.
+  bool event_answered(Lane& lane, const CallSite& site, bool wait, int* result);
+  // Whether a record of `event` shall carry kFlagTell.
+  bool event_wanted(Handle event) const noexcept;
+  // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.
+  void event_recorded_elsewhere(Handle event) noexcept;
 
   // GPURUN_SYNC=1: post() waits for the call, too.
   bool every_call_is_a_fence() const noexcept;

@@ -42,6 +42,9 @@ struct Session::Impl {
   void await(Lane& lane, std::uint64_t sequence);
   // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
+  EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
+  // Waits for the news of `record`, which are coming, or for the end of context or session.
+  EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
 
   // copies.cc. Appends a call and sends `source` (not empty) as its bulk; with `later` it stays
   // the caller's and untouched until the call is complete. With `reply` the call is a fence.
@@ -68,6 +71,7 @@ struct Session::Impl {
   Status handle_item(const protocol::ReplyView& item);
   Status handle_reply(const protocol::ReplyView& item);
   Status handle_call_error(const protocol::ReplyHeader& header);
+  void wake_event_waiters();
   void beat_when_due();
 
   // death.cc
@@ -85,6 +89,7 @@ struct Session::Impl {
   Stats stats;
   DeferredErrors errors;
   EventCompletions events;
+  std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   DeviceOutput output;
 
   // Sender. 0: free, 1: taken.

@@ -29,6 +29,13 @@ void Stats::count_fence(std::uint16_t opcode, std::chrono::nanoseconds waited) n
                                  std::memory_order_relaxed);
 }
 
+void Stats::count_wait(std::uint16_t opcode, std::chrono::nanoseconds waited) noexcept {
+  if (!enabled()) return;
+  of(opcode).waits.fetch_add(1, std::memory_order_relaxed);
+  of(opcode).waited_ns.fetch_add(static_cast<std::uint64_t>(waited.count()),
+                                 std::memory_order_relaxed);
+}
+
 std::vector<Stats::Row> Stats::rows() const {
   std::vector<Row> result;
   for (std::size_t opcode = 0; enabled() && opcode < kOpcodes; ++opcode) {
@@ -38,6 +45,7 @@ std::vector<Stats::Row> Stats::rows() const {
     row.entries = from.entries.load(std::memory_order_relaxed);
     row.calls = from.calls.load(std::memory_order_relaxed);
     row.fences = from.fences.load(std::memory_order_relaxed);
+    row.waits = from.waits.load(std::memory_order_relaxed);
     row.bytes = from.bytes.load(std::memory_order_relaxed);
     row.waited = std::chrono::nanoseconds(
         static_cast<std::int64_t>(from.waited_ns.load(std::memory_order_relaxed)));

@@ -25,12 +25,15 @@ class Stats {
   void count_bytes(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   // Its thread waited that long for a reply.
   void count_fence(std::uint16_t opcode, std::chrono::nanoseconds waited) noexcept;
+  // Its thread waited that long for something that the worker tells unasked: nothing was sent.
+  void count_wait(std::uint16_t opcode, std::chrono::nanoseconds waited) noexcept;
 
   struct Row {
     std::uint16_t opcode = 0;
     std::uint64_t entries = 0;
     std::uint64_t calls = 0;
     std::uint64_t fences = 0;
+    std::uint64_t waits = 0;
     std::uint64_t bytes = 0;
     std::chrono::nanoseconds waited{0};
   };
@@ -42,6 +45,7 @@ class Stats {
     std::atomic<std::uint64_t> entries{0};
     std::atomic<std::uint64_t> calls{0};
     std::atomic<std::uint64_t> fences{0};
+    std::atomic<std::uint64_t> waits{0};
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<std::uint64_t> waited_ns{0};
   };

@@ -32,6 +32,7 @@ Stats::Row sum_of(std::span<const Stats::Row> rows) {
   for (const Stats::Row& row : rows) {
     sum.calls += row.calls;
     sum.fences += row.fences;
+    sum.waits += row.waits;
     sum.bytes += row.bytes;
     sum.waited += row.waited;
   }
@@ -79,6 +80,8 @@ std::string statistics_table(const StatsSubject& subject, std::span<const Stats:
   append(&text, "blocking round trips: %llu, of them %u to attach\n",
          static_cast<unsigned long long>(sum.fences) + subject.attach_round_trips,
          subject.attach_round_trips);
+  append(&text, "waits for an event's completion, for which nothing was sent: %llu\n",
+         static_cast<unsigned long long>(sum.waits));
   return text;
 }
 
@@ -90,17 +93,19 @@ std::string statistics_json(const StatsSubject& subject, std::span<const Stats::
   append(&text, ",\"attach_round_trips\":%u,\"blocking_round_trips\":%llu",
          subject.attach_round_trips,
          static_cast<unsigned long long>(sum.fences) + subject.attach_round_trips);
+  append(&text, ",\"completion_waits\":%llu", static_cast<unsigned long long>(sum.waits));
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f,\"functions\":[",
          static_cast<unsigned long long>(sum.calls), static_cast<unsigned long long>(sum.bytes),
          microseconds(sum.waited));
   const char* separator = "";
   for (const Stats::Row& row : rows) {
     append(&text,
-           "%s{\"name\":\"%s\",\"entries\":%llu,\"calls\":%llu,\"fences\":%llu,\"bytes\":%llu,"
-           "\"waited_us\":%.3f}",
+           "%s{\"name\":\"%s\",\"entries\":%llu,\"calls\":%llu,\"fences\":%llu,\"waits\":%llu,"
+           "\"bytes\":%llu,\"waited_us\":%.3f}",
            separator, function_name(row.opcode), static_cast<unsigned long long>(row.entries),
            static_cast<unsigned long long>(row.calls), static_cast<unsigned long long>(row.fences),
-           static_cast<unsigned long long>(row.bytes), microseconds(row.waited));
+           static_cast<unsigned long long>(row.waits), static_cast<unsigned long long>(row.bytes),
+           microseconds(row.waited));
     separator = ",";
   }
   return text + "]}\n";

@@ -24,10 +24,11 @@ struct StatsSubject {
 std::string statistics_table(const StatsSubject& subject, std::span<const Stats::Row> rows);
 // One line of JSON, ended by a newline:
 //   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"blocking_round_trips":5,
-//    "calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree","entries":..,"calls":..,
-//    "fences":..,"bytes":..,"waited_us":..}, ...]}
+//    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree",
+//    "entries":..,"calls":..,"fences":..,"waits":..,"bytes":..,"waited_us":..}, ...]}
 // `entries`: how often the program called it; `calls`: how often something was sent for it.
-// `blocking_round_trips` is the fences of all functions and those of the attach.
+// `blocking_round_trips` is the fences of all functions and those of the attach. `waits` sent
+// nothing: the thread waited for the news, under way unasked, that an event is complete.
 std::string statistics_json(const StatsSubject& subject, std::span<const Stats::Row> rows);
 
 }  // namespace gpurun::client

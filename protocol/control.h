@@ -28,7 +28,7 @@
 namespace gpurun::protocol {
 
 // Counts changes that an older peer would misunderstand.
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr const char* kRelease = "0.1.0";
 
 // The log and bulk lanes of one session.

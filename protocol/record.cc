@@ -107,6 +107,9 @@ Result<RecordView> parse_record(ByteView bytes) {
   const bool hot = header.form != Form::kCall && header.form != Form::kRaw;
   if (hot && header.order != Order::kStream) return malformed(header, "ordered in no stream");
   if ((header.flags & ~kFlagsKnown) != 0) return malformed(header, "unknown flags");
+  if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord) {
+    return malformed(header, "nothing to tell");
+  }
   if (header.reserved != 0) return malformed(header, "reserved field is used");
   if (header.lane >= limits::kLanesMax) return malformed(header, "lane over the bound");
   if (header.order == Order::kImmediate && (header.flags & kFlagBarrier) != 0) {

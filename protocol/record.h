@@ -65,7 +65,10 @@ inline constexpr std::uint16_t kFlagFence = 1;  // The client waits for a reply.
 // context, starts on the device before this one is complete.
 inline constexpr std::uint16_t kFlagBarrier = 2;
 inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; else only reads it.
-inline constexpr std::uint16_t kFlagsKnown = 7;
+// kEventRecord: the client asks about this event, so it is told of the record's end unasked: a
+// kEventDone answers it, whatever happens to the record.
+inline constexpr std::uint16_t kFlagTell = 8;
+inline constexpr std::uint16_t kFlagsKnown = 15;
 
 // Stream values that are no handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD; NULL means
 // legacy for the plain entry points).
@@ -164,7 +167,8 @@ enum class ReplyKind : std::uint8_t {
   kReply = 1,      // Answer to a fence: `call_sequence`; payload: its results.
   kCallError = 2,  // A call that the client answered early failed; payload: none.
   kOutput = 3,     // Bytes that the device printed; they go to the client's stdout.
-  kEventDone = 4   // The event `subject`, as recorded by `call_sequence`, is complete.
+  kEventDone = 4   // The event `subject`, as recorded by `call_sequence`, is complete; with a
+                   // `result`: nothing will be told of that record, who wants to know asks.
 };
 inline constexpr std::uint8_t kReplyKindMin = 1;
 inline constexpr std::uint8_t kReplyKindMax = 4;

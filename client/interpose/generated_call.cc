@@ -92,6 +92,11 @@ class GeneratedCall {
       std::memcpy(&own_[i], arguments_[i], sizeof own_[i]);
       arguments_[i] = &own_[i];
       if (const int result = check_handle(parameter, &own_[i]); result != 0) return result;
+      // A graph or another process may record it (cuGraphAddEventRecordNode, cuIpcGetEventHandle).
+      const bool of_event = std::string_view(row_.base).substr(0, 7) == "cuEvent";
+      if (parameter.handle == HandleKind::kEvent && !of_event) {
+        here_.session().event_recorded_elsewhere(own_[i]);
+      }
     }
     return 0;
   }
@@ -122,6 +127,8 @@ class GeneratedCall {
         return CUDA_ERROR_OUT_OF_MEMORY;
       }
       minted_[minted_count_++] = handle;
+      // Another process's (cuIpcOpenEventHandle).
+      if (parameter.handle == HandleKind::kEvent) here_.session().event_recorded_elsewhere(handle);
     }
     return 0;
   }

@@ -33,6 +33,11 @@ void* Completions::take_event(void* context, void* stream, int* result) {
   return event;
 }
 
+// Synchronises with what is complete: only then comes out what kernels have printed.
+bool Completions::complete(void* event) const {
+  return driver_.cuEventQuery(event) == 0 && driver_.cuEventSynchronize(event) == 0;
+}
+
 int Completions::after(void* context, void* stream, Ended ended) {
   int result = 0;
   void* event = take_event(context, stream, &result);
@@ -40,7 +45,7 @@ int Completions::after(void* context, void* stream, Ended ended) {
   const Key key{context, stream};
   std::unique_lock lock(mutex_);
   std::shared_ptr<Line>& line = lines_[key];
-  if (line == nullptr && driver_.cuEventQuery(event) == 0) {
+  if (line == nullptr && complete(event)) {
     events_[context].push_back(event);
     lines_.erase(key);
     lock.unlock();
@@ -79,7 +84,14 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
       lock.lock();
       told_.wait(lock, [&] { return !line->telling; });
       if (stopping_) break;
-      if (line->told == 0) tell(lock, *line, result);
+      if (line->told == 0) {
+        tell(lock, *line, result);
+        if (told_by_helper_ != nullptr) {
+          lock.unlock();
+          told_by_helper_();
+          lock.lock();
+        }
+      }
     }
     line->entries.pop_front();
     --line->told;
@@ -98,7 +110,7 @@ void Completions::settle() {
     told_.wait(lock, [&] { return !line->telling; });
     // A failure is left to the helper, which waits for the same event.
     while (!stopping_ && line->told < line->entries.size() &&
-           driver_.cuEventQuery(line->entries[line->told].event) == 0) {
+           complete(line->entries[line->told].event)) {
       tell(lock, *line, 0);
       told_.wait(lock, [&] { return !line->telling; });
     }

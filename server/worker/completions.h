@@ -36,6 +36,10 @@ class Completions {
   // Never when this returns a CUresult other than 0. One thread at a time.
   int after(void* context, void* stream, Ended ended);
 
+  // `told` is called without a lock after helpers have called `ended`s: what those may not do, it
+  // may. Before the first after().
+  void set_told(std::function<void()> told) { told_by_helper_ = std::move(told); }
+
   // Calls every `ended` that is due now, without waiting for the device. Any thread.
   void settle();
 
@@ -58,12 +62,14 @@ class Completions {
   };
 
   void* take_event(void* context, void* stream, int* result);
+  bool complete(void* event) const;
   void tell(std::unique_lock<std::mutex>& lock, Line& line, int result);
   void wait_for(Key key, std::shared_ptr<Line> line);
 
   const DriverFunctions& driver_;
   Parking& parking_;
   const std::uint64_t owner_;
+  std::function<void()> told_by_helper_;
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable told_;

@@ -2,30 +2,20 @@
 
 namespace gpurun::server {
 
-bool EventBook::recorded(std::uint64_t event, std::uint64_t sequence) {
+void EventBook::recorded(std::uint64_t event, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[event];
-  entry.sequence = sequence;
-  if (entry.to_tell == 0) return false;
-  --entry.to_tell;
-  return true;
+  records_[event] = sequence;
 }
 
 std::uint64_t EventBook::last_record(std::uint64_t event) const {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(event);
-  return found == entries_.end() ? 0 : found->second.sequence;
-}
-
-void EventBook::asked_in_vain(std::uint64_t event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(event);
-  if (found != entries_.end()) found->second.to_tell = kTold;
+  const auto found = records_.find(event);
+  return found == records_.end() ? 0 : found->second;
 }
 
 void EventBook::forget(std::uint64_t event) {
   const std::lock_guard lock(mutex_);
-  entries_.erase(event);
+  records_.erase(event);
 }
 
 }  // namespace gpurun::server

@@ -157,11 +157,14 @@ void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome
 void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
   const std::shared_ptr<Call> shared = std::move(call);
   const auto end = [this, shared, wait](int result) {
-    const int own = wait(*shared);
-    answer(*shared, result != 0 ? result : own, true);
+    later([this, shared, wait, result] {
+      const int own = wait(*shared);
+      answer(*shared, result != 0 ? result : own, true);
+    });
   };
   const int result = completions.after(shared->driver_context_, shared->driver_stream_, end);
   if (result != 0) end(result);
+  run_due();
 }
 
 // Queues
@@ -326,6 +329,7 @@ void ExecutorState::serve() {
     const std::lock_guard lock(role);
     queue.retry_held();
     pump();
+    outbox.send();
     shrunk.notify_all();  // Also whoever waits for a client that is gone.
   }
 }
@@ -355,12 +359,15 @@ Status Executor::accept(std::span<const RecordView> calls) {
   ExecutorState& state = *state_;
   std::unique_lock lock(state.role);
   for (const RecordView& call : calls) {
-    state.shrunk.wait(lock, [&state] {
+    const auto has_room = [&state] {
       return state.queued_bytes <= limits::kQueuedBytesMax || !state.outbox.failure().ok();
-    });
+    };
+    if (!has_room()) state.outbox.send();  // The client may wait for what we have to say.
+    state.shrunk.wait(lock, has_room);
     GPURUN_RETURN_IF_ERROR(state.accept(call));
     state.pump();
   }
+  state.outbox.send();
   return state.outbox.failure();
 }
 
@@ -382,7 +389,7 @@ void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context
 EventBook& Executor::events() noexcept { return state_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {
-  state_->tell_event_done(about, event, record, false);
+  state_->tell_event_done(about, event, record, 0, false);
 }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->before_reply = before;

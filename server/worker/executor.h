@@ -49,7 +49,7 @@ class Executor final : public CallSink {
   Completions& completions() noexcept;
   EventBook& events() noexcept;
   // The client learns that the record of `event` by the call `record` is complete. `about` is the
-  // call that found out. Not within a completion's `ended`.
+  // call that found out, and is answered next. Not within a completion's `ended`.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
                        std::uint64_t record);
   // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in

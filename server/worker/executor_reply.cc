@@ -7,6 +7,8 @@
 namespace gpurun::server {
 namespace {
 
+constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
+
 // CUresults after which cuda.h says that the process must be ended and the context is lost.
 bool is_sticky(int result) {
   switch (result) {
@@ -65,34 +67,69 @@ void ExecutorState::end_bulk(const Call& call, int result) {
   bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }
 
-// The client is told of the event's completion, if it would ask.
+// The client is told of the record's end, if it said that it would ask.
 void ExecutorState::note_record(const Call& call) {
   const RecordHeader header = call.header_;
-  if (!events.recorded(header.subject, header.sequence)) return;
-  if (is_capturing(options.driver, call.driver_stream_)) return;
-  (void)completions.after(call.driver_context_, call.driver_stream_, [this, header](int result) {
-    if (result == 0) tell_event_done(header, header.subject, header.sequence, true);
-  });
+  events.recorded(header.subject, header.sequence);
+  if ((header.flags & protocol::kFlagTell) == 0) return;
+  const auto tell = [this, header](int result) {
+    if (is_sticky(result)) report(header, result, 0);
+    later([this, header, result] {
+      tell_event_done(header, header.subject, header.sequence, result, true);
+    });
+  };
+  if (is_capturing(options.driver, call.driver_stream_)) {
+    tell(kErrorCaptureUnsupported);  // Nothing is recorded now.
+  } else {
+    const int result = completions.after(call.driver_context_, call.driver_stream_, tell);
+    if (result != 0) tell(result);
+  }
+  run_due();
 }
 
+// Sent with the next item, or when the executor or a helper is done with what it does.
 void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
-                                    std::uint64_t record, bool settled) {
+                                    std::uint64_t record, int result, bool settled) {
   if (record == 0) return;
   protocol::ReplyHeader item;
   item.kind = protocol::ReplyKind::kEventDone;
   item.opcode = about.opcode;
   item.lane = about.lane;
+  item.result = result;
   item.call_sequence = record;
   item.context = about.context;
   item.subject = event;
   item.watermark = watermark(settled);
-  (void)outbox.post(item, ByteView());
+  (void)outbox.post_later(item, ByteView());
+}
+
+void ExecutorState::later(std::function<void()> work) {
+  const std::lock_guard lock(due_mutex);
+  due.push_back(std::move(work));
+}
+
+void ExecutorState::run_due() {
+  for (;;) {
+    std::vector<std::function<void()>> mine;
+    {
+      const std::lock_guard lock(due_mutex);
+      mine.swap(due);
+    }
+    if (mine.empty()) return;
+    // What these wait for is complete, and so is all that came before it in any stream.
+    if (bulk != nullptr && bulk->out().numbering_due()) completions.settle();
+    if (before_reply != nullptr) before_reply(before_reply_user);
+    for (const std::function<void()>& each : mine) each();
+  }
 }
 
 // Of everything that is complete on the device; `settled`: of what was told by completions.
 std::uint64_t ExecutorState::watermark(bool settled) {
   if (bulk == nullptr) return 0;
-  if (!settled && bulk->out().numbering_due()) completions.settle();
+  if (!settled && bulk->out().numbering_due()) {
+    completions.settle();
+    run_due();
+  }
   return bulk->out().watermark();
 }
 
@@ -112,6 +149,9 @@ void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;
+  if (result != 0 && (header.flags & protocol::kFlagTell) != 0) {
+    tell_event_done(header, header.subject, header.sequence, result, settled);
+  }
   if (!call.awaited()) {
     if (result != 0) report(header, result, call.created_);
     return;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,7 +38,12 @@ std::uint64_t next_executor_id() noexcept;
 
 struct ExecutorState {
   ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
-      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {}
+      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
+    completions.set_told([this] {
+      run_due();
+      outbox.send();
+    });
+  }
 
   Status accept(const RecordView& record);
   void pump();
@@ -51,7 +57,10 @@ struct ExecutorState {
   CallOutcome run_hot(Call& call, Handler handler);
   void note_record(const Call& call);
   void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
-                       bool settled);
+                       int result, bool settled);
+  // What an `ended` of completions finds out and may not do itself, since it needs a watermark.
+  void later(std::function<void()> work);
+  void run_due();
   std::uint64_t watermark(bool settled);
   // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
   void expect_bulk(const Call& call);
@@ -95,6 +104,9 @@ struct ExecutorState {
   std::vector<IssueQueue::Item*> ended;       // Ordered host calls that have returned; wake_mutex.
   std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
   std::atomic<bool> contexts_ended{false};    // There are some.
+
+  std::mutex due_mutex;
+  std::vector<std::function<void()>> due;  // Guarded by due_mutex.
 
   std::optional<Parking> parking{std::in_place};
   Completions completions{options.driver, *parking, id};

@@ -21,7 +21,18 @@ void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), byte
 Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline)
     : log_(log), send_deadline_(send_deadline) {}
 
-Status Outbox::post(ReplyHeader header, ByteView payload) {
+Status Outbox::post(ReplyHeader header, ByteView payload) { return add(header, payload, true); }
+
+Status Outbox::post_later(ReplyHeader header, ByteView payload) {
+  return add(header, payload, false);
+}
+
+void Outbox::send() {
+  std::unique_lock lock(mutex_);
+  send_due(lock);
+}
+
+Status Outbox::add(ReplyHeader header, ByteView payload, bool now) {
   if (payload.size() > protocol::kReplyPayloadBytesMax) {
     return Status(Code::kTooLarge, "a reply of " + std::to_string(payload.size()) + " bytes");
   }
@@ -45,7 +56,7 @@ Status Outbox::post(ReplyHeader header, ByteView payload) {
   item_bytes_ += bytes.size();
   items_.push_back({std::move(bytes), header.sequence});
   ++unsent_;
-  send_due(lock);
+  if (now) send_due(lock);
   return failure_;
 }
 

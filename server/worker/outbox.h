@@ -40,6 +40,9 @@ class Outbox {
   // Says one item. Sizes and number are filled in here; `payload` is copied. Over
   // kReplyPayloadBytesMax: kTooLarge, and nothing is said. The outbox's failure otherwise.
   Status post(protocol::ReplyHeader header, ByteView payload);
+  // Likewise, but it is sent with the next item, or by send(), which must follow.
+  Status post_later(protocol::ReplyHeader header, ByteView payload);
+  void send();
 
   // The worker has safely taken the records through `sequence`, `byte_count` bytes more than last
   // time. Said with the next frame, or at once when much has piled up.
@@ -65,6 +68,7 @@ class Outbox {
     std::uint64_t sequence;
   };
 
+  Status add(protocol::ReplyHeader header, ByteView payload, bool now);
   // Sends what is due if nobody else does.
   void send_due(std::unique_lock<std::mutex>& lock);
   bool collect(protocol::FrameHeader* frame, Bytes* payload);

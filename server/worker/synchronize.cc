@@ -86,9 +86,7 @@ CallOutcome event_synchronize(Call& call) {
 CallOutcome event_query(Call& call) {
   if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
-  if (state == kErrorNotReady) {
-    call.executor().events().asked_in_vain(call.scratch[1]);
-  } else if (state == 0) {
+  if (state == 0) {
     call.executor().tell_event_done(call.header(), call.scratch[1], call.scratch[2]);
   }
   return CallOutcome::done(state);

@@ -5,6 +5,7 @@ trips, and --stats says the truth about both.
 Runs with round-trip times of 0, 20 and 40 ms on the wire; the slope of the time over the
 round-trip time is the number of round trips that were really waited for.
 """
+import os
 import re
 import sys
 import tempfile
@@ -85,8 +86,39 @@ def measure(build, server, command, delays):
     return measurement, wrong
 
 
+def training_complaints(build, folder, program, driver):
+    """A real training loop with two batches in flight: it waits for each upload of two steps ago,
+    which the worker tells unasked, and reads the loss of every step or of every epoch. What two
+    epochs cost more than one is the steady loop's."""
+    os.mkdir(os.path.join(folder, driver))
+    with world.Server(build, os.path.join(folder, driver), driver) as server:
+        world.run(build, server, [program, "--epochs", "1"])  # The server has the image.
+        for every in (1, 0):
+            runs, reads = [], []
+            for epochs in (1, 2):
+                # On the null device nothing is learnt, and it says so with its status.
+                done = world.run(build, server, [program, "--epochs", str(epochs), "--report",
+                                                 str(every), "--accuracy-bar", "0"])
+                if done.status not in (0, 1) or len(done.statistics) != 1:
+                    sys.exit(f"WRONG: {driver}: status {done.status}\n{done.stdout}{done.stderr}"
+                             f"{server.log()}")
+                runs.append(done.statistics[0])
+                reads.append(len(re.findall(r"^epoch \d+ step", done.stdout, re.M)) + epochs)
+            more = reads[1] - reads[0]
+            trips, waits = (runs[1][key] - runs[0][key]
+                            for key in ("blocking_round_trips", "completion_waits"))
+            print(f"sample_mnist, {driver} device: one more epoch reads {more} results, takes {trips} "
+                  f"blocking round trips and waits {waits} times for an upload's end")
+            if trips != more:
+                yield f"{driver} device: {trips} round trips for {more} results read"
+            # Whoever reads the result of each step finds the uploads before it complete: on a
+            # device that is done at once they are told before the result is.
+            if driver == "null" and every == 1 and waits > more / 10:
+                yield f"{waits} waits for uploads that were complete"
+
+
 def main():
-    build, program, many_kernels = sys.argv[1:4]
+    build, program, many_kernels, training = sys.argv[1:5]
     command = [program, str(STEPS), str(READS)]
     with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
         world.run(build, server, command)  # The machine's caches are warm.
@@ -103,6 +135,8 @@ def main():
         print(f"blocking round trips of a run with {KERNELS} kernels: {counts}")
         if len(set(counts)) != 1 or max(counts) > STARTUP_MAX + 1:
             wrong.append(f"{KERNELS} kernels took {counts} round trips")
+        for driver in ("null", "emulated"):
+            wrong += training_complaints(build, folder, training, driver)
     for function in measurement.statistics["functions"]:
         if function["fences"]:
             print(f"  {function['name']}: {function['fences']} of {function['calls']} waited")

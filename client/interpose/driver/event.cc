@@ -1,4 +1,4 @@
-// Events: made without a round trip; a completion that the worker has told is not asked for again.
+// Events: made without a round trip; a completion that the worker tells is not asked for.
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/stream.h"
@@ -35,10 +35,24 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   site.opcode = code;
   site.form = protocol::Form::kEventRecord;
   site.flags = protocol::kFlagWritesSubject;
+  // In a capture it becomes a node, and each launch of the graph records the event.
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) here.session().event_recorded_elsewhere(event);
+  if (here.session().event_wanted(event)) site.flags |= protocol::kFlagTell;
   site.subject = event;
   protocol::EventPayload payload;
   payload.flags = flags;
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
+}
+
+CUresult ask(CUevent given, std::uint16_t code, bool wait) {
+  Here here;
+  CallSite site;
+  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
+  site.opcode = code;
+  int result = 0;
+  if (here.session().event_answered(*here.lane, site, wait, &result)) return cuda(result);
+  return cuda(call_row(here, code, site, {}, given));
 }
 
 }  // namespace
@@ -85,26 +99,8 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) 
   return record(event, stream, flags, opcode::cuEventRecordWithFlags);
 }
 
-CUresult cuEventQuery(CUevent given) {
-  Here here;
-  CallSite site;
-  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
-  if (here.session().event_known_complete(handle_of(given))) {
-    return cuda(here.session().health(site.context));
-  }
-  return cuda(call_row(here, opcode::cuEventQuery, site, {}, given));
-}
+CUresult cuEventQuery(CUevent given) { return ask(given, opcode::cuEventQuery, false); }
 
-CUresult cuEventSynchronize(CUevent given) {
-  Here here;
-  CallSite site;
-  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
-  if (here.session().event_known_complete(handle_of(given))) {
-    return cuda(here.session().health(site.context));
-  }
-  return cuda(call_row(here, opcode::cuEventSynchronize, site, {}, given));
-}
+CUresult cuEventSynchronize(CUevent given) { return ask(given, opcode::cuEventSynchronize, true); }
 
 }  // namespace gpurun::client::interpose::custom

@@ -1,4 +1,6 @@
 // cuLaunchKernel and its relatives: checked and packed here, posted, never a round trip.
+#include <cstring>
+
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
@@ -59,6 +61,19 @@ int check_cooperative(const Device* device, const Function& function, const Laun
              : 0;
 }
 
+// An event that the launch itself records is known to nobody but the worker.
+void note_events(const Here& here, const LaunchAttribute* attributes, unsigned count) noexcept {
+  for (const LaunchAttribute* each = attributes; each != attributes + count; ++each) {
+    if (each->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+        each->id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+      continue;
+    }
+    Handle event = 0;  // The first member of both values (cuda.h, CUlaunchAttributeValue).
+    std::memcpy(&event, each->value, sizeof event);
+    if (here.check(event, HandleKind::kEvent) == 0) here.session().event_recorded_elsewhere(event);
+  }
+}
+
 CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void** parameters,
                 void** extra) {
   Here here;
@@ -84,6 +99,7 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
     result = modules::pack_attributes(call.attributes, call.attribute_count, attributes,
                                       &attribute_count);
     if (result != 0) return cuda(result);
+    note_events(here, attributes, attribute_count);
   }
   if (call.cooperative) {
     if (attribute_count == protocol::kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;

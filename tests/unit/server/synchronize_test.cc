@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <thread>
 
 #include "driver_abi/row.h"
 #include "protocol/handle_form.h"
@@ -56,10 +57,10 @@ class Synchronize : public ::testing::Test {
     header.subject = subject;
     return client_.record(header, {}, lane);
   }
-  std::uint64_t record_event(std::uint32_t lane) {
+  std::uint64_t record_event(std::uint32_t lane, std::uint16_t flags = 0) {
     RecordHeader header;
     header.form = Form::kEventRecord;
-    header.flags = protocol::kFlagWritesSubject;
+    header.flags = static_cast<std::uint16_t>(protocol::kFlagWritesSubject | flags);
     header.subject = kEvent;
     return client_.record(header, bytes_of(protocol::EventPayload{}), lane);
   }
@@ -103,18 +104,55 @@ TEST_F(Synchronize, ACompletedEventIsToldWithTheAnswer) {
   EXPECT_EQ(client_.item().header.kind, ReplyKind::kReply);
 }
 
-TEST_F(Synchronize, AnEventThatWasAskedForIsToldUnaskedNextTime) {
+TEST_F(Synchronize, ARecordThatSaysSoIsToldUnaskedAndNoOtherIs) {
   make_event();
-  record_event(1);
-  ask("cuEventQuery", Order::kLane, kEvent, 1);
-  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
-  const std::uint64_t record = record_event(1);
+  record_event(1);  // Only streams wait for this one.
+  const std::uint64_t first = record_event(1, protocol::kFlagTell);
+  const std::uint64_t second = record_event(1, protocol::kFlagTell);
   ask("cuStreamQuery", Order::kStream, 0, 1);
   EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  device().run(1);
+  for (const std::uint64_t record : {first, second}) {
+    const RawClient::Item told = client_.item();
+    EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
+    EXPECT_EQ(told.header.call_sequence, record);
+    EXPECT_EQ(told.header.result, 0);
+  }
+}
+
+TEST_F(Synchronize, ARecordThatNoOtherCallFollowsIsTold) {
+  make_event();
+  const std::uint64_t record = record_event(1, protocol::kFlagTell);
+  while (device().queued(1) < 2) std::this_thread::yield();  // The program's event and ours.
   device().run(1);
   const RawClient::Item told = client_.item();
   EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
   EXPECT_EQ(told.header.call_sequence, record);
+}
+
+TEST_F(Synchronize, WhoWaitsForARecordThatFailsIsToldToAsk) {
+  const std::uint64_t record = record_event(1, protocol::kFlagTell);  // There is no such event.
+  const RawClient::Item told = client_.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
+  EXPECT_EQ(told.header.call_sequence, record);
+  EXPECT_EQ(told.header.result, kErrorInvalidHandle);
+  EXPECT_EQ(client_.item().header.kind, ReplyKind::kCallError);
+}
+
+TEST_F(Synchronize, AFaultBeforeTheRecordIsToldAtOnce) {
+  constexpr int kIllegalAddress = 700;
+  make_event();
+  const std::uint64_t record = record_event(1, protocol::kFlagTell);
+  ask("cuStreamQuery", Order::kStream, 0, 1);
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  device().fail(kIllegalAddress);
+  RawClient::Item told = client_.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(told.header.flags, protocol::kReplyFlagSticky);
+  told = client_.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
+  EXPECT_EQ(told.header.call_sequence, record);
+  EXPECT_EQ(told.header.result, kIllegalAddress);
 }
 
 TEST_F(Synchronize, NobodyIsParkedForACallThatNobodyAwaits) {
