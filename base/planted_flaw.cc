@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 namespace gpurun {
 namespace {
@@ -35,6 +36,11 @@ void race() {
   pthread_join(other, nullptr);
 }
 
+void undefined() {
+  volatile int number = std::numeric_limits<int>::max();
+  number = number + 1;
+}
+
 }  // namespace
 
 void planted_flaw(const char* where) noexcept {
@@ -45,6 +51,7 @@ void planted_flaw(const char* where) noexcept {
   const char* const how = wanted + std::strlen(where);
   if (std::strcmp(how, "-overflow") == 0) overflow();
   if (std::strcmp(how, "-race") == 0) race();
+  if (std::strcmp(how, "-undefined") == 0) undefined();
 }
 
 }  // namespace gpurun

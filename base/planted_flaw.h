@@ -1,6 +1,5 @@
 // Flaws that builds with a sanitizer make on demand, so that a test can tell that the sanitizer
-// sees into the client library and the worker (tests/sanitizers). All other builds have nothing of
-// it.
+// sees into every process of a run (tests/sanitizers). All other builds have nothing of it.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -13,7 +12,8 @@
 
 namespace gpurun {
 
-// GPURUN_PLANTED_FLAW=`where`-overflow or `where`-race: goes wrong that way, once in a process.
+// GPURUN_PLANTED_FLAW=`where`-overflow, -race or -undefined: goes wrong that way, once in a
+// process.
 #ifdef GPURUN_PLANTED_FLAWS
 void planted_flaw(const char* where) noexcept;
 #else

@@ -15,12 +15,13 @@ function(gpurun_cuda_program name)
     get_filename_component(absolute "${source}" ABSOLUTE)
     string(MAKE_C_IDENTIFIER "${source}" identifier)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}_${identifier}.o")
-    # Host code of a sanitizer build is instrumented like our own programs.
+    # Host code of a sanitizer build is instrumented as compile_options.cmake does it.
     set(host_flags -Wall,-Wextra)
     if(GPURUN_SANITIZE STREQUAL "address")
-      set(host_flags ${host_flags},-fsanitize=address,-fsanitize=undefined)
+      string(APPEND host_flags ",-fno-omit-frame-pointer,-fsanitize=address,-fsanitize=undefined"
+                               ",-fno-sanitize=enum,-fno-sanitize-recover=undefined")
     elseif(GPURUN_SANITIZE STREQUAL "thread")
-      set(host_flags ${host_flags},-fsanitize=thread)
+      string(APPEND host_flags ",-fno-omit-frame-pointer,-fsanitize=thread")
     endif()
     add_custom_command(OUTPUT "${object}"
       COMMAND ${GPURUN_NVCC} -std=c++17 -O2 -Xcompiler=${host_flags} ${ARG_OPTIONS} -MD -MF "${object}.d"

@@ -1,3 +1,19 @@
+# Before the command of a test that starts processes of ours. Builds with a sanitizer only: a report of
+# any process of the run fails the test (docs/testing.md).
+set(gpurun_watched "")
+if(NOT GPURUN_SANITIZE STREQUAL "")
+  set(gpurun_watched ${Python3_EXECUTABLE} -B "${CMAKE_SOURCE_DIR}/tests/sanitizers/watched.py")
+endif()
+
+# gpurun_not_sanitized(NAME...): tests that builds with a sanitizer leave out; docs/testing.md says why.
+function(gpurun_not_sanitized)
+  foreach(name IN LISTS ARGN)
+    if(TEST ${name})
+      set_property(TEST ${name} APPEND PROPERTY LABELS not_sanitized)
+    endif()
+  endforeach()
+endfunction()
+
 # gpurun_test(NAME LABEL SOURCES ... LIBRARIES ... [TIMEOUT s]): one GoogleTest program, one ctest entry.
 # LABEL is one of docs/testing.md: unit, conformance, interpose, emulated, e2e, tidy.
 function(gpurun_test name label)
@@ -9,7 +25,7 @@ function(gpurun_test name label)
   target_link_libraries(${name} PRIVATE gpurun_options ${ARG_LIBRARIES} GTest::gtest GTest::gmock
                         GTest::gtest_main Threads::Threads)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${gpurun_watched} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
 #include "server/daemon/config.h"
@@ -267,6 +268,7 @@ Status serve(const Config& config) {
   spdlog::info("{}", what);
   GPURUN_RETURN_IF_ERROR(announce(serving->address(), config.ready_fd));
   notify_service_manager("READY=1\nSTATUS=" + what);
+  planted_flaw("daemon");
   const Status status = serving->run();
   notify_service_manager("STOPPING=1");
   return status;

@@ -3,7 +3,7 @@
 which the emulated device, LLVM, gpurund and the worker do not exist, and reaches the server over a
 virtual Ethernet link only.
 
-Its last words (after --) are the program to run; without them, a few CUDA calls from Python.
+Its last words (after --) are the program to run; without them, a few CUDA calls.
 """
 import glob
 import os
@@ -16,8 +16,7 @@ import world
 from world import environment, until
 
 PROGRAM = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else [
-    "python3", "-c", "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int();"
-    "print(cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"]
+    world.ARGS.client, "where"]
 sys.argv = sys.argv[:1]
 
 

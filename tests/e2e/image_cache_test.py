@@ -13,25 +13,11 @@ from world import environment, gpurun
 IMAGE_BYTES = 300_000
 ALL_ELSE_BYTES = 20_000  # More than a run without an image sends.
 
-LOADS = r"""
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-ptx = (".version 8.0\n.target sm_80\n.address_size 64\n// " + "x" * %d +
-       "\n.visible .entry axpy(.param .u64 a, .param .u32 n)\n{\n ret;\n}\n").encode()
-assert cuda.cuInit(0) == 0
-assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
-assert cuda.cuModuleLoadData(ctypes.byref(module), ptx) == 0
-assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"axpy") == 0
-sys.exit(cuda.cuCtxSynchronize())
-""" % IMAGE_BYTES
-
 
 def bytes_sent(server):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
-        done = gpurun(*server.options(), "--", "python3", "-c", LOADS,
+        done = gpurun(*server.options(), "--", world.ARGS.client, "load", str(IMAGE_BYTES),
                       env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path))
         assert done.returncode == 0, done.stderr
         with open(path, encoding="utf-8") as file:

@@ -17,6 +17,8 @@ def parse():
     parser.add_argument("--build", required=True)
     parser.add_argument("--driver", required=True)
     parser.add_argument("--client-dir", required=True)
+    parser.add_argument("--client", required=True, help="gpu_client")
+    parser.add_argument("--sanitizer", default="", help="of the build: address, thread, or none")
     args, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     return args
@@ -37,6 +39,12 @@ def environment(**changes):
         else:
             env[name] = value
     return env
+
+
+def crash_kills():
+    """For environment(): a sanitizer, where there is one, leaves SIGSEGV to the kernel."""
+    return {name: os.environ.get(name, "") + ":handle_segv=0"
+            for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
 
 
 def gpurun(*words, env=None, **options):

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/lease.h"
@@ -218,6 +219,7 @@ int run_gpurun(int argc, char** argv) {
     std::fputs(options->text.c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
   }
+  planted_flaw("gpurun");
   int wait_status = 0;
   {
     Run run;

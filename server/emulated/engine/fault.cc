@@ -213,6 +213,7 @@ void FaultCatcher::disarm() {
 }
 
 void FaultCatcher::land(FaultCatcher* self) {
+  sanitizers::moved_to_stack(self->stacks_ + kSignalStackBytes, kLandingStackBytes);
   self->landed_(self->argument_);
   std::abort();  // There is nothing to return to.
 }

@@ -46,6 +46,17 @@ inline void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] co
 #endif
 }
 
+// A signal has put the thread onto the stack [bottom, bottom + bytes), where it is now; the one it
+// was on is never resumed. Or a sanitizer takes that stack for a broken one and does not look after
+// it.
+inline void moved_to_stack([[maybe_unused]] const void* bottom,
+                           [[maybe_unused]] std::size_t bytes) {
+#ifdef GPURUN_ASAN
+  __sanitizer_start_switch_fiber(nullptr, bottom, bytes);
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+}
+
 // The frames on this stack are gone without having returned.
 inline void forget_stack([[maybe_unused]] void* low, [[maybe_unused]] std::size_t bytes) {
 #ifdef GPURUN_ASAN

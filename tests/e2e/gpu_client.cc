@@ -1,0 +1,74 @@
+// A CUDA program for the end-to-end tests, of few calls; it knows nothing of gpurun. Exit status:
+// the result of its last call, or 1 when an earlier one failed. Its argument says what it does:
+//   once         uses the GPU
+//   wait         uses the GPU, says "ready", waits for a line, uses it again
+//   load BYTES   loads an image of at least so many bytes and finds its kernel
+//   where        prints cuInit's result and the file that cuInit came from
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace {
+
+void must(CUresult code, const char* what) {
+  if (code == CUDA_SUCCESS) return;
+  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
+  std::exit(1);
+}
+#define MUST(call) must((call), #call)
+
+void make_context() {
+  CUcontext context = nullptr;
+  MUST(cuInit(0));
+  MUST(cuDevicePrimaryCtxRetain(&context, 0));
+  MUST(cuCtxSetCurrent(context));
+}
+
+int use_gpu(bool wait) {
+  make_context();
+  if (wait) {
+    MUST(cuCtxSynchronize());
+    std::puts("ready");
+    std::fflush(stdout);
+    while (true) {  // Until the line ends, or the input.
+      const int character = std::getchar();
+      if (character == '\n' || character == EOF) break;
+    }
+  }
+  return cuCtxSynchronize();
+}
+
+int load(std::size_t bytes) {
+  make_context();
+  const std::string image = ".version 8.0\n.target sm_80\n.address_size 64\n// " +
+                            std::string(bytes, 'x') +
+                            "\n.visible .entry axpy(.param .u64 a, .param .u32 n)\n{\n ret;\n}\n";
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  MUST(cuModuleLoadData(&module, image.c_str()));
+  MUST(cuModuleGetFunction(&function, module, "axpy"));
+  return cuCtxSynchronize();
+}
+
+int where() {
+  const CUresult started = cuInit(0);
+  Dl_info library = {};
+  if (dladdr(reinterpret_cast<void*>(&cuInit), &library) == 0) return 1;
+  std::printf("%d %s\n", static_cast<int>(started), library.dli_fname);
+  return started;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "once" || what == "wait") return use_gpu(what == "wait");
+  if (what == "load" && argc == 3) return load(std::strtoul(argv[2], nullptr, 10));
+  if (what == "where") return where();
+  return 2;
+}
