@@ -20,14 +20,16 @@ using protocol::ControlMessage;
 using Connections = std::vector<std::unique_ptr<transport::Connection>>;
 
 // What all connections of one session say, but for `index`.
-Result<protocol::Attach> first_words(const SessionData& session,
-                                     std::span<const driver_abi::Row> rows, unsigned connections) {
+Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
+                                     unsigned connections) {
   Result<protocol::Id> id = protocol::random_array<protocol::Id>();
   if (!id.ok()) return id.status();
   Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
   protocol::Attach attach;
-  attach.rows = protocol::rows_digest(rows);
+  attach.version = protocol::our_version(protocol::Sender::kClient);
+  attach.version.features = options.features;
+  attach.rows = protocol::rows_digest(options.rows);
   attach.lease = session.lease;
   attach.ticket = session.ticket;
   attach.session = *id;
@@ -114,7 +116,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   }
   const std::string& server = session.servers.front();
   const Deadline deadline = Deadline::in(options.deadline);
-  Result<protocol::Attach> words = first_words(session, options.rows, count);
+  Result<protocol::Attach> words = first_words(session, options, count);
   if (!words.ok()) return words.status();
   const protocol::Key key =
       protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
@@ -130,11 +132,15 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   Connections connections = *std::move(opened);
   Result<protocol::Accept> accept = receive_accept(*connections[0], key, server, deadline);
   if (!accept.ok()) return accept.status();
+  const auto no = [&server](const Status& why) {
+    return Status(why.code(), "server " + server + ": " + why.message());
+  };
+  const Result<std::uint64_t> features = protocol::agree_on_features(
+      options.features, protocol::kRelease, accept->features, accept->release, "server");
+  if (!features.ok()) return no(features.status());
   Result<std::vector<std::uint16_t>> lacking =
       protocol::rows_lacking(options.rows, accept->rows, protocol::kRelease, accept->release);
-  if (!lacking.ok()) {
-    return Status(lacking.status().code(), "server " + server + ": " + lacking.status().message());
-  }
+  if (!lacking.ok()) return no(lacking.status());
 
   Attached attached;
   attached.channels.log = std::move(connections[0]);
@@ -146,6 +152,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
+  attached.features = *features;
   attached.round_trips = 2;
   return attached;
 }

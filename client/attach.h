@@ -15,6 +15,7 @@
 #include "client/session.h"
 #include "client/session_data.h"
 #include "driver_abi/row.h"
+#include "protocol/features.h"
 
 namespace gpurun::client {
 
@@ -24,6 +25,8 @@ struct AttachOptions {
   int fd_min = 0;
   // What we call; another table is for tests.
   std::span<const driver_abi::Row> rows = driver_abi::rows();
+  // What we offer and require (protocol/features.h); others are for tests.
+  protocol::Features features = protocol::our_features(protocol::Sender::kClient);
   // Connecting, the daemon's part and the start of the worker with its driver, together.
   std::chrono::milliseconds deadline{60'000};
 };
@@ -33,6 +36,8 @@ struct Attached {
   Bytes snapshot;              // A wire::Snapshot: for DeviceSnapshot::parse().
   int driver_version = 0;      // cuDriverGetVersion of the server's driver.
   std::string server_release;  // gpurun's version on the server.
+  // protocol::Feature bits that both ends offer.
+  std::uint64_t features = 0;
   // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
   unsigned round_trips = 0;  // One for the connects, one for the worker's answer.
@@ -40,7 +45,7 @@ struct Attached {
 
 //   kUnavailable  nothing listens there.
 //   kRefused      the server's sentence: lease over, versions differ, driver does not start.
-//                 Or ours: a row of the two tables differs.
+//                 Or ours: a row of the two tables differs, a feature that one requires is missing.
 //   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.
 //   kDeadline, kPeerGone
 Result<Attached> attach(const SessionData& session, const AttachOptions& options);

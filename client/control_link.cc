@@ -49,8 +49,9 @@ Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view addre
 
   Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
-  GPURUN_RETURN_IF_ERROR(
-      protocol::send_control(*link->connection_, protocol::Hello{{}, *nonce}, deadline));
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(
+      *link->connection_, protocol::Hello{protocol::our_version(Sender::kClient), *nonce},
+      deadline));
   Result<ControlFrame> frame =
       protocol::receive_control(*link->connection_, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return frame.status();

@@ -50,13 +50,24 @@ std::string read_text(capnp::Text::Reader field, bool& ok) {
   return text;
 }
 
+void write_features(const Features& features, wire::Features::Builder builder) {
+  builder.setOffered(features.offered);
+  builder.setRequired(features.required);
+}
+
+Features read_features(wire::Features::Reader reader) {
+  return Features{reader.getOffered(), reader.getRequired()};
+}
+
 void write_version(const Version& version, wire::Version::Builder builder) {
   builder.setProtocol(version.protocol);
   builder.setRelease(version.release.c_str());
+  write_features(version.features, builder.initFeatures());
 }
 
 Version read_version(wire::Version::Reader reader, bool& ok) {
-  return Version{reader.getProtocol(), read_text(reader.getRelease(), ok)};
+  return Version{reader.getProtocol(), read_text(reader.getRelease(), ok),
+                 read_features(reader.getFeatures())};
 }
 
 // One overload for each message.
@@ -104,6 +115,7 @@ void write(const Accept& accept, wire::ControlMessage::Builder root) {
   to.setRelease(accept.release.c_str());
   to.setDriverVersion(accept.driver_version);
   to.setSnapshot(as_data(accept.snapshot));
+  write_features(accept.features, to.initFeatures());
   if (accept.rows.empty()) return;
   auto rows = to.initRows(static_cast<unsigned>(accept.rows.size()));
   for (unsigned index = 0; index < rows.size(); ++index) {
@@ -150,8 +162,11 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
 
 Accept read_accept(wire::Accept::Reader from, bool& ok) {
   const ByteView snapshot = byte_view(from.getSnapshot().begin(), from.getSnapshot().size());
-  Accept accept{read_text(from.getRelease(), ok), from.getDriverVersion(),
-                Bytes(snapshot.begin(), snapshot.end())};
+  Accept accept{read_text(from.getRelease(), ok),
+                from.getDriverVersion(),
+                Bytes(snapshot.begin(), snapshot.end()),
+                {},
+                read_features(from.getFeatures())};
   std::uint16_t last = 0;
   for (const wire::RowHash::Reader row : from.getRows()) {
     // Ascending below the bound: there cannot be more of them either.
@@ -294,7 +309,11 @@ Result<ControlHeader> parse_control_header(ByteView bytes, std::size_t payload_b
 }
 
 Status check_version(const Version& theirs, const char* peer) {
-  if (theirs.protocol == kVersion) return Status();
+  if (theirs.protocol == kVersion) {
+    const Sender us = std::strcmp(peer, "server") == 0 ? Sender::kClient : Sender::kServer;
+    return agree_on_features(our_features(us), kRelease, theirs.features, theirs.release, peer)
+        .status();
+  }
   const bool peer_is_older = theirs.protocol < kVersion;
   const std::string self = std::strcmp(peer, "server") == 0 ? "client" : "server";
   return Status(Code::kRefused, std::string("the ") + peer + " speaks protocol " +

@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/deadline.h"
 #include "base/result.h"
+#include "protocol/features.h"
 #include "protocol/limits.h"
 #include "protocol/proof.h"
 
@@ -31,18 +32,19 @@ namespace gpurun::protocol {
 inline constexpr std::uint32_t kVersion = 3;
 inline constexpr const char* kRelease = "0.1.0";
 
-// The log and bulk lanes of one session.
-inline constexpr std::size_t kConnectionsMax = 16;
-inline constexpr std::size_t kTextBytesMax = 1024;
-inline constexpr std::size_t kListedGpusMax = 1024;
-// A listing of so many GPUs.
-inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
+using limits::kConnectionsMax;
+using limits::kListedGpusMax;
+using limits::kListingBytesMax;
+using limits::kTextBytesMax;
 inline constexpr std::size_t kControlHeaderBytes = 12;
 
 struct Version {
   std::uint32_t protocol = kVersion;
   std::string release = kRelease;
+  Features features = {};
 };
+// What this build says of itself.
+inline Version our_version(Sender who) { return {kVersion, kRelease, our_features(who)}; }
 
 struct Hello {
   Version version;
@@ -88,6 +90,7 @@ struct Accept {
   Bytes snapshot;
   // Empty: the tables are equal. At most limits::kRowsMax; opcodes ascending, below it, from 1.
   std::vector<RowHash> rows = {};
+  Features features = {};
 };
 
 struct WorkerEnded {
@@ -132,7 +135,8 @@ struct ControlFrame {
 };
 
 // "the server speaks protocol 2 (gpurun 0.2.0), this client protocol 1 (gpurun 0.1.0): update the
-// client". Success when both are the same. `peer` is "server" or "client".
+// client". Success when both are the same and nobody requires a feature that the other lacks
+// (protocol/features.h). `peer` is "server" or "client": who said `theirs`.
 Status check_version(const Version& theirs, const char* peer);
 
 // Sending and receiving over anything that is like transport::Connection.

@@ -11,11 +11,13 @@ inline constexpr std::uint16_t kDefaultPort = 4790;
 
 // A frame's payload. A larger one is a protocol error and ends the session.
 inline constexpr std::size_t kFrameBytesMax = std::size_t{4} << 20;
-// One record of the command log, header included; larger payloads travel as bulk.
+// One record of the command log, header included, and one reply; larger payloads travel as bulk. A
+// larger one is a protocol error and ends the session.
 inline constexpr std::size_t kRecordBytesMax = std::size_t{256} << 10;
-// Payload of a copy that travels inside its record instead of on a bulk lane.
+// Payload of a copy that travels inside its record instead of on a bulk lane. A larger one there is
+// a protocol error.
 inline constexpr std::size_t kInlineBytesMax = std::size_t{8} << 10;
-// One frame of a bulk lane.
+// Bytes of a transfer in one frame of a bulk lane. More are a protocol error.
 inline constexpr std::size_t kBulkChunkBytes = std::size_t{256} << 10;
 // One bulk transfer (a copy, a module image). The caller gets INVALID_VALUE beyond.
 inline constexpr std::uint64_t kBulkBytesMax = std::uint64_t{1} << 40;
@@ -26,28 +28,52 @@ inline constexpr std::size_t kLogBytes = std::size_t{8} << 20;
 // Calls that the worker has decoded and not yet issued, with their payloads; it reads no further
 // beyond.
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
-// Kernel parameter block (CUDA Programming Guide, sm_70 and later).
+// Kernel parameter block (CUDA Programming Guide, sm_70 and later). CUDA_ERROR_INVALID_VALUE
+// beyond.
 inline constexpr std::size_t kKernelParameterBytesMax = 32'764;
-// NUL-terminated text of a call (kernel and symbol names; mangled C++ names are long).
+// NUL-terminated text of a call (kernel and symbol names; mangled C++ names are long), the NUL
+// included. CUDA_ERROR_INVALID_VALUE beyond.
 inline constexpr std::size_t kStringBytesMax = std::size_t{64} << 10;
 // One module image. CUDA_ERROR_INVALID_IMAGE beyond.
 inline constexpr std::size_t kImageBytesMax = std::size_t{2} << 30;
-// Elements of one array argument.
+// Elements of one array argument. CUDA_ERROR_INVALID_VALUE beyond.
 inline constexpr std::size_t kArrayCountMax = 65'536;
 // Live handles of one session, all kinds together. CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::size_t kHandlesMax = std::size_t{1} << 22;
-// Threads of one client that have called CUDA and still live.
+// Threads of one client that have called CUDA and still live. CUDA_ERROR_OUT_OF_MEMORY for a thread
+// beyond.
 inline constexpr std::size_t kLanesMax = 65'536;
 // Rows of a table of CUDA calls, and so every opcode: a peer that tells more of them does not speak
 // our protocol, and the session is refused.
 inline constexpr std::size_t kRowsMax = 4'096;
-// Bytes of the hello frame, the only thing an unauthenticated peer can make us parse.
+// Bytes of the hello frame, the only thing an unauthenticated peer can make us parse, and of a
+// goodbye's reason. The connection is closed beyond.
 inline constexpr std::size_t kHelloBytesMax = 4'096;
-// Connections that have not yet proved who they are.
+// Connections that have not yet proved who they are. Whoever comes beyond waits in the kernel's
+// queue until one of them has, or has gone.
 inline constexpr std::size_t kHalfOpenMax = 64;
 
+// The log and bulk lanes of one session, together. The attach is refused beyond.
+inline constexpr std::size_t kConnectionsMax = 16;
+// Text within a control message (a reason, a name). A longer one of ours is cut; a peer's is a
+// protocol error.
+inline constexpr std::size_t kTextBytesMax = 1'024;
+// GPUs that a listing names; what a server has beyond is not listed. A peer that tells more does
+// not speak our protocol.
+inline constexpr std::size_t kListedGpusMax = 1'024;
+// A listing of so many GPUs. A protocol error beyond.
+inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
+// Processes that may ever attach to one lease, and those whose connections have not all come yet.
+// An attach is refused beyond.
+inline constexpr std::size_t kSessionsMax = std::size_t{1} << 20;
+inline constexpr std::size_t kGatheringMax = 1'024;
+// Requests that wait for GPUs of one server. A lease is refused beyond.
+inline constexpr std::size_t kWaitingMax = 1'024;
+
 // Seconds.
+// For a peer to say what the handshake asks of it next; the connection is closed beyond.
 inline constexpr int kHandshakeDeadlineS = 10;
+// Whoever has said nothing for so long says that he lives.
 inline constexpr int kHeartbeatS = 5;
 // Nothing at all heard from the peer, heartbeats included: the peer is gone.
 inline constexpr int kSilenceDeadlineS = 30;

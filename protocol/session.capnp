@@ -27,6 +27,14 @@ struct Version {
 
   release @1 :Text;
   # gpurun's version, for messages.
+
+  features @2 :Features;
+}
+
+struct Features {
+  # Bits, as protocol/features.h numbers them.
+  offered @0 :UInt64;
+  required @1 :UInt64;
 }
 
 struct Hello {
@@ -87,6 +95,8 @@ struct Accept {
   rows @3 :List(RowHash);
   # Only where the client's digest is not the worker's: the rows that the worker serves, opcodes
   # ascending (protocol/rows_agreement.h).
+
+  features @4 :Features;
 }
 
 struct RowHash {

@@ -119,7 +119,10 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
   if (!nonce.ok()) return;
   const protocol::Key key =
       protocol::link_key(options_.secret, protocol::Link::kControl, *nonce, hello.nonce, {});
-  if (!protocol::send_control(connection, protocol::Challenge{{}, *nonce}, handshake()).ok()) {
+  if (!protocol::send_control(connection,
+                              protocol::Challenge{protocol::our_version(Sender::kServer), *nonce},
+                              handshake())
+           .ok()) {
     return;
   }
   // The request is the proof. A client may take its time to ask, but not unproved for ever.

@@ -61,14 +61,22 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   if (entry.sessions.count(attach.session) != 0) {
     return Status(Code::kRefused, "this session has attached before");
   }
-  if (entry.sessions.size() >= kSessionsMax || entry.gathering.size() >= kGatheringMax) {
+  const bool is_new_session = entry.gathering.count(attach.session) == 0;
+  if (is_new_session && (entry.sessions.size() >= limits::kSessionsMax ||
+                         entry.gathering.size() >= limits::kGatheringMax)) {
     return Status(Code::kRefused, "too many sessions on this lease");
   }
-  const auto [place, is_new] = entry.gathering.try_emplace(
-      attach.session, Gathering{Deadline::in(gather_deadline_), attach.nonce, attach.rows, 0, {}});
+  const auto place = entry.gathering.try_emplace(attach.session).first;
   Gathering& gathering = place->second;
-  if (is_new) gathering.connections.resize(attach.count);
+  if (is_new_session) {
+    gathering.deadline = Deadline::in(gather_deadline_);
+    gathering.nonce = attach.nonce;
+    gathering.rows = attach.rows;
+    gathering.features = attach.version.features;
+    gathering.connections.resize(attach.count);
+  }
   if (gathering.nonce != attach.nonce || gathering.rows != attach.rows ||
+      gathering.features != attach.version.features ||
       gathering.connections.size() != attach.count ||
       gathering.connections[attach.index] != nullptr) {
     return Status(Code::kRefused, "this connection of the session has come before");
@@ -78,8 +86,12 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   Arrival arrival;
   arrival.lease = attach.lease;
   arrival.claim = entry.lease.claim;
-  arrival.order = {attach.session, key, attach.rows, entry.lease.claim->devices(),
-                   std::move(gathering.connections)};
+  arrival.order.session = attach.session;
+  arrival.order.key = key;
+  arrival.order.rows = attach.rows;
+  arrival.order.features = attach.version.features;
+  arrival.order.devices = entry.lease.claim->devices();
+  arrival.order.connections = std::move(gathering.connections);
   entry.gathering.erase(place);
   entry.sessions.insert(attach.session);
   return std::optional<Arrival>(std::move(arrival));

@@ -70,16 +70,13 @@ class LeaseBook {
   // Drops sessions whose connections did not all come in time.
   void drop_late();
 
-  // Processes that may ever attach to one lease.
-  static constexpr std::size_t kSessionsMax = std::size_t{1} << 20;
-  static constexpr std::size_t kGatheringMax = 1024;
-
  private:
   struct Gathering {
-    Deadline deadline;
-    protocol::Nonce nonce;
-    Sha256Digest rows;
-    std::size_t arrived;
+    Deadline deadline = Deadline::never();
+    protocol::Nonce nonce{};
+    Sha256Digest rows{};
+    protocol::Features features;
+    std::size_t arrived = 0;
     std::vector<std::unique_ptr<transport::Connection>> connections;
   };
   struct Entry {

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "protocol/limits.h"
+
 namespace gpurun::server {
 
 struct Claim::State {
@@ -74,7 +76,7 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) {
   if (!event.valid()) return Status::from_errno(errno, "eventfd");
   std::shared_ptr<Claim> claim(new Claim(state_, devices, std::move(event)));
   const std::lock_guard lock(state_->mutex);
-  if (state_->waiting.size() >= kWaitingMax) {
+  if (state_->waiting.size() >= limits::kWaitingMax) {
     return Status(Code::kResourceExhausted, "too many requests wait for GPUs");
   }
   state_->waiting.push_back(claim.get());

@@ -58,8 +58,6 @@ class LeaseQueue {
   // Requests that wait.
   std::size_t waiting() const;
 
-  static constexpr std::size_t kWaitingMax = 1024;
-
  private:
   const unsigned device_count_;
   const std::shared_ptr<Claim::State> state_;

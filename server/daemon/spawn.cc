@@ -188,8 +188,7 @@ class ProcessSpawner final : public WorkerSpawner {
     const UniqueFd theirs(pair[1]);
     std::vector<int> connections;
     for (const auto& connection : order.connections) connections.push_back(connection->fd());
-    GPURUN_RETURN_IF_ERROR(
-        send_hand_over(ours.get(), order.session, order.key, order.rows, connections));
+    GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order, connections));
     std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
     if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
     if (!settings_.images_path.empty()) {

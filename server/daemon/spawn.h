@@ -8,6 +8,7 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
+#include "protocol/features.h"
 #include "protocol/proof.h"
 #include "server/daemon/worker_uids.h"
 #include "transport/transport.h"
@@ -17,8 +18,10 @@ namespace gpurun::server {
 // A session whose connections have all come and are all proved.
 struct WorkerOrder {
   protocol::Id session{};
-  protocol::Key key{};       // The attach key: tags the worker's answer.
-  Sha256Digest rows{};       // protocol::rows_digest() of the client's table.
+  protocol::Key key{};  // The attach key: tags the worker's answer.
+  Sha256Digest rows{};  // protocol::rows_digest() of the client's table.
+  // What the client offers and requires.
+  protocol::Features features;
   std::vector<int> devices;  // The driver's ordinals.
   // The log, then the bulk lanes. The first frame of each has been read, and not a byte more.
   std::vector<std::unique_ptr<transport::Connection>> connections;

@@ -19,6 +19,7 @@ struct Message {
   protocol::Id session;
   protocol::Key key;
   Sha256Digest rows;
+  protocol::Features features;
 };
 constexpr std::uint32_t kMagic = 0x68616e64;
 
@@ -28,12 +29,17 @@ Status malformed() { return Status(Code::kProtocol, "gpurund handed over nothing
 
 }  // namespace
 
-Status send_hand_over(int socket, const protocol::Id& session, const protocol::Key& key,
-                      const Sha256Digest& rows, const std::vector<int>& connections) {
+Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<int>& connections) {
   if (connections.size() < 2 || connections.size() > protocol::kConnectionsMax) {
     return Status(Code::kInternal, "hand-over of an impossible number of connections");
   }
-  Message message{kMagic, static_cast<std::uint32_t>(connections.size()), session, key, rows};
+  Message message{};
+  message.magic = kMagic;
+  message.connections = static_cast<std::uint32_t>(connections.size());
+  message.session = order.session;
+  message.key = order.key;
+  message.rows = order.rows;
+  message.features = order.features;
   iovec bytes = {&message, sizeof message};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
@@ -84,6 +90,7 @@ Result<HandOver> receive_hand_over(int socket) {
   result.session = message.session;
   result.key = message.key;
   result.rows = message.rows;
+  result.features = message.features;
   return result;
 }
 

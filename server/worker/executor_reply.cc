@@ -91,6 +91,7 @@ void ExecutorState::note_record(const Call& call) {
 void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                     std::uint64_t record, int result, bool settled) {
   if (record == 0) return;
+  if ((options.features & feature_bit(protocol::Feature::kPushedCompletions)) == 0) return;
   protocol::ReplyHeader item;
   item.kind = protocol::ReplyKind::kEventDone;
   item.opcode = about.opcode;

@@ -159,10 +159,13 @@ Status serve(const CommandLine& line) {
     return ready;
   }
   started->state->modules().images().set_cache(std::move(images));
+  const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
   const ByteView snapshot = started->state->snapshot();
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
       protocol::kRelease, started->driver->version(), Bytes(snapshot.begin(), snapshot.end()),
-      protocol::rows_to_tell(driver_abi::rows(), hand_over->rows)}));
+      protocol::rows_to_tell(driver_abi::rows(), hand_over->rows), features}));
+  // gpurund has seen to it that nothing is missing which one side requires.
+  started->options.features = features.offered & hand_over->features.offered;
   return run_worker(started->options, *std::move(channels));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocol/features.h"
 #include "server/driver/driver_functions.h"
 #include "server/worker/call.h"
 #include "transport/transport.h"
@@ -24,6 +25,8 @@ struct WorkerOptions {
   // Operations in one stream that the driver may have in flight (it blocks the caller when its own
   // queue, about a thousand on recent drivers, is full).
   unsigned launch_depth = 512;
+  // protocol::Feature bits that the client offers as well.
+  std::uint64_t features = protocol::our_features(protocol::Sender::kServer).offered;
   // Called with what run_worker() will return, before it waits for calls that still block in the
   // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
   void (*ended)(const Status&) = nullptr;

@@ -138,12 +138,67 @@ TEST(Control, HeadersAreBounded) {
 }
 
 TEST(Control, TheSentenceSaysWhichSideToUpdate) {
-  EXPECT_TRUE(check_version({}, "server").ok());
+  EXPECT_TRUE(check_version(our_version(Sender::kServer), "server").ok());
+  EXPECT_TRUE(check_version(our_version(Sender::kClient), "client").ok());
+  EXPECT_NE(check_version({kVersion, "9.9", {}}, "server").message().find("update the server"),
+            std::string::npos);
   EXPECT_NE(check_version({kVersion + 1, "9.9"}, "server").message().find("update the client"),
             std::string::npos);
   EXPECT_NE(check_version({kVersion - 1, "0.0"}, "server").message().find("update the server"),
             std::string::npos);
   EXPECT_NE(check_version({kVersion + 1, "9.9"}, "client").message().find("update the server"),
+            std::string::npos);
+}
+
+TEST(Features, SurviveTheWireWhereverASideSaysWhatItIs) {
+  const Features some{~std::uint64_t{0}, std::uint64_t{1} << 63};
+  EXPECT_EQ(round_trip(Hello{{7, "9.9", some}, {}}).version.features, some);
+  EXPECT_EQ(round_trip(Challenge{{7, "9.9", some}, {}}).version.features, some);
+  Attach attach = sample_attach();
+  attach.version.features = some;
+  EXPECT_EQ(round_trip(attach).version.features, some);
+  EXPECT_EQ(round_trip(Accept{"1.0", 13000, {}, {}, some}).features, some);
+}
+
+TEST(Features, OursAreNamedAndAgreeWithEachOther) {
+  const Features client = our_features(Sender::kClient);
+  const Features server = our_features(Sender::kServer);
+  for (const Features& one : {client, server}) {
+    EXPECT_EQ(one.required & ~one.offered, 0u);
+    EXPECT_EQ(one.offered >> kFeatureCount, 0u) << "a bit without a name";
+  }
+  EXPECT_EQ(*agree_on_features(client, "1", server, "1", "server"), server.offered);
+  EXPECT_EQ(*agree_on_features(server, "1", client, "1", "client"), server.offered);
+  for (unsigned bit = 0; bit < kFeatureCount; ++bit) {
+    EXPECT_EQ(feature_name(bit).find("feature "), std::string::npos) << bit;
+  }
+  EXPECT_EQ(feature_name(kFeatureCount), "feature " + std::to_string(kFeatureCount));
+}
+
+TEST(Features, InForceIsWhatBothOfferAndAnUnknownBitIsIgnored) {
+  EXPECT_EQ(*agree_on_features({0b1011, 0}, "1", {0b0110, 0}, "2", "server"), 0b0010u);
+  EXPECT_EQ(*agree_on_features({1, 1}, "1", {1 | std::uint64_t{1} << 63, 0}, "2", "server"), 1u);
+  EXPECT_EQ(*agree_on_features({0, 0}, "1", {0, 0}, "2", "client"), 0u);
+}
+
+TEST(Features, ARequiredOneThatIsMissingNamesTheSideToUpdate) {
+  const auto sentence = [](const Features& ours, const Features& theirs, const char* peer) {
+    const auto agreed = agree_on_features(ours, "0.1.0", theirs, "0.2.0", peer);
+    EXPECT_EQ(agreed.status().code(), Code::kRefused);
+    return agreed.status().message();
+  };
+  const Features all{0b1111, 0b0001};
+  EXPECT_EQ(sentence(all, {1 << 17 | 1, 1 << 17}, "server"),
+            "the server (gpurun 0.2.0) requires feature 17, which this client (gpurun 0.1.0) does "
+            "not offer: update the client");
+  EXPECT_EQ(sentence(all, {0b1110, 0}, "server"),
+            "the server (gpurun 0.2.0) does not offer loading code images by their hash, which "
+            "this client (gpurun 0.1.0) requires: update the server");
+  EXPECT_EQ(sentence(all, {0b11000001, 0b11000000}, "client"),
+            "the client (gpurun 0.2.0) requires feature 6, feature 7, which this server (gpurun "
+            "0.1.0) does not offer: update the server");
+  // A stranger may require what it does not even offer.
+  EXPECT_NE(sentence({1, 0}, {0, ~std::uint64_t{0}}, "client").find("update the server"),
             std::string::npos);
 }
 

@@ -42,7 +42,9 @@ struct Workers {
   std::vector<driver_abi::Row> rows{driver_abi::rows().begin(), driver_abi::rows().end()};
   std::optional<std::vector<protocol::RowHash>> told;  // Instead of what `rows` would say.
   std::size_t rows_told = 0;                           // To the last client.
-  std::vector<int> lingering;                          // Descriptors to make readable.
+  protocol::Features features = protocol::our_features(protocol::Sender::kServer);
+  protocol::Features asked;                                         // By the last client.
+  std::vector<int> lingering;                                       // Descriptors to make readable.
   std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
 
   bool wait(const std::function<bool()>& condition) {
@@ -87,12 +89,14 @@ class FakeSpawner final : public WorkerSpawner {
     if (workers_.fail) return Status(Code::kUnavailable, "on purpose");
     const protocol::Accept accept{
         "0.0.9", 13000, Bytes(100, std::byte{7}),
-        workers_.told ? *workers_.told : protocol::rows_to_tell(workers_.rows, order.rows)};
+        workers_.told ? *workers_.told : protocol::rows_to_tell(workers_.rows, order.rows),
+        workers_.features};
     GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
                                                   protocol::Sender::kServer, 0, soon()));
     workers_.rows_told = accept.rows.size();
     ++workers_.started;
     workers_.devices = order.devices;
+    workers_.asked = order.features;
     workers_.connections = std::move(order.connections);
     workers_.changed.notify_all();
     return std::unique_ptr<Worker>(new FakeWorker(workers_));
@@ -161,6 +165,7 @@ class DaemonTest : public testing::Test {
   // One proved first frame of a session, as the client's library would send it.
   static protocol::Attach words(const client::SessionData& session, std::uint8_t id) {
     protocol::Attach attach;
+    attach.version = protocol::our_version(protocol::Sender::kClient);
     attach.rows = protocol::rows_digest(driver_abi::rows());
     attach.lease = session.lease;
     attach.ticket = session.ticket;
@@ -336,6 +341,48 @@ TEST_F(DaemonTest, ARowThatDiffersRefusesTheSession) {
     EXPECT_NE(attached.status().message().find(part), std::string::npos)
         << part << ": " << attached.status().message();
   }
+}
+
+TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  constexpr std::uint64_t kTomorrow = std::uint64_t{1} << 63;
+  client::AttachOptions options;
+  options.features.offered |= kTomorrow;
+  const std::uint64_t known = workers_.features.offered;
+  workers_.features.offered |= kTomorrow >> 1;
+  const auto attached = client::attach(*session, options);
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_EQ(attached->features, known);
+  EXPECT_EQ(workers_.asked, options.features);
+}
+
+TEST_F(DaemonTest, ARequiredFeatureThatOneLacksRefusesTheSession) {
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok());
+  const auto refused = [&](const client::AttachOptions& options, const char* what,
+                           const char* whom) {
+    const auto attached = client::attach(*session, options);
+    EXPECT_EQ(attached.status().code(), Code::kRefused);
+    for (const char* part : {what, whom}) {
+      EXPECT_NE(attached.status().message().find(part), std::string::npos)
+          << part << ": " << attached.status().message();
+    }
+  };
+  // The daemon says so before there is a worker.
+  client::AttachOptions tomorrow;
+  tomorrow.features.offered = tomorrow.features.required = ~std::uint64_t{0};
+  refused(tomorrow, "requires windows of device addresses", "update the server");
+  EXPECT_EQ(workers_.started, 0);
+  // The client, of the worker.
+  workers_.features.required = std::uint64_t{1} << 40;
+  refused({}, "requires feature 40", "update the client");
+  workers_.features = {};
+  refused({}, "does not offer loading code images by their hash", "update the server");
 }
 
 TEST_F(DaemonTest, AHostileTableOfRowsIsRefused) {

@@ -68,6 +68,7 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
   if (attached.ok()) {
     EXPECT_GT(attached->driver_version, 0);
     EXPECT_TRUE(attached->lacking.empty());
+    EXPECT_EQ(attached->features, protocol::our_features(protocol::Sender::kServer).offered);
     const auto snapshot = client::DeviceSnapshot::parse(attached->snapshot, nullptr);
     EXPECT_TRUE(snapshot.ok()) << snapshot.status().to_string();
     EXPECT_GT(snapshot->device_count(), 0);

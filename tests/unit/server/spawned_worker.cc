@@ -44,8 +44,11 @@ int serve(std::string_view driver) {
   auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
   if (!log.ok()) return 4;
   const ByteView text = byte_view(inherited.data(), inherited.size());
-  const protocol::Accept accept{"0.1.0", static_cast<int>(getpid()),
-                                Bytes(text.begin(), text.end())};
+  const protocol::Accept accept{"0.1.0",
+                                static_cast<int>(getpid()),
+                                Bytes(text.begin(), text.end()),
+                                {},
+                                protocol::our_features(protocol::Sender::kServer)};
   if (!protocol::send_control(**log, accept, hand_over->key, protocol::Sender::kServer, 0,
                               Deadline::in(std::chrono::seconds(10)))
            .ok()) {

@@ -45,6 +45,8 @@ WorkerOptions with_handlers() {
 
 class Synchronize : public ::testing::Test {
  protected:
+  explicit Synchronize(const WorkerOptions& options = with_handlers()) : client_(options) {}
+
   std::uint64_t ask(const char* symbol, Order order, std::uint64_t subject, std::uint32_t lane) {
     return raw(driver_abi::find_row(symbol)->opcode, order, subject, lane);
   }
@@ -70,7 +72,7 @@ class Synchronize : public ::testing::Test {
   }
   StepDevice& device() { return StepDevice::device(); }
 
-  RawClient client_{with_handlers()};
+  RawClient client_;
   std::byte memory_{};
 };
 
@@ -153,6 +155,32 @@ TEST_F(Synchronize, AFaultBeforeTheRecordIsToldAtOnce) {
   EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
   EXPECT_EQ(told.header.call_sequence, record);
   EXPECT_EQ(told.header.result, kIllegalAddress);
+}
+
+// A client that does not offer to take them in would break off at an item of a kind unknown to it.
+class WithoutPushedCompletions : public Synchronize {
+ protected:
+  WithoutPushedCompletions() : Synchronize(options()) {}
+  static WorkerOptions options() {
+    WorkerOptions options = with_handlers();
+    options.features &= ~protocol::feature_bit(protocol::Feature::kPushedCompletions);
+    return options;
+  }
+};
+
+TEST_F(WithoutPushedCompletions, OnlyAnswersCome) {
+  make_event();
+  record_event(1);
+  ask("cuEventQuery", Order::kLane, kEvent, 1);
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  record_event(1);
+  ask("cuStreamQuery", Order::kStream, 0, 1);  // So that the device has the record.
+  EXPECT_EQ(client_.item().header.result, kErrorNotReady);
+  device().run(1);
+  const std::uint64_t wait = ask("cuEventSynchronize", Order::kLane, kEvent, 1);
+  const RawClient::Item answer = client_.item();
+  EXPECT_EQ(answer.header.kind, ReplyKind::kReply);
+  EXPECT_EQ(answer.header.call_sequence, wait);
 }
 
 TEST_F(Synchronize, NobodyIsParkedForACallThatNobodyAwaits) {

@@ -1,0 +1,62 @@
+// Feature bits: what a side can do beyond what the protocol's version promises, so that a new thing
+// needs no new version where the other side can live without it.
+//
+// Each side says which bits it offers and which of them it requires of the other. In force is what
+// both offer. A bit that this side does not know is ignored, unless the other requires it: then the
+// session is refused with a sentence that says which side to update.
+//
+// Numbers are for ever: a bit is never reused, a new one is added at the end, with a line in
+// feature_name(). Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "protocol/proof.h"
+
+namespace gpurun::protocol {
+
+enum class Feature : std::uint8_t {
+  // Code images are named by SHA-256 and sent only where the server has not got them
+  // (module.capnp).
+  kImagesByHash = 0,
+  // The worker tells the end of a record that carries kFlagTell (record.h).
+  kPushedCompletions = 1,
+  // The client gives out device addresses from windows that the server reserved. Not offered yet.
+  kDeviceWindows = 2,
+  // A session outlives a cut of its connections. Not offered yet.
+  kResume = 3,
+};
+inline constexpr unsigned kFeatureCount = 4;
+
+constexpr std::uint64_t feature_bit(Feature feature) {
+  return std::uint64_t{1} << static_cast<unsigned>(feature);
+}
+
+struct Features {
+  std::uint64_t offered = 0;
+  std::uint64_t required = 0;  // Part of `offered` in ours; a stranger may say anything.
+
+  constexpr bool offers(Feature feature) const { return (offered & feature_bit(feature)) != 0; }
+  friend bool operator==(const Features&, const Features&) = default;
+};
+
+// What this build says. A client knows no other way to load a code image, and waits for the
+// completions that it has asked for (kFlagTell).
+constexpr Features our_features(Sender who) {
+  constexpr std::uint64_t kOffered =
+      feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions);
+  return {kOffered, who == Sender::kClient ? kOffered : 0};
+}
+
+// "loading code images by their hash"; "feature 17" for a bit that this build does not know.
+std::string feature_name(unsigned bit);
+
+// The bits in force: what both offer. `peer` is "server" or "client": who said `theirs`.
+// kRefused: one requires what the other does not offer.
+Result<std::uint64_t> agree_on_features(const Features& ours, const std::string& our_release,
+                                        const Features& theirs, const std::string& their_release,
+                                        const char* peer);
+
+}  // namespace gpurun::protocol
