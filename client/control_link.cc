@@ -103,6 +103,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.ticket_key = protocol::ticket_key(protocol::lease_key(key_, grant->lease), grant->ticket);
     data.challenge = grant->challenge;
     data.device_count = grant->devices;
+    models_ = grant->models;
     return data;
   }
 }

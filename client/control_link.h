@@ -64,6 +64,8 @@ class ControlLink {
   // Instead of a lease: the server's GPUs and who holds them. Once; failures as of request_lease().
   Result<protocol::Listing> list();
 
+  // After request_lease(): what the GPUs are, each model once; empty: the server does not know.
+  const std::vector<std::string>& models() const noexcept { return models_; }
   const std::string& server_release() const noexcept { return server_release_; }
 
  private:
@@ -74,6 +76,7 @@ class ControlLink {
   const std::unique_ptr<transport::Connection> connection_;
   const std::string address_;  // "host:port".
   std::string server_release_;
+  std::vector<std::string> models_;
   protocol::Key key_{};
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;

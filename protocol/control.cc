@@ -16,6 +16,8 @@ namespace gpurun::protocol {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6e757267;  // "grun"
+// Of a GPU or a holder, as we write them.
+constexpr std::size_t kNameBytesMax = 128;
 
 kj::ArrayPtr<const kj::byte> as_data(ByteView bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
@@ -95,6 +97,11 @@ void write(const Grant& grant, wire::ControlMessage::Builder root) {
   to.setTicket(as_data(bytes_of(grant.ticket)));
   to.setChallenge(as_data(bytes_of(grant.challenge)));
   to.setDevices(grant.devices);
+  const std::size_t count = std::min(grant.models.size(), limits::kModelsMax);
+  auto models = to.initModels(static_cast<unsigned>(count));
+  for (unsigned index = 0; index < count; ++index) {
+    models.set(index, grant.models[index].substr(0, kNameBytesMax).c_str());
+  }
 }
 void write(const Refused& refused, wire::ControlMessage::Builder root) {
   root.initRefused().setReason(refused.reason.substr(0, kTextBytesMax).c_str());
@@ -138,9 +145,9 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
   auto gpus = to.initGpus(static_cast<unsigned>(count));
   for (unsigned index = 0; index < count; ++index) {
     const ListedGpu& from = listing.gpus[index];
-    gpus[index].setName(from.name.substr(0, 128).c_str());
+    gpus[index].setName(from.name.substr(0, kNameBytesMax).c_str());
     gpus[index].setMemoryBytes(from.memory_bytes);
-    gpus[index].setHolder(from.holder.substr(0, 128).c_str());
+    gpus[index].setHolder(from.holder.substr(0, kNameBytesMax).c_str());
     gpus[index].setHeldSeconds(from.held_seconds);
     gpus[index].setWorkers(from.workers);
   }
@@ -198,6 +205,11 @@ Grant read_grant(wire::Grant::Reader from, bool& ok) {
   read_array(from.getTicket(), grant.ticket, ok);
   read_array(from.getChallenge(), grant.challenge, ok);
   grant.devices = from.getDevices();
+  ok = ok && from.getModels().size() <= limits::kModelsMax;
+  if (!ok) return grant;
+  for (const capnp::Text::Reader model : from.getModels()) {
+    grant.models.push_back(read_text(model, ok));
+  }
   return grant;
 }
 

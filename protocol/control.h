@@ -66,6 +66,7 @@ struct Grant {
   Id ticket{};
   Nonce challenge{};
   std::uint32_t devices = 0;
+  std::vector<std::string> models = {};  // Each once; at most limits::kModelsMax.
 };
 struct Refused {
   std::string reason;

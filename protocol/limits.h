@@ -61,6 +61,9 @@ inline constexpr std::size_t kTextBytesMax = 1'024;
 // GPUs that a listing names; what a server has beyond is not listed. A peer that tells more does
 // not speak our protocol.
 inline constexpr std::size_t kListedGpusMax = 1'024;
+// Models of GPUs that a grant names; what a lease has beyond is not named. A peer that tells more
+// does not speak our protocol.
+inline constexpr std::size_t kModelsMax = 8;
 // A listing of so many GPUs. A protocol error beyond.
 inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
 // Processes that may ever attach to one lease, and those whose connections have not all come yet.

@@ -63,6 +63,8 @@ struct Grant {
   ticket @1 :Data;
   challenge @2 :Data;
   devices @3 :UInt32;
+  models @4 :List(Text);
+  # What the GPUs are, each name once: for the user.
 }
 
 struct Refused {

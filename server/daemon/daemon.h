@@ -98,6 +98,7 @@ class Daemon {
                      HalfOpen& half_open);
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const protocol::Key& key);
+  std::vector<std::string> models_of(const std::vector<int>& devices) const;
   void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,

@@ -162,10 +162,12 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     return;
   }
   const auto returned = (*claim)->returned();
+  const protocol::Grant grant{*id, *ticket, *challenge, request.devices,
+                              models_of((*claim)->devices())};
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer});
   spdlog::info("{}: lease of {} GPUs", peer, request.devices);
-  if (say(protocol::Grant{*id, *ticket, *challenge, request.devices}).ok()) {
+  if (say(grant).ok()) {
     {
       const std::lock_guard lock(lease_links_mutex_);
       lease_links_.emplace(*id, Link{&connection, key, sent});
@@ -180,6 +182,18 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   post(LeaseEnded{*id});
   wait_until_free(*returned);
   spdlog::info("{}: lease ended", peer);
+}
+
+// Each name once, in the order of the devices.
+std::vector<std::string> Daemon::models_of(const std::vector<int>& devices) const {
+  std::vector<std::string> models;
+  for (const int device : devices) {
+    const auto index = static_cast<std::size_t>(device);
+    if (index >= options_.device_facts.size()) continue;
+    const std::string& name = options_.device_facts[index].name;
+    if (std::find(models.begin(), models.end(), name) == models.end()) models.push_back(name);
+  }
+  return models;
 }
 
 // The link stays until then, so that a client can wait for its GPUs to be free.

@@ -86,11 +86,12 @@ Status read_config_file_of(int argc, const char* const* argv, Config* config) {
   return Status();
 }
 
-Status set_log_level(const std::string& name) {
+// `origin`: what said so, for the message.
+Status set_log_level(const std::string& name, const char* origin) {
   log::Level level = log::Level::kWarning;
   if (!log::parse_level(name.c_str(), &level)) {
-    return Status(Code::kInvalidArgument,
-                  "log: '" + name + "' is none of error, warning, info, debug, trace");
+    return Status(Code::kInvalidArgument, std::string(origin) + " is '" + name +
+                                              "'; it may be error, warning, info, debug or trace");
   }
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::err, spdlog::level::warn,
                                                    spdlog::level::info, spdlog::level::debug,
@@ -278,10 +279,12 @@ Status run_daemon(Config config, const CommandLine& words, bool log_told, bool c
   config.cache_told = config.cache_told || cache_told;
   if (words.verbose) config.log = "info";
   const char* variable = getenv("GPURUN_LOG");
+  const char* origin = log_told ? "--log" : "log";  // An option, or a line of the file.
   if (!log_told && !words.verbose && variable != nullptr && *variable != '\0') {
     config.log = variable;
+    origin = "GPURUN_LOG";
   }
-  GPURUN_RETURN_IF_ERROR(set_log_level(config.log));
+  GPURUN_RETURN_IF_ERROR(set_log_level(config.log, origin));
   if (!words.worker_uids.empty()) {
     const Result<UidRange> range = parse_uid_range(words.worker_uids);
     if (!range.ok())

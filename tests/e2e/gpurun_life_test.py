@@ -150,7 +150,8 @@ class Terminal(unittest.TestCase):
             seen = read_until(terminal, b"done")
             self.assertEqual(len(re.findall(rb"gpurun: .*", seen)), lines, seen)
             if lines:
-                self.assertRegex(seen, rb"1 GPU of a private server .*tcp")
+                # Server, GPU, transport, encrypted or not.
+                self.assertRegex(seen, rb"1 GPU, [^,]+ of a private server \(.*\), tcp.*not encrypted")
             self.assertEqual(self.ended(pid), 0)
             os.close(terminal)
 

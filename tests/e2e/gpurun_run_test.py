@@ -66,6 +66,13 @@ class ExitStatus(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (125, ""), words)
             self.assertIn(named, done.stderr)
 
+    def test_an_unknown_log_level_is_named_before_anything_starts(self):
+        for words in ([], ["-l", "127.0.0.1:1"]):
+            done = gpurun(*words, "--", "echo", "ran", env=environment(GPURUN_LOG="bogus"))
+            self.assertEqual((done.returncode, done.stdout), (125, ""))
+            self.assertEqual(done.stderr, "gpurun: GPURUN_LOG is 'bogus'; it may be error, warning, "
+                                          "info, debug or trace\n")
+
     def test_help_and_version_go_to_stdout(self):
         self.assertRegex(gpurun("--version").stdout, r"^gpurun \d+\.\d+\.\d+\n$")
         self.assertIn("--timeout", gpurun("--help").stdout)

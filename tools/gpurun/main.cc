@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "tools/gpurun/environment.h"
@@ -61,8 +62,18 @@ struct Run {
   bool talks() const { return !options.quiet && isatty(STDERR_FILENO) != 0; }
 };
 
+// The processes that read it would only warn of a word that they do not know, or not start.
+Status check_log_level(const Environment& user) {
+  const std::string word(value_of(user, "GPURUN_LOG"));
+  log::Level level = log::Level::kWarning;
+  if (word.empty() || log::parse_level(word.c_str(), &level)) return {};
+  return Status(Code::kInvalidArgument,
+                "GPURUN_LOG is '" + word + "'; it may be error, warning, info, debug or trace");
+}
+
 std::optional<Failure> find_parts(Run* run) {
   for (char** entry = environ; *entry != nullptr; ++entry) run->user.emplace_back(*entry);
+  if (const Status status = check_log_level(run->user); !status.ok()) return Failure{status};
   Result<Places> places = find_places();
   if (!places.ok()) return Failure{places.status()};
   run->places = *std::move(places);
@@ -105,6 +116,18 @@ Status start_private_server(Run* run) {
   return {};
 }
 
+// "1 GPU, NVIDIA H100"; a server that does not know its GPUs names none.
+std::string describe_gpus(const HeldLease& lease) {
+  const unsigned count = lease.session.device_count;
+  std::string text = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+  const char* before = ", ";
+  for (const std::string& model : lease.link->models()) {
+    text += before + model;
+    before = " and ";
+  }
+  return text;
+}
+
 Status take_lease(Run* run) {
   LeaseOrder order;
   if (run->server != nullptr) order.servers.push_back(run->server->address());
@@ -121,10 +144,9 @@ Status take_lease(Run* run) {
   if (!lease.ok()) return lease.status();
   run->lease = *std::move(lease);
   if (run->talks()) {
-    const unsigned count = run->lease.session.device_count;
-    const std::string what = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+    const std::string what = describe_gpus(run->lease);
     say(run->server != nullptr ? what + " of a private server (" + run->server->device_name() +
-                                     "), tcp within this machine"
+                                     "), tcp within this machine, not encrypted"
                                : what + " of " + run->lease.session.servers[0] +
                                      ", tcp (the only transport yet), not encrypted");
   }

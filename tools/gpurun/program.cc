@@ -146,7 +146,8 @@ Status check_elf(const std::string& path, int fd, const std::string& asan_option
   if (image.loader.empty()) {
     return refused(path +
                    " is statically linked, so no library can be loaded into it; link it "
-                   "dynamically (CUDA's own runtime may stay static)");
+                   "dynamically (CUDA's own runtime may stay static). If it only starts the "
+                   "program that uses the GPU, write it before gpurun");
   }
   if (image.loader.find("ld-musl") != std::string::npos) {
     return refused(path + " uses the musl C library; our library needs glibc, as NVIDIA's does");

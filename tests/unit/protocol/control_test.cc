@@ -51,6 +51,12 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   EXPECT_EQ(grant.ticket, filled<Id>(2));
   EXPECT_EQ(grant.challenge, filled<Nonce>(3));
   EXPECT_EQ(grant.devices, 4u);
+  EXPECT_EQ(round_trip(Grant{{}, {}, {}, 2, {"One", "Two"}}).models,
+            (std::vector<std::string>{"One", "Two"}));
+  const std::vector<std::string> many(limits::kModelsMax + 1, std::string(200, 'm'));
+  const Grant most = round_trip(Grant{{}, {}, {}, 9, many});
+  EXPECT_EQ(most.models, std::vector<std::string>(limits::kModelsMax, std::string(128, 'm')));
+  EXPECT_LE(encode(most).size(), limits::kHelloBytesMax);
   EXPECT_EQ(round_trip(Refused{"no"}).reason, "no");
   const Attach attach = round_trip(sample_attach());
   EXPECT_EQ(attach.rows, sample_attach().rows);
@@ -84,10 +90,41 @@ TEST(Control, AHostileTableOfRowsIsRefused) {
 }
 
 TEST(Control, TheHelloFitsItsBound) {
-  EXPECT_LE(encode(sample_attach()).size(), limits::kHelloBytesMax);
+  Attach attach = sample_attach();
+  attach.version.release = std::string(limits::kTextBytesMax, 'x');
+  EXPECT_LE(encode(attach).size(), limits::kHelloBytesMax);
+  EXPECT_EQ(round_trip(attach).version.release.size(), limits::kTextBytesMax);
+  const auto header_of = [](std::size_t bytes) {
+    const Bytes frame = control_frame(Bytes(bytes), std::nullopt);
+    return parse_control_header(frame, limits::kHelloBytesMax).status().code();
+  };
+  EXPECT_EQ(header_of(limits::kHelloBytesMax), Code::kOk);
+  EXPECT_EQ(header_of(limits::kHelloBytesMax + 1), Code::kProtocol);
+}
+
+TEST(Control, TextOverItsBoundIsRefused) {
+  Hello hello;
+  hello.version.release = std::string(limits::kTextBytesMax, 'x');
+  EXPECT_TRUE(decode(encode(hello)).ok());
+  hello.version.release += 'x';
+  EXPECT_EQ(decode(encode(hello)).status().code(), Code::kProtocol);
+}
+
+TEST(Control, AListingOfAsManyGpusAsMayBeFitsItsBound) {
+  Listing listing;
+  listing.gpus.assign(limits::kListedGpusMax,
+                      {std::string(1000, 'n'), 1, std::string(1000, 'h'), 2, 3});
+  EXPECT_EQ(round_trip(listing).gpus.size(), limits::kListedGpusMax);
+  EXPECT_LE(encode(listing).size(), limits::kListingBytesMax);
+  listing.gpus.push_back(listing.gpus.front());
+  EXPECT_EQ(round_trip(listing).gpus.size(), limits::kListedGpusMax) << "the rest is not listed";
 }
 
 TEST(Control, ConnectionNumbersOutOfRangeAreRefused) {
+  Attach most = sample_attach();
+  most.count = limits::kConnectionsMax;
+  most.index = limits::kConnectionsMax - 1;
+  EXPECT_TRUE(decode(encode(most)).ok());
   for (const auto& [index, count] :
        {std::pair{2, 2}, {0, 0}, {0, 1}, {0, 17}, {65535, 65535}, {16, 16}}) {
     Attach attach = sample_attach();

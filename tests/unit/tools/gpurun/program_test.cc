@@ -89,6 +89,9 @@ TEST_F(ProgramTest, FindsWhatAShellWouldFind) {
 TEST_F(ProgramTest, SaysWhyPreloadingCannotWork) {
   EXPECT_EQ(why_not(write("good", elf(kLoader, "libc.so.6"))), "can");
   EXPECT_NE(why_not(write("static", elf("", ""))).find("statically"), std::string::npos);
+  // A launcher: what it starts is not known here, and would run without us.
+  EXPECT_NE(why_not(write("static", elf("", ""))).find("write it before gpurun"),
+            std::string::npos);
   EXPECT_NE(why_not(write("musl", elf("/lib/ld-musl-x86_64.so.1", "libc.so"))).find("musl"),
             std::string::npos);
   EXPECT_NE(why_not(write("arm", elf(kLoader, "libc.so.6", EM_ARM))).find("processor"),
