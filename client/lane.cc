@@ -33,59 +33,55 @@ Registry& registry() {
 
 }  // namespace
 
-struct LaneRegistry {
-  static Lane* take() {
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    if (!all.key_made) {
-      if (pthread_key_create(&all.key, &LaneRegistry::thread_ends) != 0) return nullptr;
-      all.key_made = true;
-    }
-    Lane* lane;
-    if (!all.idle.empty()) {
-      lane = all.idle.back();
-      all.idle.pop_back();
-    } else {
-      if (all.made == limits::kLanesMax) return nullptr;
-      const std::size_t id = all.made++;
-      lane = new Lane;
-      lane->id_ = static_cast<std::uint32_t>(id);
-      auto& chunk = all.chunks[id / kChunkLanes];
-      if (chunk.load(std::memory_order_relaxed) == nullptr) {
-        chunk.store(
-            new std::atomic<Lane*>[kChunkLanes] {}, std::memory_order_release);
-      }
-      chunk.load(std::memory_order_relaxed)[id % kChunkLanes].store(lane,
-                                                                    std::memory_order_release);
-    }
-    ++all.live;
-    pthread_setspecific(all.key, lane);
-    return lane;
+Lane* LaneRegistry::take() {
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (!all.key_made) {
+    if (pthread_key_create(&all.key, &LaneRegistry::thread_ends) != 0) return nullptr;
+    all.key_made = true;
   }
+  Lane* lane;
+  if (!all.idle.empty()) {
+    lane = all.idle.back();
+    all.idle.pop_back();
+  } else {
+    if (all.made == limits::kLanesMax) return nullptr;
+    const std::size_t id = all.made++;
+    lane = new Lane;
+    lane->id_ = static_cast<std::uint32_t>(id);
+    auto& chunk = all.chunks[id / kChunkLanes];
+    if (chunk.load(std::memory_order_relaxed) == nullptr) {
+      chunk.store(
+          new std::atomic<Lane*>[kChunkLanes] {}, std::memory_order_release);
+    }
+    chunk.load(std::memory_order_relaxed)[id % kChunkLanes].store(lane, std::memory_order_release);
+  }
+  ++all.live;
+  pthread_setspecific(all.key, lane);
+  return lane;
+}
 
-  // The pthread key's destructor: what the thread kept is forgotten, the lane is used again.
-  static void thread_ends(void* value) {
-    Lane* lane = static_cast<Lane*>(value);
-    current_lane = nullptr;  // A later destructor of this thread that calls CUDA gets a new lane.
-    if (lane->free_attachment != nullptr && lane->attachment != nullptr) {
-      lane->free_attachment(lane->attachment);
-    }
-    lane->attachment = nullptr;
-    lane->contexts_.clear();
-    lane->capture_mode_ = CaptureMode::kGlobal;
-    lane->seen_.clear();
-    lane->session_ = 0;
-    if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
-    {
-      const std::lock_guard<std::mutex> lock(lane->mutex_);
-      lane->awaited_ = 0;
-    }
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    all.idle.push_back(lane);
-    --all.live;
+void LaneRegistry::thread_ends(void* value) {
+  Lane* lane = static_cast<Lane*>(value);
+  current_lane = nullptr;  // A later destructor of this thread that calls CUDA gets a new lane.
+  if (lane->free_attachment != nullptr && lane->attachment != nullptr) {
+    lane->free_attachment(lane->attachment);
   }
-};
+  lane->attachment = nullptr;
+  lane->contexts_.clear();
+  lane->capture_mode_ = CaptureMode::kGlobal;
+  lane->seen_.clear();
+  lane->session_ = 0;
+  if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
+  {
+    const std::lock_guard<std::mutex> lock(lane->mutex_);
+    lane->awaited_ = 0;
+  }
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.idle.push_back(lane);
+  --all.live;
+}
 
 Lane* lane_of_id(std::uint32_t id) noexcept {
   if (id >= limits::kLanesMax) return nullptr;

@@ -11,4 +11,13 @@ class Lane;
 Lane* lane_of_id(std::uint32_t id) noexcept;
 void for_each_lane(void (*visit)(Lane& lane));
 
+// The threads' side of it.
+struct LaneRegistry {
+  // A lane for the calling thread; nullptr: limits::kLanesMax live. Lane::current() is the one that
+  // asks, once a thread.
+  static Lane* take();
+  // The pthread key's destructor: what the thread kept is forgotten, the lane is used again.
+  static void thread_ends(void* lane);
+};
+
 }  // namespace gpurun::client

@@ -62,8 +62,8 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
     return Status(Code::kRefused, "this session has attached before");
   }
   const bool is_new_session = entry.gathering.count(attach.session) == 0;
-  if (is_new_session && (entry.sessions.size() >= limits::kSessionsMax ||
-                         entry.gathering.size() >= limits::kGatheringMax)) {
+  if (is_new_session &&
+      (entry.sessions.size() >= sessions_max_ || entry.gathering.size() >= limits::kGatheringMax)) {
     return Status(Code::kRefused, "too many sessions on this lease");
   }
   const auto place = entry.gathering.try_emplace(attach.session).first;

@@ -50,8 +50,10 @@ struct Arrival {
 
 class LeaseBook {
  public:
-  explicit LeaseBook(std::chrono::milliseconds gather_deadline)
-      : gather_deadline_(gather_deadline) {}
+  // Another `sessions_max` is for tests.
+  explicit LeaseBook(std::chrono::milliseconds gather_deadline,
+                     std::size_t sessions_max = limits::kSessionsMax)
+      : gather_deadline_(gather_deadline), sessions_max_(sessions_max) {}
 
   void add(Lease lease);
   // Ends it: no process attaches any more, and half-gathered sessions are dropped.
@@ -86,6 +88,7 @@ class LeaseBook {
   };
 
   const std::chrono::milliseconds gather_deadline_;
+  const std::size_t sessions_max_;
   mutable std::mutex mutex_;
   std::map<protocol::Id, Entry> entries_;
 };

@@ -104,8 +104,31 @@ def check_tree(root):
         yield from check_file(path, text, machine)
 
 
+LIMITS = "protocol/limits.h"
+LIMIT = re.compile(r"^inline constexpr [\w:]+ (k\w+) =", re.MULTILINE)
+
+
+def check_limits(limits_text, test_texts):
+    """Each bound of the protocol has a test that names it."""
+    for name in LIMIT.findall(limits_text):
+        if not any(re.search(rf"\b{name}\b", text) for text in test_texts):
+            yield f"{LIMITS}: no test names {name}: one shall stand at each bound"
+
+
+def texts(root, prefix, suffix):
+    for path in tracked(root):
+        if path.startswith(prefix) and path.endswith(suffix) and not path.startswith("tests/tidy/"):
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                yield file.read()
+
+
+def check_bounds(root):
+    (limits_text,) = texts(root, LIMITS, LIMITS)
+    yield from check_limits(limits_text, list(texts(root, "tests/", "_test.cc")))
+
+
 def main(root):
-    violations = list(check_tree(root))
+    violations = [*check_tree(root), *check_bounds(root)]
     for violation in violations:
         print(violation)
     return 1 if violations else 0

@@ -41,6 +41,11 @@ def main():
         if found:
             print(f"noticed wrongly: {found}")
             failures += 1
+    limits = "inline constexpr std::size_t kOneMax = 1;\ninline constexpr int kTwoS = 2;\n"
+    found = list(tidy.check_limits(limits, ["EXPECT_EQ(kOneMax, 1)", "kTwoSeconds"]))
+    if len(found) != 1 or "kTwoS" not in found[0]:
+        print(f"a bound without a test is not noticed, or one with a test is: {found}")
+        failures += 1
     return 1 if failures else 0
 
 

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "client/session.h"
+
 namespace gpurun::client {
 namespace {
 
@@ -55,6 +57,20 @@ TEST(CommandLog, FullRingRefusesUntilAcknowledged) {
   EXPECT_TRUE(log.release_through(appended / 2));
   EXPECT_TRUE(append(log, 1000));
   EXPECT_FALSE(log.release_through(appended + 2));
+}
+
+TEST(CommandLog, HoldsExactlyItsBound) {
+  CommandLog log(limits::kLogBytes);
+  ASSERT_TRUE(log.ok());
+  constexpr std::uint32_t kRecordBytes = 4096;
+  static_assert(limits::kLogBytes % kRecordBytes == 0);
+  constexpr auto kPayloadBytes = std::uint32_t{kRecordBytes - protocol::kRecordHeaderBytes};
+  for (std::size_t bytes = 0; bytes < limits::kLogBytes; bytes += kRecordBytes) {
+    ASSERT_TRUE(append(log, kPayloadBytes)) << bytes;
+  }
+  EXPECT_FALSE(append(log, 0)) << "not even the smallest record";
+  // And the product's session has a log of that size.
+  EXPECT_EQ(SessionOptions{}.log_bytes, limits::kLogBytes);
 }
 
 TEST(CommandLog, UncommittedRecordHoldsWhatFollows) {

@@ -6,6 +6,9 @@
 
 #include <thread>
 
+#include "client/lane_registry.h"
+#include "protocol/limits.h"
+
 namespace gpurun::client {
 namespace {
 
@@ -37,6 +40,22 @@ TEST(Lane, ContextStack) {
   lane->forget_context(1);
   EXPECT_EQ(lane->pop_context(), 3u);
   EXPECT_EQ(lane->pop_context(), 0u);
+}
+
+// More threads than a machine need have: one that asks again and again stands for them. Last,
+// because their lanes are never given back.
+TEST(Lane, TheThreadBeyondTheBoundGetsNone) {
+  std::thread([] {
+    while (Lane::live_count() < limits::kLanesMax) ASSERT_NE(LaneRegistry::take(), nullptr);
+    EXPECT_EQ(Lane::peak_count(), limits::kLanesMax);
+    EXPECT_NE(lane_of_id(limits::kLanesMax - 1), nullptr);
+    EXPECT_EQ(lane_of_id(limits::kLanesMax), nullptr);
+    EXPECT_EQ(LaneRegistry::take(), nullptr);
+    EXPECT_EQ(Lane::current(), nullptr);  // The program then sees CUDA_ERROR_OUT_OF_MEMORY.
+    EXPECT_EQ(Lane::current(), nullptr);
+  }).join();
+  EXPECT_EQ(Lane::live_count(), limits::kLanesMax - 1);  // That thread's last lane is free again.
+  std::thread([] { EXPECT_NE(Lane::current(), nullptr); }).join();
 }
 
 }  // namespace

@@ -181,6 +181,14 @@ TEST(Session, DeathWakesEveryWaiterWithOneErrorAndOneMessage) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// What happens at them is tested with shorter ones: below, and in
+// tests/unit/server/decoder_test.cc.
+TEST(Session, TheProductsTimesAreTheBoundsOfTheProtocol) {
+  EXPECT_EQ(SessionOptions{}.heartbeat, std::chrono::seconds(limits::kHeartbeatS));
+  EXPECT_EQ(SessionOptions{}.silence_deadline, std::chrono::seconds(limits::kSilenceDeadlineS));
+  EXPECT_GE(limits::kSilenceDeadlineS, 3 * limits::kHeartbeatS);
+}
+
 TEST(Session, SilentPeerIsFoundDead) {
   FakeWorker worker;
   SessionOptions options;

@@ -55,6 +55,30 @@ TEST(Frame, RefusesWhatIsNoFrame) {
   EXPECT_FALSE(parse_frame_header(bytes_of(good).first(23)).ok());
 }
 
+TEST(Frame, EachKindHasItsOwnBound) {
+  const auto taken = [](FrameKind kind, std::size_t payload_bytes) {
+    FrameHeader header;
+    header.kind = kind;
+    header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+    return parse_frame_header(bytes_of(header)).ok();
+  };
+  constexpr std::size_t kChunkMax = kBulkHeaderBytes + limits::kBulkChunkBytes;
+  const std::pair<FrameKind, std::size_t> bounds[] = {
+      {FrameKind::kRecords, limits::kFrameBytesMax},
+      {FrameKind::kReplies, limits::kFrameBytesMax},
+      {FrameKind::kControl, limits::kFrameBytesMax},
+      {FrameKind::kGoodbye, limits::kHelloBytesMax},
+      {FrameKind::kChunk, kChunkMax},
+      {FrameKind::kChunkReceipt, kBulkHeaderBytes},
+      {FrameKind::kChunkAbandoned, kBulkHeaderBytes},
+      {FrameKind::kAcknowledge, 0},
+      {FrameKind::kHeartbeat, 0}};
+  for (const auto& [kind, most] : bounds) {
+    EXPECT_TRUE(taken(kind, most)) << static_cast<int>(kind);
+    EXPECT_FALSE(taken(kind, most + 1)) << static_cast<int>(kind);
+  }
+}
+
 TEST(Frame, ReaderPutsSplitFramesTogether) {
   Bytes stream;
   for (std::uint64_t number = 1; number <= 3; ++number) {
@@ -100,6 +124,51 @@ TEST(Frame, BulkHeaderStaysInsideItsTransfer) {
   EXPECT_FALSE(parse_bulk_header(FrameKind::kChunkReceipt, bytes_of(header), 1).ok());
   header.total = limits::kBulkBytesMax + 1;
   EXPECT_FALSE(parse_bulk_header(FrameKind::kChunk, bytes_of(header), 1).ok());
+  header.total = limits::kBulkBytesMax;
+  EXPECT_TRUE(parse_bulk_header(FrameKind::kChunk, bytes_of(header), 1).ok());
+  EXPECT_TRUE(parse_bulk_header(FrameKind::kChunk, bytes_of(header), limits::kBulkChunkBytes).ok());
+  EXPECT_FALSE(
+      parse_bulk_header(FrameKind::kChunk, bytes_of(header), limits::kBulkChunkBytes + 1).ok());
+}
+
+TEST(Record, TheLargestIsTakenAndOneStepMoreIsRefused) {
+  RecordHeader header = stream_record(Form::kRaw);
+  const Bytes most(kRecordPayloadBytesMax);
+  const Bytes whole = record_with(header, most.data(), most.size());
+  EXPECT_EQ(whole.size(), limits::kRecordBytesMax);
+  const Result<RecordView> record = parse_record(whole);
+  ASSERT_TRUE(record.ok()) << record.status().to_string();
+  EXPECT_EQ(record->payload.size(), most.size());
+  const Bytes more(kRecordPayloadBytesMax + 1);
+  const Status refused = parse_record(record_with(header, more.data(), more.size())).status();
+  EXPECT_EQ(refused.code(), Code::kProtocol);
+  EXPECT_NE(refused.message().find("wrong size"), std::string::npos) << refused.message();
+}
+
+TEST(Record, TheLargestReplyIsTakenAndOneStepMoreIsRefused) {
+  const auto taken = [](std::size_t payload_bytes) {
+    ReplyHeader header;
+    header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+    header.bytes = static_cast<std::uint32_t>(reply_bytes(payload_bytes));
+    Bytes bytes(header.bytes);
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return parse_reply(bytes).ok();
+  };
+  EXPECT_EQ(reply_bytes(kReplyPayloadBytesMax), limits::kRecordBytesMax);
+  EXPECT_TRUE(taken(kReplyPayloadBytesMax));
+  EXPECT_FALSE(taken(kReplyPayloadBytesMax + 1));
+}
+
+TEST(Record, AParameterBlockEndsAtItsBound) {
+  const auto taken = [](std::size_t parameter_bytes) {
+    LaunchPayload launch;
+    launch.parameter_bytes = static_cast<std::uint32_t>(parameter_bytes);
+    Bytes body(launch_attributes_offset(parameter_bytes));
+    std::memcpy(body.data(), &launch, sizeof launch);
+    return parse_record(record_with(stream_record(Form::kLaunch), body.data(), body.size())).ok();
+  };
+  EXPECT_TRUE(taken(limits::kKernelParameterBytesMax));
+  EXPECT_FALSE(taken(limits::kKernelParameterBytesMax + 1));
 }
 
 TEST(Record, LaunchIsAsLargeAsItSays) {
@@ -139,8 +208,28 @@ TEST(Record, CopiesNeedTheirBytesOrATransfer) {
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
   header.flags = kFlagFence;
   EXPECT_TRUE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
+  body.copy.bytes = limits::kInlineBytesMax;
+  EXPECT_TRUE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
   body.copy.bytes = limits::kInlineBytesMax + 1;
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
+  header.bulk = 3;
+  body.copy.bytes = limits::kBulkBytesMax;
+  EXPECT_TRUE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
+  body.copy.bytes = limits::kBulkBytesMax + 1;
+  EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
+}
+
+TEST(Record, AnInlineCopyEndsAtItsBound) {
+  const auto taken = [](std::size_t bytes) {
+    CopyPayload copy;
+    copy.bytes = bytes;
+    Bytes body(sizeof copy + bytes);
+    std::memcpy(body.data(), &copy, sizeof copy);
+    return parse_record(record_with(stream_record(Form::kCopyInline), body.data(), body.size()))
+        .ok();
+  };
+  EXPECT_TRUE(taken(limits::kInlineBytesMax));
+  EXPECT_FALSE(taken(limits::kInlineBytesMax + 1));
 }
 
 TEST(Record, HeaderFieldsAreBounded) {
@@ -165,6 +254,8 @@ TEST(Record, HeaderFieldsAreBounded) {
   bad = good;
   bad.lane = limits::kLanesMax;
   EXPECT_TRUE(refused(bad));
+  bad.lane = limits::kLanesMax - 1;
+  EXPECT_FALSE(refused(bad));
   bad = good;
   bad.subject = 0;
   EXPECT_TRUE(refused(bad));

@@ -271,6 +271,48 @@ const Breach kBreaches[] = {
 INSTANTIATE_TEST_SUITE_P(Each, WorkerBulkBreach, ::testing::ValuesIn(kBreaches),
                          [](const auto& of) { return std::string(of.param.name); });
 
+TEST(WorkerBulk, TheWholeWindowMayBeInFlight) {
+  RawClient client;
+  const Bytes bytes = pattern(kChunk);
+  constexpr std::size_t kSlots = limits::kBulkWindowBytes / kChunk;
+  for (std::size_t i = 1; i <= kSlots; ++i) client.chunk(i, 0, kChunk, bytes);
+  // The one that came last is as good as any: none has ended the session.
+  Bytes memory(kChunk);
+  client.copy_in(kSlots, memory.data(), memory.size());
+  const Running running;
+  const RawClient::BulkFrame receipt = client.bulk();
+  EXPECT_EQ(receipt.kind, FrameKind::kChunkReceipt);
+  EXPECT_EQ(receipt.header.transfer, kSlots);
+  EXPECT_EQ(memory, bytes);
+}
+
+TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
+  WorkerOptions options;
+  options.handlers.generic = [](Call&) { return CallOutcome::done(0); };
+  RawClient client(options);
+  protocol::RecordHeader load;
+  load.form = protocol::Form::kRaw;
+  load.order = protocol::Order::kStream;
+  load.flags = kFence;
+  load.bulk = 1;
+  const std::uint64_t waits = client.record(load, {}, 1);
+  client.chunk(1, 0, limits::kImageBytesMax, Bytes(kChunk));
+  load.bulk = 2;
+  const std::uint64_t fails = client.record(load, {}, 2);
+  client.chunk(2, 0, limits::kImageBytesMax + 1, Bytes(kChunk));
+  RawClient::Item answer = client.item();
+  EXPECT_EQ(answer.header.call_sequence, fails);
+  EXPECT_EQ(answer.header.result, StepDevice::kInvalidValue);
+  // The other one still wants its bytes: the smaller it is, the sooner they are there.
+  load.bulk = 3;
+  const std::uint64_t small = client.record(load, {}, 3);
+  client.chunk(3, 0, 8, Bytes(8));
+  answer = client.item();
+  EXPECT_EQ(answer.header.call_sequence, small);
+  EXPECT_EQ(answer.header.result, 0);
+  EXPECT_LT(waits, small);
+}
+
 TEST(WorkerBulk, ACutInTheMiddleEndsTheSession) {
   RawClient client;
   Bytes memory(4 * kChunk);

@@ -435,6 +435,48 @@ TEST_F(DaemonTest, StrangersAreBoundedInTimeAndNumber) {
   EXPECT_TRUE(control->request_lease(ask(1)).ok());
 }
 
+TEST_F(DaemonTest, OneStrangerMoreThanMayBeHereWaitsUntilOneIsGone) {
+  start(1);
+  std::vector<std::unique_ptr<transport::Connection>> silent;
+  for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
+  const Deadline deadline = soon();
+  while (daemon_->half_open() < limits::kHalfOpenMax && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  auto late = dial();
+  const protocol::Hello hello{protocol::our_version(protocol::Sender::kClient), {}};
+  ASSERT_TRUE(protocol::send_control(*late, hello, soon()).ok());
+  std::byte head[protocol::kControlHeaderBytes];
+  EXPECT_EQ(late->receive(head, sizeof head, Deadline::in(milliseconds(50))).status().code(),
+            Code::kDeadline);
+  EXPECT_EQ(daemon_->half_open(), limits::kHalfOpenMax);
+  silent.pop_back();
+  EXPECT_TRUE(late->receive(head, sizeof head, soon()).ok());
+}
+
+TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
+  start(1);
+  for (const std::size_t bytes : {limits::kHelloBytesMax, limits::kHelloBytesMax + 8}) {
+    auto connection = dial();
+    protocol::Hello hello;
+    hello.version.protocol = protocol::kVersion + 1;
+    Bytes payload = protocol::encode(hello);
+    payload.resize(bytes);  // What follows the message in its frame is nobody's business.
+    const Bytes frame = protocol::control_frame(payload, std::nullopt);
+    const ByteView part(frame);
+    ASSERT_TRUE(connection->send({&part, 1}, soon()).ok());
+    // Within the bound it is heard, and answered.
+    const std::string answer = refusal(*connection);
+    EXPECT_EQ(answer.find("update") != std::string::npos, bytes == limits::kHelloBytesMax) << bytes;
+  }
+}
+
+// The product's times; what happens at them is tested with shorter ones.
+TEST(DaemonOptionsTest, AreTheBoundsOfTheProtocol) {
+  EXPECT_EQ(DaemonOptions{}.handshake_deadline, std::chrono::seconds(limits::kHandshakeDeadlineS));
+  EXPECT_EQ(DaemonOptions{}.half_open_max, limits::kHalfOpenMax);
+}
+
 TEST_F(DaemonTest, GarbageIsHungUpOn) {
   start(1);
   for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "grun\xff\xff\xff\x7f\0\0\0\0........"}) {

@@ -250,6 +250,33 @@ TEST_F(ExecutorTest, AHeldCallStallsItsStreamOnlyAndGoesOnWhenWoken) {
   EXPECT_THAT(stage_.said(), ElementsAre("3", "1", "2"));
 }
 
+TEST(WorkerOptionsTest, TheProductsTimesAreTheBoundsOfTheProtocol) {
+  EXPECT_EQ(WorkerOptions{}.heartbeat, std::chrono::seconds(limits::kHeartbeatS));
+  EXPECT_EQ(WorkerOptions{}.silence_deadline, std::chrono::seconds(limits::kSilenceDeadlineS));
+}
+
+TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
+  const Bytes payload(protocol::kRecordPayloadBytesMax);
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  // Each counts its record and a little more: beyond so many the bound is passed for certain.
+  constexpr std::size_t kEnough = limits::kQueuedBytesMax / limits::kRecordBytesMax;
+  std::atomic<std::size_t> taken{0};
+  auto client = std::async(std::launch::async, [&] {
+    for (std::size_t i = 0; i < kEnough + 1; ++i) {
+      call(kRun, Order::kStream, kStreamX, 0, payload);
+      ++taken;
+    }
+  });
+  EXPECT_EQ(client.wait_for(200ms), std::future_status::timeout);
+  const Deadline deadline = Deadline::in(kWait);
+  while (taken < kEnough - 1 && !deadline.passed()) std::this_thread::yield();
+  EXPECT_GE(taken, kEnough - 1);  // All that fits was taken ...
+  EXPECT_LE(taken, kEnough);      // ... and no more.
+  open();
+  EXPECT_EQ(client.wait_for(kWait), std::future_status::ready);
+  EXPECT_EQ(stage_.said().size(), taken + 1);
+}
+
 TEST_F(ExecutorTest, AParkedCallDelaysNobody) {
   call(kWaitForGate, Order::kStream, kStreamX, kFence);
   call(kRun, Order::kStream, kStreamX, kFence);

@@ -1,0 +1,100 @@
+// Protects gpurund's memory from those who have a ticket: requests that wait, sessions that gather
+// and sessions that have attached are bounded, and who is within the bounds is served at them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "protocol/limits.h"
+#include "server/daemon/lease_book.h"
+#include "server/daemon/lease_queue.h"
+#include "transport/loopback/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+protocol::Id numbered(std::size_t number) {
+  protocol::Id id{};
+  for (std::size_t byte = 0; byte < sizeof number; ++byte) {
+    id[byte] = static_cast<std::uint8_t>(number >> (8 * byte));
+  }
+  return id;
+}
+
+TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
+  LeaseQueue queue(1);
+  const auto holder = queue.claim(1);
+  ASSERT_TRUE(holder.ok());
+  std::vector<std::shared_ptr<Claim>> waiting;
+  for (std::size_t i = 0; i < limits::kWaitingMax; ++i) {
+    auto claim = queue.claim(1);
+    ASSERT_TRUE(claim.ok()) << i << ": " << claim.status().to_string();
+    waiting.push_back(*std::move(claim));
+  }
+  EXPECT_EQ(queue.waiting(), limits::kWaitingMax);
+  const Status refused = queue.claim(1).status();
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_NE(refused.message().find("too many requests"), std::string::npos);
+  waiting.pop_back();
+  EXPECT_TRUE(queue.claim(1).ok());
+}
+
+class LeaseBookBounds : public testing::Test {
+ protected:
+  void grant(LeaseBook& book) {
+    Lease lease;
+    lease.id = numbered(1);
+    lease.claim = *queue_.claim(1);
+    book.add(std::move(lease));
+  }
+  // The connection `index` of two of the session `number`.
+  static Result<std::optional<Arrival>> arrive(LeaseBook& book, std::size_t number,
+                                               std::uint16_t index) {
+    protocol::Attach attach;
+    attach.lease = numbered(1);
+    attach.session = numbered(number);
+    attach.index = index;
+    attach.count = 2;
+    std::unique_ptr<transport::Connection> connection =
+        std::move(transport::loopback::connect_pair().first);
+    return book.arrive(attach, {}, connection);
+  }
+  static void expect_too_many(const Status& refused) {
+    EXPECT_EQ(refused.code(), Code::kRefused);
+    EXPECT_NE(refused.message().find("too many sessions"), std::string::npos) << refused.message();
+  }
+
+  LeaseQueue queue_{1};
+};
+
+TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
+  LeaseBook book(std::chrono::hours(1));
+  grant(book);
+  for (std::size_t i = 0; i < limits::kGatheringMax; ++i) {
+    const auto first = arrive(book, i, 0);
+    ASSERT_TRUE(first.ok()) << i << ": " << first.status().to_string();
+    EXPECT_FALSE(first->has_value());
+  }
+  expect_too_many(arrive(book, limits::kGatheringMax, 0).status());
+  const auto whole = arrive(book, 0, 1);  // Is of those that gather.
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  EXPECT_TRUE(whole->has_value());
+  EXPECT_TRUE(arrive(book, limits::kGatheringMax, 0).ok());
+}
+
+TEST_F(LeaseBookBounds, OneMoreSessionThanMayEverAttachIsRefused) {
+  constexpr std::size_t kMost = 3;  // As limits::kSessionsMax, which would take a minute.
+  LeaseBook book(std::chrono::hours(1), kMost);
+  grant(book);
+  for (std::size_t i = 0; i < kMost; ++i) {
+    ASSERT_TRUE(arrive(book, i, 0).ok());
+    const auto whole = arrive(book, i, 1);
+    ASSERT_TRUE(whole.ok() && whole->has_value());
+  }
+  expect_too_many(arrive(book, kMost, 0).status());
+}
+
+}  // namespace
+}  // namespace gpurun::server
