@@ -116,7 +116,8 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
 }
 
 bool Session::host_write_outstanding() const noexcept {
-  return impl_->bulk->outstanding() || host_functions_.load(std::memory_order_acquire) != 0;
+  return impl_->bulk->outstanding() || host_functions_.load(std::memory_order_acquire) != 0 ||
+         impl_->graphs.any();
 }
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }

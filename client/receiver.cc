@@ -132,6 +132,12 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       events.completed(header.subject, header.call_sequence, header.result, header.watermark);
       wake_event_waiters();
       return {};
+    case protocol::ReplyKind::kHostTurn:
+      return graphs.turn(header.subject, item.payload);
+    case protocol::ReplyKind::kHostBytes:
+      return graphs.bytes(header.subject, item.payload);
+    case protocol::ReplyKind::kHostGone:
+      return graphs.gone(header.subject);
   }
   return Status(Code::kProtocol, "unknown reply kind");
 }

@@ -71,6 +71,7 @@ Status Session::Impl::start_threads() {
 }
 
 void Session::Impl::join_threads() {
+  graphs.stop();
   ending.store(true, std::memory_order_release);
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
   doorbell.ring();
@@ -216,6 +217,8 @@ bool Session::event_wanted(Handle event) const noexcept { return impl_->events.w
 void Session::event_recorded_elsewhere(Handle event) noexcept {
   impl_->events.recorded_elsewhere(event);
 }
+
+GraphHost& Session::graphs() noexcept { return impl_->graphs; }
 
 Stats& Session::stats() noexcept { return impl_->stats; }
 

@@ -36,6 +36,7 @@ namespace gpurun::client {
 class Bulk;
 class CommandLog;
 class DeferredErrors;
+class GraphHost;
 class Stats;
 
 // CUresults that the call path itself decides (cuda.h). The one place that maps our failures.
@@ -138,8 +139,8 @@ class Session {
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
                bool wait);
 
-  // True while a copy_out(wait = false) has not arrived: one of the host-visible writes that forbid
-  // answering implicit synchronisation early.
+  // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this process:
+  // host-visible writes that forbid answering implicit synchronisation early.
   bool host_write_outstanding() const noexcept;
   // Another one: a function of the program that waits in a stream, or runs. Counts them; returns
   // how many there were.
@@ -163,6 +164,7 @@ class Session {
   HandleTable& handles() noexcept { return handles_; }
   Stats& stats() noexcept;
   Bulk& bulk() noexcept;
+  GraphHost& graphs() noexcept;
 
   // Sends what is in the log. Nobody needs to call it: the flush rule sends by itself.
   void flush();

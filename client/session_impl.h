@@ -14,6 +14,7 @@
 #include "client/device_output.h"
 #include "client/doorbell.h"
 #include "client/event_completions.h"
+#include "client/graph_host.h"
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/thread.h"
@@ -90,6 +91,7 @@ struct Session::Impl {
   DeferredErrors errors;
   EventCompletions events;
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
+  GraphHost graphs{session};
   DeviceOutput output;
 
   // Sender. 0: free, 1: taken.

@@ -167,11 +167,15 @@ enum class ReplyKind : std::uint8_t {
   kReply = 1,      // Answer to a fence: `call_sequence`; payload: its results.
   kCallError = 2,  // A call that the client answered early failed; payload: none.
   kOutput = 3,     // Bytes that the device printed; they go to the client's stdout.
-  kEventDone = 4   // The event `subject`, as recorded by `call_sequence`, is complete; with a
+  kEventDone = 4,  // The event `subject`, as recorded by `call_sequence`, is complete; with a
                    // `result`: nothing will be told of that record, who wants to know asks.
+  // Of nodes of graphs (protocol/graph_host.h); `subject`: the operation.
+  kHostTurn = 5,   // Payload: the turn, 8 bytes.
+  kHostBytes = 6,  // Payload: the offset, 8 bytes, then the bytes.
+  kHostGone = 7
 };
 inline constexpr std::uint8_t kReplyKindMin = 1;
-inline constexpr std::uint8_t kReplyKindMax = 4;
+inline constexpr std::uint8_t kReplyKindMax = 7;
 inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError: the context is lost.
 
 struct ReplyHeader {

@@ -16,8 +16,12 @@ bool capturing_somewhere() noexcept;
 // STREAM_CAPTURE_UNSUPPORTED, and the captures that forbid the call are invalidated.
 int refuse_while_capturing(const Here& here) noexcept;
 
-// For calls that cannot be captured over a wire yet: 0, or NOT_SUPPORTED when the stream captures,
-// whether by itself or because it waited for a capturing one. `what` is for the log.
-int refuse_capture_of(const Here& here, Handle stream, const char* what);
+// Whether the stream captures, by itself or because it waited for a capturing one. 0, or
+// STREAM_CAPTURE_INVALIDATED. A round trip while anything captures.
+int is_captured(const Here& here, Handle stream, bool* captures);
+
+// For calls that CUDA does not capture (cuStreamAddCallback): 0, or STREAM_CAPTURE_UNSUPPORTED when
+// the stream captures.
+int refuse_capture_of(const Here& here, Handle stream);
 
 }  // namespace gpurun::client::interpose

@@ -23,6 +23,10 @@ CallOutcome run_init(Call& call) {
 Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& driver) {
   Result<std::unique_ptr<Dispatch>> dispatch = Dispatch::create(driver);
   if (!dispatch) return dispatch.status();
+  for (const driver_abi::Row& row : driver_abi::rows()) {
+    void* function = GraphTopology::substitute(row.opcode);
+    if (function != nullptr) (*dispatch)->substitute(row.opcode, function);
+  }
   Result<Bytes> snapshot = take_snapshot(driver);
   if (!snapshot) return snapshot.status();
   return std::unique_ptr<HandlerState>(
@@ -38,6 +42,7 @@ Handlers make_handlers() {
   add_module_name_handlers(handlers);
   add_launch_handlers(handlers);
   add_graph_node_handlers(handlers);
+  add_graph_host_handlers(handlers);
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);
   add_memory_pool_handlers(handlers);

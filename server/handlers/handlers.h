@@ -9,6 +9,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "server/driver/cuda_driver.h"
+#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graph_topology.h"
 #include "server/handlers/host_gates.h"
 #include "server/handlers/module_state.h"
 #include "server/worker/call.h"
@@ -32,6 +34,8 @@ class HandlerState {
   ByteView snapshot() const { return snapshot_; }
   ModuleState& modules() { return modules_; }
   HostGates& gates() { return gates_; }
+  GraphHosts& graph_hosts() { return graph_hosts_; }
+  GraphTopology& graph_topology() { return graph_topology_; }
   // The client's handle that stands for a device's retained primary context; 0: not retained.
   // `device` is at least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {
@@ -50,6 +54,8 @@ class HandlerState {
   std::array<std::atomic<std::uint64_t>, kHandlerDevicesMax> primary_contexts_{};
   ModuleState modules_;
   HostGates gates_;
+  GraphHosts graph_hosts_;
+  GraphTopology graph_topology_{driver_};
 };
 
 // For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.

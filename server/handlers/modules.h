@@ -11,6 +11,7 @@ void add_module_name_handlers(Handlers& handlers);
 // Launches by the kernel's layout, and questions about clusters: launches.cc.
 void add_launch_handlers(Handlers& handlers);
 // Kernel nodes of graphs: graph_nodes.cc.
+void add_graph_host_handlers(Handlers& handlers);
 void add_graph_node_handlers(Handlers& handlers);
 
 // 0 unless the client packed a block by a layout that is not this function's.

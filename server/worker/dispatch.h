@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,10 @@ class Dispatch {
   Dispatch(const Dispatch&) = delete;
   Dispatch& operator=(const Dispatch&) = delete;
 
+  // `function`, of the driver's signature, is called in place of the driver's own where there is
+  // one. Before the first run().
+  void substitute(std::uint16_t opcode, void* function);
+
   // A handler for Handlers::generic, by way of the owner of Call::user(). The executor's thread.
   CallOutcome run(Call& call) const;
 
@@ -39,6 +44,7 @@ class Dispatch {
   explicit Dispatch(const CudaDriver& driver) : driver_(driver) {}
 
   const CudaDriver& driver_;
+  std::unordered_map<std::uint16_t, void*> substitutes_;
   std::vector<std::unique_ptr<ForeignCall>> calls_;  // By opcode; nullptr: custom code only.
 };
 

@@ -343,6 +343,7 @@ Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk
 }
 
 Executor::~Executor() {
+  if (state_->at_end) state_->at_end();
   {
     const std::scoped_lock lock(state_->role, state_->wake_mutex);
     state_->stopping = true;
@@ -394,6 +395,11 @@ void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->before_reply = before;
   state_->before_reply_user = user;
+}
+void Executor::set_at_end(std::function<void()> at_end) { state_->at_end = std::move(at_end); }
+Status Executor::say(const protocol::ReplyHeader& item, ByteView payload, Saying saying) {
+  return saying == Saying::kWhenRoom ? state_->outbox.post_when_room(item, payload)
+                                     : state_->outbox.post(item, payload);
 }
 void Executor::report_failure(const RecordHeader& header, int result) noexcept {
   state_->report(header, result, 0);

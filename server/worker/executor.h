@@ -7,6 +7,7 @@
 // what makes "one executor issues" true. Everybody else talks to it through wake().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -41,6 +42,9 @@ class Executor final : public CallSink {
 
   // Called before each reply: what was printed goes first. Before the first accept().
   void set_before_reply(void (*before)(void* user), void* user) noexcept;
+  // Called once when this ends, before anything is torn down. Before the first accept(), or by a
+  // handler.
+  void set_at_end(std::function<void()> at_end);
 
   // Handlers' side, see Call.
   HandleTable& handles() noexcept;
@@ -57,6 +61,11 @@ class Executor final : public CallSink {
   void context_ended(std::uint64_t context, std::uint64_t driver_context);
   // The call, which was answered or that nobody waits for, failed on the device. Any thread.
   void report_failure(const protocol::RecordHeader& header, int result) noexcept;
+  // Something else that the client is to hear. Any thread; kWhenRoom may wait for the client's
+  // acknowledgements (Outbox::post_when_room()).
+  enum class Saying : std::uint8_t { kWhenRoom, kAtOnce };
+  Status say(const protocol::ReplyHeader& item, ByteView payload,
+             Saying saying = Saying::kWhenRoom);
 
  private:
   friend class Call;

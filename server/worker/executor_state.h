@@ -114,6 +114,7 @@ struct ExecutorState {
   EventBook events;
   void (*before_reply)(void* user) = nullptr;
   void* before_reply_user = nullptr;
+  std::function<void()> at_end;
   std::thread thread;
 };
 

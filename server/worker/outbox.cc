@@ -21,10 +21,19 @@ void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), byte
 Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline)
     : log_(log), send_deadline_(send_deadline) {}
 
-Status Outbox::post(ReplyHeader header, ByteView payload) { return add(header, payload, true); }
+void Outbox::fail(Status why) {
+  failure_ = std::move(why);
+  room_.notify_all();
+}
+
+Status Outbox::post(ReplyHeader header, ByteView payload) {
+  std::unique_lock lock(mutex_);
+  return add(lock, header, payload, true);
+}
 
 Status Outbox::post_later(ReplyHeader header, ByteView payload) {
-  return add(header, payload, false);
+  std::unique_lock lock(mutex_);
+  return add(lock, header, payload, false);
 }
 
 void Outbox::send() {
@@ -32,18 +41,24 @@ void Outbox::send() {
   send_due(lock);
 }
 
-Status Outbox::add(ReplyHeader header, ByteView payload, bool now) {
+Status Outbox::post_when_room(ReplyHeader header, ByteView payload) {
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [this] { return item_bytes_ < kOutboxRoomBytes || closed_ || !failure_.ok(); });
+  return add(lock, header, payload, true);
+}
+
+Status Outbox::add(std::unique_lock<std::mutex>& lock, ReplyHeader header, ByteView payload,
+                   bool now) {
   if (payload.size() > protocol::kReplyPayloadBytesMax) {
     return Status(Code::kTooLarge, "a reply of " + std::to_string(payload.size()) + " bytes");
   }
   header.bytes = static_cast<std::uint32_t>(protocol::reply_bytes(payload.size()));
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.reserved = 0;
-  std::unique_lock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (closed_ || goodbye_due_) return {};
   if (item_bytes_ + header.bytes > kOutboxBytesMax) {
-    failure_ = Status(Code::kProtocol, "the client acknowledges no replies");
+    fail(Status(Code::kProtocol, "the client acknowledges no replies"));
     log_.shut_down();
     return failure_;
   }
@@ -80,6 +95,7 @@ Status Outbox::acknowledged(std::uint64_t sequence) {
     item_bytes_ -= items_.front().bytes.size();
     items_.pop_front();
   }
+  if (item_bytes_ < kOutboxRoomBytes) room_.notify_all();
   return {};
 }
 
@@ -126,6 +142,7 @@ bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
     frame->kind = FrameKind::kGoodbye;
     append(*payload, byte_view(goodbye_.data(), goodbye_.size()));
     closed_ = true;
+    room_.notify_all();
   } else if (acknowledge_due_) {
     frame->kind = FrameKind::kAcknowledge;
   } else if (heartbeat_due_) {
@@ -154,7 +171,7 @@ void Outbox::send_due(std::unique_lock<std::mutex>& lock) {
         log_.send(std::span(parts.data(), part_count), Deadline::in(send_deadline_));
     if (!sent.ok()) log_.shut_down();  // The numbers have moved on: no later frame would fit.
     lock.lock();
-    if (!sent.ok() && failure_.ok()) failure_ = sent;
+    if (!sent.ok() && failure_.ok()) fail(sent);
   }
   sending_ = false;
 }

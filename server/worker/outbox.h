@@ -27,6 +27,8 @@ namespace gpurun::server {
 
 // Bytes of replies that were not acknowledged; the session ends beyond.
 inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
+// Whoever can wait does so while more is not acknowledged.
+inline constexpr std::size_t kOutboxRoomBytes = kOutboxBytesMax / 4;
 // The client learns what was taken at the latest after this many bytes of records.
 inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
 
@@ -43,6 +45,9 @@ class Outbox {
   // Likewise, but it is sent with the next item, or by send(), which must follow.
   Status post_later(protocol::ReplyHeader header, ByteView payload);
   void send();
+  // Likewise, once less than kOutboxRoomBytes are not acknowledged: for items of which there may be
+  // many. Waits as long as the session lives; not on the thread that hears acknowledgements.
+  Status post_when_room(protocol::ReplyHeader header, ByteView payload);
 
   // The worker has safely taken the records through `sequence`, `byte_count` bytes more than last
   // time. Said with the next frame, or at once when much has piled up.
@@ -68,7 +73,9 @@ class Outbox {
     std::uint64_t sequence;
   };
 
-  Status add(protocol::ReplyHeader header, ByteView payload, bool now);
+  Status add(std::unique_lock<std::mutex>& lock, protocol::ReplyHeader header, ByteView payload,
+             bool now);
+  void fail(Status why);
   // Sends what is due if nobody else does.
   void send_due(std::unique_lock<std::mutex>& lock);
   bool collect(protocol::FrameHeader* frame, Bytes* payload);
@@ -77,6 +84,7 @@ class Outbox {
   const std::chrono::milliseconds send_deadline_;
 
   mutable std::mutex mutex_;
+  std::condition_variable room_;
   std::deque<Item> items_;  // Retained, then unsent.
   std::size_t unsent_ = 0;  // So many of the last are unsent.
   std::size_t item_bytes_ = 0;

@@ -122,13 +122,23 @@ int refuse_while_capturing(const Here& here) noexcept {
   return refused ? int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} : 0;
 }
 
-int refuse_capture_of(const Here& here, Handle stream, const char* what) {
-  if (!capturing_somewhere()) return 0;
+int is_captured(const Here& here, Handle stream, bool* captures) {
+  *captures = false;
   Status found;
   if (const int result = ask(here, stream, &found); result != 0) return result;
-  if (found.status == CU_STREAM_CAPTURE_STATUS_NONE) return 0;
-  GPURUN_LOG(kWarning, "%s cannot be captured into a graph yet", what);
-  return CUDA_ERROR_NOT_SUPPORTED;
+  if (found.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  *captures = found.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return 0;
+}
+
+int refuse_capture_of(const Here& here, Handle stream) {
+  bool captures = false;
+  if (const int result = is_captured(here, stream, &captures); result != 0) return result;
+  if (!captures) return 0;
+  visit_capture(here, stream, [](Capture& capture) { capture.invalid = true; });
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 }  // namespace gpurun::client::interpose

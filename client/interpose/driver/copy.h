@@ -28,7 +28,16 @@ struct Copy {
   std::uint64_t width = 0;  // Bytes of a line.
   std::uint64_t lines = 1;
   std::uint64_t slices = 1;
+
+  // Lines, then slices, without gaps on either side become one line.
+  void merge();
 };
+
+// The box of bytes that the structure describes, in as few lines as it can be; INVALID_VALUE, or
+// NOT_SUPPORTED for arrays.
+int describe_copy(const CUDA_MEMCPY3D& given, Copy* copy);
+// Device memory that we know holds all of it.
+bool stays_inside(const Copy& copy);
 
 enum class Waiting : std::uint8_t {
   kSynchronous,   // cuMemcpy: done, or as good as done, on return.

@@ -2,34 +2,12 @@
 
 #include "client/interpose/capture.h"
 #include "client/interpose/driver/copy.h"
+#include "client/interpose/graph_work.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
 
 namespace gpurun::client::interpose {
 namespace {
-
-// Lines, then slices, without gaps on either side are one line.
-void merge(Copy& copy) {
-  if (copy.lines == 1) {
-    copy.lines = copy.slices;
-    copy.source.line_pitch = copy.source.slice_pitch;
-    copy.destination.line_pitch = copy.destination.slice_pitch;
-    copy.slices = 1;
-  }
-  const auto dense = [](const CopySide& side, std::uint64_t width) {
-    return side.line_pitch == width;
-  };
-  if (!dense(copy.source, copy.width) || !dense(copy.destination, copy.width)) return;
-  copy.width *= copy.lines;
-  copy.lines = copy.slices;
-  copy.source.line_pitch = copy.source.slice_pitch;
-  copy.destination.line_pitch = copy.destination.slice_pitch;
-  copy.slices = 1;
-  if (copy.lines > 1 && dense(copy.source, copy.width) && dense(copy.destination, copy.width)) {
-    copy.width *= copy.lines;
-    copy.lines = 1;
-  }
-}
 
 // One past the last byte of a side, from its start.
 std::uint64_t extent(const CopySide& side, const Copy& copy) {
@@ -149,6 +127,32 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
 }
 
+void Copy::merge() {
+  if (lines == 1) {
+    lines = slices;
+    source.line_pitch = source.slice_pitch;
+    destination.line_pitch = destination.slice_pitch;
+    slices = 1;
+  }
+  const auto dense = [](const CopySide& side, std::uint64_t wide) {
+    return side.line_pitch == wide;
+  };
+  if (!dense(source, width) || !dense(destination, width)) return;
+  width *= lines;
+  lines = slices;
+  source.line_pitch = source.slice_pitch;
+  destination.line_pitch = destination.slice_pitch;
+  slices = 1;
+  if (lines > 1 && dense(source, width) && dense(destination, width)) {
+    width *= lines;
+    lines = 1;
+  }
+}
+
+bool stays_inside(const Copy& copy) {
+  return !reaches_beyond(copy.source, copy) && !reaches_beyond(copy.destination, copy);
+}
+
 int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
              Waiting waiting) {
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
@@ -156,19 +160,22 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
   }
   const bool on_device =
       wanted.source.place == Place::kDevice && wanted.destination.place == Place::kDevice;
-  if (!on_device) {
-    // A synchronous copy is one of the calls that captures forbid; an asynchronous one would have
-    // to be made again at each launch of the graph.
-    const int result = waiting == Waiting::kSynchronous
-                           ? refuse_while_capturing(here)
-                           : refuse_capture_of(here, stream, "a copy from or to host memory");
-    if (result != 0) return result;
+  // A synchronous copy is one of the calls that captures forbid.
+  if (!on_device && waiting == Waiting::kSynchronous) {
+    if (const int result = refuse_while_capturing(here); result != 0) return result;
   }
-  if (reaches_beyond(wanted.source, wanted) || reaches_beyond(wanted.destination, wanted)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!stays_inside(wanted)) return CUDA_ERROR_INVALID_VALUE;
   Copy copy = wanted;
-  merge(copy);
+  copy.merge();
+  bool captures = false;
+  if (!on_device && waiting == Waiting::kAsynchronous) {
+    if (const int result = is_captured(here, stream, &captures); result != 0) return result;
+  }
+  if (captures) {
+    GraphWork work;
+    const int result = work_of(copy, &work);
+    return result != 0 ? result : capture_work(here, stream, std::move(work));
+  }
   return Run(here, code, stream, copy, waiting).run();
 }
 

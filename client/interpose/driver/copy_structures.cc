@@ -77,25 +77,47 @@ CUresult copy_2d(std::uint16_t code, const CUDA_MEMCPY2D* given, CUstream stream
              copy, stream, waiting);
 }
 
+// A structure of three dimensions, without its sides resolved.
+struct Structure {
+  bool sound;
+  Described from, to;
+  Copy copy;
+};
+
+Structure structure_of(const CUDA_MEMCPY3D& in) {
+  Structure out;
+  out.sound =
+      in.srcLOD == 0 && in.dstLOD == 0 && in.reserved0 == nullptr && in.reserved1 == nullptr;
+  out.from = {in.srcXInBytes,         in.srcY,      in.srcZ,     in.srcMemoryType,
+              address_of(in.srcHost), in.srcDevice, in.srcPitch, in.srcHeight};
+  out.to = {in.dstXInBytes,         in.dstY,      in.dstZ,     in.dstMemoryType,
+            address_of(in.dstHost), in.dstDevice, in.dstPitch, in.dstHeight};
+  out.copy.width = in.WidthInBytes;
+  out.copy.lines = in.Height;
+  out.copy.slices = in.Depth;
+  return out;
+}
+
 CUresult copy_3d(std::uint16_t code, const CUDA_MEMCPY3D* given, CUstream stream, Waiting waiting) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_MEMCPY3D in = *given;
-  if (in.srcLOD != 0 || in.dstLOD != 0 || in.reserved0 != nullptr || in.reserved1 != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Copy copy;
-  copy.width = in.WidthInBytes;
-  copy.lines = in.Height;
-  copy.slices = in.Depth;
-  return run(code,
-             {in.srcXInBytes, in.srcY, in.srcZ, in.srcMemoryType, address_of(in.srcHost),
-              in.srcDevice, in.srcPitch, in.srcHeight},
-             {in.dstXInBytes, in.dstY, in.dstZ, in.dstMemoryType, address_of(in.dstHost),
-              in.dstDevice, in.dstPitch, in.dstHeight},
-             copy, stream, waiting);
+  const Structure in = structure_of(*given);
+  if (!in.sound) return CUDA_ERROR_INVALID_VALUE;
+  return run(code, in.from, in.to, in.copy, stream, waiting);
 }
 
 }  // namespace
+
+int describe_copy(const CUDA_MEMCPY3D& given, Copy* copy) {
+  const Structure in = structure_of(given);
+  if (!in.sound) return CUDA_ERROR_INVALID_VALUE;
+  *copy = in.copy;
+  if (copy->width == 0 || copy->lines == 0 || copy->slices == 0) return 0;
+  if (const int result = side_of(in.from, *copy, &copy->source); result != 0) return result;
+  if (const int result = side_of(in.to, *copy, &copy->destination); result != 0) return result;
+  copy->merge();
+  return 0;
+}
+
 }  // namespace gpurun::client::interpose
 
 namespace gpurun::client::interpose::custom {

@@ -15,6 +15,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/graph_work.h"
 #include "client/interpose/stream.h"
 #include "client/thread.h"
 #include "protocol/host_function.h"
@@ -138,8 +139,12 @@ int add(CUstream given, Job job) {
   if (const int result = here.enter_context(); result != 0) return result;
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return result;
-  if (const int result = refuse_capture_of(here, stream, "a host function"); result != 0) {
-    return result;
+  if (job.callback != nullptr) {
+    if (const int result = refuse_capture_of(here, stream); result != 0) return result;
+  } else {
+    bool captures = false;
+    if (const int result = is_captured(here, stream, &captures); result != 0) return result;
+    if (captures) return capture_work(here, stream, work_of(job.function, job.user));
   }
   job.stream = given;
   // A gate that is waited for would stand until a thread of ours comes, which waits for us.

@@ -196,7 +196,26 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
   }
   // With MOVE the caller's own references go over.
   if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) object->retain(count);
-  graph->keep(std::make_shared<UserObjectReference>(std::move(object), count));
+  const UserObject* const key = object.get();
+  graph->keep(std::make_shared<UserObjectReference>(std::move(object), count), key);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count) {
+  std::shared_ptr<UserObject> object;
+  GPURUN_TRY(enter_object(handle, count, &object));
+  const auto graph = handles().find<Graph>(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned left = count; left != 0;) {
+    const auto kept = std::static_pointer_cast<UserObjectReference>(graph->give_up(object.get()));
+    if (kept == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (kept->count() > left) {
+      const unsigned rest = kept->count() - left;
+      object->retain(rest);
+      graph->keep(std::make_shared<UserObjectReference>(object, rest), object.get());
+    }
+    left -= std::min(left, kept->count());
+  }
   return CUDA_SUCCESS;
 }
 

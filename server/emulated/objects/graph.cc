@@ -119,14 +119,26 @@ GraphPtr Graph::clone() const {
   return copy;
 }
 
-void Graph::keep(std::shared_ptr<void> thing) {
+void Graph::keep(std::shared_ptr<void> thing, const void* key) {
   const std::lock_guard lock(mutex_);
-  kept_.push_back(std::move(thing));
+  kept_.emplace_back(std::move(thing), key);
+}
+
+std::shared_ptr<void> Graph::give_up(const void* key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [key](const auto& each) { return each.second == key; });
+  if (found == kept_.end()) return nullptr;
+  std::shared_ptr<void> thing = std::move(found->first);
+  kept_.erase(found);
+  return thing;
 }
 
 std::vector<std::shared_ptr<void>> Graph::kept() const {
+  std::vector<std::shared_ptr<void>> things;
   const std::lock_guard lock(mutex_);
-  return kept_;
+  for (const auto& each : kept_) things.push_back(each.first);
+  return things;
 }
 
 }  // namespace gpurun::emulated

@@ -74,7 +74,10 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   GraphPtr clone() const;
 
   // Keeps `thing` alive for as long as this graph, its clones and their executables live.
-  void keep(std::shared_ptr<void> thing);
+  // `key` (not nullptr) finds it again.
+  void keep(std::shared_ptr<void> thing, const void* key = nullptr);
+  // One thing of that key, which is not kept by this graph any more; nullptr: there is none.
+  std::shared_ptr<void> give_up(const void* key);
   std::vector<std::shared_ptr<void>> kept() const;
 
  private:
@@ -82,7 +85,7 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
 
   mutable std::mutex mutex_;
   std::vector<GraphNodePtr> nodes_;
-  std::vector<std::shared_ptr<void>> kept_;
+  std::vector<std::pair<std::shared_ptr<void>, const void*>> kept_;
 };
 
 }  // namespace gpurun::emulated

@@ -88,7 +88,7 @@ bool GraphExec::read(const Graph& graph, std::vector<Node>* nodes) {
 std::shared_ptr<GraphExec> GraphExec::instantiate(const Graph& graph, std::uint64_t flags) {
   std::shared_ptr<GraphExec> made(new GraphExec(flags));
   if (!read(graph, &made->nodes_)) return nullptr;
-  made->kept_ = graph.kept();
+  made->kept_ = std::make_shared<const std::vector<std::shared_ptr<void>>>(graph.kept());
   return made;
 }
 
@@ -98,7 +98,10 @@ OperationPtr GraphExec::launch() {
   for (const Node& node : nodes_) {
     if (node.enabled) operations.push_back(current(node.operation));
   }
-  return std::make_shared<GraphLaunch>(std::move(operations), shared_from_this(), &running_);
+  using Owner = std::pair<std::shared_ptr<GraphExec>, decltype(kept_)>;
+  return std::make_shared<GraphLaunch>(std::move(operations),
+                                       std::make_shared<Owner>(shared_from_this(), kept_),
+                                       &running_);
 }
 
 GraphExec::Node* GraphExec::find(std::uint64_t handle) {
@@ -155,7 +158,7 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNodePtr* fail
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     nodes_[i].operation = std::move(wanted[i].operation);
   }
-  for (auto& thing : graph.kept()) kept_.push_back(std::move(thing));
+  kept_ = std::make_shared<const std::vector<std::shared_ptr<void>>>(graph.kept());
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 

@@ -68,7 +68,7 @@ class GraphExec final : public Object, public std::enable_shared_from_this<Graph
   bool set_operation(std::uint64_t node, OperationPtr operation);
   bool set_enabled(std::uint64_t node, bool enabled);
   bool get_enabled(std::uint64_t node, bool* enabled) const;
-  // Takes over the operations of a graph of the same shape.
+  // Takes over the operations of a graph of the same shape, and what it keeps alive.
   CUgraphExecUpdateResult update(const Graph& graph, GraphNodePtr* failed);
 
  private:
@@ -85,7 +85,8 @@ class GraphExec final : public Object, public std::enable_shared_from_this<Graph
   const std::uint64_t flags_;
   mutable std::mutex mutex_;
   std::vector<Node> nodes_;  // In order.
-  std::vector<std::shared_ptr<void>> kept_;
+  // Of the graph that the operations came from; launches under way keep what was theirs.
+  std::shared_ptr<const std::vector<std::shared_ptr<void>>> kept_;
   std::mutex running_;  // Held by the launch that executes.
 };
 

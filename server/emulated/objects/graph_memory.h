@@ -76,6 +76,7 @@ class UserObjectReference {
   UserObjectReference(const UserObjectReference&) = delete;
   UserObjectReference& operator=(const UserObjectReference&) = delete;
   const UserObject* object() const { return object_.get(); }
+  unsigned count() const { return count_; }
 
  private:
   const std::shared_ptr<UserObject> object_;

@@ -1,0 +1,205 @@
+#include "client/graph_host.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "client/lane.h"
+#include "client/session.h"
+#include "driver_abi/opcodes.h"
+#include "protocol/graph_host.h"
+
+namespace gpurun::client {
+namespace {
+
+using protocol::GraphHostStep;
+using protocol::GraphTurnPayload;
+
+CallSite turn_site() {
+  CallSite site;
+  site.opcode = driver_abi::opcode::cuGraphAddHostNode;
+  site.form = protocol::Form::kRaw;
+  site.order = protocol::Order::kImmediate;
+  return site;
+}
+
+// The piece of a line at the box's byte `offset`, at most `most` bytes.
+std::byte* piece_at(const GraphHost::Box& box, std::uint64_t offset, std::size_t most,
+                    std::size_t* size) {
+  const std::uint64_t line = offset / box.width;
+  const std::uint64_t within = offset % box.width;
+  *size = static_cast<std::size_t>(std::min<std::uint64_t>(most, box.width - within));
+  return reinterpret_cast<std::byte*>(box.address + line / box.lines * box.slice_pitch +
+                                      line % box.lines * box.line_pitch + within);
+}
+
+template <typename Visit>
+void for_each_piece(const GraphHost::Box& box, std::uint64_t offset, std::size_t bytes,
+                    Visit visit) {
+  for (std::size_t at = 0; at < bytes;) {
+    std::size_t size = 0;
+    std::byte* piece = piece_at(box, offset + at, bytes - at, &size);
+    visit(piece, at, size);
+    at += size;
+  }
+}
+
+Status unknown(std::uint64_t number) {
+  return Status(Code::kProtocol,
+                "a graph's operation " + std::to_string(number) + ", which there is not");
+}
+
+void copy_here(const GraphHost::Operation& operation) {
+  Bytes line(static_cast<std::size_t>(operation.from.width));
+  for (std::uint64_t at = 0; at < operation.from.bytes(); at += line.size()) {
+    read_box(operation.from, at, line);
+    write_box(operation.to, at, line);
+  }
+}
+
+}  // namespace
+
+void read_box(const GraphHost::Box& box, std::uint64_t offset, MutableBytes bytes) noexcept {
+  for_each_piece(box, offset, bytes.size(), [&](std::byte* piece, std::size_t at, std::size_t n) {
+    std::memcpy(bytes.data() + at, piece, n);
+  });
+}
+
+void write_box(const GraphHost::Box& box, std::uint64_t offset, ByteView bytes) noexcept {
+  for_each_piece(box, offset, bytes.size(), [&](std::byte* piece, std::size_t at, std::size_t n) {
+    std::memcpy(piece, bytes.data() + at, n);
+  });
+}
+
+int GraphHost::start_threads() {
+  const auto body = [](void* line) -> void* {
+    auto* own = static_cast<Line*>(line);
+    own->host->serve(*own);
+    return nullptr;
+  };
+  for (Line* line : {&functions_, &copies_}) {
+    if (line->thread.started()) continue;
+    line->host = this;
+    const char* name = line == &functions_ ? "gpurun-graph" : "gpurun-graph-in";
+    if (!line->thread.start(name, body, line).ok()) return kResultOutOfMemory;
+  }
+  return 0;
+}
+
+std::uint64_t GraphHost::add(const Operation& operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stopping_ || operations_.size() >= protocol::kGraphOperationsMax || start_threads() != 0) {
+    return 0;
+  }
+  operations_.emplace(++last_, std::make_shared<const Operation>(operation));
+  live_.store(operations_.size(), std::memory_order_release);
+  return last_;
+}
+
+void GraphHost::forget(std::uint64_t number) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  operations_.erase(number);
+  live_.store(operations_.size(), std::memory_order_release);
+}
+
+std::shared_ptr<const GraphHost::Operation> GraphHost::find(std::uint64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = operations_.find(number);
+  return found == operations_.end() ? nullptr : found->second;
+}
+
+Status GraphHost::turn(std::uint64_t number, ByteView payload) {
+  Turn turn;
+  if (payload.size() != sizeof turn.number)
+    return Status(Code::kProtocol, "a turn of a wrong size");
+  std::memcpy(&turn.number, payload.data(), sizeof turn.number);
+  turn.operation = find(number);
+  if (turn.operation == nullptr) return unknown(number);
+  const bool runs = turn.operation->function != nullptr || turn.operation->to.address != 0;
+  Line& line = runs ? functions_ : copies_;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  line.turns.push_back(std::move(turn));
+  line.work.notify_one();
+  return {};
+}
+
+Status GraphHost::bytes(std::uint64_t number, ByteView payload) {
+  std::uint64_t offset = 0;
+  const std::shared_ptr<const Operation> operation = find(number);
+  if (operation == nullptr || operation->to.address == 0 || operation->from.address != 0) {
+    return unknown(number);
+  }
+  if (payload.size() < sizeof offset) return Status(Code::kProtocol, "bytes without their place");
+  std::memcpy(&offset, payload.data(), sizeof offset);
+  const ByteView given = payload.subspan(sizeof offset);
+  const std::uint64_t total = operation->to.bytes();
+  if (offset > total || given.size() > total - offset) {
+    return Status(Code::kProtocol, "bytes beyond the end of a graph's copy");
+  }
+  write_box(operation->to, offset, given);
+  return {};
+}
+
+Status GraphHost::gone(std::uint64_t number) {
+  if (find(number) == nullptr) return unknown(number);
+  forget(number);
+  return {};
+}
+
+void GraphHost::answer(const Turn& turn) {
+  Session& session = *session_;
+  Lane* lane = Lane::current();
+  if (lane == nullptr) return;
+  const Operation& operation = *turn.operation;
+  GraphTurnPayload payload;
+  payload.turn = turn.number;
+  if (operation.function != nullptr) {
+    operation.function(operation.user);
+  } else if (operation.to.address != 0) {
+    copy_here(operation);
+  } else {
+    payload.step = GraphHostStep::kBytes;
+    const std::uint64_t total = operation.from.bytes();
+    Bytes bytes(
+        static_cast<std::size_t>(std::min<std::uint64_t>(protocol::kGraphBytesAtOnce, total)));
+    for (std::uint64_t at = 0; at < total; at += bytes.size()) {
+      bytes.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), total - at)));
+      read_box(operation.from, at, bytes);
+      payload.offset = at;
+      const ByteView parts[] = {bytes_of(payload), bytes};
+      // Other calls' failures are not ours: a turn that is not answered stands for ever.
+      static_cast<void>(session.post(*lane, turn_site(), parts));
+      if (!session.alive()) return;
+    }
+    payload.offset = 0;
+  }
+  payload.step = GraphHostStep::kDone;
+  static_cast<void>(session.post(*lane, turn_site(), bytes_of(payload)));
+}
+
+void GraphHost::serve(Line& line) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    line.work.wait(lock, [&] { return stopping_ || !line.turns.empty(); });
+    if (stopping_) return;
+    const Turn turn = std::move(line.turns.front());
+    line.turns.pop_front();
+    lock.unlock();
+    answer(turn);
+    lock.lock();
+  }
+}
+
+void GraphHost::stop() noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  for (Line* line : {&functions_, &copies_}) {
+    line->work.notify_all();
+    line->thread.join();
+  }
+}
+
+}  // namespace gpurun::client

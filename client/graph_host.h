@@ -1,0 +1,94 @@
+// GraphHost: what nodes of the program's graphs do in this process: host functions, and copies from
+// and to its memory, when a launch of the graph stands at them (protocol/graph_host.h).
+//
+// Functions run one after the other on one thread of ours, as CUDA may run them; bytes are fetched
+// on another, so that no function can hold up a copy. What a copy brings is written by the
+// session's receiver, before it hears what the worker says later.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "client/thread.h"
+
+namespace gpurun::client {
+
+class Session;
+
+class GraphHost {
+ public:
+  // The program's side of a copy: lines of `width` bytes.
+  struct Box {
+    std::uint64_t address = 0;
+    std::uint64_t line_pitch = 0;
+    std::uint64_t slice_pitch = 0;
+    std::uint64_t width = 0;
+    std::uint64_t lines = 1;
+    std::uint64_t slices = 1;
+    std::uint64_t bytes() const noexcept { return width * lines * slices; }
+  };
+  struct Operation {
+    void (*function)(void*) = nullptr;  // A function, or
+    void* user = nullptr;
+    Box from, to;  // a copy: `from`: it goes out; `to`: it comes in; both: it stays here.
+  };
+
+  explicit GraphHost(Session*& session) noexcept : session_(session) {}
+  GraphHost(const GraphHost&) = delete;
+  GraphHost& operator=(const GraphHost&) = delete;
+
+  // Any thread. The operation's number; 0: no memory or thread for it. It lives until the worker
+  // says that it is gone.
+  std::uint64_t add(const Operation& operation);
+  // The worker was not told of it.
+  void forget(std::uint64_t number) noexcept;
+  // There are operations, so that graphs may write to the program's memory at any time.
+  bool any() const noexcept { return live_.load(std::memory_order_acquire) != 0; }
+
+  // The receiver. kProtocol: no such operation, or not its kind, or bytes beyond its end.
+  Status turn(std::uint64_t number, ByteView payload);
+  Status bytes(std::uint64_t number, ByteView payload);
+  Status gone(std::uint64_t number);
+
+  void stop() noexcept;  // Ends the threads; nothing is waited for but a function that runs.
+
+ private:
+  struct Turn {
+    std::shared_ptr<const Operation> operation;
+    std::uint64_t number = 0;
+  };
+  struct Line {
+    GraphHost* host = nullptr;
+    std::condition_variable work;
+    std::deque<Turn> turns;  // Guarded by mutex_.
+    Thread thread;
+  };
+
+  std::shared_ptr<const Operation> find(std::uint64_t number);
+  int start_threads();
+  void serve(Line& line);
+  void answer(const Turn& turn);
+
+  Session*& session_;
+  std::atomic<std::size_t> live_{0};
+  std::mutex mutex_;  // Guards all below.
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
+  std::uint64_t last_ = 0;
+  bool stopping_ = false;
+  Line functions_;
+  Line copies_;
+};
+
+// Copies between `bytes`, which lie close, and the box from its byte `offset` on.
+void read_box(const GraphHost::Box& box, std::uint64_t offset, MutableBytes bytes) noexcept;
+void write_box(const GraphHost::Box& box, std::uint64_t offset, ByteView bytes) noexcept;
+
+}  // namespace gpurun::client

@@ -1,0 +1,89 @@
+#include "client/interpose/graph_work.h"
+
+#include "client/interpose/custom.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using protocol::GraphCopySide;
+using protocol::GraphNodePayload;
+
+GraphCopySide device_side(const CopySide& side) {
+  return {side.address, side.line_pitch, side.slice_pitch};
+}
+
+GraphHost::Box box_of(const CopySide& side, const Copy& copy) {
+  return {side.address, side.line_pitch, side.slice_pitch, copy.width, copy.lines, copy.slices};
+}
+
+}  // namespace
+
+GraphWork work_of(CUhostFn function, void* user) {
+  GraphWork work;
+  work.payload.work = protocol::GraphWork::kFunction;
+  work.operation.function = function;
+  work.operation.user = user;
+  return work;
+}
+
+int work_of(const Copy& copy, GraphWork* work) {
+  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(copy)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool from_device = copy.source.place == Place::kDevice;
+  const bool to_device = copy.destination.place == Place::kDevice;
+  GraphNodePayload& payload = work->payload;
+  payload.width = copy.width;
+  payload.lines = copy.lines;
+  payload.slices = copy.slices;
+  if (from_device) payload.source = device_side(copy.source);
+  if (to_device) payload.destination = device_side(copy.destination);
+  if (!from_device) work->operation.from = box_of(copy.source, copy);
+  if (!to_device) work->operation.to = box_of(copy.destination, copy);
+  if (from_device) {
+    payload.work = to_device ? protocol::GraphWork::kCopyDevice : protocol::GraphWork::kCopyOut;
+  } else {
+    payload.work = to_device ? protocol::GraphWork::kCopyIn : protocol::GraphWork::kFunction;
+  }
+  return 0;
+}
+
+int work_of(const CUDA_MEMCPY3D* given, GraphWork* work) {
+  if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Copy copy;
+  if (const int result = describe_copy(*given, &copy); result != 0) return result;
+  return work_of(copy, work);
+}
+
+int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,
+              const std::vector<Handle>& dependencies, bool awaited) {
+  site.opcode = row;
+  site.form = protocol::Form::kRaw;
+  GraphNodePayload& payload = work.payload;
+  const bool has_operation = payload.work != protocol::GraphWork::kCopyDevice;
+  if (has_operation) {
+    payload.operation = here.session().graphs().add(work.operation);
+    if (payload.operation == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  payload.dependency_count = static_cast<std::uint32_t>(dependencies.size());
+  const ByteView parts[] = {bytes_of(payload),
+                            byte_view(dependencies.data(), dependencies.size() * sizeof(Handle))};
+  std::uint64_t sequence = 0;
+  Reply reply;
+  reply.result = -1;  // Not answered.
+  const int result = awaited ? here.session().call(*here.lane, site, parts, &reply)
+                             : here.session().post(*here.lane, site, parts, &sequence);
+  // Not even sent: the worker will not tell its end.
+  const bool sent = awaited ? reply.result != -1 : sequence != 0;
+  if (has_operation && !sent) here.session().graphs().forget(payload.operation);
+  return result;
+}
+
+int capture_work(const Here& here, Handle stream, GraphWork work) {
+  const std::uint16_t row = work.payload.work == protocol::GraphWork::kFunction
+                                ? opcode::cuGraphAddHostNode
+                                : opcode::cuGraphAddMemcpyNode;
+  return send_work(here, row, here.stream_site(stream), std::move(work), {}, false);
+}
+
+}  // namespace gpurun::client::interpose

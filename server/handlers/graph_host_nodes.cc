@@ -1,0 +1,442 @@
+// Nodes of graphs with work in the client, and copies as nodes: added, captured, changed
+// (protocol/graph_host.h).
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+#include <vector>
+
+#include "driver_abi/opcodes.h"
+#include "protocol/graph_host.h"
+#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graph_topology.h"
+#include "server/handlers/handlers.h"
+#include "server/handlers/modules.h"
+
+namespace gpurun::server {
+namespace {
+
+namespace opcode = driver_abi::opcode;
+using HostNode = GraphTopology::HostNode;
+using Operation = GraphHosts::Operation;
+using protocol::GraphCopySide;
+using protocol::GraphHostStep;
+using protocol::GraphNodePayload;
+using protocol::GraphTurnPayload;
+using protocol::GraphWork;
+
+constexpr unsigned kActive = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+
+template <typename T>
+T as(DriverValue value) {
+  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
+}
+
+// A node as the client asked for it, with what it needs of the driver.
+struct Wanted {
+  explicit Wanted(Call& of)
+      : call(of),
+        driver(HandlerState::of(of).driver()),
+        hosts(HandlerState::of(of).graph_hosts()),
+        topology(HandlerState::of(of).graph_topology()) {}
+
+  bool is_copy() const { return node.work != GraphWork::kFunction; }
+  bool has_operation() const { return node.work != GraphWork::kCopyDevice; }
+  std::uint64_t bytes() const { return is_copy() ? node.width * node.lines * node.slices : 0; }
+
+  int read();
+  // From here on its end is told by GraphHosts.
+  int make_operation(std::shared_ptr<GraphHosts::Shadow> shadow = nullptr) {
+    begun = true;
+    return has_operation() ? hosts.make(node.operation, node.work, bytes(), shadow, &operation) : 0;
+  }
+  CUDA_HOST_NODE_PARAMS host() const { return {&GraphHosts::run, operation}; }
+  CUDA_MEMCPY3D copy() const;
+  // What the graph's end ends.
+  int hand_over(CUgraph graph, CUuserObject* object);
+
+  Call& call;
+  const CudaDriver& driver;
+  GraphHosts& hosts;
+  GraphTopology& topology;
+  GraphNodePayload node;
+  std::vector<CUgraphNode> dependencies;
+  Operation* operation = nullptr;
+  bool begun = false;
+};
+
+int Wanted::read() {
+  const ByteView payload = call.payload();
+  if (payload.size() < sizeof node) return kErrorInvalidValue;
+  std::memcpy(&node, payload.data(), sizeof node);
+  const auto work = static_cast<std::uint32_t>(node.work);
+  if (work < 1 || work > 4 || node.dependency_count > limits::kArrayCountMax ||
+      payload.size() != sizeof node + node.dependency_count * sizeof(std::uint64_t) ||
+      has_operation() != (node.operation != 0)) {
+    return kErrorInvalidValue;
+  }
+  std::uint64_t total = 0;
+  if (is_copy() && (__builtin_mul_overflow(node.width, node.lines, &total) ||
+                    __builtin_mul_overflow(total, node.slices, &total) || total == 0)) {
+    return kErrorInvalidValue;
+  }
+  for (std::size_t i = 0; i < node.dependency_count; ++i) {
+    std::uint64_t handle = 0;
+    std::memcpy(&handle, payload.data() + sizeof node + i * sizeof handle, sizeof handle);
+    const HandleTable::Found found = call.handles().find(handle, HandleKind::kGraphNode);
+    if (found.result != 0) return found.result;
+    dependencies.push_back(as<CUgraphNode>(found.value));
+  }
+  return 0;
+}
+
+CUDA_MEMCPY3D Wanted::copy() const {
+  CUDA_MEMCPY3D made{};
+  made.WidthInBytes = node.width;
+  made.Height = node.lines;
+  made.Depth = node.slices;
+  const bool lined = node.lines > 1 || node.slices > 1;
+  const auto pitch = [&](const GraphCopySide& side) {
+    return lined ? side.line_pitch : node.width;  // Of a single line it means nothing.
+  };
+  const auto rows = [&](const GraphCopySide& side) {
+    return node.slices > 1 && side.line_pitch != 0 ? side.slice_pitch / side.line_pitch
+                                                   : node.lines;
+  };
+  if (node.work == GraphWork::kCopyIn) {
+    made.srcMemoryType = CU_MEMORYTYPE_HOST;
+    made.srcHost = operation->shadow->data();
+    made.srcPitch = node.width;
+    made.srcHeight = node.lines;
+  } else {
+    made.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    made.srcDevice = node.source.address;
+    made.srcPitch = pitch(node.source);
+    made.srcHeight = rows(node.source);
+  }
+  if (node.work == GraphWork::kCopyOut) {
+    made.dstMemoryType = CU_MEMORYTYPE_HOST;
+    made.dstHost = operation->shadow->data();
+    made.dstPitch = node.width;
+    made.dstHeight = node.lines;
+  } else {
+    made.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    made.dstDevice = node.destination.address;
+    made.dstPitch = pitch(node.destination);
+    made.dstHeight = rows(node.destination);
+  }
+  return made;
+}
+
+int Wanted::hand_over(CUgraph graph, CUuserObject* object) {
+  int result = GPURUN_DRIVER(driver, cuUserObjectCreate, object, operation, &GraphHosts::end, 1u,
+                             static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  if (result != 0) return result;
+  result = GPURUN_DRIVER(driver, cuGraphRetainUserObject, graph, *object, 1u,
+                         static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
+  if (result == 0) return 0;
+  operation = nullptr;  // Ended with the object.
+  (void)GPURUN_DRIVER(driver, cuUserObjectRelease, *object, 1u);
+  return result;
+}
+
+// Adding
+
+int add_host(Wanted& wanted, CUgraph graph, const std::vector<CUgraphNode>& behind,
+             CUgraphNode* made) {
+  const CUDA_HOST_NODE_PARAMS host = wanted.host();
+  return GPURUN_DRIVER(wanted.driver, cuGraphAddHostNode, made, graph, behind.data(), behind.size(),
+                       &host);
+}
+
+int add_copy(Wanted& wanted, CUgraph graph, const std::vector<CUgraphNode>& behind,
+             CUgraphNode* made) {
+  const CUDA_MEMCPY3D copy = wanted.copy();
+  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
+  return GPURUN_DRIVER(wanted.driver, cuGraphAddMemcpyNode, made, graph, behind.data(),
+                       behind.size(), &copy, context);
+}
+
+// Both nodes of it, or none.
+int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made) {
+  const auto first =
+      wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyIn
+          ? &add_host
+          : &add_copy;
+  int result = first(wanted, graph, wanted.dependencies, &made->entry);
+  if (result != 0) return result;
+  made->exit = made->entry;
+  if (wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyDevice) {
+    return 0;
+  }
+  const auto second = first == &add_host ? &add_copy : &add_host;
+  result = second(wanted, graph, {made->entry}, &made->exit);
+  if (result != 0) (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made->entry);
+  return result;
+}
+
+int add(Wanted& wanted) {
+  const HandleTable::Found graph =
+      wanted.call.handles().find(wanted.node.graph, HandleKind::kGraph);
+  if (graph.result != 0) return graph.result;
+  HostNode made;
+  made.graph = as<CUgraph>(graph.value);
+  made.work = wanted.node.work;
+  int result = wanted.make_operation();
+  if (result != 0) return result;
+  result = add_nodes(wanted, made.graph, &made);
+  if (result == 0 && wanted.has_operation()) {
+    result = wanted.hand_over(made.graph, &made.object);
+    if (result != 0) {
+      (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.exit);
+      if (made.entry != made.exit) {
+        (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.entry);
+      }
+    }
+  }
+  if (result != 0) {
+    if (wanted.operation != nullptr) GraphHosts::end(wanted.operation);
+    return result;
+  }
+  if (wanted.has_operation()) wanted.topology.add(made);
+  return wanted.call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
+                                    reinterpret_cast<std::uintptr_t>(made.exit));
+}
+
+// Capturing
+
+// The capture's graph, and its last node in this stream.
+int look(Wanted& wanted, CUgraph* graph, CUgraphNode* last) {
+  const auto stream = static_cast<CUstream>(wanted.call.driver_stream());
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  int result = GPURUN_DRIVER(wanted.driver, cuStreamGetCaptureInfo_v3, stream, &status, nullptr,
+                             graph, &nodes, &edges, &count);
+  if (result == CUDA_ERROR_NOT_FOUND) {
+    result = GPURUN_DRIVER(wanted.driver, cuStreamGetCaptureInfo_v2, stream, &status, nullptr,
+                           graph, &nodes, &count);
+  }
+  if (result != 0) return result;
+  if (status != kActive) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  *last = count == 1 && nodes != nullptr ? *nodes : nullptr;
+  return 0;
+}
+
+int capture_host(Wanted& wanted) {
+  return GPURUN_DRIVER(wanted.driver, cuLaunchHostFunc,
+                       static_cast<CUstream>(wanted.call.driver_stream()), &GraphHosts::run,
+                       wanted.operation);
+}
+
+int capture_copy(Wanted& wanted) {
+  const CUDA_MEMCPY3D copy = wanted.copy();
+  return GPURUN_DRIVER(wanted.driver, cuMemcpy3DAsync_v2, &copy,
+                       static_cast<CUstream>(wanted.call.driver_stream()));
+}
+
+int capture(Wanted& wanted) {
+  HostNode made;
+  made.work = wanted.node.work;
+  CUgraphNode before = nullptr;
+  int result = look(wanted, &made.graph, &before);
+  if (result == 0) result = wanted.make_operation();
+  if (result != 0) return result;
+  // The operation first: what is captured cannot be taken back.
+  if (wanted.has_operation()) {
+    result = wanted.hand_over(made.graph, &made.object);
+    if (result != 0 && wanted.operation != nullptr) GraphHosts::end(wanted.operation);
+    if (result != 0) return result;
+  }
+  const bool host_first = made.work == GraphWork::kFunction || made.work == GraphWork::kCopyIn;
+  result = host_first ? capture_host(wanted) : capture_copy(wanted);
+  if (result == 0) result = look(wanted, &made.graph, &made.entry);
+  made.exit = made.entry;
+  if (result == 0 && (made.work == GraphWork::kCopyIn || made.work == GraphWork::kCopyOut)) {
+    result = host_first ? capture_copy(wanted) : capture_host(wanted);
+    if (result == 0) result = look(wanted, &made.graph, &made.exit);
+  }
+  if (result == 0 && made.exit != nullptr && wanted.has_operation()) wanted.topology.add(made);
+  return result;
+}
+
+// Changing
+
+int set_in_graph(Wanted& wanted, HostNode own) {
+  if (const int result = wanted.make_operation(); result != 0) return result;
+  int result = 0;
+  if (wanted.is_copy()) {
+    const CUDA_MEMCPY3D copy = wanted.copy();
+    result = GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, own.copy(), &copy);
+  }
+  const CUDA_HOST_NODE_PARAMS host = wanted.host();
+  if (result == 0) {
+    result = GPURUN_DRIVER(wanted.driver, cuGraphHostNodeSetParams, own.host(), &host);
+  }
+  CUuserObject object = nullptr;
+  if (result == 0) result = wanted.hand_over(own.graph, &object);
+  if (result != 0) {
+    if (wanted.operation != nullptr) GraphHosts::end(wanted.operation);
+    return result;
+  }
+  (void)GPURUN_DRIVER(wanted.driver, cuGraphReleaseUserObject, own.graph, own.object, 1u);
+  own.object = object;
+  wanted.topology.add(own);
+  return 0;
+}
+
+int set_in_exec(Wanted& wanted, CUgraphExec exec, const HostNode& own) {
+  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
+  const int made = wanted.make_operation(
+      wanted.topology.kept_shadow(exec, own.exit, static_cast<std::size_t>(wanted.bytes())));
+  if (made != 0) return made;
+  int result = 0;
+  if (wanted.is_copy()) {
+    const CUDA_MEMCPY3D copy = wanted.copy();
+    result = GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, own.copy(), &copy,
+                           context);
+  }
+  const CUDA_HOST_NODE_PARAMS host = wanted.host();
+  if (result == 0) {
+    result = GPURUN_DRIVER(wanted.driver, cuGraphExecHostNodeSetParams, exec, own.host(), &host);
+  }
+  if (result != 0) {
+    GraphHosts::end(wanted.operation);
+    return result;
+  }
+  wanted.topology.keep(exec, own.exit, wanted.operation);
+  return 0;
+}
+
+int set_device_copy(Wanted& wanted, CUgraphNode node) {
+  const CUDA_MEMCPY3D copy = wanted.copy();
+  return GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, node, &copy);
+}
+
+int set_device_copy_in_exec(Wanted& wanted, CUgraphExec exec, CUgraphNode node) {
+  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
+  const CUDA_MEMCPY3D copy = wanted.copy();
+  return GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, node, &copy, context);
+}
+
+int set(Wanted& wanted) {
+  const HandleTable::Found node =
+      wanted.call.handles().find(wanted.node.node, HandleKind::kGraphNode);
+  if (node.result != 0) return node.result;
+  const auto of_driver = as<CUgraphNode>(node.value);
+  const auto own = wanted.topology.find(of_driver);
+  if (own.has_value() ? own->work != wanted.node.work : wanted.has_operation()) {
+    // A copy that would turn around, a node of a child graph, or no such node at all.
+    const bool copy = own.has_value() && own->work != GraphWork::kFunction && wanted.is_copy();
+    if (own.has_value() && !copy) return kErrorInvalidValue;
+    spdlog::warn("a graph's copy cannot change its direction yet");
+    return kErrorNotSupported;
+  }
+  if (wanted.node.graph == 0) {
+    return own.has_value() ? set_in_graph(wanted, *own) : set_device_copy(wanted, of_driver);
+  }
+  const HandleTable::Found exec =
+      wanted.call.handles().find(wanted.node.graph, HandleKind::kGraphExec);
+  if (exec.result != 0) return exec.result;
+  const auto in_driver = as<CUgraphExec>(exec.value);
+  return own.has_value() ? set_in_exec(wanted, in_driver, *own)
+                         : set_device_copy_in_exec(wanted, in_driver, of_driver);
+}
+
+// Handlers
+
+int take_turn_answer(Call& call) {
+  GraphTurnPayload turn;
+  if (call.payload().size() < sizeof turn) return kErrorInvalidValue;
+  std::memcpy(&turn, call.payload().data(), sizeof turn);
+  GraphHosts& hosts = HandlerState::of(call).graph_hosts();
+  if (turn.step == GraphHostStep::kBytes) {
+    return hosts.bytes(turn.turn, turn.offset, call.payload().subspan(sizeof turn));
+  }
+  if (turn.step != GraphHostStep::kDone) return kErrorInvalidValue;
+  hosts.done(turn.turn);
+  return 0;
+}
+
+CallOutcome run_node(Call& call, bool adds) {
+  Wanted wanted(call);
+  wanted.hosts.set_executor(call.executor());
+  int result = wanted.read();
+  if (adds && wanted.node.node != 0) call.set_created(wanted.node.node);
+  if (result == 0) {
+    const bool captures = call.header().order == protocol::Order::kStream;
+    result = !adds ? set(wanted) : captures ? capture(wanted) : add(wanted);
+  }
+  if (result != 0 && !wanted.begun) wanted.hosts.tell_gone(wanted.node.operation);
+  if (result != 0 && adds && wanted.node.node != 0) {
+    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result);
+  }
+  return CallOutcome::done(result);
+}
+
+CallOutcome run_add(Call& call) {
+  if (call.header().form != protocol::Form::kRaw) return CallOutcome::done(kErrorInvalidValue);
+  GraphHostStep step{};
+  if (call.payload().size() >= sizeof step) std::memcpy(&step, call.payload().data(), sizeof step);
+  if (step != GraphHostStep::kNode) return CallOutcome::done(take_turn_answer(call));
+  return run_node(call, true);
+}
+
+CallOutcome run_set(Call& call) {
+  if (call.header().form != protocol::Form::kRaw) return CallOutcome::done(kErrorInvalidValue);
+  return run_node(call, false);
+}
+
+// GraphUpdatePayload, answered with GraphUpdateReply also when it fails.
+CallOutcome run_update(Call& call) {
+  protocol::GraphUpdatePayload wanted;
+  if (call.header().form != protocol::Form::kRaw || call.payload().size() != sizeof wanted) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  std::memcpy(&wanted, call.payload().data(), sizeof wanted);
+  const HandleTable::Found exec = call.handles().find(wanted.exec, HandleKind::kGraphExec);
+  if (exec.result != 0) return CallOutcome::done(exec.result);
+  const HandleTable::Found graph = call.handles().find(wanted.graph, HandleKind::kGraph);
+  if (graph.result != 0) return CallOutcome::done(graph.result);
+  HandlerState& state = HandlerState::of(call);
+  CUgraphExecUpdateResultInfo info{};
+  const int result = GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2,
+                                   as<CUgraphExec>(exec.value), as<CUgraph>(graph.value), &info);
+  const auto client_node = [&](CUgraphNode node) {
+    const CUgraphNode shown = state.graph_topology().shown(node);
+    return call.handles().client_handle_of(reinterpret_cast<std::uintptr_t>(shown),
+                                           HandleKind::kGraphNode);
+  };
+  protocol::GraphUpdateReply reply;
+  reply.result = static_cast<std::uint32_t>(info.result);
+  reply.node = client_node(info.errorNode);
+  reply.from_node = client_node(info.errorFromNode);
+  call.set_reply(bytes_of(reply));
+  return CallOutcome::done(result);
+}
+
+// A row of the generic path whose driver function GraphTopology replaces.
+CallOutcome run_shape(Call& call) {
+  HandlerState& state = HandlerState::of(call);
+  const GraphTopology::Scope scope(state.graph_topology());
+  return state.dispatch().run(call);
+}
+
+}  // namespace
+
+void add_graph_host_handlers(Handlers& handlers) {
+  for (const char* symbol : {"cuGraphAddHostNode", "cuGraphAddMemcpyNode"}) {
+    set_handler(handlers, symbol, &run_add);
+  }
+  for (const char* symbol : {"cuGraphHostNodeSetParams", "cuGraphMemcpyNodeSetParams",
+                             "cuGraphExecHostNodeSetParams", "cuGraphExecMemcpyNodeSetParams"}) {
+    set_handler(handlers, symbol, &run_set);
+  }
+  set_handler(handlers, "cuGraphExecUpdate_v2", &run_update);
+  for (const driver_abi::Row& row : driver_abi::rows()) {
+    if (GraphTopology::substitute(row.opcode) == nullptr) continue;
+    set_handler(handlers, row.symbol, &run_shape);
+  }
+}
+
+}  // namespace gpurun::server

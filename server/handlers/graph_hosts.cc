@@ -1,0 +1,172 @@
+#include "server/handlers/graph_hosts.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/record.h"
+#include "server/worker/call.h"
+#include "server/worker/executor.h"
+
+namespace gpurun::server {
+
+using protocol::GraphWork;
+using protocol::ReplyHeader;
+using protocol::ReplyKind;
+
+std::shared_ptr<GraphHosts::Shadow> GraphHosts::Shadow::make(GraphHosts& owner,
+                                                             std::uint64_t byte_count) {
+  {
+    const std::lock_guard lock(owner.mutex_);
+    if (byte_count == 0 || byte_count > protocol::kGraphShadowBytesMax - owner.shadow_bytes_) {
+      return nullptr;
+    }
+    owner.shadow_bytes_ += byte_count;
+  }
+  void* memory =
+      mmap(nullptr, byte_count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    const std::lock_guard lock(owner.mutex_);
+    owner.shadow_bytes_ -= byte_count;
+    return nullptr;
+  }
+  return std::shared_ptr<Shadow>(
+      new Shadow(owner, static_cast<std::byte*>(memory), static_cast<std::size_t>(byte_count)));
+}
+
+GraphHosts::Shadow::~Shadow() {
+  munmap(data_, size_);
+  const std::lock_guard lock(owner_.mutex_);
+  owner_.shadow_bytes_ -= size_;
+}
+
+void GraphHosts::set_executor(Executor& executor) {
+  const std::lock_guard lock(mutex_);
+  if (executor_ == &executor) return;
+  executor_ = &executor;
+  stopping_ = false;
+  executor.set_at_end([this] { stop(); });
+}
+
+int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_count,
+                     std::shared_ptr<Shadow> shadow, Operation** made) {
+  const bool copies = work == GraphWork::kCopyIn || work == GraphWork::kCopyOut;
+  if (copies && shadow == nullptr) shadow = Shadow::make(*this, byte_count);
+  bool room = !copies || shadow != nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    room = room && operations_ < protocol::kGraphOperationsMax;
+    if (room) ++operations_;
+  }
+  if (!room) {
+    tell_gone(number);
+    return kErrorOutOfMemory;
+  }
+  *made = new Operation{this, number, work, std::move(shadow)};
+  return 0;
+}
+
+void GraphHosts::run(void* operation) {
+  const auto& own = *static_cast<const Operation*>(operation);
+  if (own.work == GraphWork::kCopyOut) {
+    own.owner->send_bytes(own);
+  } else {
+    own.owner->take_turn(own);
+  }
+}
+
+void GraphHosts::end(void* operation) {
+  const std::unique_ptr<Operation> own(static_cast<Operation*>(operation));
+  {
+    const std::lock_guard lock(own->owner->mutex_);
+    --own->owner->operations_;
+  }
+  own->owner->tell_gone(own->number);
+}
+
+void GraphHosts::take_turn(const Operation& operation) {
+  std::unique_lock lock(mutex_);
+  if (stopping_ || executor_ == nullptr) return;
+  const std::uint64_t turn = ++last_turn_;
+  turns_[turn] = &operation;
+  Executor& executor = *executor_;
+  ReplyHeader item;
+  item.kind = ReplyKind::kHostTurn;
+  item.subject = operation.number;
+  lock.unlock();
+  const bool said = executor.say(item, bytes_of(turn)).ok();
+  lock.lock();
+  // Bounded by the life of the session: stop().
+  changed_.wait(lock, [&] { return !said || stopping_ || turns_.count(turn) == 0; });
+  turns_.erase(turn);
+}
+
+void GraphHosts::send_bytes(const Operation& operation) {
+  Executor* executor = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || executor_ == nullptr) return;
+    executor = executor_;
+  }
+  ReplyHeader item;
+  item.kind = ReplyKind::kHostBytes;
+  item.subject = operation.number;
+  const std::size_t total = operation.shadow->size();
+  Bytes payload;
+  for (std::size_t at = 0; at < total;) {
+    const std::size_t size = std::min(protocol::kGraphBytesAtOnce, total - at);
+    const std::uint64_t offset = at;
+    payload.resize(sizeof offset + size);
+    std::memcpy(payload.data(), &offset, sizeof offset);
+    std::memcpy(payload.data() + sizeof offset, operation.shadow->data() + at, size);
+    if (!executor->say(item, payload).ok()) return;
+    at += size;
+  }
+}
+
+void GraphHosts::tell_gone(std::uint64_t number) {
+  Executor* executor = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || executor_ == nullptr || number == 0) return;
+    executor = executor_;
+  }
+  ReplyHeader item;
+  item.kind = ReplyKind::kHostGone;
+  item.subject = number;
+  // It may be the thread that reads the client's acknowledgements: it must not wait for one.
+  static_cast<void>(executor->say(item, ByteView(), Executor::Saying::kAtOnce));
+}
+
+int GraphHosts::bytes(std::uint64_t turn, std::uint64_t offset, ByteView given) {
+  const std::lock_guard lock(mutex_);
+  const auto found = turns_.find(turn);
+  if (found == turns_.end()) return 0;
+  const Operation& operation = *found->second;
+  if (operation.work != GraphWork::kCopyIn || offset > operation.shadow->size() ||
+      given.size() > operation.shadow->size() - offset) {
+    return kErrorInvalidValue;
+  }
+  std::memcpy(operation.shadow->data() + offset, given.data(), given.size());
+  return 0;
+}
+
+void GraphHosts::done(std::uint64_t turn) {
+  {
+    const std::lock_guard lock(mutex_);
+    turns_.erase(turn);
+  }
+  changed_.notify_all();
+}
+
+void GraphHosts::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    executor_ = nullptr;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace gpurun::server

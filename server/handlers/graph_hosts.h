@@ -1,0 +1,93 @@
+// GraphHosts: what nodes of graphs do in the client: the operations behind them, the memory of
+// copies on this side, and the turns that launches take at them. See protocol/graph_host.h.
+//
+// A host node blocks the driver's callback thread until the client has answered: a graph cannot be
+// held in an issue queue, for the driver runs it (docs/adr/0009-graphs-and-host-memory.md).
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "protocol/graph_host.h"
+
+namespace gpurun::server {
+
+class Executor;
+
+// Any thread.
+class GraphHosts {
+ public:
+  // Memory of ours that a copy of a graph reads or writes in place of the client's. Pageable: what
+  // ends it may not call the driver.
+  class Shadow {
+   public:
+    // nullptr: no memory, or over kGraphShadowBytesMax.
+    static std::shared_ptr<Shadow> make(GraphHosts& owner, std::uint64_t byte_count);
+    ~Shadow();
+    Shadow(const Shadow&) = delete;
+    Shadow& operator=(const Shadow&) = delete;
+    std::byte* data() const { return data_; }
+    std::size_t size() const { return size_; }
+
+   private:
+    Shadow(GraphHosts& owner, std::byte* data, std::size_t size)
+        : owner_(owner), data_(data), size_(size) {}
+    GraphHosts& owner_;
+    std::byte* const data_;
+    const std::size_t size_;
+  };
+
+  struct Operation {
+    GraphHosts* owner = nullptr;
+    std::uint64_t number = 0;  // The client's.
+    protocol::GraphWork work = protocol::GraphWork::kFunction;
+    std::shared_ptr<Shadow> shadow;  // Copies.
+  };
+
+  GraphHosts() = default;
+  GraphHosts(const GraphHosts&) = delete;
+  GraphHosts& operator=(const GraphHosts&) = delete;
+
+  // Where the client is told. Set by the first call that has an operation.
+  void set_executor(Executor& executor);
+
+  // `shadow`: one that is shared with another operation, which never runs at the same time; else
+  // nullptr, and a copy gets one of `byte_count`. 0 or the CUresult; then the client is told that
+  // the operation is gone.
+  int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count,
+           std::shared_ptr<Shadow> shadow, Operation** made);
+
+  // For the driver: the function of a host node, and of the user object that ends an operation.
+  static void run(void* operation);
+  static void end(void* operation);
+
+  // The client's answers. What is no turn that stands is ignored. INVALID_VALUE: bytes beyond.
+  int bytes(std::uint64_t turn, std::uint64_t offset, ByteView given);
+  void done(std::uint64_t turn);
+
+  // The client hears that an operation that it made will never be.
+  void tell_gone(std::uint64_t number);
+
+  // Ends every turn, now and later: nobody is there any more.
+  void stop();
+
+ private:
+  void take_turn(const Operation& operation);
+  void send_bytes(const Operation& operation);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Executor* executor_ = nullptr;                               // Guarded by mutex_.
+  std::unordered_map<std::uint64_t, const Operation*> turns_;  // Guarded by mutex_.
+  std::uint64_t last_turn_ = 0;                                // Guarded by mutex_.
+  std::uint64_t shadow_bytes_ = 0;                             // Guarded by mutex_.
+  std::size_t operations_ = 0;                                 // Guarded by mutex_.
+  bool stopping_ = false;                                      // Guarded by mutex_.
+};
+
+}  // namespace gpurun::server
