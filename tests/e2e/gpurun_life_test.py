@@ -5,6 +5,7 @@ import pty
 import re
 import signal
 import subprocess
+import tempfile
 import unittest
 
 import world
@@ -199,8 +200,10 @@ class Descendants(unittest.TestCase):
 
 class Deaths(unittest.TestCase):
     def test_a_killed_gpurun_leaves_nothing(self):
-        before = set(os.listdir("/tmp")) | set(os.listdir("/dev/shm"))
-        run = start("--", "sh", "-c", "echo $$; exec sleep 1000")
+        folder = tempfile.TemporaryDirectory()  # Other tests leave files in the machine's own.
+        self.addCleanup(folder.cleanup)
+        before = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
+        run = start("--", "sh", "-c", "echo $$; exec sleep 1000", env=environment(TMPDIR=folder.name))
         program = int(run.stdout.readline())
         server = server_of(run.pid)
         run.kill()
@@ -208,8 +211,8 @@ class Deaths(unittest.TestCase):
         until(lambda: not alive(program), "the program ends")
         until(lambda: not alive(server), "the server ends")
         run.communicate(timeout=world.SECONDS)  # Nobody holds the pipes any more.
-        after = set(os.listdir("/tmp")) | set(os.listdir("/dev/shm"))
-        self.assertFalse([name for name in after - before if "gpurun" in name])
+        after = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
+        self.assertEqual((os.listdir(folder.name), after - before), ([], set()))
 
     def test_a_gpurun_killed_at_any_moment_leaves_nothing(self):
         for milliseconds in range(0, 24, 2):

@@ -24,13 +24,13 @@ def files_of(folder):
     return set(os.listdir(folder))
 
 
-def state(build, server):
+def state(build, server, temporary):
     return {
         "workers": len(server.workers()),
         "leases": world.leases(build, server),
         "descriptors of gpurund": descriptors(server.process.pid),
-        "shared memory": files_of("/dev/shm"),
-        "temporary files": {f for f in files_of("/tmp") if "gpurun" in f},
+        "shared memory": {f for f in files_of("/dev/shm") if "gpurun" in f},
+        "temporary files": files_of(temporary),
     }
 
 
@@ -41,11 +41,12 @@ def device_bytes(build, server, query):
     return done.stdout.strip()
 
 
-def kill_one(build, server, program, chance):
+def kill_one(build, server, program, chance, temporary):
     """Starts a run and kills its program, its gpurun or its worker at a random time."""
     gpurun = subprocess.Popen(world.gpurun_command(build, server, [program, "forever"]),
-                              env=world.gpurun_environment(server), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                              env=world.gpurun_environment(server, {"TMPDIR": temporary}),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
     time.sleep(chance.uniform(0, LONGEST_S))  # The moment of death, not a wait for something.
     victim = chance.choice(["program", "gpurun", "worker"])
     if victim == "gpurun":
@@ -74,19 +75,22 @@ def main():
     print(f"seed {seed}")
     chance = random.Random(seed)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
+    # Other tests leave files in the machine's folder meanwhile.
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as temporary, \
+            world.Server(build, folder, environment={"TMPDIR": temporary}) as server:
+        os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
         bytes_before = device_bytes(build, server, query)
         world.eventually(lambda: not server.workers())
-        before = state(build, server)
+        before = state(build, server, temporary)
         for _ in range(STARTS):
-            complaint = kill_one(build, server, program, chance)
+            complaint = kill_one(build, server, program, chance, temporary)
             if complaint:
                 wrong.append(complaint)
         programs_gone = world.eventually(lambda: not still_running(program))
         if not programs_gone:
             wrong.append(f"programs still run: {still_running(program)}")
-        if not world.eventually(lambda: state(build, server) == before):
-            after = state(build, server)
+        if not world.eventually(lambda: state(build, server, temporary) == before):
+            after = state(build, server, temporary)
             wrong += [f"{what}: {before[what]} before, {after[what]} after"
                       for what in before if before[what] != after[what]]
         # The one device can be leased, and has as much free memory as at first.

@@ -56,7 +56,8 @@ bool Block::add_fibers() {
   std::unique_ptr<StackSlab> slab = StackSlab::create(stack_bytes_);
   if (slab == nullptr) return false;
   for (std::uint32_t i = StackSlab::kStacks; i-- > 0;) {
-    fibers_.push_back(std::make_unique<Fiber>(slab->low(i), slab->high(i), fiber_main, this));
+    fibers_.push_back(
+        std::make_unique<Fiber>(slab->low(i), slab->high(i), fiber_main, this, group_));
     idle_.push_back(fibers_.back().get());
   }
   slabs_.push_back(std::move(slab));
@@ -64,6 +65,10 @@ bool Block::add_fibers() {
 }
 
 bool Block::begin(Grid& grid, std::uint64_t index, std::shared_ptr<Cluster> cluster) {
+  if (group_.worn()) {
+    forget_fibers();
+    group_.renew();
+  }
   const LaunchRequest& request = grid.request;
   const std::uint32_t dynamic_start = (request.static_shared_bytes + 15) & ~std::uint32_t{15};
   const std::size_t shared_bytes = request.dynamic_shared_bytes == 0
@@ -132,12 +137,16 @@ Block::Outcome Block::step(BlockRunner& runner) {
   return outcome_;
 }
 
-void Block::abandon() {
+void Block::forget_fibers() {
   idle_.clear();
   for (const auto& fiber : fibers_) {
     fiber->rebuild();
     idle_.push_back(fiber.get());
   }
+}
+
+void Block::abandon() {
+  forget_fibers();
   grid_ = nullptr;
   cluster_.reset();
 }

@@ -125,6 +125,7 @@ class Block {
   explicit Block(std::size_t stack_bytes);
   [[noreturn]] static void fiber_main(Fiber& self, void* block);
   void run_threads(Fiber& self);
+  void forget_fibers();
   void place(ThreadContext& thread);
   bool add_fibers();
   Fiber* idle_fiber();
@@ -177,6 +178,7 @@ class Block {
   Barrier barriers_[kBarriersPerBlock];
   Fiber* fiber_of_[kBlockThreadsMax];  // Of threads that wait.
   std::vector<std::unique_ptr<StackSlab>> slabs_;
+  FiberGroup group_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
 };

@@ -69,26 +69,33 @@ struct Fiber::Entry {
   }
 };
 
-Fiber::Fiber() : tsan_fiber_(sanitizers::current_fiber()) {}
+FiberGroup::FiberGroup() : tsan_fiber_(sanitizers::create_fiber()) {}
 
-Fiber::Fiber(std::uint8_t* low, std::uint8_t* high, Main main, void* argument)
-    : low_(low), high_(high), main_(main), argument_(argument) {
+FiberGroup::~FiberGroup() {
+  if (tsan_fiber_ != nullptr) sanitizers::destroy_fiber(tsan_fiber_);
+}
+
+void FiberGroup::renew() {
+  if (tsan_fiber_ != nullptr) sanitizers::destroy_fiber(tsan_fiber_);
+  tsan_fiber_ = sanitizers::create_fiber();
+  forgotten_ = 0;
+}
+
+Fiber::Fiber() : own_tsan_fiber_(sanitizers::current_fiber()) {}
+
+Fiber::Fiber(std::uint8_t* low, std::uint8_t* high, Main main, void* argument, FiberGroup& group)
+    : low_(low), high_(high), main_(main), argument_(argument), group_(&group) {
   thread.stack_low = reinterpret_cast<std::uint64_t>(low);
   thread.stack_high = reinterpret_cast<std::uint64_t>(high);
   thread.engine = this;
   rebuild();
 }
 
-Fiber::~Fiber() {
-  if (main_ != nullptr) sanitizers::destroy_fiber(tsan_fiber_);
-}
-
 void Fiber::rebuild() {
   forgotten_ = false;
   asan_stack_ = nullptr;
   sanitizers::forget_stack(low_, static_cast<std::size_t>(high_ - low_));
-  if (tsan_fiber_ != nullptr) sanitizers::destroy_fiber(tsan_fiber_);
-  tsan_fiber_ = sanitizers::create_fiber();
+  group_->forgot();
   context_ = context::make_fcontext(high_, static_cast<std::size_t>(high_ - low_), Entry::run);
 }
 
@@ -110,10 +117,14 @@ void Fiber::arrived(Fiber& from, void* from_context) {
   if (from.forgotten_) from.rebuild();
 }
 
+void* Fiber::tsan_fiber() const {
+  return group_ != nullptr ? group_->tsan_fiber() : own_tsan_fiber_;
+}
+
 void Fiber::switch_to(Fiber& to) {
   next_ = &to;
   sanitizers::start_switch(&asan_stack_, to.low_, static_cast<std::size_t>(to.high_ - to.low_));
-  sanitizers::switch_fiber(to.tsan_fiber_);
+  if (to.group_ != group_) sanitizers::switch_fiber(to.tsan_fiber());
   const context::transfer_t transfer = context::jump_fcontext(to.context_, this);
   arrived(*static_cast<Fiber*>(transfer.data), transfer.fctx);
 }
@@ -122,7 +133,7 @@ void Fiber::abandon_to(Fiber& to) {
   next_ = &to;
   forgotten_ = true;
   sanitizers::start_switch(nullptr, to.low_, static_cast<std::size_t>(to.high_ - to.low_));
-  sanitizers::switch_fiber(to.tsan_fiber_);
+  if (to.group_ != group_) sanitizers::switch_fiber(to.tsan_fiber());
   context::jump_fcontext(to.context_, this);
   std::abort();  // Nobody resumes a forgotten computation.
 }

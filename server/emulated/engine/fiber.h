@@ -1,5 +1,5 @@
 // Fiber: a stack with a suspended computation on it, switched to in user space. Knows nothing of
-// CUDA; the sanitizers are told of every switch.
+// CUDA; the sanitizers are told of switches.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,31 @@ class StackSlab {
   const std::size_t stack_bytes_;
 };
 
+// What ThreadSanitizer takes for one thread: the fibers of a block, of which one runs at a time. A
+// switch between two that it knew apart would cost time in proportion to their number (measured:
+// two thirds of a kernel's). Without ThreadSanitizer nothing.
+class FiberGroup {
+ public:
+  FiberGroup();
+  ~FiberGroup();
+  FiberGroup(const FiberGroup&) = delete;
+  FiberGroup& operator=(const FiberGroup&) = delete;
+
+  // A computation was forgotten: its frames stay on the sanitizer's own stack, which is bounded.
+  void forgot() { ++forgotten_; }
+  // Whether that stack should be renewed; only while no computation is suspended on any fiber.
+  bool worn() const { return tsan_fiber_ != nullptr && forgotten_ >= kForgottenMax; }
+  void renew();
+  void* tsan_fiber() const { return tsan_fiber_; }
+
+ private:
+  // Of 65,536 frames; a block of 1,024 threads that leaves ten each comes on top.
+  static constexpr std::uint32_t kForgottenMax = 1000;
+
+  void* tsan_fiber_;
+  std::uint32_t forgotten_ = 0;
+};
+
 // One thread at a time. Not movable: suspended computations point at it.
 class Fiber {
  public:
@@ -41,9 +66,8 @@ class Fiber {
 
   // The fiber that stands for the calling thread's own stack.
   Fiber();
-  // A fiber on [low, high) that runs `main` when it is first switched to.
-  Fiber(std::uint8_t* low, std::uint8_t* high, Main main, void* argument);
-  ~Fiber();
+  // A fiber on [low, high) that runs `main` when it is first switched to. `group` outlives it.
+  Fiber(std::uint8_t* low, std::uint8_t* high, Main main, void* argument, FiberGroup& group);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
@@ -68,6 +92,7 @@ class Fiber {
  private:
   struct Entry;
   void arrived(Fiber& from, void* from_context);
+  void* tsan_fiber() const;
 
   void* context_ = nullptr;  // boost.context's fcontext_t while suspended.
   Fiber* next_ = nullptr;    // Whom it switched to last: tells a new fiber who it is.
@@ -77,7 +102,8 @@ class Fiber {
   void* argument_ = nullptr;
   bool forgotten_ = false;      // To be rebuilt by the fiber that runs next.
   void* asan_stack_ = nullptr;  // AddressSanitizer's fake stack while suspended.
-  void* tsan_fiber_ = nullptr;  // ThreadSanitizer's identity of this fiber.
+  FiberGroup* group_ = nullptr;
+  void* own_tsan_fiber_ = nullptr;  // Of a thread's own stack, which has no group.
 };
 
 }  // namespace gpurun::emulated

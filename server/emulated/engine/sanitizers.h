@@ -86,8 +86,7 @@ inline void destroy_fiber([[maybe_unused]] void* fiber) {
 #endif
 }
 
-// To be called right before the jump. All fibers of a block run on one thread at a time, so a
-// switch orders what they do.
+// To be called right before the jump.
 inline void switch_fiber([[maybe_unused]] void* fiber) {
 #ifdef GPURUN_TSAN
   __tsan_switch_to_fiber(fiber, 0);
