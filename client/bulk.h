@@ -69,6 +69,11 @@ class Bulk {
   // Returns at once; the source stays untouched until the call that names the transfer is complete.
   bool send_later(std::uint64_t transfer);
 
+  // A transfer that is only offered: `payload` is kept and sent if the worker wants it. 0: so much
+  // is offered already (kOfferedBytesMax) that it has to be sent or asked about.
+  static constexpr std::size_t kOfferedBytesMax = std::size_t{64} << 20;
+  std::uint64_t offer(std::shared_ptr<const Bytes> payload);
+
   // Bytes of `transfer` will come and go to `destination`. Before the record is appended.
   // `unattended`: nobody waits for it (see outstanding()).
   void expect(std::uint64_t transfer, MutableBytes destination, bool unattended);
@@ -86,10 +91,11 @@ class Bulk {
   struct Outgoing {
     std::uint64_t transfer = 0;
     ByteView source;
-    bool later = false;        // The sending threads fill its slots themselves.
-    bool over = false;         // Abandoned by the worker.
-    std::uint64_t filled = 0;  // Bytes that have had a slot.
-    std::uint64_t sent = 0;    // Bytes handed to a connection.
+    bool later = false;                    // The sending threads fill its slots themselves.
+    std::shared_ptr<const Bytes> offered;  // Backs `source` of an offered one.
+    bool over = false;                     // Abandoned by the worker.
+    std::uint64_t filled = 0;              // Bytes that have had a slot.
+    std::uint64_t sent = 0;                // Bytes handed to a connection.
     std::uint64_t retired = 0;
     std::deque<Chunk> chunks;  // Filled, not yet retired.
     std::size_t unsent = 0;    // The last so many of `chunks`.
@@ -118,6 +124,7 @@ class Bulk {
   void run_sender(Channel& channel);
   Status retire(const protocol::BulkHeader& header);
   void abandon(std::uint64_t transfer);
+  void drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at);
 
   // bulk_receive.cc
   void run_receiver(Channel& channel);
@@ -125,6 +132,7 @@ class Bulk {
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        std::size_t bytes, Bytes& scratch);
   Status abandoned(const protocol::BulkHeader& header);
+  Status wanted(std::uint64_t transfer);
   Status complete(std::uint64_t watermark);
 
   const Listener listener_;
@@ -140,6 +148,7 @@ class Bulk {
   bool ended_ = false;
   std::vector<std::size_t> free_slots_;
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
+  std::size_t offered_bytes_ = 0;
   std::uint64_t last_served_ = 0;  // The transfer that had its turn last.
   std::map<std::uint64_t, Incoming> incoming_;
   std::map<std::uint64_t, protocol::BulkHeader> receipts_due_;  // By transfer: the last counts.

@@ -109,7 +109,8 @@ Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
   if (!frame.ok()) return frame.status();
   if (frame->kind == FrameKind::kHeartbeat) return {};
   const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt ||
-                     frame->kind == FrameKind::kChunkAbandoned;
+                     frame->kind == FrameKind::kChunkAbandoned ||
+                     frame->kind == FrameKind::kChunkWanted;
   if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
     return Status(Code::kProtocol, "a frame that does not belong on a bulk connection");
   }
@@ -124,7 +125,20 @@ Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
   }
   if (frame->kind == FrameKind::kChunkReceipt) return retire(*header);
   if (frame->kind == FrameKind::kChunkAbandoned) return abandoned(*header);
+  if (frame->kind == FrameKind::kChunkWanted) return wanted(header->transfer);
   return receive_chunk(connection, *header, bytes, scratch);
+}
+
+Status Bulk::wanted(std::uint64_t transfer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = outgoing_.find(transfer);
+  if (found == outgoing_.end()) return {};  // Abandoned meanwhile, on another connection.
+  if (found->second->offered == nullptr) {
+    return Status(Code::kProtocol, "the worker wants what was not offered");
+  }
+  found->second->later = true;
+  to_send_.notify_all();
+  return {};
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,

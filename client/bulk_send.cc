@@ -21,6 +21,7 @@ bool Bulk::room_for_next(const Outgoing& out) const noexcept {
   if (free_slots_.size() > kReservedSlots) return true;
   if (free_slots_.empty()) return false;
   for (const auto& [transfer, each] : outgoing_) {
+    if (each->offered != nullptr && !each->later) continue;  // It may never go.
     if (each->filled < each->source.size()) return each.get() == &out;
   }
   return false;
@@ -36,9 +37,28 @@ std::uint64_t Bulk::open(ByteView source) {
   return transfer;
 }
 
+std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (payload->size() > kOfferedBytesMax - offered_bytes_) return 0;
+  offered_bytes_ += payload->size();
+  const std::uint64_t transfer = mint();
+  const auto out = std::make_shared<Outgoing>();
+  out->transfer = transfer;
+  out->source = *payload;
+  out->offered = std::move(payload);
+  outgoing_.emplace(transfer, out);
+  return transfer;
+}
+
+// With the lock held.
+void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
+  if (at->second->offered != nullptr) offered_bytes_ -= at->second->source.size();
+  outgoing_.erase(at);
+}
+
 void Bulk::forget(std::uint64_t transfer) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  outgoing_.erase(transfer);
+  if (const auto found = outgoing_.find(transfer); found != outgoing_.end()) drop(found);
   room_.notify_all();  // Another one is the oldest now.
   to_send_.notify_all();
 }
@@ -181,7 +201,7 @@ Status Bulk::retire(const BulkHeader& header) {
     free_slots_.push_back(out.chunks.front().slot);
     out.chunks.pop_front();
   }
-  if (out.retired == out.source.size()) outgoing_.erase(found);
+  if (out.retired == out.source.size()) drop(found);
   room_.notify_all();
   to_send_.notify_all();  // A later one may have room now.
   return {};
@@ -196,7 +216,7 @@ void Bulk::abandon(std::uint64_t transfer) {
   for (const Chunk& chunk : out.chunks) free_slots_.push_back(chunk.slot);
   out.chunks.clear();
   out.unsent = 0;
-  outgoing_.erase(found);
+  drop(found);
   room_.notify_all();
   to_send_.notify_all();
 }

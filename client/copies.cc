@@ -61,6 +61,28 @@ int Session::post_with_bulk(Lane& lane, const CallSite& site, std::span<const By
   return impl_->send_with_bulk(lane, site, parts, bulk, false, fence ? &reply : nullptr);
 }
 
+int Session::post_with_offer(Lane& lane, CallSite site, ByteView payload,
+                             std::shared_ptr<const Bytes> offer, bool* offered) {
+  std::uint64_t number = 0;
+  const bool fence = impl_->options.every_call_is_a_fence;
+  {
+    const std::lock_guard<std::mutex> lock(impl_->bulk_order);
+    site.bulk = impl_->bulk->offer(std::move(offer));
+    *offered = site.bulk != 0;
+    if (!*offered) return 0;
+    site.flags |= protocol::kFlagBulkOnDemand;
+    const std::span<const ByteView> parts(&payload, 1);
+    if (const int refused = impl_->append(lane, site, parts, fence, &number); refused != 0) {
+      impl_->bulk->forget(site.bulk);
+      return refused;
+    }
+  }
+  Reply reply;
+  if (fence) return impl_->finish(lane, site, number, &reply);
+  impl_->wake_sender();
+  return 0;
+}
+
 int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                             ByteView bulk, Reply* reply) {
   if (bulk.empty()) return call(lane, site, parts, reply);

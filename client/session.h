@@ -51,7 +51,7 @@ struct CallSite {
   std::uint16_t opcode = 0;
   protocol::Form form = protocol::Form::kCall;
   protocol::Order order = protocol::Order::kContext;
-  // kFlagBarrier, kFlagWritesSubject, kFlagTell; the session sets kFlagFence.
+  // kFlagBarrier, kFlagWritesSubject, kFlagTell; the session sets the others.
   std::uint16_t flags = 0;
   Handle context = 0;
   Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).
@@ -118,6 +118,12 @@ class Session {
                      ByteView bulk);
   int call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                      ByteView bulk, Reply* reply);
+
+  // Like post(), of Order::kOrderedHost, for a payload that the worker is believed to have: it is
+  // kept and sent only if the worker asks for it. False in `*offered`: nothing was done, because
+  // too much is offered already.
+  int post_with_offer(Lane& lane, CallSite site, ByteView payload,
+                      std::shared_ptr<const Bytes> offer, bool* offered);
 
   // What must be true before a call that is answered locally returns success: 0, or the sticky
   // error of `context`, kResultPeerGone, kResultNotInitialized.

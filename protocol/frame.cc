@@ -20,6 +20,7 @@ std::size_t payload_bytes_max(FrameKind kind) {
       return kBulkHeaderBytes + limits::kBulkChunkBytes;
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
+    case FrameKind::kChunkWanted:
       return kBulkHeaderBytes;
     case FrameKind::kAcknowledge:
     case FrameKind::kHeartbeat:

@@ -27,10 +27,12 @@ enum class FrameKind : std::uint8_t {
   kGoodbye,       // Log, either way: the sender ends the session on purpose; payload: UTF-8 reason.
   kChunk,         // Bulk, either way: BulkHeader, then that many bytes of one transfer.
   kChunkReceipt,  // Bulk, either way: BulkHeader without bytes; `offset` bytes have retired.
-  kChunkAbandoned  // Bulk, either way: BulkHeader without bytes; nothing more of it will come.
+  kChunkAbandoned,  // Bulk, either way: BulkHeader without bytes; nothing more of it will come.
+  kChunkWanted  // Bulk, worker to client: BulkHeader without bytes, offset and total 0; a transfer
+                // that was only offered (kFlagBulkOnDemand) shall be sent.
 };
 inline constexpr std::uint8_t kFrameKindMin = 1;
-inline constexpr std::uint8_t kFrameKindMax = 9;
+inline constexpr std::uint8_t kFrameKindMax = 10;
 
 inline constexpr std::uint16_t kFrameMagic = 0x7267;  // "gr"
 

@@ -110,6 +110,10 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord) {
     return malformed(header, "nothing to tell");
   }
+  if ((header.flags & kFlagBulkOnDemand) != 0 &&
+      (header.order != Order::kOrderedHost || header.bulk == 0)) {
+    return malformed(header, "nothing to ask for");
+  }
   if (header.reserved != 0) return malformed(header, "reserved field is used");
   if (header.lane >= limits::kLanesMax) return malformed(header, "lane over the bound");
   if (header.order == Order::kImmediate && (header.flags & kFlagBarrier) != 0) {

@@ -68,7 +68,9 @@ inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; el
 // kEventRecord: the client asks about this event, so it is told of the record's end unasked: a
 // kEventDone answers it, whatever happens to the record.
 inline constexpr std::uint16_t kFlagTell = 8;
-inline constexpr std::uint16_t kFlagsKnown = 15;
+// kOrderedHost: its bulk is only offered, and sent when the worker says kChunkWanted.
+inline constexpr std::uint16_t kFlagBulkOnDemand = 16;
+inline constexpr std::uint16_t kFlagsKnown = 31;
 
 // Stream values that are no handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD; NULL means
 // legacy for the plain entry points).

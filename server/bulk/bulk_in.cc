@@ -63,6 +63,7 @@ Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t byte
 
 void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& landing) {
   if (landing.into == nullptr) {
+    came_.notify_all();
     listener_.arrived(listener_.user);  // The call may have to say that it cannot be held.
     return;
   }
@@ -91,6 +92,7 @@ void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
     }
     if (transfer.kind == Kind::kWhole) {
       go_on = transfer.failure != 0 || transfer.came.through() == transfer.total;
+      if (go_on) came_.notify_all();
     }
   }
   say(says);
@@ -192,8 +194,33 @@ void BulkIn::retired(std::uint64_t number, const Chunk& chunk) {
   say(says);
 }
 
+int BulkIn::fetch_whole(std::uint64_t number, std::uint64_t sequence,
+                        std::shared_ptr<WholePayload>* payload) {
+  if (const int result = expect_whole(number, sequence); result != 0) return result;
+  listener_.say(listener_.user, FrameKind::kChunkWanted, BulkHeader{number, 0, 0, 0});
+  std::unique_lock lock(mutex_);
+  int result = 0;
+  // Bounded by the life of the session.
+  came_.wait(lock, [&] {
+    result = stopped_ ? int{kErrorUnknown} : take(number, payload);
+    return result != 0 || *payload != nullptr;
+  });
+  return result;
+}
+
+void BulkIn::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  came_.notify_all();
+}
+
 int BulkIn::take_whole(std::uint64_t number, std::shared_ptr<WholePayload>* payload) {
   const std::lock_guard lock(mutex_);
+  return take(number, payload);
+}
+
+// With the lock held.
+int BulkIn::take(std::uint64_t number, std::shared_ptr<WholePayload>* payload) {
   const auto found = transfers_.find(number);
   if (found == transfers_.end() || found->second.kind != Kind::kWhole) return kErrorInvalidValue;
   Transfer& transfer = found->second;

@@ -8,6 +8,7 @@
 // Any thread, but for what a comment gives to the executor's.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -35,7 +36,7 @@ class BulkIn {
     void* user = nullptr;
     // A call that waits for bytes may go on.
     void (*arrived)(void* user) = nullptr;
-    // kChunkReceipt and kChunkAbandoned are due.
+    // kChunkReceipt, kChunkAbandoned and kChunkWanted are due.
     void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header) = nullptr;
   };
   BulkIn(Staging& staging, Listener listener) : staging_(staging), listener_(listener) {}
@@ -78,6 +79,13 @@ class BulkIn {
   // be. It is the caller's then, and the transfer is over.
   int take_whole(std::uint64_t transfer, std::shared_ptr<WholePayload>* payload);
 
+  // Likewise for one that the client only offers, from a thread that may block: asks for it and
+  // waits until it is whole or will not be. One call at a time asks for a transfer.
+  int fetch_whole(std::uint64_t transfer, std::uint64_t sequence,
+                  std::shared_ptr<WholePayload>* payload);
+  // The session ends: nothing more comes. Wakes fetch_whole(), which returns UNKNOWN then.
+  void stop();
+
   // The call `sequence` has ended. What it did not consume is abandoned.
   void end_call(std::uint64_t transfer, std::uint64_t sequence);
 
@@ -113,13 +121,16 @@ class BulkIn {
   using Says = std::deque<std::pair<protocol::FrameKind, protocol::BulkHeader>>;
 
   bool make_whole(Transfer& transfer);
+  int take(std::uint64_t number, std::shared_ptr<WholePayload>* payload);
   void move_to_whole(std::uint64_t number, Transfer& transfer, Says& says);
   void abandon(std::uint64_t number, Transfer& transfer, Says& says);
   void say(const Says& says) const;
 
   Staging& staging_;
   const Listener listener_;
-  mutable std::mutex mutex_;  // Guards all below.
+  mutable std::mutex mutex_;      // Guards all below.
+  std::condition_variable came_;  // A whole payload, or the end.
+  bool stopped_ = false;
   std::map<std::uint64_t, Transfer> transfers_;
   std::deque<std::uint64_t> abandoned_;  // Oldest first.
   std::uint64_t whole_bytes_ = 0;

@@ -50,6 +50,7 @@ Status BulkLanes::start(Listener listener) {
 
 void BulkLanes::stop() {
   stopping_ = true;
+  in_.stop();
   for (transport::Connection* connection : connections_) connection->shut_down();
   {
     const std::lock_guard lock(mutex_);

@@ -90,7 +90,7 @@ class Load {
       : call_(call),
         state_(HandlerState::of(call)),
         load_(load),
-        image_(load.image.empty() ? bulk : load.image),
+        image_(load.image.empty() ? bulk : load.image),  // Empty: the worker shall have it.
         table_bytes_max_(table_bytes_max),
         kind_(call.header().opcode == driver_abi::find_row("cuLibraryLoadData")->opcode
                   ? HandleKind::kLibrary
@@ -117,8 +117,13 @@ class Load {
     ImageStore& images = state_.modules().images();
     if (image_.empty()) {
       *stored = images.find(load_.digest, &outcome->kept);
-      outcome->missing = *stored == nullptr;
-      return 0;
+      if (*stored != nullptr) return 0;
+      const bool offered = (call_.header().flags & protocol::kFlagBulkOnDemand) != 0;
+      outcome->missing = !offered;
+      if (!offered) return 0;
+      // The client believed that we have it, and goes on: what it calls next waits here.
+      if (const int result = call_.fetch_bulk(); result != 0) return result;
+      image_ = call_.bulk_payload();
     }
     // What names an image is what it is: nobody may put other bytes under a name.
     if (sha256(image_) != load_.digest) return kErrorInvalidImage;
@@ -176,7 +181,7 @@ class Load {
   Call& call_;
   HandlerState& state_;
   const ImageLoad& load_;
-  const ByteView image_;
+  ByteView image_;
   const std::size_t table_bytes_max_;
   const HandleKind kind_;
 };

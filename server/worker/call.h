@@ -78,6 +78,10 @@ class Call {
     return bulk_ == nullptr ? ByteView() : ByteView(bulk_->bytes());
   }
 
+  // For calls with kFlagBulkOnDemand, on their ordered-host thread: asks the client for the bytes,
+  // waits for them, and makes them bulk_payload(). 0 or the CUresult.
+  int fetch_bulk();
+
   // The driver's context of header().context, current on this thread; nullptr for context 0.
   void* driver_context() const noexcept { return driver_context_; }
   // The driver's stream of header().stream (kStream calls).

@@ -63,6 +63,7 @@ Result<bool> Decoder::handle(const Frame& frame) {
     case FrameKind::kChunk:
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
+    case FrameKind::kChunkWanted:
       break;
   }
   return Status(Code::kProtocol, "a frame of kind " +

@@ -33,6 +33,13 @@ HandleTable& Call::handles() noexcept { return executor_->handles(); }
 const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
 void* Call::user() const noexcept { return executor_->options().user; }
 
+int Call::fetch_bulk() {
+  BulkLanes* lanes = executor_->bulk();
+  if (bulk_ != nullptr || header_.bulk == 0) return 0;
+  if (lanes == nullptr) return kErrorNotSupported;
+  return lanes->in().fetch_whole(header_.bulk, header_.sequence, &bulk_);
+}
+
 MutableBytes Call::reserve_reply(std::size_t byte_count) {
   if (byte_count > protocol::kReplyPayloadBytesMax) return {};
   reply_.resize(byte_count);

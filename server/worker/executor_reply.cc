@@ -50,6 +50,7 @@ int ExecutorState::take_bulk(Call& call, bool* here) {
   const RecordHeader& header = call.header_;
   *here = true;
   if (header.bulk == 0 || call.bulk_ != nullptr) return 0;
+  if ((header.flags & protocol::kFlagBulkOnDemand) != 0) return 0;  // Call::fetch_bulk().
   if (bulk == nullptr) return kErrorNotSupported;
   int result = bulk->in().expect_whole(header.bulk, header.sequence);
   if (result == 0) result = bulk->in().take_whole(header.bulk, &call.bulk_);

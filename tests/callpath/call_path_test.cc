@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <thread>
 
+#include "client/bulk.h"
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/executor.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -183,6 +188,93 @@ TEST(CallPathBulk, AnImageReachesItsHandlerWhole) {
     EXPECT_EQ(facts[0], size);
     EXPECT_EQ(facts[1], sum);
   }
+}
+
+// What the ordered-host thread got of an offer: bytes and their sum, or the CUresult.
+constexpr std::uint16_t kOfferOpcode = 4001;
+std::atomic<std::uint64_t> fetched_bytes, fetched_sum;
+std::atomic<int> fetch_result{-1};
+server::CallOutcome fetch_if_told(server::Call& call) {
+  EXPECT_TRUE(call.bulk_payload().empty());  // Not before it is wanted.
+  if (call.payload().front() == std::byte{0}) return server::CallOutcome::done(0);
+  fetch_result = call.fetch_bulk();
+  std::uint64_t sum = 0;
+  for (const std::byte each : call.bulk_payload()) sum += static_cast<std::uint64_t>(each);
+  fetched_bytes = call.bulk_payload().size();
+  fetched_sum = sum;
+  return server::CallOutcome::done(0);
+}
+
+TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
+  WorldOptions options;
+  options.bulk_connections = 2;
+  options.prepare = [](server::WorkerOptions& of) {
+    of.handlers.by_opcode[kOfferOpcode] = fetch_if_told;
+  };
+  World world(options);
+  const auto image = std::make_shared<const Bytes>(pattern(40'000'001, 5));
+  std::uint64_t sum = 0;
+  for (const std::byte each : *image) sum += static_cast<std::uint64_t>(each);
+  client::CallSite site;
+  site.opcode = kOfferOpcode;
+  site.order = protocol::Order::kOrderedHost;
+  site.form = protocol::Form::kRaw;
+  site.context = world.context();
+  const std::uint64_t device = world.allocate(std::size_t{96} << 20);
+  bool offered = true;
+  ASSERT_EQ(world.session().post_with_offer(
+                world.lane(), site, ByteView(),
+                std::make_shared<const Bytes>(client::Bulk::kOfferedBytesMax + 1), &offered),
+            0);
+  EXPECT_FALSE(offered);                                 // Over the bound: nothing was done.
+  const Bytes more = pattern(std::size_t{96} << 20, 9);  // More than the window, behind the offer.
+  for (const std::byte wanted : {std::byte{0}, std::byte{1}, std::byte{0}, std::byte{1}}) {
+    fetched_bytes = fetched_sum = 0;
+    offered = false;
+    ASSERT_EQ(
+        world.session().post_with_offer(world.lane(), site, ByteView(&wanted, 1), image, &offered),
+        0);
+    ASSERT_TRUE(offered);
+    const client::CallSite copy = world.site("cuMemcpyHtoDAsync_v2");
+    ASSERT_EQ(
+        world.session().copy_in(world.lane(), copy, device, more, Session::HostMemory::kPageable),
+        0);
+    ASSERT_EQ(world.synchronize(), 0);  // Behind the offer's call.
+    if (wanted == std::byte{1}) {
+      EXPECT_EQ(fetch_result, 0);
+      EXPECT_EQ(fetched_bytes, image->size());
+      EXPECT_EQ(fetched_sum, sum);
+    }
+    // Nobody keeps it: the worker has said that it needs it no more.
+    while (image.use_count() != 1) std::this_thread::yield();
+  }
+}
+
+TEST(CallPathBulk, AWorkerThatWaitsForAnOfferEndsWithItsClient) {
+  WorldOptions options;
+  options.prepare = [](server::WorkerOptions& of) {
+    of.handlers.by_opcode[kOfferOpcode] = [](server::Call& call) {
+      // Of another transfer than was offered: it never comes.
+      std::shared_ptr<server::WholePayload> none;
+      fetch_result =
+          call.executor().bulk()->in().fetch_whole(1'000'000, call.header().sequence, &none);
+      return server::CallOutcome::done(0);
+    };
+  };
+  World world(options);
+  client::CallSite site;
+  site.opcode = kOfferOpcode;
+  site.order = protocol::Order::kOrderedHost;
+  site.form = protocol::Form::kRaw;
+  site.context = world.context();
+  fetch_result = 0;
+  const std::byte payload{1};
+  bool offered = false;
+  ASSERT_EQ(world.session().post_with_offer(world.lane(), site, ByteView(&payload, 1),
+                                            std::make_shared<const Bytes>(100), &offered),
+            0);
+  world.end_session();
+  EXPECT_FALSE(world.worker_end().ok());
 }
 
 TEST(CallPathEnd, TheWorkerEndsWithItsClient) {

@@ -32,7 +32,8 @@ GPURUND = os.path.join(ARGS.build, "bin/gpurund")
 def environment(**changes):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith("GPURUN_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
-    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir)
+    # What this user's programs have kept must not change what a test sees.
+    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off")
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

@@ -88,7 +88,9 @@ def gpurun_command(build, server, command, address=None, options=()):
 
 
 def gpurun_environment(server, extra=None):
-    return {**clean_environment(), "GPURUN_SECRET_FILE": server.secret_file, **(extra or {})}
+    # What clients keep is the test's own.
+    return {**clean_environment(), "GPURUN_SECRET_FILE": server.secret_file,
+            "XDG_CACHE_HOME": os.path.join(server.folder, "client-cache"), **(extra or {})}
 
 
 def leases(build, server):
@@ -103,14 +105,15 @@ def leases(build, server):
 Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
 
 
-def run(build, server, command, address=None, timeout=120):
+def run(build, server, command, address=None, timeout=120, environment=None):
     """One run through gpurun, with its statistics (one entry for each process of it)."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
         start = time.monotonic()
         done = subprocess.run(
             gpurun_command(build, server, command, address), stdin=subprocess.DEVNULL,
-            env=gpurun_environment(server, {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path}),
+            env=gpurun_environment(server, {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path,
+                                            **(environment or {})}),
             capture_output=True, text=True, errors="replace", timeout=timeout)
         seconds = time.monotonic() - start
         statistics = []

@@ -1,8 +1,10 @@
 // What the client knows of an image's kernels: names, parameter layouts, attributes. Told by the
-// worker once per image and device, and kept for every later load of the same bytes.
+// worker once per image and kind of device, and kept for every later load of the same bytes, beyond
+// the process too (table_cache.h).
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -58,11 +60,15 @@ class KernelTable {
   bool complete() const;
   // In the driver's order.
   std::vector<const Kernel*> kernels() const;
+  // The worker has said that it keeps the image as long as the session lives.
+  bool kept() const noexcept { return kept_.load(std::memory_order_relaxed); }
+  void set_kept() noexcept { kept_.store(true, std::memory_order_relaxed); }
   // The attributes are those on this device, by the server's number.
   int server_device() const noexcept { return server_device_; }
 
  private:
   const int server_device_;
+  std::atomic<bool> kept_{false};
   mutable std::mutex mutex_;
   std::deque<Kernel> store_;                           // Guarded by mutex_.
   std::vector<const Kernel*> order_;                   // Guarded by mutex_.
@@ -70,13 +76,13 @@ class KernelTable {
   bool complete_ = false;                              // Guarded by mutex_.
 };
 
-// The tables of images that this process has loaded before. Any thread.
+// The tables of images that this process has loaded or asked for before. Any thread.
 class KnownImages {
  public:
   // The oldest is forgotten beyond: its next load is a fence again.
   static constexpr std::size_t kImagesMax = 4096;
 
-  // nullptr: not known. Only images that the worker promised to keep are.
+  // nullptr: not known.
   std::shared_ptr<KernelTable> find(const Sha256Digest& digest, int server_device) const;
   void add(const Sha256Digest& digest, std::shared_ptr<KernelTable> table);
 

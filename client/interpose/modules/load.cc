@@ -1,9 +1,12 @@
 // Sending images. See load.h.
 #include "client/interpose/modules/load.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
+#include "client/bulk.h"
+#include "client/interpose/modules/table_cache.h"
 #include "protocol/image_bundle.h"
 #include "protocol/limits.h"
 
@@ -71,16 +74,55 @@ void settle(Loaded& loaded, int result, std::shared_ptr<KernelTable> table, bool
   all.changed.notify_all();
 }
 
-void settle(Loaded& loaded, ImageOutcome&& outcome, bool with_options) {
+// nullptr: not one of ours.
+const Device* device_of_server(const Here& here, int ordinal) {
+  const DeviceSnapshot& all = *here.process->all_devices;
+  for (int i = 0; i < all.device_count(); ++i) {
+    if (all.device(i)->server_ordinal == ordinal) return all.device(i);
+  }
+  return nullptr;
+}
+
+std::shared_ptr<KernelTable> make_table(ImageOutcome&& outcome, int device) {
+  auto table = std::make_shared<KernelTable>(device);
+  for (protocol::KernelDescription& kernel : outcome.kernels) table->add(std::move(kernel));
+  if (outcome.complete) table->set_complete();
+  return table;
+}
+
+// What this process or an earlier one was told of the image. nullptr: nothing.
+std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded) {
+  const int ordinal = server_device(here);
+  if (auto table = registry().known.find(loaded.digest, ordinal); table != nullptr) return table;
+  const Device* device = device_of_server(here, ordinal);
+  // GPURUN_SYNC is for who wants to hear what fails where it fails.
+  if (device == nullptr || here.session().every_call_is_a_fence()) return nullptr;
+  const Sha256Digest key =
+      table_key(loaded.digest, *here.process->all_devices, *device, here.process->server_release);
+  std::optional<ImageOutcome> outcome = TableCache::of_user().find(key);
+  if (!outcome.has_value()) return nullptr;
+  auto table = make_table(std::move(*outcome), ordinal);
+  registry().known.add(loaded.digest, table);
+  return table;
+}
+
+void settle(const Here& here, Loaded& loaded, ImageOutcome&& outcome, bool with_options) {
   if (outcome.result != 0 || outcome.missing) {
     const int result = outcome.result != 0 ? outcome.result : int{CUDA_ERROR_UNKNOWN};
     return settle(loaded, result, nullptr, true);
   }
-  auto table = std::make_shared<KernelTable>(outcome.device);
-  for (protocol::KernelDescription& kernel : outcome.kernels) table->add(std::move(kernel));
-  if (outcome.complete) table->set_complete();
   // Options may change what the compiler makes of an image: its table is this load's own.
-  if (outcome.kept && !with_options) registry().known.add(loaded.digest, table);
+  const Device* device = with_options ? nullptr : device_of_server(here, outcome.device);
+  if (device != nullptr) {
+    TableCache::of_user().add(
+        table_key(loaded.digest, *here.process->all_devices, *device, here.process->server_release),
+        outcome);
+  }
+  const bool kept = outcome.kept;
+  const int ordinal = outcome.device;
+  auto table = make_table(std::move(outcome), ordinal);
+  if (kept) table->set_kept();
+  if (device != nullptr) registry().known.add(loaded.digest, table);
   settle(loaded, 0, std::move(table), true);
 }
 
@@ -96,13 +138,25 @@ ImageLoad request_for(const Loaded& loaded, const JitRequest* jit) {
   return load;
 }
 
-// The worker has kept the image and we its table: nobody waits.
-void post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
+// We have the image's table, and the worker the image, or we believe so and offer it: nobody waits.
+// False: it has to be asked.
+bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
   const ImageLoad load = request_for(loaded, nullptr);
   const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
-  CallSite site = load_site(here, loaded.kind, Order::kOrderedHost);
-  const int result = here.session().post(*here.lane, site, ByteView(payload));
+  const CallSite site = load_site(here, loaded.kind, Order::kOrderedHost);
+  int result = 0;
+  if (table->kept()) {
+    result = here.session().post(*here.lane, site, ByteView(payload));
+  } else {
+    if (protocol::bundle_bytes(loaded.image) > Bulk::kOfferedBytesMax) return false;
+    auto bundle = std::make_shared<const Bytes>(protocol::make_bundle(loaded.image));
+    bool offered = false;
+    result = here.session().post_with_offer(*here.lane, site, ByteView(payload), std::move(bundle),
+                                            &offered);
+    if (!offered) return false;
+  }
   settle(loaded, result, std::move(table), false);
+  return true;
 }
 
 // The worker said that it does not have the image.
@@ -131,12 +185,8 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
       continue;
     }
     loaded->digest = protocol::bundle_digest(loaded->image);
-    auto table =
-        with_options ? nullptr : registry().known.find(loaded->digest, server_device(here));
-    if (table != nullptr) {
-      post_known(here, *loaded, std::move(table));
-      continue;
-    }
+    auto table = with_options ? nullptr : known_table(here, *loaded);
+    if (table != nullptr && post_known(here, *loaded, std::move(table))) continue;
     loads.push_back(request_for(*loaded, jit));
     asked.push_back(loaded);
     if (bytes <= protocol::kInlineImageBytesMax) {
@@ -159,7 +209,7 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
       send_image(here, *asked[i], jit, &outcomes[i], &earlier);
     }
     if (jit != nullptr) jit->write(outcomes[i]);
-    settle(*asked[i], std::move(outcomes[i]), with_options);
+    settle(here, *asked[i], std::move(outcomes[i]), with_options);
   }
   return earlier;
 }

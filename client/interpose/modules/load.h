@@ -1,9 +1,11 @@
 // Loading an image: what is sent, what is waited for, and the names of kernels afterwards.
 //
-// An image that this process has not loaded before is one round trip (two when it is over
-// protocol::kInlineImageBytesMax and the worker does not have it); every later load of it is
-// posted. A library whose image the program preserves and that nvcc's registration code made is not
-// even sent before something in it is asked for, and then with every other one that waits.
+// An image of which nothing is known is one round trip (two when it is over
+// protocol::kInlineImageBytesMax and the worker does not have it). Once this user has been told of
+// its kernels (table_cache.h), a load of it is posted: by its digest if the worker keeps it, else
+// with the image offered in case that the worker has lost it. A library whose image the program
+// preserves and that nvcc's registration code made is not even sent before something in it is asked
+// for, and then with every other one that waits.
 #pragma once
 
 #include <string>

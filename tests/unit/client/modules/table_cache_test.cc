@@ -1,0 +1,140 @@
+// Protects: a table of kernels comes back as it was kept, only for what it was kept for, and a file
+// that is not what we wrote is never believed, whatever is in it.
+#include "client/interpose/modules/table_cache.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace gpurun::client::interpose::modules {
+namespace {
+
+namespace fs = std::filesystem;
+
+protocol::ImageOutcome outcome_of(const std::string& name) {
+  protocol::ImageOutcome outcome;
+  outcome.complete = outcome.kept = true;
+  protocol::KernelDescription kernel;
+  kernel.name = name;
+  kernel.described = kernel.layout_known = true;
+  kernel.parameters = {{0, 8}, {8, 4}};
+  kernel.attributes = {1024, 0, 3};
+  outcome.kernels.push_back(kernel);
+  return outcome;
+}
+
+Sha256Digest key_of(const std::string& text) { return sha256(byte_view(text.data(), text.size())); }
+
+class TableCacheTest : public ::testing::Test {
+ protected:
+  static std::string make_base() {
+    std::string pattern = (fs::temp_directory_path() / "table-cache-XXXXXX").string();
+    return mkdtemp(pattern.data()) == nullptr ? "/no/such/folder" : pattern;
+  }
+  ~TableCacheTest() override { fs::remove_all(base_); }
+  std::string folder() const { return base_ + "/kernels"; }
+  // The only file.
+  fs::path file() const { return fs::directory_iterator(folder())->path(); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder()), fs::directory_iterator()));
+  }
+
+  const std::string base_ = make_base();
+  TableCache cache_{base_ + "/kernels"};
+  const Sha256Digest key_ = key_of("image");
+};
+
+TEST_F(TableCacheTest, ATableComesBackForItsKeyAlone) {
+  EXPECT_FALSE(cache_.find(key_).has_value());
+  cache_.add(key_, outcome_of("saxpy"));
+  cache_.add(key_of("other"), outcome_of("gemm"));
+  const auto found = cache_.find(key_);
+  ASSERT_TRUE(found.has_value());
+  ASSERT_EQ(found->kernels.size(), 1u);
+  EXPECT_EQ(found->kernels[0].name, "saxpy");
+  EXPECT_EQ(found->kernels[0].parameters, outcome_of("").kernels[0].parameters);
+  EXPECT_EQ(found->kernels[0].attributes, outcome_of("").kernels[0].attributes);
+  EXPECT_TRUE(found->complete);
+  EXPECT_FALSE(cache_.find(key_of("third")).has_value());
+  struct stat about {};
+  ASSERT_EQ(stat(folder().c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700u);
+  EXPECT_EQ(files(), 2u);  // No part of one is left.
+}
+
+TEST_F(TableCacheTest, AChangedByteAnywhereIsNoticedAndTheFileRemoved) {
+  cache_.add(key_, outcome_of("saxpy"));
+  std::string whole;
+  {
+    std::ifstream in(file(), std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  for (std::size_t at = 0; at < whole.size(); at += 7) {
+    cache_.add(key_, outcome_of("saxpy"));
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    std::ofstream(file(), std::ios::binary).write(changed.data(), std::streamsize(changed.size()));
+    EXPECT_FALSE(cache_.find(key_).has_value()) << at;
+    EXPECT_EQ(files(), 0u) << at;
+  }
+  cache_.add(key_, outcome_of("saxpy"));
+  fs::resize_file(file(), whole.size() - 8);
+  EXPECT_FALSE(cache_.find(key_).has_value());
+}
+
+TEST_F(TableCacheTest, ATableUnderAnotherNameIsNotBelieved) {
+  cache_.add(key_, outcome_of("saxpy"));
+  const fs::path own = file();
+  cache_.add(key_of("other"), outcome_of("gemm"));
+  for (const auto& each : fs::directory_iterator(folder())) {
+    if (each.path() != own) fs::rename(each.path(), own);
+  }
+  EXPECT_FALSE(cache_.find(key_).has_value());
+}
+
+TEST_F(TableCacheTest, LinksPipesAndForeignFoldersAreNotRead) {
+  cache_.add(key_, outcome_of("saxpy"));
+  const fs::path own = file();
+  fs::rename(own, base_ + "/elsewhere");
+  fs::create_symlink(base_ + "/elsewhere", own);
+  EXPECT_FALSE(cache_.find(key_).has_value());
+  ASSERT_EQ(mkfifo(own.c_str(), 0600), 0);
+  EXPECT_FALSE(cache_.find(key_).has_value());  // Nor waited for.
+  fs::rename(base_ + "/elsewhere", own);
+  EXPECT_TRUE(cache_.find(key_).has_value());
+  chmod(folder().c_str(), 0770);
+  EXPECT_FALSE(cache_.find(key_).has_value());
+}
+
+TEST_F(TableCacheTest, TheOldestGoBeyondTheBound) {
+  cache_.add(key_, outcome_of("saxpy"));
+  const fs::path own = file();
+  fs::last_write_time(own, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  for (std::size_t i = 0; i < TableCache::kFilesMax; ++i) {
+    std::ofstream(folder() + "/filler" + std::to_string(i)) << "x";
+  }
+  cache_.add(key_of("other"), outcome_of("gemm"));
+  EXPECT_LE(files(), TableCache::kFilesMax);
+  EXPECT_FALSE(fs::exists(own));
+  EXPECT_TRUE(cache_.find(key_of("other")).has_value());
+}
+
+TEST_F(TableCacheTest, WithoutAFolderNothingIsKeptAndNothingFails) {
+  const TableCache none("");
+  none.add(key_, outcome_of("saxpy"));
+  EXPECT_FALSE(none.find(key_).has_value());
+  std::ofstream(base_ + "/a-file") << "x";
+  const TableCache impossible(base_ + "/a-file/kernels");
+  impossible.add(key_, outcome_of("saxpy"));
+  EXPECT_FALSE(impossible.find(key_).has_value());
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose::modules
