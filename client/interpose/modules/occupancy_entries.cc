@@ -100,7 +100,10 @@ CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
   payload.block[2] = config->blockDimZ;
   payload.shared_bytes = config->sharedMemBytes;
   payload.attribute_count = attribute_count;
-  CallSite site = here.site();
+  // The stream stands for its context, and with it for a part of the device.
+  Handle stream = 0;
+  if (const int result = here.stream(config->hStream, &stream); result != 0) return cuda(result);
+  CallSite site = here.stream_site(stream);
   site.opcode = row;
   site.form = protocol::Form::kRaw;
   const ByteView parts[] = {bytes_of(payload), byte_view(static_cast<const void*>(attributes),

@@ -143,6 +143,15 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   return CUDA_SUCCESS;
 }
 
+// A capture's id is its stream's number.
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                cuuint64_t* id_out) {
+  if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *captureStatus_out = capture_status(hStream);
+  if (id_out != nullptr) *id_out = reinterpret_cast<std::uint64_t>(hStream);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamBeginCapture(CUstream hStream) { return begin_capture(hStream); }
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode) {
   return begin_capture(hStream);

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "tests/devices/argument.h"
+#include "tests/devices/null/api.h"
 #include "tests/devices/null/entry.h"
+#include "tests/devices/recording/opaque.h"
 
 namespace gpurun::recording {
 namespace {
@@ -27,6 +30,18 @@ int recording_file() {
   }();
   return file;
 }
+
+// The calling thread's current context, as one argument more, where a test wants it.
+std::string context_text(bool first) {
+  static const bool wanted = std::getenv("GPURUN_RECORDING_CONTEXTS") != nullptr;
+  if (!wanted) return "";
+  CUcontext context = nullptr;
+  (void)null_device::api::cuCtxGetCurrent(&context);
+  return (first ? "" : ", ") + std::string("context=") +
+         hex(reinterpret_cast<std::uintptr_t>(context));
+}
+
+}  // namespace
 
 std::string hex(std::uint64_t value) {
   char text[24];
@@ -49,6 +64,8 @@ std::string bytes_text(const void* place, std::uint64_t count) {
   }
   return text + "]";
 }
+
+namespace {
 
 std::string handles_text(const void* place, std::uint64_t count) {
   std::string text = "{";
@@ -81,7 +98,7 @@ std::string pointee_text(const Row& row, void* const* arguments, std::size_t ind
                          strnlen(static_cast<const char*>(place), count)) +
              "\"";
     default:
-      return "opaque";
+      return opaque_text(row, arguments, index);
   }
 }
 
@@ -98,19 +115,28 @@ std::string argument_text(const Row& row, void* const* arguments, std::size_t in
   return pointee_text(row, arguments, index);
 }
 
+// Calls of several threads of one process are ordered by this lock: what a test and a worker in its
+// process do to each other's memory between calls, which come and go over sockets, is no race.
+void in_order() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+}
+
 }  // namespace
 
 Call::Call(const Row& row, void* const* arguments) : row_(row), arguments_(arguments) {
+  in_order();
   if (recording_file() < 0) return;
   line_ = std::string(row.symbol) + "(";
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
     line_ += (i == 0 ? "" : ", ") + std::string(row.parameters[i].name) + "=" +
              argument_text(row, arguments, i);
   }
-  line_ += ")";
+  line_ += context_text(row.parameters.empty()) + ")";
 }
 
 CUresult Call::done(CUresult result) {
+  in_order();
   if (recording_file() < 0) return result;
   line_ += " = " + std::to_string(result);
   for (std::size_t i = 0; result == CUDA_SUCCESS && i < row_.parameters.size(); ++i) {

@@ -5,8 +5,9 @@
 //   SYMBOL(name=value, ...) = CUresult name=value ...
 // Values are canonical, so that lines of two runs can be compared: integers and handles in hex,
 // structures and arrays as the hex of their bytes (over kBytesShown: their count and a hash), texts
-// in quotes, null for NULL, `out` for an output before the call, `opaque` for what the row calls
-// so.
+// in quotes, null for NULL, `out` for an output before the call; what the row calls opaque as
+// opaque.h says. With GPURUN_RECORDING_CONTEXTS
+// one more: `context`, the one that is current on the calling thread.
 #pragma once
 
 #include <string>

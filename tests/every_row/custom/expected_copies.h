@@ -1,0 +1,35 @@
+// The copies that a worker makes of one line of bytes: all asynchronous, in the call's stream, and
+// in pieces where the bytes come or go as bulk.
+#pragma once
+
+#include <algorithm>
+
+#include "protocol/limits.h"
+#include "tests/every_row/custom/trial_cuda.h"
+
+namespace gpurun::every_row {
+
+// Where bytes lie: in memory of the device, or of the program.
+enum class Lies { kDevice, kHost };
+
+// To be called within Trial::direct_call().
+inline CUresult copy_line(Trial& t, Lies to_lies, void* to, Lies from_lies, const void* from,
+                          std::size_t bytes, const Both<CUstream>& stream) {
+  const auto address = [](const void* place) { return reinterpret_cast<CUdeviceptr>(place); };
+  if (to_lies == Lies::kDevice && from_lies == Lies::kDevice) {
+    return t.call_direct(FN(cuMemcpyDtoDAsync_v2), address(to), address(from), bytes, stream);
+  }
+  const bool out = to_lies == Lies::kHost;
+  const std::size_t piece = limits::kBulkChunkBytes;  // Smaller ones go in the record, whole.
+  CUresult result = CUDA_SUCCESS;
+  for (std::size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece) {
+    const std::size_t count = std::min(piece, bytes - at);
+    result = out ? t.call_direct(FN(cuMemcpyDtoHAsync_v2), static_cast<char*>(to) + at,
+                                 address(from) + at, count, stream)
+                 : t.call_direct(FN(cuMemcpyHtoDAsync_v2), address(to) + at,
+                                 static_cast<const char*>(from) + at, count, stream);
+  }
+  return result;
+}
+
+}  // namespace gpurun::every_row

@@ -1,0 +1,32 @@
+// A whole server in the test's process: gpurund's daemon and, as threads, its workers. A client
+// library that the test opens attaches to it over TCP as it would to any other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "client/control_link.h"
+#include "server/daemon/daemon.h"
+#include "server/driver/cuda_driver.h"
+
+namespace gpurun::every_row {
+
+class ServerInProcess {
+ public:
+  // Listens, and leases its one device to this process: `session_file` is written, for
+  // GPURUN_SESSION. Throws std::runtime_error.
+  ServerInProcess(const std::string& driver_path, const std::string& session_file);
+  // The client, whose session ends with its process, sees its server die.
+  ~ServerInProcess();
+  ServerInProcess(const ServerInProcess&) = delete;
+  ServerInProcess& operator=(const ServerInProcess&) = delete;
+
+ private:
+  std::unique_ptr<server::WorkerSpawner> spawner_;
+  std::unique_ptr<server::Daemon> daemon_;
+  std::thread thread_;
+  std::unique_ptr<client::ControlLink> link_;
+};
+
+}  // namespace gpurun::every_row

@@ -1,0 +1,110 @@
+// Streams and host functions.
+#include <atomic>
+
+#include "tests/every_row/custom/trial_cuda.h"
+
+namespace gpurun::every_row {
+namespace {
+
+struct Called {
+  std::atomic<int> times{0};
+  CUstream stream = nullptr;
+  int status = -1;
+};
+
+void host_function(void* user) { ++static_cast<Called*>(user)->times; }
+
+void callback(CUstream stream, CUresult status, void* user) {
+  auto* called = static_cast<Called*>(user);
+  called->stream = stream;
+  called->status = status;
+  ++called->times;
+}
+
+// In the function's place stands an event of the worker's own, which tells when its turn has come.
+std::uint64_t stream_of_own_event() {
+  std::uint64_t stream = ~std::uint64_t{0};
+  for (const std::string& line : World::get().recorded()) {
+    if (name_of(line) == "cuEventRecord" && is_on_an_own_event(line)) {
+      stream = line.find("hStream=0x") == std::string::npos ? 0 : value_in(line, "hStream");
+    }
+  }
+  return stream;
+}
+
+void add_creation(TrialTable& table) {
+  table.add("cuStreamCreate", [](Trial& t) {
+    Both<CUstream> stream;
+    const Seen seen = t.same(FN(cuStreamCreate), out(stream), t.one_of({0u, 1u}));
+    t.bind(stream, seen, "cuStreamCreate", "phStream");
+    t.same(FN(cuStreamWaitEvent), stream, t.new_event(), 0u);
+  });
+  table.add("cuStreamCreateWithPriority", [](Trial& t) {
+    Both<CUstream> stream;
+    const int priority = static_cast<int>(t.draw(0, 12)) - 8;
+    const Seen seen =
+        t.same(FN(cuStreamCreateWithPriority), out(stream), t.one_of({0u, 1u}), priority);
+    t.bind(stream, seen, "cuStreamCreateWithPriority", "phStream");
+    t.same(FN(cuStreamWaitEvent), stream, t.new_event(), 0u);
+  });
+  table.add("cuStreamDestroy_v2", [](Trial& t) {
+    (void)t.new_stream();  // Not the last one.
+    const Both<CUstream> stream = t.new_stream();
+    (void)t.new_stream();
+    t.same(FN(cuStreamDestroy_v2), stream);
+  });
+}
+
+void add_waiting(TrialTable& table) {
+  table.add("cuStreamQuery", [](Trial& t) { t.same(FN(cuStreamQuery), t.stream()); });
+  table.add("cuStreamSynchronize", [](Trial& t) {
+    const Both<CUstream> stream = t.stream();
+    t.same(FN(cuStreamSynchronize), stream);
+  });
+  table.add("cuStreamWaitEvent", [](Trial& t) {
+    const Both<CUevent> event = t.new_event();
+    t.same(FN(cuStreamWaitEvent), t.stream(), event,
+           t.one_of({unsigned{CU_EVENT_WAIT_DEFAULT}, unsigned{CU_EVENT_WAIT_EXTERNAL}}));
+  });
+}
+
+void add_host_functions(TrialTable& table) {
+  table.translated("cuLaunchHostFunc",
+                   "an event in the stream tells the client, which calls the function",
+                   [](Trial& t) {
+                     const Both<CUstream> stream = t.stream();
+                     Called called;
+                     (void)World::get().recorded();
+                     EXPECT_EQ(t.call_client(FN(cuLaunchHostFunc), stream, &host_function,
+                                             static_cast<void*>(&called)),
+                               CUDA_SUCCESS);
+                     EXPECT_EQ(t.call_client(FN(cuStreamSynchronize), stream), CUDA_SUCCESS);
+                     EXPECT_EQ(called.times, 1);
+                     t.expect_value(stream_of_own_event(), stream.driver);
+                   });
+  table.translated("cuStreamAddCallback",
+                   "an event in the stream tells the client, which calls the function",
+                   [](Trial& t) {
+                     const Both<CUstream> stream = t.stream();
+                     Called called;
+                     (void)World::get().recorded();
+                     EXPECT_EQ(t.call_client(FN(cuStreamAddCallback), stream, &callback,
+                                             static_cast<void*>(&called), 0u),
+                               CUDA_SUCCESS);
+                     EXPECT_EQ(t.call_client(FN(cuStreamSynchronize), stream), CUDA_SUCCESS);
+                     EXPECT_EQ(called.times, 1);
+                     EXPECT_EQ(called.stream, stream.client);
+                     EXPECT_EQ(called.status, CUDA_SUCCESS);
+                     t.expect_value(stream_of_own_event(), stream.driver);
+                   });
+}
+
+}  // namespace
+
+void add_stream_trials(TrialTable& table) {
+  add_creation(table);
+  add_waiting(table);
+  add_host_functions(table);
+}
+
+}  // namespace gpurun::every_row
