@@ -122,6 +122,7 @@ class Bulk {
   std::shared_ptr<Outgoing> next_to_send();
   Status send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
   void run_sender(Channel& channel);
+  void free_slot(std::size_t slot);
   Status retire(const protocol::BulkHeader& header);
   void abandon(std::uint64_t transfer);
   void drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at);
@@ -147,6 +148,13 @@ class Bulk {
   std::condition_variable written_;
   bool ended_ = false;
   std::vector<std::size_t> free_slots_;
+  // Slots that a send() reads just now. A receipt may come before it returns: the slot is free
+  // then.
+  struct Sending {
+    std::size_t slot;
+    bool retired;
+  };
+  std::vector<Sending> sending_;
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;
   std::uint64_t last_served_ = 0;  // The transfer that had its turn last.

@@ -83,6 +83,15 @@ Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   return chunk;
 }
 
+void Bulk::free_slot(std::size_t slot) {
+  for (Sending& each : sending_) {
+    if (each.slot != slot) continue;
+    each.retired = true;
+    return;
+  }
+  free_slots_.push_back(slot);
+}
+
 bool Bulk::send(std::uint64_t transfer) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto found = outgoing_.find(transfer);
@@ -138,6 +147,7 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, transport::Connection
   } head;
   static_assert(sizeof head == protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes);
   ByteView payload;
+  std::size_t slot = 0;
   if (!receipts_due_.empty()) {
     head.frame.kind = FrameKind::kChunkReceipt;
     head.bulk = receipts_due_.begin()->second;
@@ -160,15 +170,27 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, transport::Connection
     head.bulk.transfer = out->transfer;
     head.bulk.offset = chunk.offset;
     head.bulk.total = out->source.size();
-    payload = ByteView(slot_start(chunk.slot), chunk.bytes);
+    slot = chunk.slot;
+    payload = ByteView(slot_start(slot), chunk.bytes);
   }
   head.frame.payload_bytes =
       static_cast<std::uint32_t>(protocol::kBulkHeaderBytes + payload.size());
+  if (!payload.empty()) sending_.push_back({slot, false});
   lock.unlock();
   const ByteView parts[] = {bytes_of(head), payload};
   // Unbounded: a dead peer is noticed on the log channel, which shuts this one down.
   Status status = connection.send(parts, Deadline::never());
   lock.lock();
+  if (payload.empty()) return status;
+  const auto sent = std::find_if(sending_.begin(), sending_.end(),
+                                 [slot](const Sending& each) { return each.slot == slot; });
+  const bool retired = sent->retired;
+  sending_.erase(sent);
+  if (retired) {
+    free_slots_.push_back(slot);
+    room_.notify_all();
+    to_send_.notify_all();
+  }
   return status;
 }
 
@@ -198,7 +220,7 @@ Status Bulk::retire(const BulkHeader& header) {
   while (!out.chunks.empty() && out.chunks.size() > out.unsent &&
          out.chunks.front().offset + out.chunks.front().bytes <= header.offset) {
     out.retired += out.chunks.front().bytes;
-    free_slots_.push_back(out.chunks.front().slot);
+    free_slot(out.chunks.front().slot);
     out.chunks.pop_front();
   }
   if (out.retired == out.source.size()) drop(found);
@@ -213,7 +235,7 @@ void Bulk::abandon(std::uint64_t transfer) {
   if (found == outgoing_.end()) return;
   Outgoing& out = *found->second;
   out.over = true;
-  for (const Chunk& chunk : out.chunks) free_slots_.push_back(chunk.slot);
+  for (const Chunk& chunk : out.chunks) free_slot(chunk.slot);
   out.chunks.clear();
   out.unsent = 0;
   drop(found);

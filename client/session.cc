@@ -30,6 +30,7 @@ SessionOptions SessionOptions::from_environment() {
   SessionOptions options;
   options.every_call_is_a_fence = says_yes("GPURUN_SYNC");
   options.statistics = says_yes("GPURUN_STATS");
+  options.launches_wait = says_yes("CUDA_LAUNCH_BLOCKING");
   return options;
 }
 
@@ -206,6 +207,8 @@ int Session::call(Lane& lane, const CallSite& site, std::span<const ByteView> pa
 bool Session::every_call_is_a_fence() const noexcept {
   return impl_->options.every_call_is_a_fence;
 }
+
+bool Session::launches_wait() const noexcept { return impl_->options.launches_wait; }
 
 void Session::flush() {
   if (fork_guard::forked()) return;

@@ -66,13 +66,14 @@ struct Reply {
 
 struct SessionOptions {
   bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
+  bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: the launch tells its own error.
   bool statistics = false;             // GPURUN_STATS=1: count per function.
   // For tests; the product uses the bounds of protocol/limits.h.
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
   std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
-  // Reads GPURUN_SYNC and GPURUN_STATS.
+  // Reads GPURUN_SYNC, GPURUN_STATS and CUDA_LAUNCH_BLOCKING.
   static SessionOptions from_environment();
 };
 
@@ -145,8 +146,8 @@ class Session {
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
                bool wait);
 
-  // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this process:
-  // host-visible writes that forbid answering implicit synchronisation early.
+  // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this
+  // process: host-visible writes that forbid answering implicit synchronisation early.
   bool host_write_outstanding() const noexcept;
   // Another one: a function of the program that waits in a stream, or runs. Counts them; returns
   // how many there were.
@@ -166,6 +167,8 @@ class Session {
 
   // GPURUN_SYNC=1: post() waits for the call, too.
   bool every_call_is_a_fence() const noexcept;
+  // CUDA_LAUNCH_BLOCKING=1: whoever launches a kernel waits for it.
+  bool launches_wait() const noexcept;
 
   HandleTable& handles() noexcept { return handles_; }
   Stats& stats() noexcept;

@@ -45,6 +45,7 @@ Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t byte
   transfer.total = header.total;
   transfer.total_known = true;
   Landing landing;
+  if (transfer.given_up) return landing;  // On its way over another connection.
   if (transfer.kind == Kind::kAbandoned) {
     if (transfer.claimed.through() == transfer.total) transfers_.erase(header.transfer);
     return landing;
@@ -72,7 +73,8 @@ void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
   {
     const std::lock_guard lock(mutex_);
     const auto found = transfers_.find(header.transfer);
-    const bool wanted = found != transfers_.end() && found->second.kind != Kind::kAbandoned;
+    const bool wanted = found != transfers_.end() && !found->second.given_up &&
+                        found->second.kind != Kind::kAbandoned;
     if (!wanted) {
       if (landing.staged) staging_.give_back(landing.into);
       return;
@@ -99,17 +101,35 @@ void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
   if (go_on) listener_.arrived(listener_.user);
 }
 
+void BulkIn::given_up(const BulkHeader& header) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = transfers_.try_emplace(header.transfer).first;
+    Transfer& transfer = at->second;
+    if (transfer.kind == Kind::kAbandoned) {  // Both are done with it.
+      transfers_.erase(at);
+      return;
+    }
+    for (const auto& [offset, chunk] : transfer.staged) staging_.give_back(chunk.bytes);
+    transfer.staged.clear();
+    transfer.given_up = true;
+    transfer.failure = kErrorUnknown;
+    if (transfer.kind == Kind::kUnnamed) remember_end(header.transfer);
+  }
+  listener_.arrived(listener_.user);
+}
+
 int BulkIn::expect_copy(std::uint64_t number, std::uint64_t sequence, std::uint64_t total) {
   const std::lock_guard lock(mutex_);
   Transfer& transfer = transfers_[number];
-  if (transfer.kind == Kind::kCopy && transfer.call == sequence) return 0;
+  if (transfer.kind == Kind::kCopy && transfer.call == sequence) return transfer.failure;
   const bool fits = !transfer.total_known || transfer.total == total;
   if (transfer.kind == Kind::kUnnamed && transfer.call == 0) transfer.call = sequence;
   if (transfer.kind != Kind::kUnnamed || !fits || total == 0) return kErrorInvalidValue;
   transfer.kind = Kind::kCopy;
   transfer.total = total;
   transfer.total_known = true;
-  return 0;
+  return transfer.failure;
 }
 
 int BulkIn::expect_whole(std::uint64_t number, std::uint64_t sequence) {
@@ -241,6 +261,11 @@ void BulkIn::end_call(std::uint64_t number, std::uint64_t sequence) {
     Transfer& transfer = found->second;
     if (transfer.kind == Kind::kAbandoned) return;
     if (transfer.kind == Kind::kCopy && transfer.given == transfer.total) return;
+    if (transfer.given_up) {
+      if (transfer.whole != nullptr) whole_bytes_ -= transfer.total;
+      transfers_.erase(found);
+      return;
+    }
     abandon(number, transfer, says);
   }
   say(says);
@@ -257,12 +282,17 @@ void BulkIn::abandon(std::uint64_t number, Transfer& transfer, Says& says) {
     transfers_.erase(number);
     return;
   }
+  remember_end(number);
+}
+
+void BulkIn::remember_end(std::uint64_t number) {
   abandoned_.push_back(number);
   if (abandoned_.size() <= kAbandonedMax) return;
   const auto oldest = transfers_.find(abandoned_.front());
-  if (oldest != transfers_.end() && oldest->second.kind == Kind::kAbandoned) {
-    transfers_.erase(oldest);
-  }
+  const bool over = oldest != transfers_.end() &&
+                    (oldest->second.kind == Kind::kAbandoned ||
+                     (oldest->second.given_up && oldest->second.kind == Kind::kUnnamed));
+  if (over) transfers_.erase(oldest);
   abandoned_.pop_front();
 }
 

@@ -26,7 +26,8 @@ namespace gpurun::server {
 
 // Whole payloads that wait for their calls, together; CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::uint64_t kWholeBytesMax = std::uint64_t{2} * limits::kImageBytesMax;
-// Transfers of failed calls whose bytes may still come; the oldest is forgotten beyond.
+// Transfers of failed calls whose bytes may still come, or that the client gave up before their
+// call came; the oldest is forgotten beyond.
 inline constexpr std::size_t kAbandonedMax = 65'536;
 
 class BulkIn {
@@ -54,6 +55,9 @@ class BulkIn {
   // kProtocol: no such chunk can be, or it comes twice, or the client has no credit for it.
   Result<Landing> claim(const protocol::BulkHeader& header, std::size_t bytes);
   void landed(const protocol::BulkHeader& header, std::size_t bytes, const Landing& landing);
+
+  // The client will send nothing more of it: its call fails.
+  void given_up(const protocol::BulkHeader& header);
 
   // The executor.
 
@@ -107,8 +111,9 @@ class BulkIn {
   struct Transfer {
     Kind kind = Kind::kUnnamed;
     bool total_known = false;
-    bool drained = false;  // Chunks that came before the name have been moved to `whole`.
-    int failure = 0;       // kWhole: it cannot be held.
+    bool drained = false;   // Chunks that came before the name have been moved to `whole`.
+    int failure = 0;        // It will not be whole.
+    bool given_up = false;  // By the client.
     std::uint64_t call = 0;
     std::uint64_t total = 0;
     Coverage claimed;
@@ -124,6 +129,7 @@ class BulkIn {
   int take(std::uint64_t number, std::shared_ptr<WholePayload>* payload);
   void move_to_whole(std::uint64_t number, Transfer& transfer, Says& says);
   void abandon(std::uint64_t number, Transfer& transfer, Says& says);
+  void remember_end(std::uint64_t number);
   void say(const Says& says) const;
 
   Staging& staging_;

@@ -139,7 +139,8 @@ Status BulkLanes::receive_frame(transport::Connection& connection, Bytes& scratc
   const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
   if (!frame.ok()) return frame.status();
   if (frame->kind == FrameKind::kHeartbeat && frame->payload_bytes == 0) return {};
-  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt;
+  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt ||
+                     frame->kind == FrameKind::kChunkAbandoned;
   if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
     return Status(Code::kProtocol, "a frame that a client does not send on a bulk connection");
   }
@@ -150,6 +151,10 @@ Status BulkLanes::receive_frame(transport::Connection& connection, Bytes& scratc
   const Result<BulkHeader> header = protocol::parse_bulk_header(frame->kind, bulk_head, bytes);
   if (!header.ok()) return header.status();
   if (frame->kind == FrameKind::kChunkReceipt) return out_.receipt(*header);
+  if (frame->kind == FrameKind::kChunkAbandoned) {
+    in_.given_up(*header);
+    return {};
+  }
 
   const Result<BulkIn::Landing> landing = in_.claim(*header, bytes);
   if (!landing.ok()) return landing.status();

@@ -424,6 +424,25 @@ CallOutcome run_shape(Call& call) {
 
 }  // namespace
 
+void refuse_graph_node(Call& call, int result) {
+  const std::uint16_t code = call.header().opcode;
+  const bool adds = code == opcode::cuGraphAddHostNode || code == opcode::cuGraphAddMemcpyNode;
+  const bool sets = code == opcode::cuGraphHostNodeSetParams ||
+                    code == opcode::cuGraphMemcpyNodeSetParams ||
+                    code == opcode::cuGraphExecHostNodeSetParams ||
+                    code == opcode::cuGraphExecMemcpyNodeSetParams;
+  GraphNodePayload node;
+  if ((!adds && !sets) || call.payload().size() < sizeof node) return;
+  std::memcpy(&node, call.payload().data(), sizeof node);
+  if (node.step != GraphHostStep::kNode) return;
+  GraphHosts& hosts = HandlerState::of(call).graph_hosts();
+  hosts.set_executor(call.executor());
+  hosts.tell_gone(node.operation);
+  if (!adds || node.node == 0) return;
+  call.set_created(node.node);
+  (void)call.handles().poison(node.node, HandleKind::kGraphNode, result);
+}
+
 void add_graph_host_handlers(Handlers& handlers) {
   for (const char* symbol : {"cuGraphAddHostNode", "cuGraphAddMemcpyNode"}) {
     set_handler(handlers, symbol, &run_add);

@@ -10,6 +10,11 @@
 namespace gpurun::server {
 namespace {
 
+void say_not_run(Call& call, int result) {
+  refuse_host_gate(call, result);
+  refuse_graph_node(call, result);
+}
+
 CallOutcome run_generic(Call& call) { return HandlerState::of(call).dispatch().run(call); }
 
 // cuInit: the driver was initialized before the client came; the reply is the snapshot.
@@ -36,6 +41,7 @@ Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& dri
 Handlers make_handlers() {
   Handlers handlers;
   handlers.generic = &run_generic;
+  handlers.not_run = &say_not_run;
   set_handler(handlers, "cuInit", &run_init);
   add_primary_context_handlers(handlers);
   add_module_load_handlers(handlers);

@@ -108,12 +108,18 @@ int HostGates::wait(std::uint64_t ticket) {
 }
 
 void HostGates::refuse(std::uint64_t ticket, int result) {
-  if (open(ticket) != 0) return;
   {
     const std::lock_guard lock(mutex_);
-    gates_[ticket].refused = true;
+    const auto found = gates_.find(ticket);
+    if (found == gates_.end() && gates_.size() >= protocol::kHostFunctionsMax) return;
+    Gate& gate = gates_[ticket];
+    gate.opened = true;
+    gate.refused = true;
+    if (!gate.reached) gate.result = result;
+    gate.reached = true;
+    if (gate.released) gates_.erase(ticket);
   }
-  reached(ticket, result);
+  changed_.notify_all();
 }
 
 void HostGates::release(std::uint64_t ticket) {
@@ -139,6 +145,15 @@ void HostGates::stop() {
     stopping_ = true;
   }
   changed_.notify_all();
+}
+
+void refuse_host_gate(Call& call, int result) {
+  if (call.header().opcode != driver_abi::find_row("cuLaunchHostFunc")->opcode ||
+      call.payload().size() != sizeof(HostFunctionPayload)) {
+    return;
+  }
+  const HostFunctionPayload payload = payload_of(call);
+  if (payload.step == HostFunctionStep::kGate) gates_of(call).refuse(payload.ticket, result);
 }
 
 void add_host_function_handlers(Handlers& handlers) {

@@ -44,5 +44,7 @@ class HostGates {
 };
 
 void add_host_function_handlers(Handlers& handlers);
+// The call was not run: if it is a gate, whoever waits at it hears `result`.
+void refuse_host_gate(Call& call, int result);
 
 }  // namespace gpurun::server

@@ -148,6 +148,9 @@ class Load {
       driver_unload(loaded);
       return result;
     }
+    if (kind_ == HandleKind::kModule && call_.header().context != 0) {
+      state_.modules().own(call_.header().context, load_.handle, kind_);
+    }
     if (call_.awaited()) {
       CUdevice device = 0;
       // Without a context: the first device.
@@ -222,6 +225,19 @@ CallOutcome run_unload(Call& call) {
   return HandlerState::of(call).dispatch().run(call);
 }
 
+// cuCtxDestroy(CUcontext): the row's ordinary record. Its modules go with it, unsaid.
+CallOutcome run_context_destroy(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  const std::uint64_t handle = unpacked.word(0);
+  const CallOutcome outcome = HandlerState::of(call).dispatch().run(call);
+  if (outcome.result == 0) HandlerState::of(call).modules().end(handle, call.handles());
+  return outcome;
+}
+
 }  // namespace
 
 void add_module_load_handlers(Handlers& handlers) {
@@ -229,6 +245,7 @@ void add_module_load_handlers(Handlers& handlers) {
   set_handler(handlers, "cuLibraryLoadData", &run_load);
   set_handler(handlers, "cuModuleUnload", &run_unload);
   set_handler(handlers, "cuLibraryUnload", &run_unload);
+  set_handler(handlers, "cuCtxDestroy_v2", &run_context_destroy);
 }
 
 }  // namespace gpurun::server

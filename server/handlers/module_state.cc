@@ -6,7 +6,8 @@ namespace gpurun::server {
 
 void ModuleState::own(std::uint64_t owner, std::uint64_t child, HandleKind kind) {
   const std::lock_guard lock(mutex_);
-  children_[owner].push_back({child, kind});
+  children_[owner][child] = kind;
+  owners_[child] = owner;
 }
 
 void ModuleState::set_layout(std::uint64_t function, const KernelLayout& layout) {
@@ -22,22 +23,30 @@ std::optional<KernelLayout> ModuleState::layout(std::uint64_t function) const {
 }
 
 void ModuleState::end(std::uint64_t owner, HandleTable& handles) {
-  std::vector<Child> ended;
+  std::vector<std::pair<std::uint64_t, HandleKind>> ended;
   {
     const std::lock_guard lock(mutex_);
+    if (const auto above = owners_.extract(owner); !above.empty()) {
+      const auto siblings = children_.find(above.mapped());
+      if (siblings != children_.end() && siblings->second.erase(owner) != 0 &&
+          siblings->second.empty()) {
+        children_.erase(siblings);
+      }
+    }
     std::vector<std::uint64_t> owners{owner};
     while (!owners.empty()) {
       const auto node = children_.extract(owners.back());
       owners.pop_back();
       if (node.empty()) continue;
-      for (const Child& child : node.mapped()) {
-        owners.push_back(child.handle);
-        layouts_.erase(child.handle);
-        ended.push_back(child);
+      for (const auto& [child, kind] : node.mapped()) {
+        owners.push_back(child);
+        owners_.erase(child);
+        layouts_.erase(child);
+        ended.emplace_back(child, kind);
       }
     }
   }
-  for (const Child& child : ended) (void)handles.erase(child.handle, child.kind);
+  for (const auto& [child, kind] : ended) (void)handles.erase(child, kind);
 }
 
 }  // namespace gpurun::server

@@ -24,24 +24,22 @@ class ModuleState {
  public:
   ImageStore& images() { return images_; }
 
-  // `child` ends with `owner`.
+  // `child` ends with `owner`: a module with its context, a function with its module.
   void own(std::uint64_t owner, std::uint64_t child, HandleKind kind);
   void set_layout(std::uint64_t function, const KernelLayout& layout);
   // Nothing for a handle without one.
   std::optional<KernelLayout> layout(std::uint64_t function) const;
-  // Forgets everything that hangs on `owner`, here and in `handles`, but not itself.
+  // Forgets everything that hangs on `owner`, here and in `handles`, but not the handle itself.
   void end(std::uint64_t owner, HandleTable& handles);
 
  private:
-  struct Child {
-    std::uint64_t handle;
-    HandleKind kind;
-  };
+  using Children = std::unordered_map<std::uint64_t, HandleKind>;
 
   ImageStore images_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::vector<Child>> children_;  // Guarded by mutex_.
-  std::unordered_map<std::uint64_t, KernelLayout> layouts_;         // Guarded by mutex_.
+  std::unordered_map<std::uint64_t, Children> children_;     // Guarded by mutex_.
+  std::unordered_map<std::uint64_t, std::uint64_t> owners_;  // Guarded by mutex_.
+  std::unordered_map<std::uint64_t, KernelLayout> layouts_;  // Guarded by mutex_.
 };
 
 }  // namespace gpurun::server

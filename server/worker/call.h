@@ -61,6 +61,11 @@ struct Handlers {
   std::array<Handler, kOpcodes> by_opcode{};
   // Generated rows (libffi). nullptr: CUDA_ERROR_NOT_SUPPORTED.
   Handler generic = nullptr;
+  // Hears of a call that no handler will see, because its context or stream is none: for what
+  // somebody waits for besides the reply. May be nullptr.
+  void (*not_run)(Call&, int result) = nullptr;
+  // cuStreamQuery: answered NOT_READY while earlier calls of its stream are queued. 0: none.
+  std::uint16_t stream_query = 0;
 };
 
 class Call {

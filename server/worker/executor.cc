@@ -122,7 +122,10 @@ CallOutcome ExecutorState::run_handler(Call& call) {
 CallOutcome ExecutorState::run(Call& call) {
   const RecordHeader& header = call.header_;
   if (header.order != Order::kOrderedHost) forget_contexts();
-  if (const int result = prepare(call); result != 0) return CallOutcome::done(result);
+  if (const int result = prepare(call); result != 0) {
+    if (options.handlers.not_run != nullptr) options.handlers.not_run(call, result);
+    return CallOutcome::done(result);
+  }
   planted_flaw("worker");
   const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
@@ -279,6 +282,13 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
   contexts_ended.store(true, std::memory_order_release);
 }
 
+bool ExecutorState::asks_stream(const Call& call) const {
+  const RecordHeader& header = call.header_;
+  return header.opcode == options.handlers.stream_query && header.opcode != 0 &&
+         header.order == Order::kStream && !is_hot(header.form) && header.bulk == 0 &&
+         (header.flags & protocol::kFlagBarrier) == 0 && call.awaited();
+}
+
 void ExecutorState::pump() {
   {
     const std::lock_guard lock(wake_mutex);
@@ -298,8 +308,16 @@ Status ExecutorState::accept(const RecordView& record) {
   call.executor_ = &executor;
   expect_bulk(call);
   const Order order = record.header.order;
-  const bool at_once =
-      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  bool at_once = order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  if (!at_once && asks_stream(call)) {
+    // It asks, and waits for nothing: neither for its own stream nor for another's gate.
+    if (queue.has_queue_of(record.header)) {
+      answer(call, kErrorNotReady);
+      return {};
+    }
+    at_once = record.header.stream > protocol::kStreamPerThread &&
+              handles.find(record.header.stream, HandleKind::kStream).result == 0;
+  }
   if (!at_once) {
     enqueue(keep(std::move(call)));
     return {};

@@ -46,6 +46,7 @@ struct ExecutorState {
   }
 
   Status accept(const RecordView& record);
+  bool asks_stream(const Call& call) const;
   void pump();
   void serve();
   void forget_contexts();

@@ -87,6 +87,10 @@ class IssueQueue {
   }
 
   bool empty() const noexcept { return items_.empty(); }
+  // Earlier calls of the queue that a call with this header would stand in are not issued yet.
+  bool has_queue_of(const protocol::RecordHeader& header) const {
+    return chains_.count(chain_of(header)) != 0;
+  }
   std::size_t size() const noexcept { return items_.size(); }
   // Chains, contexts and events that are remembered, for tests: 0 when empty().
   std::size_t remembered() const noexcept;

@@ -108,6 +108,7 @@ void add_synchronize_handlers(Handlers& handlers) {
   for (const char* symbol : {"cuStreamQuery", "cuStreamQuery_ptsz"}) {
     set(handlers, symbol, stream_query);
   }
+  handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
   set(handlers, "cuCtxSynchronize", context_synchronize);
   set(handlers, "cuCtxSynchronize_v2", context_synchronize);
   set(handlers, "cuEventSynchronize", event_synchronize);

@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "protocol/call.h"
 #include "protocol/host_function.h"
 #include "protocol/image_bundle.h"
 #include "protocol/module_calls.h"
@@ -331,6 +333,106 @@ TEST_F(Modules, WhoWaitsAtAGateThatCannotStandHearsWhy) {
   payload.step = HostFunctionStep::kWait;
   EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply),
             kInvalidValue);
+}
+
+TEST_F(Modules, WhoWaitsAtAGateOfNoStreamHearsWhy) {
+  HostFunctionPayload payload;
+  payload.ticket = 9;
+  CallSite gate = raw("cuLaunchHostFunc");
+  gate.order = protocol::Order::kStream;
+  gate.stream = mint(HandleKind::kStream);  // Never created.
+  ASSERT_EQ(world_.session().post(world_.lane(), gate, bytes_of(payload)), 0);
+  CallSite anywhere = raw("cuLaunchHostFunc");
+  anywhere.order = protocol::Order::kImmediate;
+  anywhere.context = 0;
+  payload.step = HostFunctionStep::kWait;
+  Reply reply;
+  (void)world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply);
+  EXPECT_EQ(reply.result, kInvalidHandle);
+}
+
+TEST_F(Modules, AQueryWaitsAtNoGate) {
+  constexpr int kNotReady = 600;
+  const Handle stream = world_.make_stream();
+  const Handle other = world_.make_stream();
+  const auto query = [this](Handle of) {
+    const driver_abi::Row& row = *driver_abi::find_row("cuStreamQuery");
+    std::uint64_t value = of;
+    void* arguments[] = {&value};
+    protocol::PackedCall packed;
+    EXPECT_TRUE(packed.pack(row, arguments, {}).ok());
+    CallSite site = world_.site("cuStreamQuery", of);
+    site.order = protocol::Order::kStream;
+    Reply reply;
+    return world_.session().call(*client::Lane::current(), site, packed.bytes(), &reply);
+  };
+  HostFunctionPayload payload;
+  payload.ticket = 10;
+  CallSite gate = raw("cuLaunchHostFunc");
+  gate.order = protocol::Order::kStream;
+  gate.stream = stream;
+  ASSERT_EQ(world_.session().post(world_.lane(), gate, bytes_of(payload)), 0);
+  std::future<std::vector<int>> answers = std::async(std::launch::async, [&] {
+    return std::vector<int>{query(stream), query(other), query(stream)};
+  });
+  EXPECT_EQ(answers.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  CallSite anywhere = raw("cuLaunchHostFunc");
+  anywhere.order = protocol::Order::kImmediate;
+  anywhere.context = 0;
+  payload.step = HostFunctionStep::kRelease;
+  EXPECT_EQ(world_.session().post(world_.lane(), anywhere, bytes_of(payload)), 0);
+  EXPECT_EQ(answers.get(), (std::vector<int>{kNotReady, 0, kNotReady}));
+  EXPECT_EQ(world_.synchronize(), 0);
+  EXPECT_EQ(query(stream), 0);
+}
+
+// Counts the worker's handles.
+constexpr std::uint16_t kCountHandles = 4000;
+void count_handles(server::WorkerOptions& options) {
+  options.handlers.by_opcode[kCountHandles] = [](server::Call& call) {
+    const std::uint64_t count = call.handles().size();
+    call.set_reply(bytes_of(count));
+    return server::CallOutcome::done(0);
+  };
+}
+
+TEST_F(Modules, TheModulesOfAContextGoWithIt) {
+  WorldOptions options;
+  options.prepare = &count_handles;
+  World world(options);
+  over_ = &world;
+  const auto count = [&world] {
+    CallSite site;
+    site.opcode = kCountHandles;
+    site.form = protocol::Form::kRaw;
+    Reply reply;
+    std::uint64_t value = 0;
+    EXPECT_EQ(world.session().call(world.lane(), site, ByteView(), &reply), 0);
+    if (reply.payload.size() == sizeof value) {
+      std::memcpy(&value, reply.payload.data(), sizeof value);
+    }
+    return value;
+  };
+  const Bytes bundle = bundle_of(ptx());
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      const Handle module = mint(HandleKind::kModule);
+      EXPECT_EQ(load(module, sha256(bundle), bundle).result, 0);
+      const Bytes named =
+          protocol::pack(protocol::NameRequest{module, mint(HandleKind::kFunction), "axpy"});
+      Reply reply;
+      EXPECT_EQ(
+          world.session().call(world.lane(), raw("cuModuleGetFunction"), ByteView(named), &reply),
+          0);
+    }
+    EXPECT_EQ(count(), 9u);  // With the context.
+    int ordinal = 0;
+    EXPECT_EQ(world.call("cuDevicePrimaryCtxRelease_v2", {&ordinal}), 0);
+    EXPECT_EQ(count(), 0u);
+    std::uint64_t out = 0;
+    void* place = &out;
+    EXPECT_EQ(world.call("cuDevicePrimaryCtxRetain", {&place, &ordinal}, {world.context()}), 0);
+  }
 }
 
 }  // namespace

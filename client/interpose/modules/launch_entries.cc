@@ -1,10 +1,12 @@
 // cuLaunchKernel and its relatives: checked and packed here, posted, never a round trip.
 #include <cstring>
 
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/modules/occupancy.h"
+#include "client/interpose/stream.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -127,7 +129,12 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   const ByteView parts[] = {
       bytes_of(payload), packed.block, ByteView(kPadding, padding),
       byte_view(static_cast<const void*>(attributes), attribute_count * sizeof attributes[0])};
-  return cuda(here.session().post(*here.lane, site, std::span<const ByteView>(parts)));
+  result = here.session().post(*here.lane, site, std::span<const ByteView>(parts));
+  if (result != 0 || !here.session().launches_wait()) return cuda(result);
+  bool captured = false;
+  result = is_captured(here, stream, &captured);
+  if (result != 0 || captured) return cuda(result);
+  return cuda(synchronize_stream(here, stream));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Launches: the checks that CUDA makes before it answers, and the way into the stream.
 #include "server/emulated/api/launch_kernel.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "server/emulated/api.h"
@@ -170,6 +171,15 @@ CUresult copy_parameters(const LaunchCall& call, KernelLaunch* launch) {
   return CUDA_SUCCESS;
 }
 
+// CUDA_LAUNCH_BLOCKING (CUDA Programming Guide, "Environment Variables"): launches are synchronous.
+bool launches_wait() {
+  static const bool wait = [] {
+    const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+  }();
+  return wait;
+}
+
 CUresult launch_kernel(CUstream stream_handle, const LaunchCall& call) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, stream_handle);
@@ -185,7 +195,10 @@ CUresult launch_kernel(CUstream stream_handle, const LaunchCall& call) {
     if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     GPURUN_TRY(record_event(context, stream, event));
   }
-  return CUDA_SUCCESS;
+  if (!launches_wait() || stream->capture() != nullptr) return CUDA_SUCCESS;
+  stream->wait_for(stream->position());
+  context->flush_output();
+  return context->sticky_error();
 }
 
 }  // namespace

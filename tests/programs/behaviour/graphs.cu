@@ -181,8 +181,8 @@ static void build(World& world, Built& built) {
   // Added in no helpful order: the edges alone say what comes first.
   MUST(cudaGraphAddMemcpyNode1D(&built.out, built.graph, nullptr, 0, world.host.result,
                                 world.device, kBytes, cudaMemcpyDeviceToHost));
-  MUST(cudaGraphAddMemcpyNode1D(&built.in, built.graph, nullptr, 0, world.device,
-                                world.host.source, kBytes, cudaMemcpyHostToDevice));
+  MUST(cudaGraphAddMemcpyNode1D(&built.in, built.graph, nullptr, 0, world.device, world.host.source,
+                                kBytes, cudaMemcpyHostToDevice));
   MUST(cudaGraphAddKernelNode(&built.work, built.graph, &built.in, 1, &built.launch));
   cudaHostNodeParams host = {count, &world.host};
   MUST(cudaGraphAddHostNode(&built.call, built.graph, &built.out, 1, &host));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <vector>
 
@@ -258,6 +259,70 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
   record = worker_->next();
   send_bulk(protocol::FrameKind::kChunk, {record.header.bulk + 1, 0, kMiB, 0}, pattern(8));
   EXPECT_EQ(copy.get(), kResultPeerGone);
+}
+
+// The first send of a chunk stands still until it is let go.
+class StandingConnection final : public transport::Connection {
+ public:
+  explicit StandingConnection(std::unique_ptr<transport::Connection> inner)
+      : inner_(std::move(inner)) {}
+  const transport::Capabilities& capabilities() const override { return inner_->capabilities(); }
+  const std::string& description() const override { return inner_->description(); }
+  Status send(std::span<const ByteView> parts, Deadline deadline) override {
+    if (parts.back().size() == limits::kBulkChunkBytes && !stood_.exchange(true)) {
+      stands_.set_value();
+      (void)let_go_.get_future().wait_for(std::chrono::seconds(20));
+    }
+    return inner_->send(parts, deadline);
+  }
+  Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min,
+                              Deadline deadline) override {
+    return inner_->receive(into, bytes_min, deadline);
+  }
+  void shut_down() noexcept override { inner_->shut_down(); }
+  int fd() const noexcept override { return inner_->fd(); }
+
+  std::promise<void> stands_;
+  std::promise<void> let_go_;
+
+ private:
+  const std::unique_ptr<transport::Connection> inner_;
+  std::atomic<bool> stood_{false};
+};
+
+// A worker may say that it has a chunk while our send() still reads it (its last bytes are with the
+// network, or it lies): the slot is nobody else's before send() is back.
+TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
+  session_.reset();
+  worker_ = std::make_unique<FakeWorker>();
+  Session::Channels channels = worker_->channels();
+  auto owned = std::make_unique<StandingConnection>(std::move(channels.bulk.front()));
+  StandingConnection& standing = *owned;
+  channels.bulk.front() = std::move(owned);
+  auto session = Session::start(std::move(channels), quiet());
+  ASSERT_TRUE(session.ok());
+  session_ = *std::move(session);
+  const Bytes first = pattern(limits::kBulkChunkBytes);
+  const Bytes second(limits::kBulkChunkBytes, std::byte{0x55});
+  ASSERT_EQ(copy_in(first, Session::HostMemory::kPageable), 0);
+  const std::uint64_t transfer = worker_->next().header.bulk;
+  auto standing_now = standing.stands_.get_future();
+  ASSERT_EQ(standing_now.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  receipt({transfer, 0, first.size(), 0}, first.size());
+  // A reply on the same connection's heels tells that the receipt was heard: both are polled.
+  Bytes came(limits::kInlineBytesMax + 1);
+  auto out = copy_out(came, true);
+  const FakeWorker::Record asked = worker_->next();
+  send_bulk(protocol::FrameKind::kChunk, {asked.header.bulk, 0, came.size(), 1},
+            pattern(came.size()));
+  worker_->reply(asked, 0, {}, 1);
+  ASSERT_EQ(out.get(), 0);
+  ASSERT_EQ(copy_in(second, Session::HostMemory::kPageable), 0);  // Would take the same slot.
+  standing.let_go_.set_value();
+  BulkFrame frame = next_bulk();
+  while (frame.frame.kind != protocol::FrameKind::kChunk) frame = next_bulk();
+  EXPECT_EQ(frame.bulk.transfer, transfer);
+  EXPECT_EQ(frame.bytes, first);
 }
 
 TEST_F(BulkTest, DeathWakesACopyThatWaitsForTheWindow) {

@@ -178,6 +178,35 @@ TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
   EXPECT_EQ(client.item().header.result, 0);
 }
 
+// Before its call and behind it, with and without bytes of it: the call fails, the session goes on.
+TEST(WorkerBulk, WhatTheClientGivesUpFailsItsCallAlone) {
+  RawClient client;
+  const Bytes bytes = pattern(3 * kChunk);
+  Bytes memory(bytes.size());
+  client.chunk(1, 0, bytes.size(), part(bytes, 0));
+  client.bulk_frame(FrameKind::kChunkAbandoned, {1, 0, bytes.size(), 0}, {});
+  client.chunk(1, kChunk, bytes.size(), part(bytes, kChunk));  // Was on another connection.
+  const std::uint64_t first = client.copy_in(1, memory.data(), bytes.size());
+  RawClient::Item told = client.item();
+  EXPECT_EQ(told.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(told.header.call_sequence, first);
+  EXPECT_EQ(told.header.result, kErrorUnknown);
+
+  const std::uint64_t second = client.copy_in(2, memory.data(), bytes.size(), 1, kFence);
+  client.chunk(2, 0, bytes.size(), part(bytes, 0));
+  client.bulk_frame(FrameKind::kChunkAbandoned, {2, 0, bytes.size(), 0}, {});
+  told = client.item();
+  EXPECT_EQ(told.header.call_sequence, second);
+  EXPECT_EQ(told.header.result, kErrorUnknown);
+
+  const Running running;
+  client.chunk(3, 0, kChunk, part(bytes, 0));
+  const std::uint64_t third = client.copy_in(3, memory.data(), kChunk, 1, kFence);
+  told = client.item();
+  EXPECT_EQ(told.header.call_sequence, third);
+  EXPECT_EQ(told.header.result, 0);
+}
+
 TEST(WorkerBulk, AFaultOnTheDeviceEndsACopyOut) {
   RawClient client;
   const Bytes memory = pattern(kChunk);
@@ -262,10 +291,6 @@ const Breach kBreaches[] = {
        client.copy_out(1, memory.data(), memory.size());
        EXPECT_TRUE(eventually([] { return device().queued(1) == 2; }));
        client.bulk_frame(FrameKind::kChunkReceipt, {1, kChunk, kChunk, 0}, {});
-     }},
-    {"AClientAbandons", "does not send",
-     [](RawClient& client) {
-       client.bulk_frame(FrameKind::kChunkAbandoned, {1, 0, kChunk, 0}, {});
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Each, WorkerBulkBreach, ::testing::ValuesIn(kBreaches),

@@ -78,9 +78,10 @@ class RawClient {
     return last_;
   }
   std::uint64_t copy_in(std::uint64_t transfer, void* to, std::uint64_t bytes,
-                        std::uint32_t lane = 0) {
+                        std::uint32_t lane = 0, std::uint16_t flags = 0) {
     protocol::RecordHeader header;
     header.form = protocol::Form::kCopyIn;
+    header.flags = flags;
     header.bulk = transfer;
     const protocol::CopyPayload copy{reinterpret_cast<std::uintptr_t>(to), 0, bytes};
     return record(header, bytes_of(copy), lane);
