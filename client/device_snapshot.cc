@@ -108,9 +108,13 @@ Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visib
   std::vector<std::uint64_t> words((message.size() + 7) / 8);
   if (!message.empty()) std::memcpy(words.data(), message.data(), message.size());
   DeviceSnapshot result;
+  // Lists of nothing, or one list in many places, would make a few bytes a long message.
+  capnp::ReaderOptions bounds;
+  bounds.traversalLimitInWords = 64 + 4 * words.size();
+  bounds.nestingLimit = 8;
   try {
     capnp::FlatArrayMessageReader reader(
-        kj::arrayPtr(reinterpret_cast<const capnp::word*>(words.data()), words.size()));
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(words.data()), words.size()), bounds);
     const auto snapshot = reader.getRoot<protocol::wire::Snapshot>();
     result.driver_version_ = snapshot.getDriverVersion();
     result.emulated_ = snapshot.getEmulated();

@@ -63,6 +63,7 @@ Status protocol_error(const Row& row, const char* what) {
 
 std::uint64_t load(const void* from, std::size_t bytes) {
   std::uint64_t value = 0;
+  if (bytes == 0) return value;  // `from` may be NULL then, which memcpy() may not get.
   std::memcpy(&value, from, std::min(bytes, sizeof value));
   return value;
 }

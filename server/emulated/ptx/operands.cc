@@ -151,7 +151,7 @@ Operand FunctionParser::named_operand(int depth) {
     out.bits = 32;
     return out;
   }
-  if (name[0] == '%') {
+  if (name.starts_with('%')) {
     out.kind = Operand::Kind::kSpecial;
     const Token token = lexer_.token();
     if (token.kind == TokenKind::kDirective && token.text.size() == 1 &&

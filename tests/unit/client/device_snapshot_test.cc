@@ -67,6 +67,40 @@ TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
   EXPECT_THAT(left("GPU-0"), testing::IsEmpty());  // Not unique.
 }
 
+// What bounds a hostile server must leave room for the largest honest one.
+TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
+  constexpr unsigned kDevices = 64;
+  capnp::MallocMessageBuilder builder;
+  auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+  auto devices = snapshot.initDevices(kDevices);
+  for (auto device : devices) {
+    device.setName("device");
+    device.initUuid(16);
+    device.initUuidV2(16);
+    device.setPciBusId("0000:01:00.0");
+    device.initAttributes(150);
+  }
+  auto peers = snapshot.initPeers(kDevices * (kDevices - 1));
+  for (auto peer : peers) peer.initAttributes(5);
+  const auto flat = capnp::messageToFlatArray(builder);
+  const auto parsed =
+      DeviceSnapshot::parse(byte_view(flat.asBytes().begin(), flat.asBytes().size()), nullptr);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(parsed->device_count(), static_cast<int>(kDevices));
+}
+
+// A list of structures without contents is as short with a million of them.
+TEST(DeviceSnapshot, FewBytesMakeNoLongList) {
+  capnp::MallocMessageBuilder builder;
+  auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+  auto raw = capnp::toAny(snapshot).getPointerSection()[1];  // peers
+  raw.initAsListOfAnyStruct(0, 0, 1u << 24);
+  const auto flat = capnp::messageToFlatArray(builder);
+  const ByteView bytes = byte_view(flat.asBytes().begin(), flat.asBytes().size());
+  EXPECT_LT(bytes.size(), 1000u);
+  EXPECT_EQ(DeviceSnapshot::parse(bytes, nullptr).status().code(), Code::kProtocol);
+}
+
 TEST(DeviceSnapshot, GarbageIsRefused) {
   const Bytes good = snapshot_of(2);
   for (std::size_t length = 0; length + 8 < good.size(); length += 8) {

@@ -1,0 +1,61 @@
+// The byte stream of a log channel, cut anywhere: frames, and the records and replies inside.
+#include "protocol/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/record.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace gpurun::protocol {
+namespace {
+
+void read_frame(const Frame& frame) {
+  ByteView rest = frame.payload;
+  GPURUN_FUZZ_CHECK(rest.size() == frame.header.payload_bytes);
+  if (frame.header.kind == FrameKind::kRecords) {
+    while (!rest.empty()) {
+      const Result<RecordView> record = parse_record(rest);
+      if (!record.ok()) break;
+      GPURUN_FUZZ_CHECK(record->header.bytes <= rest.size());
+      GPURUN_FUZZ_CHECK(record->payload.size() < record->header.bytes);
+      rest = rest.subspan(record->header.bytes);
+    }
+  } else if (frame.header.kind == FrameKind::kReplies) {
+    while (!rest.empty()) {
+      const Result<ReplyView> reply = parse_reply(rest);
+      if (!reply.ok()) break;
+      GPURUN_FUZZ_CHECK(reply->header.bytes <= rest.size());
+      rest = rest.subspan(reply->header.bytes);
+    }
+  } else if (rest.size() >= kBulkHeaderBytes) {
+    const Result<BulkHeader> bulk =
+        parse_bulk_header(frame.header.kind, rest, rest.size() - kBulkHeaderBytes);
+    if (bulk.ok()) GPURUN_FUZZ_CHECK(bulk->offset <= bulk->total);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::protocol
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace gpurun;
+  fuzz::Input input(data, size);
+  const std::size_t piece_bytes = std::size_t{1} + input.number<std::uint8_t>();
+  protocol::FrameReader reader;
+  while (!input.empty()) {
+    const MutableBytes space = reader.space();
+    GPURUN_FUZZ_CHECK(reader.wanted() > 0 && space.size() >= reader.wanted());
+    const ByteView piece = input.take(std::min(piece_bytes, space.size()));
+    std::memcpy(space.data(), piece.data(), piece.size());
+    reader.filled(piece.size());
+    for (;;) {
+      protocol::Frame frame;
+      const Result<bool> whole = reader.next(&frame);
+      if (!whole.ok()) return 0;  // The session ends.
+      if (!*whole) break;
+      protocol::read_frame(frame);
+    }
+  }
+  return 0;
+}

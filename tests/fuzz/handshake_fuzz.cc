@@ -1,0 +1,131 @@
+// A gpurund and whoever comes to its port: with any bytes, with any message that is proved, and
+// with any attach to a lease that it holds. Afterwards the door must still open.
+#include <sys/socket.h>
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "client/control_link.h"
+#include "server/daemon/daemon.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::Sender;
+
+Deadline soon() { return Deadline::in(std::chrono::seconds(10)); }
+Bytes secret() { return Bytes(16, std::byte{0x5a}); }
+
+// No session gets further than here.
+class NoWorkers final : public WorkerSpawner {
+ public:
+  Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
+    GPURUN_FUZZ_CHECK(order.connections.size() >= 2);
+    GPURUN_FUZZ_CHECK(order.connections.size() <= protocol::kConnectionsMax);
+    return Status(Code::kUnavailable, "there are no workers here");
+  }
+};
+
+// Lives as long as the process.
+struct Door {
+  Door() {
+    auto listener = transport::listen("tcp://127.0.0.1:0");
+    GPURUN_FUZZ_CHECK(listener.ok());
+    DaemonOptions options;
+    options.secret = secret();
+    options.devices = 2;
+    daemon = *Daemon::create(*std::move(listener), std::move(options), spawner);
+    std::thread([this] { static_cast<void>(daemon->run()); }).detach();
+    link = *client::ControlLink::connect(daemon->address(), secret(), soon());
+    client::LeaseRequest request;
+    request.devices = 1;
+    session = *link->request_lease(request);
+  }
+  NoWorkers spawner;
+  std::unique_ptr<Daemon> daemon;
+  std::unique_ptr<client::ControlLink> link;
+  client::SessionData session;
+};
+
+Door& door() {
+  static Door* const one = new Door;
+  return *one;
+}
+
+void send(transport::Connection& to, ByteView bytes) {
+  static_cast<void>(to.send({&bytes, 1}, soon()));
+}
+
+// Until the daemon hangs up: whatever it says is well formed.
+void hear_out(transport::Connection& from) {
+  for (;;) {
+    const auto frame = protocol::receive_control(from, limits::kFrameBytesMax, soon());
+    if (!frame.ok()) {
+      GPURUN_FUZZ_CHECK(frame.status().code() != Code::kDeadline);
+      return;
+    }
+    GPURUN_FUZZ_CHECK(protocol::decode(frame->payload).ok());
+  }
+}
+
+// Who knows the secret, and then says what he likes.
+void proved_client(transport::Connection& to, ByteView payload) {
+  const protocol::Hello hello{protocol::our_version(Sender::kClient), {}};
+  static_cast<void>(protocol::send_control(to, hello, soon()));
+  const auto frame = protocol::receive_control(to, limits::kHelloBytesMax, soon());
+  GPURUN_FUZZ_CHECK(frame.ok());
+  const auto message = protocol::decode(frame->payload);
+  GPURUN_FUZZ_CHECK(message.ok() && std::holds_alternative<protocol::Challenge>(*message));
+  const protocol::Key key =
+      protocol::link_key(secret(), protocol::Link::kControl,
+                         std::get<protocol::Challenge>(*message).nonce, hello.nonce, {});
+  send(to, protocol::control_frame(payload, protocol::frame_tag(key, Sender::kClient, 0, payload)));
+}
+
+// Who has a ticket, and attaches as he likes.
+void ticket_holder(transport::Connection& to, fuzz::Input& input) {
+  const client::SessionData& session = door().session;
+  protocol::Attach attach;
+  attach.version.protocol = protocol::kVersion + input.number<std::uint8_t>() / 250;
+  attach.version.features = {input.number<std::uint8_t>(), input.number<std::uint8_t>() & 1u};
+  attach.lease = session.lease;
+  attach.ticket = session.ticket;
+  attach.session.fill(input.number<std::uint8_t>());
+  attach.session[0] = input.number<std::uint8_t>();
+  attach.nonce.fill(input.number<std::uint8_t>());
+  attach.count = input.number<std::uint8_t>();
+  attach.index = input.number<std::uint8_t>();
+  const protocol::Key key =
+      protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
+                         attach.nonce, attach.session);
+  static_cast<void>(protocol::send_control(to, attach, key, Sender::kClient, attach.index, soon()));
+}
+
+}  // namespace
+}  // namespace gpurun::server
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace gpurun;
+  using namespace gpurun::server;
+  fuzz::Input input(data, size);
+  const std::uint8_t which = input.number<std::uint8_t>();
+  auto connection = transport::connect("tcp://" + door().daemon->address(), soon());
+  GPURUN_FUZZ_CHECK(connection.ok());
+  switch (which % 3) {
+    case 0:
+      send(**connection, input.rest());
+      break;
+    case 1:
+      if (input.rest().empty() || input.rest().size() > limits::kHelloBytesMax) return 0;
+      proved_client(**connection, input.rest());
+      break;
+    default:
+      ticket_holder(**connection, input);
+  }
+  // Nothing more will come of us: without it the daemon would wait for the rest of a frame.
+  ::shutdown((*connection)->fd(), SHUT_WR);
+  if (which % 3 != 2) hear_out(**connection);  // A session that gathers is kept until its deadline.
+  return 0;
+}

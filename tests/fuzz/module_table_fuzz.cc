@@ -1,0 +1,60 @@
+// Requests for modules and kernels, the tables that answer them, and code images as they travel.
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "protocol/image_bundle.h"
+#include "protocol/module_calls.h"
+#include "tests/fuzz/fuzz_target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace gpurun;
+  using namespace gpurun::protocol;
+  fuzz::Input input(data, size);
+  const std::uint8_t which = input.number<std::uint8_t>();
+  // Private, aligned, and not a byte longer than it says.
+  const std::size_t bytes = input.rest().size();
+  const std::unique_ptr<std::byte[], void (*)(std::byte*)> memory(
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{16})),
+      [](std::byte* start) { ::operator delete (start, std::align_val_t{16}); });
+  if (bytes != 0) std::memcpy(memory.get(), input.rest().data(), bytes);
+  const ByteView payload(memory.get(), bytes);
+  switch (which % 6) {
+    case 0:
+      if (const auto loads = unpack_loads(payload); loads.ok()) {
+        GPURUN_FUZZ_CHECK(loads->size() <= kLoadsMax);
+        static_cast<void>(pack(*loads));
+      }
+      break;
+    case 1:
+      if (const auto outcomes = unpack_outcomes(payload); outcomes.ok()) {
+        static_cast<void>(pack(*outcomes));
+      }
+      break;
+    case 2:
+      if (const auto request = unpack_name_request(payload); request.ok()) {
+        GPURUN_FUZZ_CHECK(request->name.size() < limits::kStringBytesMax);
+      }
+      break;
+    case 3:
+      if (const auto kernel = unpack_kernel(payload); kernel.ok()) {
+        GPURUN_FUZZ_CHECK(parameter_block_bytes(kernel->parameters) <=
+                          limits::kKernelParameterBytesMax);
+        GPURUN_FUZZ_CHECK(layout_hash(kernel->parameters) != 0);
+      }
+      break;
+    case 4:
+      if (const auto node = unpack_kernel_node(payload); node.ok()) {
+        GPURUN_FUZZ_CHECK(node->block.size() == node->launch.parameter_bytes);
+      }
+      break;
+    default:
+      if (const auto image = open_bundle(payload); image.ok()) {
+        const Bytes again = make_bundle(*image);
+        GPURUN_FUZZ_CHECK(again.size() == bundle_bytes(*image));
+        const DriverImage driver_image(*image);
+        GPURUN_FUZZ_CHECK(driver_image.code() != nullptr);
+      }
+  }
+  return 0;
+}

@@ -1,0 +1,252 @@
+// Writes first inputs for the fuzz targets, made of what our own encoders make: FOLDER/TARGET/NAME.
+// For whoever changes a format: the old ones stay, as what an older peer sends.
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/session_data.h"
+#include "driver_abi/row.h"
+#include "protocol/call.h"
+#include "protocol/control.h"
+#include "protocol/frame.h"
+#include "protocol/image_bundle.h"
+#include "protocol/module_calls.h"
+#include "protocol/record.h"
+#include "protocol/snapshot.capnp.h"
+#include "tests/unit/driver_abi/fatbin_builder.h"
+
+namespace gpurun {
+namespace {
+
+using protocol::Features;
+
+constexpr const char* kPtx =
+    ".version 9.0\n.target sm_90\n.address_size 64\n.global .align 4 .b8 table[16];\n"
+    ".visible .entry add(.param .u64 add_0, .param .u32 add_1)\n.reqntid 32, 1, 1\n{\n"
+    ".reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n.shared .align 4 .b8 part[128];\n"
+    "ld.param.u64 %rd1, [add_0];\nld.param.u32 %r1, [add_1];\nmov.u32 %r2, %tid.x;\n"
+    "setp.ge.u32 %p1, %r2, %r1;\n@%p1 bra $done;\nmul.wide.u32 %rd2, %r2, 4;\n"
+    "add.s64 %rd3, %rd1, %rd2;\nld.global.f32 %r3, [%rd3+4];\nst.global.v2.u32 [%rd3], {%r3, "
+    "%r2};\n"
+    "$done:\nret;\n}\n.func (.param .b32 out) twice(.param .b32 in)\n{\nret;\n}\n";
+
+std::filesystem::path g_folder;
+
+void write(const char* target, const std::string& name, ByteView bytes) {
+  std::filesystem::create_directories(g_folder / target);
+  std::ofstream file(g_folder / target / name, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<long>(bytes.size()));
+}
+
+Bytes with_head(std::initializer_list<unsigned> head, ByteView bytes) {
+  Bytes all;
+  for (const unsigned byte : head) all.push_back(static_cast<std::byte>(byte));
+  all.insert(all.end(), bytes.begin(), bytes.end());
+  return all;
+}
+
+ByteView text(std::string_view from) { return byte_view(from.data(), from.size()); }
+
+void control_messages() {
+  const protocol::Version version = protocol::our_version(protocol::Sender::kClient);
+  protocol::Attach attach;
+  attach.version = version;
+  attach.count = 2;
+  protocol::Listing listing{"0.1.0", 1, {{"a GPU", 1 << 30, "somebody", 5, 2}, {}}, 1, 1, 1, 1};
+  const std::pair<const char*, protocol::ControlMessage> all[] = {
+      {"hello", protocol::Hello{version, {}}},
+      {"challenge", protocol::Challenge{version, {}}},
+      {"lease_request", protocol::LeaseRequest{1, 0}},
+      {"queued", protocol::Queued{3}},
+      {"grant", protocol::Grant{}},
+      {"refused", protocol::Refused{"no"}},
+      {"attach", attach},
+      {"accept", protocol::Accept{"0.1.0", 13000, Bytes(8), {{1, 2}, {3, 4}}, Features{3, 1}}},
+      {"worker_ended", protocol::WorkerEnded{{}, "signal 9"}},
+      {"list_request", protocol::ListRequest{}},
+      {"listing", listing}};
+  for (const auto& [name, message] : all) {
+    const Bytes payload = protocol::encode(message);
+    write("control_message", name, payload);
+    write("handshake", std::string("raw_") + name,
+          with_head({0}, protocol::control_frame(payload, std::nullopt)));
+    write("handshake", std::string("proved_") + name, with_head({1}, payload));
+  }
+  write("handshake", "attach_log", with_head({2, 0, 3, 0, 7, 7, 7, 2, 0}, {}));
+  write("handshake", "attach_lane", with_head({2, 0, 3, 0, 7, 7, 7, 2, 1}, {}));
+  write("control_message", "frame",
+        protocol::control_frame(protocol::encode(attach), protocol::Tag{}));
+}
+
+Bytes frame(protocol::FrameKind kind, ByteView payload) {
+  protocol::FrameHeader header;
+  header.kind = kind;
+  header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  header.sequence = 1;
+  const ByteView head = bytes_of(header);
+  Bytes all(head.begin(), head.end());
+  all.insert(all.end(), payload.begin(), payload.end());
+  return all;
+}
+
+void frames() {
+  protocol::RecordHeader record;
+  record.form = protocol::Form::kEventRecord;
+  record.order = protocol::Order::kStream;
+  record.sequence = 1;
+  record.subject = 5;
+  record.payload_bytes = sizeof(protocol::EventPayload);
+  record.bytes = static_cast<std::uint32_t>(protocol::record_bytes(record.payload_bytes));
+  Bytes bytes(record.bytes);
+  std::memcpy(bytes.data(), &record, sizeof record);
+  const Bytes records = frame(protocol::FrameKind::kRecords, bytes);
+  write("frame_reader", "record", with_head({255}, records));
+  write("frame_reader", "record_in_bytes", with_head({0}, records));
+  protocol::ReplyHeader reply;
+  reply.bytes = sizeof reply;
+  write("frame_reader", "reply",
+        with_head({255}, frame(protocol::FrameKind::kReplies, bytes_of(reply))));
+  protocol::BulkHeader bulk;
+  bulk.transfer = bulk.total = 8;
+  Bytes chunk(sizeof bulk + 8);
+  std::memcpy(chunk.data(), &bulk, sizeof bulk);
+  write("frame_reader", "chunk", with_head({16}, frame(protocol::FrameKind::kChunk, chunk)));
+  write("frame_reader", "goodbye",
+        with_head({3}, frame(protocol::FrameKind::kGoodbye, text("enough"))));
+}
+
+// One awaited call of the worker's log as worker_log_fuzz.cc reads it.
+void append_call(Bytes& log, std::uint16_t row, unsigned form, unsigned order, unsigned context,
+                 ByteView payload) {
+  const Bytes call = with_head(
+      {1, row & 255u, unsigned{row} >> 8, form - 1, order - 1, 1, 0, context, 0, 0, 0,
+       static_cast<unsigned>(payload.size() & 255), static_cast<unsigned>(payload.size() >> 8)},
+      payload);
+  log.insert(log.end(), call.begin(), call.end());
+}
+
+// Every generated row that takes zeros, and a worker that is asked for it in a context.
+void calls() {
+  static std::uint64_t zeros[4096] = {};
+  // Room for a structure passed by value; as a pointer it leads to zeros.
+  static std::uint64_t storage[256] = {reinterpret_cast<std::uintptr_t>(zeros)};
+  std::vector<void*> arguments(protocol::kParametersMax, storage);
+  const std::uint64_t context = protocol::Id{}.size();  // Any value: the worker refuses it.
+  Bytes log;
+  const auto rows = driver_abi::rows();
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    const std::vector<std::uint64_t> minted(protocol::kParametersMax, context);
+    for (std::size_t some = 0; some < 4; ++some) {
+      protocol::PackedCall call;
+      if (!call.pack(rows[index], arguments.data(), std::span(minted).first(some)).ok()) continue;
+      if (call.bytes().size() >= 1024) break;
+      if (index % 7 == 0) {
+        write("call_codec", rows[index].symbol,
+              with_head({static_cast<unsigned>(index & 255), static_cast<unsigned>(index >> 8)},
+                        call.bytes()));
+      }
+      if (log.size() < 3000 && index % 5 == 0) {
+        append_call(log, static_cast<std::uint16_t>(index), 1, 4, 0, call.bytes());
+      }
+      break;
+    }
+  }
+  write("worker_log", "generated_calls", log);
+}
+
+void modules() {
+  const driver_abi::Image image{driver_abi::ImageForm::kPtx, 0, {text(kPtx)}};
+  const Bytes bundle = protocol::make_bundle(image);
+  protocol::ImageLoad load;
+  load.handle = 5;
+  load.digest = protocol::bundle_digest(image);
+  load.image = bundle;
+  load.options = {{1, 2}};
+  protocol::KernelDescription kernel{"add", true, true, {{0, 8}, {8, 4}}, {1, 2, 3}};
+  protocol::ImageOutcome outcome;
+  outcome.kernels = {kernel};
+  protocol::KernelNode node;
+  node.dependencies = {1, 2};
+  node.launch.parameter_bytes = 12;
+  node.block = Bytes(12);
+  write("module_table", "loads", with_head({0}, protocol::pack({&load, 1})));
+  write("module_table", "outcomes", with_head({1}, protocol::pack({&outcome, 1})));
+  write("module_table", "name", with_head({2}, protocol::pack(protocol::NameRequest{1, 2, "add"})));
+  write("module_table", "kernel", with_head({3}, protocol::pack(kernel)));
+  write("module_table", "node", with_head({4}, protocol::pack(node)));
+  write("module_table", "bundle", with_head({5}, bundle));
+  Bytes log;
+  for (std::size_t index = 0; index < driver_abi::rows().size(); ++index) {
+    const std::string symbol = driver_abi::rows()[index].symbol;
+    if (symbol.find("Load") == std::string::npos && symbol.find("Launch") == std::string::npos) {
+      continue;
+    }
+    const Bytes loads = protocol::pack({&load, 1});
+    if (log.size() < 2500) append_call(log, static_cast<std::uint16_t>(index), 10, 4, 0, loads);
+  }
+  write("worker_log", "loads", log);
+}
+
+void images() {
+  write("ptx", "add", text(kPtx));
+  write("fat_binary", "ptx", text(kPtx));
+  for (const test::Packing packing :
+       {test::Packing::kPlain, test::Packing::kLz4, test::Packing::kZstd}) {
+    test::EntrySpec spec;
+    spec.content = std::string(kPtx) + std::string(200, 'x');
+    spec.packing = packing;
+    spec.name = "add.cu";
+    spec.options = "--compile-only";
+    const std::string container = test::build_container({spec, {}});
+    write("fat_binary", "container_" + std::to_string(static_cast<int>(packing)), text(container));
+  }
+}
+
+void texts() {
+  write("daemon_config", "all",
+        text("listen = \"127.0.0.1:4790\"\ndriver = \"real\"\nworker = \"/w\"\n"
+             "secret-file = \"/s\"\ninsecure-plaintext = false\nworker-uids = [1, 4095]\n"
+             "cache = \"none\"\ncache-bytes = 4096\nlog = \"debug\"\n"));
+  write("daemon_config", "uids", text("5-10"));
+  client::SessionData session;
+  session.servers = {"localhost:4790"};
+  session.device_count = 1;
+  write("session_data", "session", text(client::serialise_session_data(session)));
+  capnp::MallocMessageBuilder builder;
+  auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+  auto devices = snapshot.initDevices(2);
+  for (auto device : devices) {
+    device.setName("a GPU");
+    device.initUuid(16);
+    device.initAttributes(2)[0].setId(75);
+  }
+  snapshot.initPeers(1)[0].setOther(1);
+  const auto words = capnp::messageToFlatArray(builder);
+  write("session_data", "snapshot", byte_view(words.begin(), words.asBytes().size()));
+  write("session_data", "visible", text("1,0"));
+}
+
+}  // namespace
+}  // namespace gpurun
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+    return 2;
+  }
+  gpurun::g_folder = argv[1];
+  gpurun::control_messages();
+  gpurun::frames();
+  gpurun::calls();
+  gpurun::modules();
+  gpurun::images();
+  gpurun::texts();
+  return 0;
+}
