@@ -141,6 +141,10 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
   auto to = root.initListing();
   to.setRelease(listing.release.c_str());
   to.setWaiting(listing.waiting);
+  to.setLeases(listing.leases);
+  to.setGathering(listing.gathering);
+  to.setWorkers(listing.workers);
+  to.setHalfOpen(listing.half_open);
   const std::size_t count = std::min(listing.gpus.size(), kListedGpusMax);
   auto gpus = to.initGpus(static_cast<unsigned>(count));
   for (unsigned index = 0; index < count; ++index) {
@@ -157,6 +161,10 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   Listing listing;
   listing.release = read_text(from.getRelease(), ok);
   listing.waiting = from.getWaiting();
+  listing.leases = from.getLeases();
+  listing.gathering = from.getGathering();
+  listing.workers = from.getWorkers();
+  listing.half_open = from.getHalfOpen();
   ok = ok && from.getGpus().size() <= kListedGpusMax;
   if (!ok) return listing;
   for (const wire::Gpu::Reader gpu : from.getGpus()) {

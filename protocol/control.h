@@ -110,6 +110,11 @@ struct Listing {
   std::string release;
   std::uint32_t waiting = 0;
   std::vector<ListedGpu> gpus;  // At most kListedGpusMax.
+  // What the daemon holds itself.
+  std::uint32_t leases = 0;  // In force; each has one ticket.
+  std::uint32_t gathering = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t half_open = 0;
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,

@@ -122,6 +122,13 @@ struct Listing {
   waiting @1 :UInt32;
   # Requests in the queue.
   gpus @2 :List(Gpu);
+  leases @3 :UInt32;
+  # In force; each has one ticket.
+  gathering @4 :UInt32;
+  # Sessions of which not all connections have come.
+  workers @5 :UInt32;
+  halfOpen @6 :UInt32;
+  # Connections that have not proved anything yet.
 }
 
 struct Gpu {

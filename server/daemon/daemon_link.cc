@@ -212,7 +212,11 @@ protocol::Listing Daemon::listing() {
     listing.gpus[i].memory_bytes = options_.device_facts[i].memory_bytes;
   }
   const std::vector<HeldLease> held = book_.held();
+  listing.leases = static_cast<std::uint32_t>(held.size());
+  listing.gathering = static_cast<std::uint32_t>(book_.gathering());
+  listing.half_open = static_cast<std::uint32_t>(half_open());
   const std::lock_guard lock(lease_links_mutex_);
+  for (const auto& [lease, workers] : worker_counts_) listing.workers += workers;
   for (const HeldLease& lease : held) {
     const auto workers = worker_counts_.find(lease.id);
     for (const int device : lease.devices) {

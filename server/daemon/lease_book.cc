@@ -42,6 +42,13 @@ std::vector<HeldLease> LeaseBook::held() const {
   return all;
 }
 
+std::size_t LeaseBook::gathering() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [id, entry] : entries_) count += entry.gathering.size();
+  return count;
+}
+
 Result<protocol::Key> LeaseBook::attach_key(const protocol::Attach& attach) const {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(attach.lease);

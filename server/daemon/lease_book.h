@@ -60,6 +60,8 @@ class LeaseBook {
   void remove(const protocol::Id& id);
   bool has(const protocol::Id& id) const;
   std::vector<HeldLease> held() const;
+  // Sessions of all leases of which not all connections have come.
+  std::size_t gathering() const;
 
   // The key that proves `attach`. kRefused: no such lease or ticket.
   Result<protocol::Key> attach_key(const protocol::Attach& attach) const;

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Protects gpuctl: what it says of servers, and that a report holds what is needed and no secret."""
+import json
 import os
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -34,6 +36,29 @@ class List(unittest.TestCase):
             run.communicate(timeout=world.SECONDS)
             waiting.communicate(timeout=world.SECONDS)
             self.assertIn("free", gpuctl("list", *server.options()).stdout)
+
+    def test_json_tells_what_the_daemon_holds(self):
+        def held(server):
+            done = gpuctl("list", "--json", *server.options())
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return json.loads(done.stdout)
+
+        with world.Gpurund() as server:
+            before = held(server)
+            self.assertEqual(before["server"], server.address)
+            self.assertEqual([before[what] for what in ("leases", "gathering", "workers", "half_open",
+                                                        "waiting")], [0] * 5)
+            self.assertEqual(before["gpus"][0]["holder"], "")
+            run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+            run.stdout.readline()
+            during = held(server)
+            self.assertEqual((during["leases"], during["half_open"]), (1, 0))
+            self.assertNotEqual(during["gpus"][0]["holder"], "")
+            with socket.create_connection(server.address.rsplit(":", 1)):
+                until(lambda: held(server)["half_open"] == 1, "the stranger is counted")
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+            until(lambda: held(server) == before, "all is as before")
 
     def test_a_server_that_does_not_answer_does_not_hide_the_others(self):
         with world.Gpurund() as server:

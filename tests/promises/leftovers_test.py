@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Protects: whatever is killed, and whenever, nothing is left: processes, descriptors, shared memory,
-temporary files, leases, and device memory where workers share a device. (Each worker of the emulated
+temporary files, what gpurund itself holds (leases with their tickets, half-attached sessions,
+strangers at the door), and device memory where workers share a device. (Each worker of the emulated
 device has its own, which is gone with the process: there only "workers" can tell.)"""
 import os
 import random
@@ -27,7 +28,8 @@ def files_of(folder):
 def state(build, server, temporary):
     return {
         "workers": len(server.workers()),
-        "leases": world.leases(build, server),
+        # Of the listing's own connection nothing is seen: it has proved itself, and leases nothing.
+        "gpurund holds": world.holdings(build, server),
         "descriptors of gpurund": descriptors(server.process.pid),
         "shared memory": {f for f in files_of("/dev/shm") if "gpurun" in f},
         "temporary files": files_of(temporary),
@@ -37,7 +39,7 @@ def state(build, server, temporary):
 def device_bytes(build, server, query):
     done = world.run(build, server, [query])
     if done.status != 0:
-        return f"cannot be asked: {done.stdout}{done.stderr}"
+        sys.exit(f"WRONG: the device cannot be asked: {done.stdout}{done.stderr}{server.log()}")
     return done.stdout.strip()
 
 

@@ -93,13 +93,13 @@ def gpurun_environment(server, extra=None):
             "XDG_CACHE_HOME": os.path.join(server.folder, "client-cache"), **(extra or {})}
 
 
-def leases(build, server):
-    """What gpuctl says of each GPU: who holds it, for how long, how many processes."""
-    done = subprocess.run([os.path.join(build, "bin/gpuctl"), "list", "-l", server.address],
+def holdings(build, server):
+    """What gpurund says of itself: leases, sessions, workers, strangers, and who holds which GPU."""
+    done = subprocess.run([os.path.join(build, "bin/gpuctl"), "list", "--json", "-l", server.address],
                           env=gpurun_environment(server), capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         raise RuntimeError("gpuctl: " + done.stderr)
-    return done.stdout
+    return json.loads(done.stdout)
 
 
 Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")

@@ -1,6 +1,7 @@
 #include "tools/gpuctl/list.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
@@ -67,19 +68,42 @@ std::string listing_rows(const std::string& server, const protocol::Listing& lis
   return text;
 }
 
-int list_servers(const ServerChoice& choice) {
+std::string listing_json(const std::string& server, const protocol::Listing& listing) {
+  nlohmann::json gpus = nlohmann::json::array();
+  for (const protocol::ListedGpu& gpu : listing.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"holder", gpu.holder},
+                    {"held_seconds", gpu.held_seconds},
+                    {"workers", gpu.workers}});
+  }
+  const nlohmann::json all = {{"server", server},
+                              {"release", listing.release},
+                              {"waiting", listing.waiting},
+                              {"leases", listing.leases},
+                              {"gathering", listing.gathering},
+                              {"workers", listing.workers},
+                              {"half_open", listing.half_open},
+                              {"gpus", gpus}};
+  // A server's words may be no UTF-8.
+  return all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+int list_servers(const ServerChoice& choice, bool as_json) {
   std::string table;
   bool failed = false;
   for (const std::string& server : choice.servers) {
     const Result<protocol::Listing> listing = ask(server, choice);
     if (listing.ok()) {
-      table += listing_rows(server, *listing);
+      table += as_json ? listing_json(server, *listing) : listing_rows(server, *listing);
       continue;
     }
     std::fprintf(stderr, "gpuctl: %s\n", listing.status().message().c_str());
     failed = true;
   }
-  if (!table.empty()) std::printf("%s%s", listing_heading().c_str(), table.c_str());
+  if (!table.empty()) {
+    std::printf("%s%s", as_json ? "" : listing_heading().c_str(), table.c_str());
+  }
   return failed ? kExitOwnFailure : 0;
 }
 

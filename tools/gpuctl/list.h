@@ -19,8 +19,11 @@ struct ServerChoice {
 std::string listing_rows(const std::string& server, const protocol::Listing& listing);
 std::string listing_heading();
 
-// Prints the table on stdout, and failures on stderr. The exit status: 0 when every server
-// answered.
-int list_servers(const ServerChoice& choice);
+// One server's line of JSON.
+std::string listing_json(const std::string& server, const protocol::Listing& listing);
+
+// Prints the table on stdout, or with `as_json` a line for each server, and failures on stderr. The
+// exit status: 0 when every server answered.
+int list_servers(const ServerChoice& choice, bool as_json);
 
 }  // namespace gpurun::tools

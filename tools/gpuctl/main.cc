@@ -15,6 +15,7 @@ namespace {
 struct Words {
   std::string servers, servers_file, secret_file, output;
   bool insecure_plaintext = false;
+  bool as_json = false;
 };
 
 void add_server_options(CLI::App* command, Words* words) {
@@ -71,6 +72,8 @@ int run_gpuctl(int argc, char** argv) {
   app.require_subcommand(1);
   CLI::App* list = app.add_subcommand("list", "the servers' GPUs and who holds them");
   add_server_options(list, &words);
+  list->add_flag("--json", words.as_json,
+                 "a line of JSON for each server, with what gpurund itself holds");
   CLI::App* report = app.add_subcommand("report", "one file with what a bug report needs");
   add_server_options(report, &words);
   report->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
@@ -84,7 +87,7 @@ int run_gpuctl(int argc, char** argv) {
     std::fprintf(stderr, "gpuctl: %s\n", choice.status().message().c_str());
     return kExitOwnFailure;
   }
-  if (list->parsed()) return list_servers(*choice);
+  if (list->parsed()) return list_servers(*choice, words.as_json);
   return write_report(words.output.empty() ? default_report_name() : words.output, *choice);
 }
 

@@ -110,6 +110,21 @@ TEST(Control, TextOverItsBoundIsRefused) {
   EXPECT_EQ(decode(encode(hello)).status().code(), Code::kProtocol);
 }
 
+TEST(Control, AListingTellsWhatTheDaemonHolds) {
+  Listing listing;
+  listing.waiting = 1;
+  listing.leases = 2;
+  listing.gathering = 3;
+  listing.workers = 4;
+  listing.half_open = 5;
+  const Listing heard = round_trip(listing);
+  EXPECT_EQ(heard.waiting, 1u);
+  EXPECT_EQ(heard.leases, 2u);
+  EXPECT_EQ(heard.gathering, 3u);
+  EXPECT_EQ(heard.workers, 4u);
+  EXPECT_EQ(heard.half_open, 5u);
+}
+
 TEST(Control, AListingOfAsManyGpusAsMayBeFitsItsBound) {
   Listing listing;
   listing.gpus.assign(limits::kListedGpusMax,

@@ -37,5 +37,17 @@ TEST(Listing, SaysWhoHoldsWhat) {
   EXPECT_NE(rows.find("host:1: 2 requests wait\n"), std::string::npos) << rows;
 }
 
+TEST(Listing, IsALineOfJsonWhateverTheServerSays) {
+  protocol::Listing listing;
+  listing.leases = 7;
+  listing.half_open = 1;
+  listing.gpus = {{"Ca\"rd\xff", 5, "\x80", 1, 2}};
+  const std::string line = listing_json("host:1", listing);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_NE(line.find("\"leases\":7"), std::string::npos) << line;
+  EXPECT_NE(line.find("\"half_open\":1"), std::string::npos) << line;
+  EXPECT_NE(line.find("Ca\\\"rd"), std::string::npos) << line;
+}
+
 }  // namespace
 }  // namespace gpurun::tools
