@@ -79,7 +79,10 @@ class Trial {
     const bool own = function.name == row_;
     const std::string name = own ? called_ : function.name;
     auto* typed = reinterpret_cast<CUresult (*)(P...)>(World::get().client_symbol(name));
-    return typed(static_cast<P>(client_half(arguments, own))...);
+    World::get().meet_worker();
+    const CUresult result = typed(static_cast<P>(client_half(arguments, own))...);
+    World::get().meet_worker();
+    return result;
   }
   template <typename... P, typename... A>
   CUresult call_direct(Function<CUresult (*)(P...)> function, A... arguments) {

@@ -73,10 +73,14 @@ void World::look_for_initialization() {
   }
 }
 
-std::vector<std::string> World::recorded() {
-  // A call of the device itself: what its threads have done is over (record.cc).
+// A call of the device, which takes the lock of all its calls (record.cc).
+void World::meet_worker() {
   void* context = nullptr;
   reinterpret_cast<int (*)(void**)>(device_symbol("cuCtxGetCurrent"))(&context);
+}
+
+std::vector<std::string> World::recorded() {
+  meet_worker();
   std::ifstream file(folder_ / "recording");
   file.seekg(read_);
   std::vector<std::string> lines;
