@@ -33,17 +33,18 @@ struct LibraryOptions {
   }
 };
 
+// `preserved`: where the program promises to leave the image; nullptr: it does not.
 int load_library(CUlibrary* library, const Result<driver_abi::Image>& image, JitRequest& jit,
-                 bool preserved) {
+                 const void* preserved) {
   Here here;
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());  // Wanted, not needed.
   if (!image.ok()) return modules::image_error(image.status());
   // Only what nvcc's registration code made is not judged before it is used: whoever brings an
   // image of his own wants to hear at once what is wrong with it.
-  const bool deferrable = preserved && image->form == driver_abi::ImageForm::kWrapper;
+  if (image->form != driver_abi::ImageForm::kWrapper) preserved = nullptr;
   Handle handle = 0;
-  const int result = modules::load(here, HandleKind::kLibrary, *image, jit, deferrable, &handle);
+  const int result = modules::load(here, HandleKind::kLibrary, *image, jit, preserved, &handle);
   if (handle != 0) *library = as<CUlibrary>(handle);
   return result;
 }
@@ -72,7 +73,8 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
   if (const int result = options.read(libraryOptions, numLibraryOptions); result != 0) {
     return cuda(result);
   }
-  return cuda(load_library(library, driver_abi::image_at(code), jit, options.preserved));
+  return cuda(
+      load_library(library, driver_abi::image_at(code), jit, options.preserved ? code : nullptr));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
@@ -94,7 +96,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
   if (const int result = modules::read_image_file(fileName, &bytes); result != 0) {
     return cuda(result);
   }
-  return cuda(load_library(library, driver_abi::image_in(bytes), jit, false));
+  return cuda(load_library(library, driver_abi::image_in(bytes), jit, nullptr));
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {

@@ -1,11 +1,14 @@
 // Sending images. See load.h.
 #include "client/interpose/modules/load.h"
 
+#include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "base/log.h"
 #include "client/bulk.h"
+#include "client/interpose/modules/neighbours.h"
 #include "client/interpose/modules/table_cache.h"
 #include "protocol/image_bundle.h"
 #include "protocol/limits.h"
@@ -184,7 +187,10 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
       settle(*loaded, CUDA_ERROR_INVALID_IMAGE, nullptr, true);
       continue;
     }
-    loaded->digest = protocol::bundle_digest(loaded->image);
+    // The first has its digest by then, and is not small.
+    if (loaded->digest == Sha256Digest{}) {
+      loaded->digest = protocol::bundle_digest(loaded->image);
+    }
     auto table = with_options ? nullptr : known_table(here, *loaded);
     if (table != nullptr && post_known(here, *loaded, std::move(table))) continue;
     loads.push_back(request_for(*loaded, jit));
@@ -212,6 +218,65 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
     settle(here, *asked[i], std::move(outcomes[i]), with_options);
   }
   return earlier;
+}
+
+// A library of ours before the program has asked for it, being loaded. nullptr: not to be had.
+Loaded* make_unasked(const Here& here, const void* wrapper, std::size_t bytes_max) {
+  Result<driver_abi::Image> image = driver_abi::image_at(wrapper, protocol::kInlineImageBytesMax);
+  if (!image.ok() || protocol::bundle_bytes(*image) > bytes_max) return nullptr;
+  auto made = std::make_unique<Loaded>();
+  made->kind = HandleKind::kLibrary;
+  made->image = *std::move(image);
+  made->wrapper = wrapper;
+  made->unasked = true;
+  made->state = State::kLoading;
+  made->handle = here.handles().mint(HandleKind::kLibrary, 0, made.get());
+  return made->handle == 0 ? nullptr : made.release();
+}
+
+// Adds to a batch of which the first has to be asked about.
+void add_neighbours(const Here& here, std::vector<Loaded*>* batch) {
+  const void* const wrapper = batch->front()->wrapper;
+  if (wrapper == nullptr) return;
+  std::size_t bytes = 0;
+  for (const Loaded* each : *batch) bytes += protocol::bundle_bytes(each->image);
+  // Without the registry's mutex: the loader has locks of its own.
+  const std::vector<const void*> neighbours = neighbouring_wrappers(wrapper);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const void* each : neighbours) {
+    if (batch->size() == protocol::kLoadsMax || bytes >= kCompanionBytesMax) return;
+    if (all.by_wrapper.count(each) != 0) continue;
+    Loaded* loaded = make_unasked(
+        here, each, std::min(protocol::kInlineImageBytesMax, kCompanionBytesMax - bytes));
+    if (loaded == nullptr) continue;
+    bytes += protocol::bundle_bytes(loaded->image);
+    all.alive.insert(loaded);
+    all.by_wrapper[each] = loaded;
+    batch->push_back(loaded);
+  }
+}
+
+// The library that was loaded unasked for what the program asks now. nullptr: there is none.
+Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wrapper) {
+  Registry& all = registry();
+  Loaded* loaded = nullptr;
+  {
+    std::unique_lock lock(all.mutex);
+    const auto found = all.by_wrapper.find(wrapper);
+    if (found == all.by_wrapper.end() || !found->second->unasked) return nullptr;
+    loaded = found->second;
+    loaded->unasked = false;
+    // Bounded by the other thread's own wait for the worker.
+    all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
+  }
+  // Another shared object may have come to the same place; and why it failed the program shall
+  // hear.
+  if (loaded->state == State::kReady && loaded->digest == protocol::bundle_digest(image)) {
+    return loaded;
+  }
+  static_cast<void>(unload(here, loaded));
+  return nullptr;
 }
 
 // Whatever happens, nobody waits for ever.
@@ -261,10 +326,18 @@ std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
 }  // namespace
 
 int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
-         bool deferrable, Handle* handle) {
+         const void* preserved, Handle* handle) {
+  const bool deferred = preserved != nullptr && jit.empty();
+  if (deferred) {
+    if (const Loaded* there = take_unasked(here, image, preserved); there != nullptr) {
+      *handle = there->handle;
+      return 0;
+    }
+  }
   auto made = std::make_unique<Loaded>();
   made->kind = kind;
   made->image = image;
+  made->wrapper = preserved;
   // Libraries belong to no context (CUDA Driver API manual, "Library Management").
   const Handle context = kind == HandleKind::kModule ? here.context->handle : Handle{0};
   made->context = context;
@@ -272,11 +345,11 @@ int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Loaded* loaded = made.release();
   *handle = loaded->handle;
-  const bool deferred = deferrable && jit.empty();
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     all.alive.insert(loaded);
+    if (preserved != nullptr) all.by_wrapper.emplace(preserved, loaded);
     if (deferred) all.deferred[loaded->handle] = loaded;
     if (!deferred) loaded->state = State::kLoading;
   }
@@ -301,6 +374,11 @@ int ensure(Here& here, Loaded* loaded) {
       if (loaded->state == State::kReady) return 0;
       if (loaded->state == State::kFailed) return loaded->failure;
       batch = batch_of(all, loaded);
+    }
+    loaded->digest = protocol::bundle_digest(loaded->image);
+    try {
+      if (known_table(here, *loaded) == nullptr) add_neighbours(here, &batch);
+    } catch (const std::bad_alloc&) {  // Fewer go along.
     }
     if (const int earlier = submit_and_settle(here, batch, nullptr); earlier != 0) return earlier;
   }

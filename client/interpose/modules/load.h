@@ -5,7 +5,9 @@
 // its kernels (table_cache.h), a load of it is posted: by its digest if the worker keeps it, else
 // with the image offered in case that the worker has lost it. A library whose image the program
 // preserves and that nvcc's registration code made is not even sent before something in it is asked
-// for, and then with every other one that waits.
+// for, and then, if it has to be asked about, with
+// every other one that waits and with its neighbours (neighbours.h), small ones that nobody has
+// asked for yet: so a program of many source files does not wait once for each.
 #pragma once
 
 #include <string>
@@ -36,10 +38,11 @@ struct JitRequest {
   unsigned count_ = 0;
 };
 
-// A module or library of `image`. `deferrable`: the image stays where it is until the library's
-// end. 0 and the handle; else the CUresult of the driver.
+// A module or library of `image`. `preserved`: not nullptr: the wrapper of nvcc's that the image is
+// of, which stays where it is until the library's end. 0 and the handle; else the CUresult of the
+// driver.
 int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
-         bool deferrable, Handle* handle);
+         const void* preserved, Handle* handle);
 
 // Makes sure that the worker has `loaded`, which may be a round trip, and that its table is there.
 int ensure(Here& here, Loaded* loaded);

@@ -19,7 +19,7 @@ int load_module(CUmodule* module, const Result<driver_abi::Image>& image, JitReq
   if (const int result = here.enter_context(); result != 0) return result;
   if (!image.ok()) return modules::image_error(image.status());
   Handle handle = 0;
-  const int result = modules::load(here, HandleKind::kModule, *image, jit, false, &handle);
+  const int result = modules::load(here, HandleKind::kModule, *image, jit, nullptr, &handle);
   if (handle != 0) *module = as<CUmodule>(handle);
   return result;
 }

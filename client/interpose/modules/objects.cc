@@ -32,6 +32,8 @@ void forget_loaded(const Here& here, Registry& all, Loaded* loaded) {
   for (const auto& [name, function] : loaded->functions) forget_function(here, all, function);
   all.deferred.erase(loaded->handle);
   all.alive.erase(loaded);
+  const auto same = all.by_wrapper.find(loaded->wrapper);
+  if (same != all.by_wrapper.end() && same->second == loaded) all.by_wrapper.erase(same);
   remove_ranges_of_owner(loaded->handle);
   here.handles().retire(loaded->handle);
   bury(all, std::unique_ptr<Loaded>(loaded));

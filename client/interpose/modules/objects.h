@@ -40,12 +40,14 @@ struct Loaded {
   Handle context = 0;         // It was loaded in; 0: none was current.
   Loaded* library = nullptr;  // Of a module that cuLibraryGetModule gave.
 
-  driver_abi::Image image{};  // kDeferred: borrowed from the program.
+  driver_abi::Image image{};      // kDeferred: borrowed from the program.
+  const void* wrapper = nullptr;  // What the program passed, if that was a wrapper of nvcc's.
   Sha256Digest digest{};
 
   // What follows is guarded by Registry::mutex.
   State state = State::kDeferred;
   int failure = 0;         // kFailed.
+  bool unasked = false;    // Loaded before the program has asked for it, with its neighbours.
   bool confirmed = false;  // The worker has said that it is loaded: nothing need be ordered after.
   std::shared_ptr<KernelTable> table;
   std::map<std::string, Function*, std::less<>> functions;
@@ -82,6 +84,7 @@ struct Registry {
   std::condition_variable changed;  // Some Loaded left kLoading.
   KnownImages known;
   std::map<Handle, Loaded*> deferred;             // Libraries; guarded by mutex.
+  std::map<const void*, Loaded*> by_wrapper;      // Libraries; guarded by mutex.
   std::set<Loaded*> alive;                        // But modules of libraries; guarded by mutex.
   std::deque<std::unique_ptr<Loaded>> ended;      // Guarded by mutex.
   std::deque<std::unique_ptr<Function>> retired;  // Guarded by mutex.

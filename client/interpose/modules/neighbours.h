@@ -1,0 +1,16 @@
+// Neighbours: the other code images of the shared object or program that an image belongs to.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace gpurun::client::interpose::modules {
+
+// nvcc's registration code keeps one wrapper (driver_abi/image_length.h) per source file in the
+// section .nvFatBinSegment; the linker lays them side by side. Those that stand beside `wrapper`
+// without a gap, nearest first, without itself: of version 1, with an image inside the same object.
+// Empty when `wrapper` lies in no loaded object (an image that the program made itself).
+inline constexpr std::size_t kNeighboursMax = 256;
+std::vector<const void*> neighbouring_wrappers(const void* wrapper);
+
+}  // namespace gpurun::client::interpose::modules
