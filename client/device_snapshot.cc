@@ -42,6 +42,13 @@ Device parse_device(protocol::wire::Device::Reader in, int server_ordinal) {
     device.attributes[static_cast<std::size_t>(id)] =
         masked == nullptr ? attribute.getValue() : masked->value;
   }
+  device.launch_bounds = {{device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                           device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                           device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+                          {device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                           device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                           device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+                          device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)};
   return device;
 }
 

@@ -25,6 +25,13 @@ struct Device {
   std::string pci_bus_id;
   // By CUdevice_attribute; empty: the driver does not know it.
   std::vector<std::optional<int>> attributes;
+  // What each launch is checked against, from `attributes`; 0: unknown.
+  struct LaunchBounds {
+    std::array<int, 3> grid{};
+    std::array<int, 3> block{};
+    int threads = 0;
+  };
+  LaunchBounds launch_bounds;
   int library_capability = 0;  // Major * 10 + minor for NVIDIA's math libraries; 0: as everybody.
 
   // 0 when unknown.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "client/fork_guard.h"
 #include "driver_abi/cuda_abi.h"
 #include "protocol/limits.h"
 
@@ -77,12 +78,14 @@ void set_connector(Connector connector) noexcept {
 }
 
 int connected(Process** process) noexcept {
-  const pid_t owner = g_owner.load(std::memory_order_acquire);
-  if (owner != 0 && owner != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
   if (Process* found = g_process.load(std::memory_order_acquire); found != nullptr) {
+    // A session has armed the guard, which costs a load where getpid() is a system call.
+    if (fork_guard::forked()) return CUDA_ERROR_NOT_INITIALIZED;
     *process = found;
     return 0;
   }
+  const pid_t owner = g_owner.load(std::memory_order_acquire);
+  if (owner != 0 && owner != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
   pthread_mutex_lock(&g_connecting);
   int result = g_failure.load(std::memory_order_relaxed);
   if (result == 0 && g_process.load(std::memory_order_relaxed) == nullptr) {
@@ -102,8 +105,8 @@ int connected(Process** process) noexcept {
 }
 
 const Process* connected_already() noexcept {
-  if (g_owner.load(std::memory_order_acquire) != getpid()) return nullptr;
-  return g_process.load(std::memory_order_acquire);
+  const Process* found = g_process.load(std::memory_order_acquire);
+  return found == nullptr || fork_guard::forked() ? nullptr : found;
 }
 
 bool server_lacks(std::uint16_t opcode) noexcept {

@@ -16,21 +16,15 @@ using modules::LaunchLimits;
 using protocol::LaunchAttribute;
 using protocol::LaunchPayload;
 
-constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
-                                              CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
-                                              CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
-constexpr CUdevice_attribute kBlockLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
-                                               CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
-                                               CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
-
 LaunchLimits limits_of(const Device* device, const Function& function) {
   LaunchLimits limits;
   if (device != nullptr) {
-    for (int axis = 0; axis < 3; ++axis) {
-      limits.grid[axis] = device->attribute(kGridLimits[axis]);
-      limits.block[axis] = device->attribute(kBlockLimits[axis]);
+    const Device::LaunchBounds& bounds = device->launch_bounds;
+    for (unsigned axis = 0; axis < 3; ++axis) {
+      limits.grid[axis] = bounds.grid[axis];
+      limits.block[axis] = bounds.block[axis];
     }
-    limits.device_threads = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    limits.device_threads = bounds.threads;
   }
   limits.kernel_threads = function.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   limits.dynamic_shared_bytes = function.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
