@@ -115,6 +115,7 @@ void BulkIn::given_up(const BulkHeader& header) {
     transfer.given_up = true;
     transfer.failure = kErrorUnknown;
     if (transfer.kind == Kind::kUnnamed) remember_end(header.transfer);
+    came_.notify_all();  // Who has asked for it hears that it will not be whole.
   }
   listener_.arrived(listener_.user);
 }
