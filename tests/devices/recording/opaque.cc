@@ -86,6 +86,26 @@ std::string kernel_node(const CUDA_KERNEL_NODE_PARAMS* node) {
          "}";
 }
 
+// Of host memory only that it is: whose it is, is the caller's business.
+std::string copy_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
+                      std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
+                      std::size_t height) {
+  return "type " + number(static_cast<unsigned>(type)) + (host == nullptr ? "" : " host") +
+         " device " + number(device) + " array " + number(array) + " at " + number(x) + " " +
+         number(y) + " " + number(z) + " pitch " + number(pitch) + " height " + number(height);
+}
+
+std::string copy_of_box(const CUDA_MEMCPY3D* copy) {
+  return "{from " +
+         copy_side(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray,
+                   copy->srcXInBytes, copy->srcY, copy->srcZ, copy->srcPitch, copy->srcHeight) +
+         " to " +
+         copy_side(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
+                   copy->dstXInBytes, copy->dstY, copy->dstZ, copy->dstPitch, copy->dstHeight) +
+         " bytes " + number(copy->WidthInBytes) + " " + number(copy->Height) + " " +
+         number(copy->Depth) + "}";
+}
+
 // Whatever wraps the bytes of an image, they are what is loaded.
 std::string image_text(const void* code) {
   if (code == nullptr) return "null";
@@ -141,6 +161,7 @@ std::string opaque_text(const Row& row, void* const* arguments, std::size_t inde
   if (type == "const CUDA_KERNEL_NODE_PARAMS*") {
     return kernel_node(static_cast<const CUDA_KERNEL_NODE_PARAMS*>(place));
   }
+  if (type == "const CUDA_MEMCPY3D*") return copy_of_box(static_cast<const CUDA_MEMCPY3D*>(place));
   auto* const* pointers = static_cast<void* const*>(place);
   if (name == "kernelParams") {
     auto* function = static_cast<CUfunction>(argument_of(row, arguments, "CUfunction"));

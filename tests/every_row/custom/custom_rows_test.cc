@@ -28,14 +28,7 @@ constexpr int kRounds = 4;  // Each with other arguments.
 
 // Rows that no trial can compare, and why.
 const std::map<std::string, std::string>& left_out() {
-  static constexpr char kHostWork[] =
-      "the worker makes other nodes of it (docs/adr/0009); tests/programs/behaviour/graphs";
-  static const std::map<std::string, std::string> all = {
-      {"cuGraphAddHostNode", kHostWork},           {"cuGraphAddMemcpyNode", kHostWork},
-      {"cuGraphExecHostNodeSetParams", kHostWork}, {"cuGraphExecMemcpyNodeSetParams", kHostWork},
-      {"cuGraphExecUpdate_v2", kHostWork},         {"cuGraphHostNodeSetParams", kHostWork},
-      {"cuGraphMemcpyNodeSetParams", kHostWork},
-  };
+  static const std::map<std::string, std::string> all = {};
   return all;
 }
 
@@ -53,6 +46,7 @@ const TrialTable& trials() {
     add_module_trials(all);
     add_library_trials(all);
     add_graph_trials(all);
+    add_graph_host_node_trials(all);
     add_capture_trials(all);
     add_context_trials(all);
     return all;
