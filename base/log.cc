@@ -1,3 +1,4 @@
+// A record is put together in a buffer on the stack and leaves with one write(2).
 #include "base/log.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// The words of a status, and which code an errno stands for.
 #include "base/status.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// The ring: every entry's first word says how long it is once it is committed, and 0 before.
 #include "client/command_log.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// The last failures in a ring, and the contexts that are lost for good.
 #include "client/deferred_errors.h"
 
 #include <algorithm>

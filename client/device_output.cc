@@ -1,3 +1,4 @@
+// What came is kept until a thread of the program calls, which then writes it.
 #include "client/device_output.h"
 
 #include <utility>

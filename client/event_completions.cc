@@ -1,3 +1,4 @@
+// Slots by the event's index, in chunks that are made when first used.
 #include "client/event_completions.h"
 
 #include <new>

@@ -1,3 +1,4 @@
+// A page that the kernel wipes in a forked child tells it from its parent.
 #include "client/fork_guard.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// The two threads that do it, and the lines of a box as one run of bytes.
 #include "client/graph_host.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The slots behind the values: whether one lives, and in which generation.
 #include "client/handles.h"
 
 #include "driver_abi/handle_errors.h"

@@ -1,3 +1,4 @@
+// The registry of lanes: one for each living thread that has called CUDA.
 #include "client/lane.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// Counters by function, added to without locks.
 #include "client/stats.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The table that a run ends with, and the reasons why it was slower than local.
 #include "client/stats_report.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Starts a thread with all signals blocked, and a small stack.
 #include "client/thread.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+// What a frame's header may say, checked on a copy.
 #include "protocol/frame.h"
 
 #include <cstring>

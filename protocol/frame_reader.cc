@@ -1,3 +1,4 @@
+// One buffer that grows up to the largest frame, and keeps what follows a frame.
 #include "protocol/frame_reader.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Header, table of lengths, pieces: written in one walk, read with every length checked.
 #include "protocol/image_bundle.h"
 
 #include <algorithm>

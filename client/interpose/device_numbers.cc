@@ -1,3 +1,4 @@
+// Where device numbers stand in the arguments and structures of each call.
 #include "client/interpose/device_numbers.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// What happens around each intercepted call: refusals, counting, and the error that it returns.
 #include "client/interpose/entry.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// How a hand-written function reaches its thread's lane and the worker.
 #include "client/interpose/forward.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+// Ranges ordered by where they start, found by any address within.
 #include "client/interpose/memory_ranges.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// The generated calls whose success tells of an address.
 #include "client/interpose/observed.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Which chunk belongs where, and which receipt is due.
 #include "server/bulk/bulk_in.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The threads of the bulk connections, and which of them sends what.
 #include "server/bulk/bulk_lanes.h"
 
 #include <array>

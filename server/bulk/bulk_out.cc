@@ -1,3 +1,4 @@
+// Numbers transfers in the order in which the device is done with them.
 #include "server/bulk/bulk_out.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A list of free slots in one mapping.
 #include "server/bulk/staging.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// One mapping for each, so that what is not written costs no memory.
 #include "server/bulk/whole_payload.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// One datagram for each piece of news.
 #include "server/daemon/daemon_notify.h"
 
 #include <sys/socket.h>

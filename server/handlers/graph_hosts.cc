@@ -1,3 +1,4 @@
+// Who waits for which turn, and the memory on this side that copies go through.
 #include "server/handlers/graph_hosts.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// The driver's functions on a graph's shape, with the hidden nodes taken out.
 #include "server/handlers/graph_topology.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// A stream's call is held until the client says that its function has run.
 #include "server/handlers/host_gates.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Looks into memory first, then into the cache on the disk.
 #include "server/handlers/image_store.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Asks the driver for names, attributes and parameters, each where it can tell.
 #include "server/handlers/kernel_facts.h"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// The handlers that read and set a pool's attributes.
 #include "server/handlers/memory_pool.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// One queue of events for each stream, and a helper that waits at its head.
 #include "server/worker/completions.h"
 
 #include "server/worker/call.h"

@@ -1,3 +1,4 @@
+// A copy goes on chunk by chunk, as its bytes come or the device brings them.
 #include "server/worker/copy_calls.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Each frame's records are checked, counted and handed on in groups.
 #include "server/worker/decoder.h"
 
 #include <string>

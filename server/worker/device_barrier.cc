@@ -1,3 +1,4 @@
+// One event for each context, and which streams wait behind it.
 #include "server/worker/device_barrier.h"
 
 #include "server/worker/call.h"

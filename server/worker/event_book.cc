@@ -1,3 +1,4 @@
+// A vain question is worth a number of unasked answers.
 #include "server/worker/event_book.h"
 
 namespace gpurun::server {

@@ -1,3 +1,4 @@
+// What becomes of a call: run at once, queued, held, parked, answered.
 #include "server/worker/executor.h"
 
 #include <algorithm>

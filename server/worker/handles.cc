@@ -1,3 +1,4 @@
+// A table by the handle's index; what its creator failed with stands there as well.
 #include "server/worker/handles.h"
 
 #include "driver_abi/handle_errors.h"

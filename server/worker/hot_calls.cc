@@ -1,3 +1,4 @@
+// Each hot record's own driver call.
 #include "server/worker/hot_calls.h"
 
 #include <cstring>

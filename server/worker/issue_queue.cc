@@ -1,3 +1,4 @@
+// Which earlier calls each call waits for, counted down as they are issued.
 #include "server/worker/issue_queue.h"
 
 #include <algorithm>

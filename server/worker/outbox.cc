@@ -1,3 +1,4 @@
+// Items wait until they are acknowledged; one thread at a time sends what is due.
 #include "server/worker/outbox.h"
 
 #include <algorithm>

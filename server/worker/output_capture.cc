@@ -1,3 +1,4 @@
+// A pipe in stdout's place, and the thread that empties it.
 #include "server/worker/output_capture.h"
 
 #include <fcntl.h>

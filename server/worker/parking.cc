@@ -1,3 +1,4 @@
+// Idle threads wait for work; a new one is started when none is idle.
 #include "server/worker/parking.h"
 
 #include <system_error>

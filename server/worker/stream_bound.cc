@@ -1,3 +1,4 @@
+// Counts what each stream was given, and what the marks behind it say is done.
 #include "server/worker/stream_bound.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The handlers of waits and questions: answered at once where the device is done.
 #include "server/worker/synchronize.h"
 
 #include "driver_abi/row.h"

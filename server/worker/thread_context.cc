@@ -1,3 +1,4 @@
+// Remembers what each thread has told the driver, to tell it only changes.
 #include "server/worker/thread_context.h"
 
 #include <atomic>

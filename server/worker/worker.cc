@@ -1,3 +1,4 @@
+// Puts a session's parts together, and takes them down in the right order.
 #include "server/worker/worker.h"
 
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// The order of the calls that give up groups, user and capabilities for good.
 #include "server/worker/worker_user.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Joins client and worker by sockets of the loopback interface.
 #include "tests/callpath/world.h"
 
 #include <dlfcn.h>

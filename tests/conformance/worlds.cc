@@ -1,3 +1,4 @@
+// A world for each transport, and how it is made by its name.
 #include "tests/conformance/worlds.h"
 
 #include <gtest/gtest.h>

@@ -27,6 +27,7 @@ LINES_MAX = 600
 COLUMNS_MAX = 110
 SOURCE = re.compile(r"\.(h|cc|cu|cuh|c)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+NAMES_NOTHING = re.compile(r"(^|_)(helpers?|utils?|misc)[_.]")
 GENERATED = re.compile(r"(\.capnp\.(h|c\+\+)|\.pb\.(h|cc)|_generated\.\w+)$")
 HOME_PATH = r"/home/\w+/"
 
@@ -75,8 +76,10 @@ def check_source(path, text):
             yield f"{path}:{number}: write TODO(soon|perf|port|test): sentence"
     if path.endswith((".h", ".cuh")) and "#pragma once" not in text:
         yield f"{path}: no #pragma once"
-    if path.endswith((".h", ".cuh")) and not text.startswith(("//", "/*")):
+    if not text.startswith(("//", "/*")):
         yield f"{path}: the first line says what the file is"
+    if NAMES_NOTHING.search(os.path.basename(path)):
+        yield f"{path}: a file's name says one idea"
 
 
 def check_file(path, text, machine):

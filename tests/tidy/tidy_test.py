@@ -15,6 +15,10 @@ CASES = [
     ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
     ("base/a.h", "// A header.\nint x;\n", "pragma once"),
     ("base/a.h", "#pragma once\nint x;\n", "first line"),
+    ("base/a.cc", "#include <cstdio>\n", "first line"),
+    ("tests/programs/a.cu", "int x;\n", "first line"),
+    ("base/helpers.cc", "// A file.\n", "one idea"),
+    ("base/string_util.h", "// A file.\n#pragma once\n", "one idea"),
     ("base/a.cc", "int x;\n" * 601, "601 lines"),
     ("base/a.cc", "// " + "x" * 120 + "\n", "columns"),
     ("base/a.cc", "// TODO: later\n", "TODO(soon"),
@@ -23,8 +27,9 @@ CASES = [
     ("docs/a.md", "see /ho" + "me/ann/x\n", "absolute path"),
 ]
 GOOD = [
-    ("client/a.cc", '#include "client/session.h"\n#include "protocol/frame.h"\n'),
-    ("server/emulated/api/a.cc", '#include "driver_abi/row.h"\n'),
+    ("client/a.cc", '// A.\n#include "client/session.h"\n#include "protocol/frame.h"\n'),
+    ("server/emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
+    ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),
 ]
 

@@ -1,3 +1,4 @@
+// Asks each server in turn, and prints one table.
 #include "tools/gpuctl/list.h"
 
 #include <cstdio>

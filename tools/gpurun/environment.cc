@@ -1,3 +1,4 @@
+// Which variables are set, joined or left out.
 #include "tools/gpurun/environment.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Which server is asked for how long, and what its refusal means for the user.
 #include "tools/gpurun/lease.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// The options, what the environment stands in for, and the checks.
 #include "tools/gpurun/options.h"
 
 #include <CLI/CLI.hpp>

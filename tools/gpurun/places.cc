@@ -1,3 +1,4 @@
+// From the binary's own path to its neighbours.
 #include "tools/gpurun/places.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Reads the program's ELF headers, as the kernel and the loader would.
 #include "tools/gpurun/program.h"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+// Random bytes for our own server; for another, a file's, if nobody else may read it.
 #include "tools/gpurun/secret.h"
 
 #include <fcntl.h>

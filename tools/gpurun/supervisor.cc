@@ -1,3 +1,4 @@
+// One loop over signals, children and the control link.
 #include "tools/gpurun/supervisor.h"
 
 #include <dirent.h>

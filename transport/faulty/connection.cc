@@ -1,3 +1,4 @@
+// Each misbehaviour is drawn from the seed at the call that it befalls.
 #include "transport/faulty/connection.h"
 
 #include <algorithm>

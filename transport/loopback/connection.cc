@@ -1,3 +1,4 @@
+// One bounded queue of bytes each way; whoever waits at it is woken from the other end.
 #include "transport/loopback/connection.h"
 
 #include <algorithm>

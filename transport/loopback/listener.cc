@@ -1,3 +1,4 @@
+// Pairs whoever connects with whoever accepts.
 #include "transport/loopback/listener.h"
 
 #include "transport/loopback/connection.h"

@@ -1,3 +1,4 @@
+// Parsing, name lookup, and printing.
 #include "transport/tcp/address.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// Waits go to the kernel in slices, between which the deadline is looked at; EINTR everywhere.
 #include "transport/tcp/connection.h"
 
 #include <fcntl.h>

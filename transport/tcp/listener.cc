@@ -1,3 +1,4 @@
+// Bind, listen, and accept with a deadline.
 #include "transport/tcp/listener.h"
 
 #include <netinet/in.h>

@@ -1,3 +1,5 @@
+// Copies of two and three dimensions, brought to as few lines as their gaps allow.
+
 #include <cstring>
 
 #include "client/interpose/capture.h"

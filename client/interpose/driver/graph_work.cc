@@ -1,3 +1,4 @@
+// From a program's description of a graph's node to what the worker is told of it.
 #include "client/interpose/graph_work.h"
 
 #include "client/interpose/custom.h"

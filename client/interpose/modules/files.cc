@@ -1,3 +1,4 @@
+// Reads an image file whole, if it is a file and within its bound.
 #include "client/interpose/modules/files.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Tables by image and device; the oldest goes when there are too many.
 #include "client/interpose/modules/kernel_table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Checks of a launch in the driver's order, and the packing of its parameter block.
 #include "client/interpose/modules/launch.h"
 
 #include <cstring>

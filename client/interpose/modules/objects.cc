@@ -1,3 +1,4 @@
+// How the objects come and go; what has ended is kept a while for those who still look at it.
 #include "client/interpose/modules/objects.h"
 
 #include <utility>

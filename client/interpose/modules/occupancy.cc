@@ -1,3 +1,4 @@
+// How warps, registers and shared memory are rounded, and which of them runs out first.
 #include "client/interpose/modules/occupancy.h"
 
 #include <algorithm>

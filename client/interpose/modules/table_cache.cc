@@ -1,3 +1,4 @@
+// Reads a file with every doubt, writes one under a name of its own and renames it.
 #include "client/interpose/modules/table_cache.h"
 
 #include <dirent.h>

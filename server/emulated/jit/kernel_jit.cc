@@ -13,7 +13,7 @@
 #include <atomic>
 #include <string>
 
-#include "server/emulated/codegen/helpers.h"
+#include "server/emulated/codegen/native_functions.h"
 #include "server/emulated/codegen/translate.h"
 #include "server/emulated/jit/code_facts.h"
 #include "server/emulated/runtime/matrix_functions.h"
@@ -61,7 +61,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine* target, bool cheap) {
 struct KernelJit::Machine {
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::unique_ptr<llvm::orc::JITTargetMachineBuilder> target;
-  llvm::orc::JITDylib* helpers = nullptr;
+  llvm::orc::JITDylib* natives = nullptr;
   std::string target_text;
   std::atomic<std::uint64_t> count{0};
 };
@@ -88,9 +88,9 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*target)).create();
   if (!jit) return failure("starting the code generator", jit.takeError());
   machine->jit = std::move(*jit);
-  auto library = machine->jit->createJITDylib("helpers");
+  auto library = machine->jit->createJITDylib("natives");
   if (!library) return failure("starting the code generator", library.takeError());
-  machine->helpers = &*library;
+  machine->natives = &*library;
   llvm::orc::SymbolMap symbols;
   const auto define = [&](const std::string& name, void* address) {
     if (address == nullptr) return;
@@ -98,9 +98,10 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
         llvm::orc::ExecutorAddr::fromPtr(address),
         llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   };
-  for (const Helper& helper : helpers()) define(helper.name, helper.address);
-  for (const Helper& helper : mbarrier_helpers()) define(helper.name, helper.address);
-  for (const Helper& helper : matrix_helpers()) define(helper.name, helper.address);
+  for (const NativeFunction& function : native_functions()) define(function.name, function.address);
+  for (const NativeFunction& function : mbarrier_functions())
+    define(function.name, function.address);
+  for (const NativeFunction& function : matrix_functions()) define(function.name, function.address);
   for (const WarpFunctionName& warp : warp_functions()) {
     define(warp.name, address_of(warp.function));
   }
@@ -123,14 +124,14 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(global_timer);
   GPURUN_DEFINE(resolve_function);
 #undef GPURUN_DEFINE
-  if (auto error = machine->helpers->define(llvm::orc::absoluteSymbols(std::move(symbols)))) {
-    return failure("naming the helpers", std::move(error));
+  if (auto error = machine->natives->define(llvm::orc::absoluteSymbols(std::move(symbols)))) {
+    return failure("naming the native functions", std::move(error));
   }
   // What the code generator itself calls: memcpy, fma and other functions of the C library.
   auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
       machine->jit->getDataLayout().getGlobalPrefix());
   if (!process) return failure("searching the process", process.takeError());
-  machine->helpers->addGenerator(std::move(*process));
+  machine->natives->addGenerator(std::move(*process));
   return std::unique_ptr<KernelJit>(new KernelJit(std::move(machine)));
 }
 
@@ -165,7 +166,7 @@ Result<LoadedCode> KernelJit::load(const std::string& object, std::span<const Li
   auto& session = machine_->jit->getExecutionSession();
   auto library = machine_->jit->createJITDylib("kernel" + std::to_string(machine_->count++));
   if (!library) return failure("a library for the kernel", library.takeError());
-  library->addToLinkOrder(*machine_->helpers);
+  library->addToLinkOrder(*machine_->natives);
   const auto failed = [&](const char* what, llvm::Error error) {
     Status status = failure(what, std::move(error));
     llvm::consumeError(session.removeJITDylib(*library));

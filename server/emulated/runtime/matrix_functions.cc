@@ -401,8 +401,8 @@ unsigned MatrixShape::words(char fragment) const {
   return elements * format_bits(format) / 32 / kWarpLanes;
 }
 
-std::span<const Helper> matrix_helpers() {
-  static const Helper kHelpers[] = {
+std::span<const NativeFunction> matrix_functions() {
+  static const NativeFunction kFunctions[] = {
       {"gpurun_warp_mma", address_of(&mma)},
       {"gpurun_warp_ldmatrix", address_of(&load_matrix)},
       {"gpurun_warp_stmatrix", address_of(&store_matrix)},
@@ -410,7 +410,7 @@ std::span<const Helper> matrix_helpers() {
       {"gpurun_wmma_load", address_of(&wmma_load)},
       {"gpurun_wmma_store", address_of(&wmma_store)},
   };
-  return kHelpers;
+  return kFunctions;
 }
 
 }  // namespace gpurun::emulated

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "server/emulated/codegen/helpers.h"
+#include "server/emulated/codegen/native_functions.h"
 #include "server/emulated/runtime/matrix_formats.h"
 
 namespace gpurun::emulated {
@@ -40,10 +40,10 @@ enum class MatrixOrder : std::uint32_t { kRow, kColumn };
 //   gpurun_warp_ldmatrix   in: count | transposed << 8, address (2 words)   out: up to 4 words
 //   gpurun_warp_movmatrix  in: one word        out: one word of the transposed matrix
 //   gpurun_warp_stmatrix   in: as ldmatrix, then up to 4 words
-// Helpers of one lane; `fragment` is one of the letters, stride counts elements.
+// Of one lane; `fragment` is one of the letters, stride counts elements.
 //   void gpurun_wmma_load(const void* from, u32 stride, u32 order, u64 shape, u32 fragment,
 //                         u32 lane, u32* words)
 //   void gpurun_wmma_store(void* to, ...)
-std::span<const Helper> matrix_helpers();
+std::span<const NativeFunction> matrix_functions();
 
 }  // namespace gpurun::emulated

@@ -84,8 +84,8 @@ void* address_of(F* function) {
 
 }  // namespace
 
-std::span<const Helper> mbarrier_helpers() {
-  static const Helper kHelpers[] = {
+std::span<const NativeFunction> mbarrier_functions() {
+  static const NativeFunction kFunctions[] = {
       {"gpurun_mbarrier_init", address_of(&init)},
       {"gpurun_mbarrier_arrive", address_of(&arrive)},
       {"gpurun_mbarrier_arrive_drop", address_of(&arrive_drop)},
@@ -95,7 +95,7 @@ std::span<const Helper> mbarrier_helpers() {
       {"gpurun_mbarrier_test_parity", address_of(&test_parity)},
       {"gpurun_mbarrier_pending_count", address_of(&pending_count)},
   };
-  return kHelpers;
+  return kFunctions;
 }
 
 }  // namespace gpurun::emulated

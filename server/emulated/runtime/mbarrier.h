@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "server/emulated/codegen/helpers.h"
+#include "server/emulated/codegen/native_functions.h"
 
 namespace gpurun::emulated {
 
@@ -17,6 +17,6 @@ namespace gpurun::emulated {
 //   u32 gpurun_mbarrier_test(const u64* object, u64 state)   1: the state's phase is complete.
 //   u32 gpurun_mbarrier_test_parity(const u64* object, u32 parity)
 //   u32 gpurun_mbarrier_pending_count(u64 state)
-std::span<const Helper> mbarrier_helpers();
+std::span<const NativeFunction> mbarrier_functions();
 
 }  // namespace gpurun::emulated

@@ -1,3 +1,4 @@
+// Reads the two files, checks what they claim, and deals the digits out.
 #include "digits.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// The kernels of the network: what each thread computes.
 #include "kernels.cuh"
 
 namespace sample {

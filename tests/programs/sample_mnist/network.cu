@@ -1,3 +1,4 @@
+// The order of the launches in a training step, and who waits for whom.
 #include "network.h"
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// The training step as plain loops.
 #include "reference.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Protects waits: a deadline passes when it should, and not before.
 #include "base/deadline.h"
 
 #include <gtest/gtest.h>

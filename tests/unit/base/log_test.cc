@@ -1,3 +1,4 @@
+// Protects stderr: one line a record, whatever it says, and nothing below the level.
 #include "base/log.h"
 
 #include <gtest/gtest.h>

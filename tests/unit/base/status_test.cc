@@ -1,3 +1,4 @@
+// Protects failures: a status keeps its code and its words, a result its value.
 #include "base/status.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Protects the command line: what it means, and what is an error before anything starts.
 #include "tools/gpurun/options.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Protects the user from a program that would run without us: each reason is said.
 #include "tools/gpurun/program.h"
 
 #include <elf.h>

@@ -5,12 +5,12 @@
 
 namespace gpurun::emulated {
 
-struct Helper {
+struct NativeFunction {
   const char* name;
   void* address;
 };
 
 // Pure and safe to call from any thread.
-std::span<const Helper> helpers();
+std::span<const NativeFunction> native_functions();
 
 }  // namespace gpurun::emulated

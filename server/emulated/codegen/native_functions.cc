@@ -1,6 +1,6 @@
 // Arithmetic with directed rounding, and the host's math functions, for compiled code. Built with
 // -frounding-math: the compiler must not move arithmetic over the change of the rounding mode.
-#include "server/emulated/codegen/helpers.h"
+#include "server/emulated/codegen/native_functions.h"
 
 #include <cfenv>
 #include <cmath>
@@ -89,8 +89,8 @@ float call_tanh(float x) { return std::tanh(x); }
 
 }  // namespace
 
-std::span<const Helper> helpers() {
-  static const Helper kHelpers[] = {
+std::span<const NativeFunction> native_functions() {
+  static const NativeFunction kFunctions[] = {
       GPURUN_ROUNDED("f32_rz", float, FE_TOWARDZERO),
       GPURUN_ROUNDED("f32_rm", float, FE_DOWNWARD),
       GPURUN_ROUNDED("f32_rp", float, FE_UPWARD),
@@ -110,7 +110,7 @@ std::span<const Helper> helpers() {
       {"gpurun_widen_e4m3", address_of(&widen_e4m3)},
       {"gpurun_widen_e5m2", address_of(&widen_e5m2)},
   };
-  return kHelpers;
+  return kFunctions;
 }
 
 }  // namespace gpurun::emulated
