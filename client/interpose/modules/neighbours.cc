@@ -1,3 +1,4 @@
+// The wrappers that lie beside it in the object's data, found by their magic numbers.
 #include "client/interpose/modules/neighbours.h"
 
 #include <link.h>
