@@ -1,5 +1,5 @@
 // The export table that only gpurun's emulated device has: what a forwarding worker must know of it
-// beyond CUDA's own interface (docs/emulated-device.md, compute capability per calling library).
+// beyond CUDA's own interface (docs/man/gpurun-emulated.7.md, library_capability).
 #pragma once
 
 #include <array>

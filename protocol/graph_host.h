@@ -3,7 +3,7 @@
 //
 // The client mints an operation for each node's work and says its number with the node. The worker
 // gives the driver a host node in its place, with for a copy a node beside it that copies from or
-// to memory of the worker (docs/adr/0009-graphs-and-host-memory.md). At each launch, where the
+// to memory of the worker (docs/adr/0011-graphs-and-host-memory.md). At each launch, where the
 // graph stands at that node:
 //
 //   function  the worker says kHostTurn; the client runs it and answers with step kDone.

@@ -4,18 +4,7 @@
 //   GPURUN_EMULATED="devices=2,memory=4GiB,capability=9.0"
 // Unknown keys and values out of range are ignored with one warning each.
 //
-//   key                 default   meaning and range
-//   devices             1         number of devices, 0 to 16
-//   memory              8GiB      bytes of each device; suffixes KiB, MiB, GiB
-//   capability          12.1      compute capability that applications see, 5.0 to 99.9
-//   library_capability  13.0      what NVIDIA's math libraries see (see below); 0 = as applications
-//   multiprocessors     8         multiprocessors of each device, 1 to 1024
-//   threads             0         threads that execute blocks; 0 = one per processor
-//   driver_version      13000     what cuDriverGetVersion reports
-//   cache               on        directory of compiled kernels; on = the user's cache directory,
-//                                 off = none
-//   watchdog            60        seconds after which a running kernel is reported by name; 0 =
-//   never watchdog_kills      0         1: such a kernel ends with CUDA_ERROR_LAUNCH_TIMEOUT
+// Keys, defaults and ranges: docs/man/gpurun-emulated.7.md, and the members below.
 //
 // Why two capabilities: at any real one cuBLAS, cuBLASLt and cuDNN choose kernels that exist as
 // machine code only; told a major number that they do not know they use their PTX kernels.

@@ -2,7 +2,7 @@
 // copies on this side, and the turns that launches take at them. See protocol/graph_host.h.
 //
 // A host node blocks the driver's callback thread until the client has answered: a graph cannot be
-// held in an issue queue, for the driver runs it (docs/adr/0009-graphs-and-host-memory.md).
+// held in an issue queue, for the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
 #pragma once
 
 #include <condition_variable>

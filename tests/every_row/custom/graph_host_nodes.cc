@@ -1,5 +1,5 @@
 // Nodes of graphs with work in the client: what the worker puts in their place
-// (docs/adr/0009-graphs-and-host-memory.md). The function that a host node calls and the bytes that
+// (docs/adr/0011-graphs-and-host-memory.md). The function that a host node calls and the bytes that
 // a launch carries are looked at by tests/programs/behaviour/graphs: this device runs no graph.
 #include "tests/every_row/custom/box.h"
 
