@@ -1,0 +1,97 @@
+// Several devices: as many as were leased are seen, each computes and copies, and memory goes from
+// one to the other.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+constexpr int kCount = 64 << 10;
+
+#define MUST(call)                                                               \
+  do {                                                                           \
+    const cudaError_t code = (call);                                             \
+    if (code != cudaSuccess) {                                                   \
+      std::printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorName(code)); \
+      std::exit(1);                                                              \
+    }                                                                            \
+  } while (false)
+
+__global__ void fill(unsigned* values, unsigned salt, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) values[i] = 3 * i + salt;
+}
+
+static bool holds(const unsigned* device_values, unsigned salt) {
+  std::vector<unsigned> host(kCount);
+  MUST(cudaMemcpy(host.data(), device_values, kCount * sizeof(unsigned), cudaMemcpyDeviceToHost));
+  for (int i = 0; i < kCount; ++i) {
+    if (host[i] == 3u * i + salt) continue;
+    std::printf("element %d is %u, not %u\n", i, host[i], 3 * i + salt);
+    return false;
+  }
+  return true;
+}
+
+// From device `from` to `to` and into `to`'s second half of memory, by both calls.
+static bool copy_between(const std::vector<unsigned*>& memory, int from, int to) {
+  constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+  unsigned* target = memory[to] + kCount;
+  MUST(cudaSetDevice(to));
+  MUST(cudaMemset(target, 0, kBytes));
+  MUST(cudaMemcpyPeer(target, to, memory[from], from, kBytes));
+  if (!holds(target, 1000u * from)) return false;
+  MUST(cudaMemset(target, 0, kBytes));
+  cudaStream_t stream;
+  MUST(cudaStreamCreate(&stream));
+  MUST(cudaStreamSynchronize(nullptr));  // The other stream may be of another order.
+  MUST(cudaMemcpyPeerAsync(target, to, memory[from], from, kBytes, stream));
+  MUST(cudaStreamSynchronize(stream));
+  MUST(cudaStreamDestroy(stream));
+  return holds(target, 1000u * from);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const int wanted = std::atoi(argv[1]);
+  int count = 0;
+  MUST(cudaGetDeviceCount(&count));
+  std::printf("devices: %d\n", count);
+  if (count != wanted) return 1;
+  if (cudaSetDevice(count) != cudaErrorInvalidDevice) return std::puts("one more device"), 1;
+  cudaGetLastError();
+
+  std::vector<unsigned*> memory(count);
+  std::vector<cudaDeviceProp> properties(count);
+  for (int device = 0; device < count; ++device) {
+    MUST(cudaGetDeviceProperties(&properties[device], device));
+    MUST(cudaSetDevice(device));
+    MUST(cudaMalloc(&memory[device], 2 * kCount * sizeof(unsigned)));
+    fill<<<(kCount + 255) / 256, 256>>>(memory[device], 1000u * device, kCount);
+    MUST(cudaGetLastError());
+  }
+  for (int device = 0; device < count; ++device) {
+    MUST(cudaSetDevice(device));
+    cudaPointerAttributes attributes;
+    MUST(cudaPointerGetAttributes(&attributes, memory[device]));
+    const bool computed = holds(memory[device], 1000u * device);
+    std::printf("device %d: %s, its memory is of device %d\n", device,
+                computed ? "computed" : "WRONG", attributes.device);
+    if (!computed || attributes.device != device) return 1;
+    for (int other = 0; other < device; ++other) {
+      const auto &mine = properties[device], &its = properties[other];
+      if (std::memcmp(&mine.uuid, &its.uuid, sizeof its.uuid) == 0) return std::puts("same"), 1;
+    }
+  }
+  for (int from = 0; from < count; ++from) {
+    for (int to = 0; to < count; ++to) {
+      if (from == to) continue;
+      const bool good = copy_between(memory, from, to);
+      std::printf("from %d to %d: %s\n", from, to, good ? "right" : "WRONG");
+      if (!good) return 1;
+    }
+  }
+  std::puts("PASSED");
+  return 0;
+}
