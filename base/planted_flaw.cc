@@ -24,7 +24,8 @@ void overflow() {
 }
 
 void* increment(void* number) {
-  ++*static_cast<volatile int*>(number);
+  auto* shared = static_cast<volatile int*>(number);
+  *shared = *shared + 1;
   return nullptr;
 }
 
