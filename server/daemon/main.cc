@@ -189,19 +189,24 @@ void handle_signals() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-// Root lends each worker a user of its own; whoever else runs this has only one to give.
-Result<UidRange> usable_uids(const Config& config) {
-  constexpr UidRange kNone = {0, 0};
-  if (config.worker_uids.none()) return kNone;
+// Root lends each worker a user of its own, unless told otherwise: strangers' code never runs as
+// root by accident. Whoever else runs this has only one user to give; empty then. All that can fail
+// fails here, and not when the first client attaches.
+Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
+  if (config.worker_uids.none()) return std::shared_ptr<WorkerUids>();
   if (geteuid() != 0) {
-    if (!config.worker_uids_told) return kNone;
+    if (!config.worker_uids_told) return std::shared_ptr<WorkerUids>();
     return Status(Code::kRefused, "worker-uids: only root can give workers users of their own");
   }
-  const Status status = can_become(config.worker_uids);
-  if (status.ok()) return config.worker_uids;
-  if (config.worker_uids_told) return Status(status.code(), "worker-uids: " + status.message());
-  spdlog::warn("workers run as root: {}; name other users by worker-uids", status.message());
-  return kNone;
+  const auto advised = [](const Status& status) {
+    return Status(status.code(), "workers cannot have users of their own: " + status.message() +
+                                     "; name others by worker-uids, or let workers run as root by "
+                                     "worker-uids = \"none\" (--worker-uids none)");
+  };
+  if (const Status status = can_become(config.worker_uids); !status.ok()) return advised(status);
+  Result<std::shared_ptr<WorkerUids>> uids = WorkerUids::open(config.worker_uids);
+  if (!uids.ok()) return advised(uids.status());
+  return uids;
 }
 
 // Where workers keep images; empty: nowhere. All who know the secret count as one user.
@@ -225,7 +230,7 @@ Result<std::string> images_folder(const Config& config, bool has_secret) {
 Result<ProcessSettings> worker_settings(const Config& config, bool has_secret) {
   const Result<std::string> driver = find_driver(config.driver);
   if (!driver.ok()) return driver.status();
-  const Result<UidRange> uids = usable_uids(config);
+  Result<std::shared_ptr<WorkerUids>> uids = usable_uids(config);
   if (!uids.ok()) return uids.status();
   Result<std::string> images = images_folder(config, has_secret);
   if (!images.ok()) return images.status();
@@ -234,7 +239,7 @@ Result<ProcessSettings> worker_settings(const Config& config, bool has_secret) {
   settings.images_bytes = config.cache_bytes;
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
   settings.driver_path = *driver;
-  settings.uids = *uids;
+  settings.uids = *std::move(uids);
   return settings;
 }
 

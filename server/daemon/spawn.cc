@@ -150,7 +150,7 @@ class ProcessWorker final : public Worker {
       kill();
       reap(process_);
     }
-    uids_->take_back(uid_);
+    if (uids_ != nullptr) uids_->take_back(uid_);
   }
   int exit_fd() const noexcept override { return exit_.get(); }
   void kill() noexcept override {
@@ -160,25 +160,26 @@ class ProcessWorker final : public Worker {
 
  private:
   pid_t process_;
-  const UniqueFd exit_;  // A pidfd.
-  const std::shared_ptr<WorkerUids> uids_;
+  const UniqueFd exit_;                     // A pidfd.
+  const std::shared_ptr<WorkerUids> uids_;  // Empty: its user is ours.
   const uid_t uid_;
 };
 
 class ProcessSpawner final : public WorkerSpawner {
  public:
-  explicit ProcessSpawner(ProcessSettings settings)
-      : settings_(std::move(settings)), uids_(std::make_shared<WorkerUids>(settings_.uids)) {}
+  explicit ProcessSpawner(ProcessSettings settings) : settings_(std::move(settings)) {}
 
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
-    const Result<uid_t> uid = uids_->lend();
+    if (settings_.uids == nullptr) return start_as(order, 0);
+    const Result<uid_t> uid = settings_.uids->lend();
     if (!uid.ok()) return uid.status();
     Result<std::unique_ptr<Worker>> worker = start_as(order, *uid);
-    if (!worker.ok()) uids_->take_back(*uid);
+    if (!worker.ok()) settings_.uids->take_back(*uid);
     return worker;
   }
 
  private:
+  // 0: as ourselves.
   Result<std::unique_ptr<Worker>> start_as(WorkerOrder& order, uid_t uid) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -206,11 +207,11 @@ class ProcessSpawner final : public WorkerSpawner {
       return failure;
     }
     order.connections.clear();  // The worker has its own copies of the descriptors.
-    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit), uids_, uid));
+    return std::unique_ptr<Worker>(
+        new ProcessWorker(*process, std::move(exit), settings_.uids, uid));
   }
 
   const ProcessSettings settings_;
-  const std::shared_ptr<WorkerUids> uids_;
 };
 
 // "2\n" and then a line "BYTES NAME" for each device.
@@ -263,9 +264,10 @@ Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, D
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
   const UniqueFd reading(ends[0]);
   UniqueFd writing(ends[1]);
-  const Result<pid_t> process =
-      start_process({settings.worker_path, "--driver", settings.driver_path, "--count"},
-                    environment_for(nullptr, settings.uids.first), writing.get(), -1);
+  const Result<pid_t> process = start_process(
+      {settings.worker_path, "--driver", settings.driver_path, "--count"},
+      environment_for(nullptr, settings.uids == nullptr ? 0 : settings.uids->range().first),
+      writing.get(), -1);
   if (!process.ok()) return process.status();
   writing.reset();
   const Result<std::string> text = read_all(reading.get(), deadline);

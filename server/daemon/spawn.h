@@ -52,9 +52,9 @@ class WorkerSpawner {
 };
 
 struct ProcessSettings {
-  std::string worker_path;  // gpurun-worker.
-  std::string driver_path;  // The driver library.
-  UidRange uids = {0, 0};   // A user for each worker; none: the daemon's own.
+  std::string worker_path;           // gpurun-worker.
+  std::string driver_path;           // The driver library.
+  std::shared_ptr<WorkerUids> uids;  // A user for each worker; empty: the daemon's own.
   // Where workers keep code images beyond their sessions, and how many bytes of them; empty: they
   // do not.
   std::string images_path;

@@ -11,8 +11,12 @@
 
 #include <algorithm>
 
+#include "server/daemon/runtime_folder.h"
+
 namespace gpurun::server {
 namespace {
+
+constexpr const char* kClaims = "worker-uids";
 
 // The system calls themselves: the C library's functions change all threads of a process, and in
 // the child of a process with threads there is only one.
@@ -46,24 +50,27 @@ Status can_become(const UidRange& range) {
   for (const uid_t uid : {range.first, range.last}) {
     if (as_user(uid, [] {}) != 0) {
       return Status(Code::kRefused, "this process cannot become user " + std::to_string(uid) +
-                                        " (not root, or a container without that number)");
+                                        " (without CAP_SETUID and CAP_SETGID, or in a container "
+                                        "without that number)");
     }
   }
   return Status();
 }
 
-Status WorkerUids::open_claims() {
-  if (claims_.valid()) return Status();
-  UniqueFd file(open(claims_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return Status::from_errno(errno, claims_path_);
+Result<std::shared_ptr<WorkerUids>> WorkerUids::open(UidRange range, const std::string& folder) {
+  const Result<UniqueFd> place = open_runtime_folder(folder);
+  if (!place.ok()) return place.status();
+  const std::string path = folder + "/" + kClaims;
+  UniqueFd file(
+      openat(place->get(), kClaims, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file.valid()) return Status::from_errno(errno, path);
   struct stat facts {};
-  if (fstat(file.get(), &facts) != 0) return Status::from_errno(errno, claims_path_);
+  if (fstat(file.get(), &facts) != 0) return Status::from_errno(errno, path);
   // Whoever else can write it could keep us from every number.
   if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077) != 0) {
-    return Status(Code::kRefused, claims_path_ + " is not a file of this user alone");
+    return Status(Code::kRefused, path + " is not a file of this user alone");
   }
-  claims_ = std::move(file);
-  return Status();
+  return std::shared_ptr<WorkerUids>(new WorkerUids(range, std::move(file)));
 }
 
 // False: another daemon's worker has it. Our own locks do not conflict with each other: lent_ knows
@@ -76,13 +83,11 @@ Result<bool> WorkerUids::claim(uid_t uid) {
   lock.l_len = 1;
   if (fcntl(claims_.get(), F_OFD_SETLK, &lock) == 0) return true;
   if (errno == EAGAIN || errno == EACCES) return false;
-  return Status::from_errno(errno, claims_path_);
+  return Status::from_errno(errno, kClaims);
 }
 
 Result<uid_t> WorkerUids::lend() {
-  if (range_.none()) return uid_t{0};
   const std::lock_guard lock(mutex_);
-  GPURUN_RETURN_IF_ERROR(open_claims());
   for (std::uint64_t tried = 0; tried < range_.count(); ++tried) {
     next_ = std::clamp(next_, range_.first, range_.last);
     const uid_t uid = next_;
@@ -99,7 +104,6 @@ Result<uid_t> WorkerUids::lend() {
 }
 
 void WorkerUids::take_back(uid_t uid) {
-  if (uid == 0) return;
   // All that this user may signal, which is all of its own and nothing else; not the caller.
   as_user(uid, [] { kill(-1, SIGKILL); });
   const std::lock_guard lock(mutex_);

@@ -36,28 +36,32 @@ struct UidRange {
 // container) does not know them, or when it is not root.
 Status can_become(const UidRange& range);
 
-inline constexpr const char* kUidClaims = "/run/lock/gpurund-worker-uids";
+// Root's daemons share it, however each was started.
+inline constexpr const char* kUidClaimsFolder = "/run/gpurun";
 
 class WorkerUids {
  public:
-  // `claims` is the file that all daemons of this machine share.
-  explicit WorkerUids(UidRange range, std::string claims = kUidClaims)
-      : range_(range), claims_path_(std::move(claims)) {}
+  // Opens, or makes, the file of the claims in `folder`, which all daemons of this machine name.
+  // kRefused: others may write folder or file, and could keep us from every number. Else what
+  // opening them answered. `range` is not none.
+  static Result<std::shared_ptr<WorkerUids>> open(UidRange range,
+                                                  const std::string& folder = kUidClaimsFolder);
 
-  // One that no running worker has; 0 when there is no range. kResourceExhausted: all are lent.
-  // Else what opening or locking the file answered.
+  const UidRange& range() const { return range_; }
+  // One that no running worker has. kResourceExhausted: all are lent. Else what locking the file
+  // answered.
   Result<uid_t> lend();
   // Kills whatever still runs under it first: a worker may have started processes of its own.
   void take_back(uid_t uid);
 
  private:
-  Status open_claims();
+  WorkerUids(UidRange range, UniqueFd claims) : range_(range), claims_(std::move(claims)) {}
+
   Result<bool> claim(uid_t uid);
 
   const UidRange range_;
-  const std::string claims_path_;
+  const UniqueFd claims_;
   std::mutex mutex_;
-  UniqueFd claims_;  // Opened at the first need.
   std::set<uid_t> lent_;
   uid_t next_ = 0;
 };

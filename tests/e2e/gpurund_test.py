@@ -43,15 +43,97 @@ def status_of(pid):
         return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
-def can_be(uid):
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setresuid(uid, uid, uid)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def read_only_machine(*folders, powers=None):
+    """Words that start a daemon where it can write to `folders` (each with its mode) and nowhere
+    else but /dev, /proc and /sys, as ProtectSystem=strict leaves it; `powers`: the only
+    capabilities. What lies in /run and /var/cache is not seen there."""
+    script = "mount -t tmpfs -o mode=755 none /run; mount -t tmpfs -o mode=755 none /var/cache\n"
+    for folder, mode in folders:
+        script += f"mkdir -m {mode} {folder}; mount --bind {folder} {folder}\n"
+    # Some of what is mounted is hidden by now.
+    script += """while read -r _ _ _ _ place _; do
+        place=$(printf %%b "$place")
+        case $place in /dev|/dev/*|/proc|/proc/*|/sys|/sys/*%s) continue ;; esac
+        [ ! -e "$place" ] || mount -o remount,bind,ro "$place"
+    done < /proc/self/mountinfo
+    exec "$@"
+    """ % "".join(f"|{folder}" for folder, _ in folders)
+    words = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-ec", script, "sh"]
+    if powers is not None:
+        kept = ",".join("+" + power.removeprefix("CAP_").lower() for power in powers)
+        words += ["setpriv", "--bounding-set", f"-all,{kept}", "--"]
+    return words
+
+
+def why_not(words):
+    """Why what these words start could not run a daemon of this build; empty when it could."""
+    if os.geteuid() != 0:
+        return "needs root, for a mount namespace"
+    if not world.can_lend_users():
+        return "needs a user namespace that knows the workers' users"
+    done = subprocess.run([*words, "sh", "-c", 'test -x "$1" && test -r "$2"', "sh", world.GPURUND,
+                           world.ARGS.driver], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=world.SECONDS)
+    return "" if done.returncode == 0 else f"needs mounts, and this build for root: {done.stderr}"
+
+
+class Unit(unittest.TestCase):
+    """The unit that we ship leaves the daemon what it needs. PrivateTmp is not repeated here: /tmp
+    is read-only instead, which is less."""
+
+    def setUp(self):
+        self.source = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                   "../../packaging/systemd")
+        self.unit = {}
+        with open(os.path.join(self.source, "gpurund.service.in"), encoding="utf-8") as file:
+            for line in file:
+                if not line.startswith(("#", "[")) and "=" in line:
+                    name, value = line.strip().split("=", 1)
+                    self.unit[name] = value
+
+    def start(self, *folders):
+        words = read_only_machine(*folders, powers=self.unit["CapabilityBoundingSet"].split())
+        if reason := why_not(words):
+            self.skipTest(reason)
+        return world.Gpurund("--config", os.path.join(self.source, "gpurund.toml"), cache=None,
+                             before=words, env=environment(CACHE_DIRECTORY="/var/cache/gpurun"))
+
+    def test_a_worker_attaches_to_a_daemon_that_may_write_what_the_unit_lets_it(self):
+        self.assertEqual(self.unit["ProtectSystem"], "strict")
+        folders = [(f"/var/cache/{self.unit['CacheDirectory']}", self.unit["CacheDirectoryMode"])]
+        if "RuntimeDirectory" in self.unit:
+            folders.append((f"/run/{self.unit['RuntimeDirectory']}",
+                            self.unit["RuntimeDirectoryMode"]))
+        with self.start(*folders) as server:
+            self.assertNotEqual(server.address, "", server.process.poll())
+            program = GpuProgram(server)
+            (worker,) = workers_of(server)
+            self.assertGreaterEqual(int(status_of(worker)["Uid"].split()[0]), 2_000_000_000)
+            self.assertEqual(program.go_on(), ("", ""))
+            self.assertEqual(program.run.returncode, 0)
+        self.assertEqual(server.errors, "")
+
+    def test_no_place_for_the_claims_is_an_error_at_the_start(self):
+        with self.start(("/var/cache/gpurun", "0700")) as server:
+            self.assertEqual(server.address, "")
+            self.assertNotEqual(server.process.wait(world.SECONDS), 0)
+        self.assertRegex(server.errors, r'/run/gpurun: .*worker-uids = "none"')
+
+    def test_users_that_a_container_lacks_are_an_error_that_names_the_setting(self):
+        container = ["unshare", "--user", "--map-root-user", "--"]
+        if subprocess.run([*container, "true"], capture_output=True,
+                          timeout=world.SECONDS).returncode != 0:
+            self.skipTest("needs user namespaces")
+        told = [["--worker-uids", "2000000000-2000000009"]]
+        for words in [[], *told] if world.can_lend_users() else told:
+            with world.Gpurund("--log", "warning", *words, before=container) as server:
+                self.assertEqual(server.address, "")
+                self.assertEqual(server.process.wait(world.SECONDS), 1)
+            self.assertRegex(server.errors,
+                             r'cannot become user 2000000000 .*worker-uids = "none"')
+        with world.Gpurund("--worker-uids", "none", before=container) as server:
+            done = gpurun(*server.options(), "--", world.ARGS.client, "once")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class File(unittest.TestCase):
@@ -144,7 +226,7 @@ class ServiceManager(unittest.TestCase):
 class Workers(unittest.TestCase):
     def test_a_worker_runs_as_a_user_of_its_own(self):
         first = 2_000_000_100
-        if os.getuid() != 0 or not can_be(first):
+        if os.getuid() != 0 or not world.can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         with world.Gpurund("--worker-uids", f"{first}-{first + 9}") as server:
             seen = set()
@@ -165,7 +247,7 @@ class Workers(unittest.TestCase):
 
     def test_what_a_worker_started_ends_with_it(self):
         uid = 2_000_000_200
-        if os.getuid() != 0 or not can_be(uid):
+        if os.getuid() != 0 or not world.can_be(uid):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         with world.Gpurund("--worker-uids", f"{uid}-{uid}") as server:
             program = GpuProgram(server)

@@ -25,17 +25,6 @@ def bytes_sent(server):
     return process["bytes"]
 
 
-def can_be(uid):
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setresuid(uid, uid, uid)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def images_in(cache):
     folder = os.path.join(cache, "images", "default")
     return [os.path.join(folder, name) for name in os.listdir(folder)]
@@ -73,7 +62,7 @@ class Cache(unittest.TestCase):
 
     def test_an_image_is_sent_once_to_workers_with_users_of_their_own(self):
         first = 2_000_000_400
-        if os.getuid() != 0 or not can_be(first):
+        if os.getuid() != 0 or not world.can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         self.check_sent_once("--worker-uids", f"{first}-{first + 9}")
 

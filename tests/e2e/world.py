@@ -106,10 +106,30 @@ def server_of(gpurun_pid):
     return None
 
 
-class Gpurund:
-    """A server of a test's own, on a port that the kernel chose; `cache` None: where it likes."""
+def can_be(uid):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
-    def __init__(self, *words, secret="a secret of this test", env=None, cache=""):
+
+def can_lend_users():
+    """Whether a gpurund that is told nothing can give its workers users of their own."""
+    return os.geteuid() != 0 or (can_be(2_000_000_000) and can_be(2_000_004_095))
+
+
+class Gpurund:
+    """A server of a test's own, on a port that the kernel chose; `cache` None: where it likes.
+    `before`: words that start it, such as unshare(1)'s."""
+
+    def __init__(self, *words, secret="a secret of this test", env=None, cache="", before=()):
+        if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
+            words += ("--worker-uids", "none")
         self.folder = tempfile.TemporaryDirectory()
         if cache is not None:
             words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
@@ -120,7 +140,7 @@ class Gpurund:
         reading, writing = os.pipe()
         os.set_inheritable(writing, True)
         self.process = subprocess.Popen(
-            [GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")), "--driver",
+            [*before, GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")), "--driver",
              ARGS.driver, "--secret-file", self.secret_file, "--ready-fd", str(writing), *words],
             env=env or environment(), pass_fds=[writing], stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)

@@ -17,6 +17,15 @@ def clean_environment():
     return {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_")}
 
 
+def words_for_users():
+    """A root that cannot become the workers' users, in a container, must say so."""
+    if os.geteuid() != 0:
+        return []
+    able = subprocess.run(["setpriv", "--reuid", "2000004095", "--clear-groups", "true"],
+                          stderr=subprocess.DEVNULL).returncode == 0
+    return [] if able else ["--worker-uids", "none"]
+
+
 class Server:
     """gpurund on a free loopback port; `with` ends it. Its log is in `log_path`."""
 
@@ -31,7 +40,8 @@ class Server:
             self.process = subprocess.Popen(
                 [os.path.join(build, "bin/gpurund"), "--listen", "127.0.0.1:0", "--driver",
                  os.path.join(build, DRIVERS[driver]), "--secret-file", self.secret_file,
-                 "--cache", os.path.join(folder, "cache"), "--ready-fd", str(announce)],
+                 "--cache", os.path.join(folder, "cache"), "--ready-fd", str(announce),
+                 *words_for_users()],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[announce],
                 env={**clean_environment(), **(environment or {})})
         os.close(announce)

@@ -59,8 +59,8 @@ class Gpurund {
  public:
   explicit Gpurund(std::vector<std::string> options, bool with_secret = true) {
     Pipe secret, ready, errors;
-    options.insert(options.begin(),
-                   {GPURUND_PATH, "--worker", WORKER_PATH, "--ready-fd", "4", "--cache", "none"});
+    options.insert(options.begin(), {GPURUND_PATH, "--worker", WORKER_PATH, "--ready-fd", "4",
+                                     "--cache", "none", "--worker-uids", "none"});
     if (with_secret) options.insert(options.end(), {"--secret-fd", "3"});
     std::vector<char*> arguments;
     for (std::string& option : options) arguments.push_back(option.data());

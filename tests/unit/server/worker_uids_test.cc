@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 
 namespace gpurun::server {
@@ -20,7 +21,12 @@ class WorkerUidsTest : public testing::Test {
     unlink(claims().c_str());
     rmdir(folder_.c_str());
   }
-  std::string claims() const { return folder_ + "/claims"; }
+  std::string claims() const { return folder_ + "/worker-uids"; }
+  std::shared_ptr<WorkerUids> open_uids() {
+    auto uids = WorkerUids::open(range_, folder_);
+    EXPECT_TRUE(uids.ok()) << uids.status().to_string();
+    return uids.ok() ? *uids : nullptr;
+  }
 
   std::string folder_ = testing::TempDir() + "uids-XXXXXX";
   // Nobody's, and no process is started as one of them here; a free number's return kills nothing.
@@ -28,47 +34,59 @@ class WorkerUidsTest : public testing::Test {
 };
 
 TEST_F(WorkerUidsTest, TwoDaemonsNeverLendTheSameNumber) {
-  WorkerUids one(range_, claims());
-  WorkerUids two(range_, claims());
-  const auto first = one.lend();
-  const auto second = two.lend();
+  const auto one = open_uids();
+  const auto two = open_uids();
+  ASSERT_TRUE(one != nullptr && two != nullptr);
+  const auto first = one->lend();
+  const auto second = two->lend();
   ASSERT_TRUE(first.ok()) << first.status().to_string();
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_NE(*first, *second);
-  EXPECT_EQ(one.lend().status().code(), Code::kResourceExhausted);
-  EXPECT_EQ(two.lend().status().code(), Code::kResourceExhausted);
-  one.take_back(*first);
-  const auto again = two.lend();
+  EXPECT_EQ(one->lend().status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(two->lend().status().code(), Code::kResourceExhausted);
+  one->take_back(*first);
+  const auto again = two->lend();
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, *first);
 }
 
 TEST_F(WorkerUidsTest, ADaemonThatEndsGivesItsNumbersBack) {
   {
-    WorkerUids ended(range_, claims());
-    ASSERT_TRUE(ended.lend().ok());
-    ASSERT_TRUE(ended.lend().ok());
+    const auto ended = open_uids();
+    ASSERT_NE(ended, nullptr);
+    ASSERT_TRUE(ended->lend().ok());
+    ASSERT_TRUE(ended->lend().ok());
   }
-  WorkerUids next(range_, claims());
-  EXPECT_TRUE(next.lend().ok());
-  EXPECT_TRUE(next.lend().ok());
+  const auto next = open_uids();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(next->lend().ok());
+  EXPECT_TRUE(next->lend().ok());
 }
 
-TEST_F(WorkerUidsTest, AFileThatOthersMayWriteIsRefused) {
+TEST_F(WorkerUidsTest, AFileOrFolderThatOthersMayWriteIsRefused) {
   const int file = open(claims().c_str(), O_CREAT | O_RDWR, 0600);
   ASSERT_GE(file, 0);
   ASSERT_EQ(fchmod(file, 0666), 0);
+  EXPECT_EQ(WorkerUids::open(range_, folder_).status().code(), Code::kRefused);
+  ASSERT_EQ(fchmod(file, 0600), 0);
+  EXPECT_TRUE(WorkerUids::open(range_, folder_).ok());
   close(file);
-  WorkerUids uids(range_, claims());
-  EXPECT_EQ(uids.lend().status().code(), Code::kRefused);
+  for (const mode_t mode : {0720, 0702}) {
+    ASSERT_EQ(chmod(folder_.c_str(), mode), 0);
+    EXPECT_EQ(WorkerUids::open(range_, folder_).status().code(), Code::kRefused);
+  }
 }
 
-TEST_F(WorkerUidsTest, WithoutARangeNothingIsOpened) {
-  WorkerUids none(UidRange{0, 0}, "/nowhere/claims");
-  const auto uid = none.lend();
-  ASSERT_TRUE(uid.ok());
-  EXPECT_EQ(*uid, 0u);
-  none.take_back(*uid);
+TEST_F(WorkerUidsTest, TheFolderIsMadeForItsUserAlone) {
+  ASSERT_EQ(rmdir(folder_.c_str()), 0);
+  ASSERT_TRUE(WorkerUids::open(range_, folder_).ok());
+  struct stat facts {};
+  ASSERT_EQ(stat(folder_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0700u);
+}
+
+TEST_F(WorkerUidsTest, AFolderThatCannotBeMadeIsAnErrorAtOnce) {
+  EXPECT_EQ(WorkerUids::open(range_, "/nowhere/claims").status().code(), Code::kUnavailable);
 }
 
 }  // namespace
