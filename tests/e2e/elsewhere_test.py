@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Protects the claim itself: the GPU is elsewhere. The client runs in mount and network namespaces in
-which the emulated device, LLVM, gpurund and the worker do not exist, and reaches the server over a
-virtual Ethernet link only.
+which the emulated device, the other devices of this build, LLVM, gpurund and the worker do not exist,
+and reaches the server over a virtual Ethernet link only.
 
-Its last words (after --) are the program to run; without them, a few CUDA calls.
+The server's side is a pair of namespaces too, so that nothing of the test is left in the machine's
+own, and no root is needed where the kernel gives namespaces to everyone.
+
+Its words after -- are the program to run, which says PASSED; without them, a few CUDA calls.
 """
 import glob
 import os
@@ -12,21 +15,25 @@ import subprocess
 import sys
 import unittest
 
-import world
-from world import environment, until
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+WORDS = sys.argv[1:]
+import world  # noqa: E402
+from world import environment, until  # noqa: E402
 
-PROGRAM = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else [
-    world.ARGS.client, "where"]
+PROGRAM = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
 sys.argv = sys.argv[:1]
+TOOLS = ("ip", "unshare", "nsenter", "mount")
+INSIDE = "GPURUN_ELSEWHERE_TEST"  # Set where this process has namespaces of its own.
+NEAR, FAR = "198.18.0.1", "198.18.0.2"  # 198.18.0.0/15 is for tests between devices (RFC 2544).
 
 
-def hidden_files():
-    """What the client's side must not need."""
-    bin_folder = os.path.join(world.ARGS.build, "bin")
-    return [os.path.join(bin_folder, "gpurund"), os.path.join(bin_folder, "gpurun-worker"),
-            os.path.realpath(world.ARGS.driver),
-            *{os.path.realpath(path) for path in glob.glob("/usr/lib/*/libLLVM*.so*")
-              + glob.glob("/usr/lib/llvm-*/lib/libLLVM*.so*")}]
+def hidden():
+    """What the client's side must not need: files and folders, as they are now."""
+    build = world.ARGS.build
+    paths = [os.path.join(build, "bin/gpurund"), os.path.join(build, "bin/gpurun-worker"),
+             os.path.join(build, "lib/gpurun/emulated"), os.path.join(build, "tests/devices"),
+             world.ARGS.driver, *glob.glob("/usr/lib/*/libLLVM*.so*"), *glob.glob("/usr/lib/llvm-*")]
+    return sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}, reverse=True)
 
 
 def run(*words):
@@ -35,30 +42,31 @@ def run(*words):
 
 class Elsewhere(unittest.TestCase):
     def setUp(self):
-        missing = [tool for tool in ("ip", "unshare", "nsenter") if shutil.which(tool) is None]
-        if os.getuid() != 0 or missing:
-            self.skipTest(f"needs root, and of iproute2 and util-linux: {missing}")
+        missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+        if missing or INSIDE not in os.environ:
+            self.skipTest(f"needs namespaces, and of iproute2 and util-linux: {missing}")
         self.holder = subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"])
         self.addCleanup(self.end_holder)
         mine = os.readlink("/proc/self/ns/net")
         until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != mine
               and world.name_of(self.holder.pid) == "sleep", "the namespaces")
-        near, far = f"gp{os.getpid() % 100000}a", f"gp{os.getpid() % 100000}b"
-        made = subprocess.run(["ip", "link", "add", near, "type", "veth", "peer", "name", far],
+        made = subprocess.run(["ip", "link", "add", "near", "type", "veth", "peer", "name", "far"],
                               capture_output=True, text=True, timeout=world.SECONDS)
         if made.returncode != 0:
             self.skipTest(f"no virtual Ethernet link: {made.stderr}")
-        self.addCleanup(subprocess.run, ["ip", "link", "del", near], stderr=subprocess.DEVNULL)
-        # 198.18.0.0/15 is for tests between devices (RFC 2544).
-        self.server_host = f"198.18.{os.getpid() % 256}.1"
-        run("ip", "link", "set", far, "netns", str(self.holder.pid))
-        run("ip", "address", "add", f"{self.server_host}/30", "dev", near)
-        run("ip", "link", "set", near, "up")
-        self.inside("ip", "address", "add", f"198.18.{os.getpid() % 256}.2/30", "dev", far)
-        self.inside("ip", "link", "set", far, "up")
+        run("ip", "link", "set", "far", "netns", str(self.holder.pid))
+        run("ip", "address", "add", f"{NEAR}/30", "dev", "near")
+        run("ip", "link", "set", "near", "up")
+        self.inside("ip", "address", "add", f"{FAR}/30", "dev", "far")
+        self.inside("ip", "link", "set", "far", "up")
         self.inside("ip", "link", "set", "lo", "up")
-        for path in hidden_files():
-            self.inside("mount", "--bind", "/dev/null", path)
+        for path in hidden():
+            if os.path.isdir(path):
+                self.inside("mount", "-t", "tmpfs", "none", path)
+                self.inside("sh", "-c", f"test -z \"$(ls -A '{path}')\"")
+            else:
+                self.inside("mount", "--bind", "/dev/null", path)
+                self.inside("test", "!", "-f", path)
 
     def end_holder(self):
         self.holder.kill()
@@ -76,15 +84,27 @@ class Elsewhere(unittest.TestCase):
         alone = self.client("--", "true")
         self.assertEqual(alone.returncode, 125)
         self.assertIn("gpurund is missing", alone.stderr)
-        with world.Gpurund("--listen", f"{self.server_host}:0", "--insecure-plaintext") as server:
-            silent = self.client(*server.options(), "--", *PROGRAM)
+        with world.Gpurund("--listen", f"{NEAR}:0", "--insecure-plaintext") as server:
+            program = PROGRAM or [world.ARGS.client, "where"]
+            silent = self.client(*server.options(), "--", *program)
             self.assertEqual(silent.returncode, 125)
             self.assertIn("--insecure-plaintext", silent.stderr)
-            done = self.client(*server.options(), "--insecure-plaintext", "--", *PROGRAM)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertNotEqual(done.stdout, "")
+            done = self.client(*server.options(), "--insecure-plaintext", "--", *program)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr + server.log())
+            self.assertIn("PASSED" if PROGRAM else "libcuda", done.stdout)
         print(done.stdout)
 
 
+def enter_namespaces():
+    """Goes on as another process, in namespaces where the machine gives them."""
+    words = ["-mn"] if os.getuid() == 0 else ["-rmn"]
+    if shutil.which("unshare") is None or subprocess.run(["unshare", *words, "true"]).returncode != 0:
+        return
+    os.environ[INSIDE] = "1"
+    os.execvp("unshare", ["unshare", *words, "--", sys.executable, __file__, *WORDS])
+
+
 if __name__ == "__main__":
+    if INSIDE not in os.environ:
+        enter_namespaces()
     world.main()

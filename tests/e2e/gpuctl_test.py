@@ -4,17 +4,17 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
-import world
-from world import environment, start, until
-
-GPUCTL = os.path.join(world.ARGS.build, "bin/gpuctl")
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment, start, until  # noqa: E402
 
 
 def gpuctl(*words, env=None, **options):
-    return subprocess.run([GPUCTL, *words], env=env or environment(), capture_output=True,
+    return subprocess.run([world.GPUCTL, *words], env=env or environment(), capture_output=True,
                           text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL, **options)
 
 

@@ -3,13 +3,16 @@
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
-import world
-from world import alive, environment, gpurun, server_of, start, until
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import alive, environment, gpurun, server_of, start, until  # noqa: E402
 
 # Says that it is ready, then tells each signal that it gets; ends at SIGTERM with status 3.
 TELLS_SIGNALS = r"""
@@ -32,7 +35,7 @@ def read_until(terminal, wanted):
     """What the terminal showed up to and with `wanted`."""
     seen = b""
     while wanted not in seen:
-        ready, _, _ = world.select.select([terminal], [], [], world.SECONDS)
+        ready, _, _ = select.select([terminal], [], [], world.SECONDS)
         if not ready:
             raise AssertionError(f"{wanted} never came: {seen}")
         try:
@@ -217,7 +220,7 @@ class Deaths(unittest.TestCase):
     def test_a_gpurun_killed_at_any_moment_leaves_nothing(self):
         for milliseconds in range(0, 24, 2):
             run = start("--", "sleep", "1000")
-            world.select.select([], [], [], milliseconds / 1000)
+            select.select([], [], [], milliseconds / 1000)
             below = world.children(run.pid)
             run.kill()
             run.communicate(timeout=world.SECONDS)

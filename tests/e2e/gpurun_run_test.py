@@ -2,11 +2,14 @@
 """Protects what a user sees of gpurun: exit statuses, messages, environment, and what it refuses."""
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 import unittest
 
-import world
-from world import environment, gpurun
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment, gpurun  # noqa: E402
 
 
 class ExitStatus(unittest.TestCase):
@@ -25,8 +28,8 @@ class ExitStatus(unittest.TestCase):
         with tempfile.TemporaryFile() as file:
             file.write(b"line\0with a nul\n")
             file.seek(0)
-            done = world.subprocess.run([world.GPURUN, "--", "cat"], stdin=file, env=environment(),
-                                        capture_output=True, timeout=world.SECONDS)
+            done = subprocess.run([world.GPURUN, "--", "cat"], stdin=file, env=environment(),
+                                  capture_output=True, timeout=world.SECONDS)
         self.assertEqual((done.stdout, done.stderr), (b"line\0with a nul\n", b""))
 
     def test_not_found_and_not_executable(self):
@@ -131,7 +134,7 @@ class CannotBePreloaded(unittest.TestCase):
             source = os.path.join(folder, "static.c")
             with open(source, "w", encoding="utf-8") as file:
                 file.write("int main(void) { return 0; }\n")
-            world.subprocess.run(["cc", "-static", "-o", program, source], check=True)
+            subprocess.run(["cc", "-static", "-o", program, source], check=True)
             done = gpurun("--", program)
         self.assertEqual(done.returncode, 125)
         self.assertIn("statically linked", done.stderr)

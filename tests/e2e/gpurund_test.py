@@ -2,19 +2,18 @@
 """Protects gpurund as an operator meets it: its file, its service manager, its workers' users and
 environment, its end, and what users are told of a worker's death. Clients are real ones here."""
 import os
-import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
-import world
-from world import alive, children, environment, gpurun, start, until
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import alive, can_be, can_lend_users, environment, gpurun, status_of, until  # noqa: E402
 
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
-# Of a gpurund that serves nobody; ThreadSanitizer has one of its own.
-THREADS_ALONE = "2" if world.ARGS.sanitizer == "thread" else "1"
 
 
 class GpuProgram:
@@ -32,15 +31,6 @@ class GpuProgram:
     def go_on(self):
         os.close(self.writing)
         return self.run.communicate(timeout=world.SECONDS)
-
-
-def workers_of(server):
-    return [pid for pid in children(server.process.pid) if world.name_of(pid) == "gpurun-worker"]
-
-
-def status_of(pid):
-    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
 def read_only_machine(*folders, powers=None):
@@ -69,7 +59,7 @@ def why_not(words):
     """Why what these words start could not run a daemon of this build; empty when it could."""
     if os.geteuid() != 0:
         return "needs root, for a mount namespace"
-    if not world.can_lend_users():
+    if not can_lend_users():
         return "needs a user namespace that knows the workers' users"
     done = subprocess.run([*words, "sh", "-c", 'test -x "$1" && test -r "$2"', "sh", world.GPURUND,
                            world.ARGS.driver], capture_output=True, text=True,
@@ -107,7 +97,7 @@ class Unit(unittest.TestCase):
         with self.start(*folders) as server:
             self.assertNotEqual(server.address, "", server.process.poll())
             program = GpuProgram(server)
-            (worker,) = workers_of(server)
+            (worker,) = server.workers()
             self.assertGreaterEqual(int(status_of(worker)["Uid"].split()[0]), 2_000_000_000)
             self.assertEqual(program.go_on(), ("", ""))
             self.assertEqual(program.run.returncode, 0)
@@ -125,7 +115,7 @@ class Unit(unittest.TestCase):
                           timeout=world.SECONDS).returncode != 0:
             self.skipTest("needs user namespaces")
         told = [["--worker-uids", "2000000000-2000000009"]]
-        for words in [[], *told] if world.can_lend_users() else told:
+        for words in [[], *told] if can_lend_users() else told:
             with world.Gpurund("--log", "warning", *words, before=container) as server:
                 self.assertEqual(server.address, "")
                 self.assertEqual(server.process.wait(world.SECONDS), 1)
@@ -213,7 +203,7 @@ class ServiceManager(unittest.TestCase):
     def test_a_stop_ends_leases_and_workers(self):
         with world.Gpurund() as server:
             program = GpuProgram(server)
-            workers = workers_of(server)
+            workers = server.workers()
             self.assertEqual(len(workers), 1)
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(world.SECONDS), 0)
@@ -226,13 +216,13 @@ class ServiceManager(unittest.TestCase):
 class Workers(unittest.TestCase):
     def test_a_worker_runs_as_a_user_of_its_own(self):
         first = 2_000_000_100
-        if os.getuid() != 0 or not world.can_be(first):
+        if os.getuid() != 0 or not can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         with world.Gpurund("--worker-uids", f"{first}-{first + 9}") as server:
             seen = set()
             for _ in range(2):
                 program = GpuProgram(server)
-                (worker,) = workers_of(server)
+                (worker,) = server.workers()
                 status = status_of(worker)
                 self.assertEqual(len(set(status["Uid"].split())), 1)
                 self.assertEqual(len(set(status["Gid"].split())), 1)
@@ -242,12 +232,12 @@ class Workers(unittest.TestCase):
                 seen.add(int(status["Uid"].split()[0]))
                 self.assertEqual(program.go_on(), ("", ""))
                 self.assertEqual(program.run.returncode, 0)
-                until(lambda: not workers_of(server), "the worker ends")
+                until(lambda: not server.workers(), "the worker ends")
         self.assertEqual(seen, {first, first + 1})
 
     def test_what_a_worker_started_ends_with_it(self):
         uid = 2_000_000_200
-        if os.getuid() != 0 or not world.can_be(uid):
+        if os.getuid() != 0 or not can_be(uid):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         with world.Gpurund("--worker-uids", f"{uid}-{uid}") as server:
             program = GpuProgram(server)
@@ -259,7 +249,7 @@ class Workers(unittest.TestCase):
     def test_a_worker_ends_with_a_killed_daemon(self):
         with world.Gpurund() as server:
             program = GpuProgram(server)
-            (worker,) = workers_of(server)
+            (worker,) = server.workers()
             server.process.kill()
             until(lambda: not alive(worker), "the worker ends")
             program.go_on()
@@ -270,7 +260,7 @@ class Workers(unittest.TestCase):
                           GPURUN_LOG="error")
         with world.Gpurund(env=env) as server:
             program = GpuProgram(server)
-            (worker,) = workers_of(server)
+            (worker,) = server.workers()
             with open(f"/proc/{worker}/environ", encoding="utf-8") as file:
                 names = {entry.split("=")[0] for entry in file.read().split("\0") if entry}
             allowed = {"CUDA_VISIBLE_DEVICES", "GPURUN_LOG", "GPURUN_EMULATED", "TMPDIR", "HOME",
@@ -282,7 +272,7 @@ class Workers(unittest.TestCase):
     def test_a_workers_death_is_told_and_the_lease_lives_on(self):
         with world.Gpurund(env=environment(**world.crash_kills())) as server:
             program = GpuProgram(server)
-            (worker,) = workers_of(server)
+            (worker,) = server.workers()
             os.kill(worker, signal.SIGSEGV)
             # The program's library says what its calls return; gpurun, how the worker died.
             said = program.run.stderr.readline() + program.run.stderr.readline()
@@ -304,58 +294,11 @@ class Workers(unittest.TestCase):
                 program = GpuProgram(server, "--timeout", "30s")
                 program.run.kill()
                 program.go_on()
-                until(lambda: not workers_of(server), "the worker ends")
+                until(lambda: not server.workers(), "the worker ends")
             self.assertEqual(gpurun("--timeout", "10s", *server.options(), "--", "true").returncode, 0)
             descriptors = len(os.listdir(f"/proc/{server.process.pid}/fd"))
             self.assertLess(descriptors, 20)
         self.assertNotIn("worker ended", server.errors)
-
-
-class Residue(unittest.TestCase):
-    """After starts and kills at random moments everything is as it was."""
-
-    def test_fifty_starts_and_kills(self):
-        seed = int.from_bytes(os.urandom(4), "little")
-        print(f"seed {seed}", flush=True)
-        chance = random.Random(seed)
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        folder = holder.name
-        env = environment(TMPDIR=folder)
-        with world.Gpurund(env=env) as server:
-            GpuProgram(server).go_on()
-            listed = self.listing(server)
-            # The last connection's thread may be about to end.
-            until(lambda: self.state(server, folder)[:2] == ([], THREADS_ALONE), "the daemon is alone")
-            before = self.state(server, folder)
-            for _ in range(50):
-                run = subprocess.Popen(
-                    [world.GPURUN, "--timeout", "30s", *server.options(), "--", world.ARGS.client,
-                     "wait"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL, env=env)
-                world.select.select([], [], [], chance.uniform(0, 0.25))
-                victims = [run.pid, *children(run.pid), *workers_of(server)]
-                os.kill(chance.choice(victims), signal.SIGKILL)
-                run.communicate(timeout=world.SECONDS)
-            try:
-                until(lambda: self.state(server, folder) == before, "all is as it was")
-            except AssertionError:
-                self.assertEqual(self.state(server, folder), before)
-            self.assertEqual(self.listing(server), listed)
-
-    @staticmethod
-    def state(server, folder):
-        """Workers, threads and descriptors of the daemon, and files that could be ours."""
-        files = os.listdir(folder) + [name for name in os.listdir("/dev/shm") if "gpurun" in name]
-        return (workers_of(server), status_of(server.process.pid)["Threads"],
-                len(os.listdir(f"/proc/{server.process.pid}/fd")), sorted(files))
-
-    @staticmethod
-    def listing(server):
-        """Which GPUs are free."""
-        return subprocess.run([os.path.join(world.ARGS.build, "bin/gpuctl"), "list",
-                               *server.options()], capture_output=True, text=True,
-                              env=environment(), timeout=world.SECONDS).stdout
 
 
 if __name__ == "__main__":

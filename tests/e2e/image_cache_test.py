@@ -4,11 +4,13 @@ has become, and again only when what lies on its disk is no longer the image. Co
 in the client's own statistics."""
 import json
 import os
+import sys
 import tempfile
 import unittest
 
-import world
-from world import environment, gpurun
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import can_be, environment, gpurun  # noqa: E402
 
 IMAGE_BYTES = 300_000
 ALL_ELSE_BYTES = 20_000  # More than a run without an image sends.
@@ -62,7 +64,7 @@ class Cache(unittest.TestCase):
 
     def test_an_image_is_sent_once_to_workers_with_users_of_their_own(self):
         first = 2_000_000_400
-        if os.getuid() != 0 or not world.can_be(first):
+        if os.getuid() != 0 or not can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         self.check_sent_once("--worker-uids", f"{first}-{first + 9}")
 

@@ -4,11 +4,13 @@ into one folder, move it, and run from there, with nothing said about where the 
 """
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
-import world
-from world import environment
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment  # noqa: E402
 
 
 class Install(unittest.TestCase):

@@ -5,8 +5,9 @@ import subprocess
 import sys
 import unittest
 
-import world
-from world import environment, gpurun
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment, gpurun  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 TWO = {"GPURUN_EMULATED": "devices=2"}

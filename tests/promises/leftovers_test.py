@@ -1,105 +1,158 @@
 #!/usr/bin/env python3
-"""Protects: whatever is killed, and whenever, nothing is left: processes, descriptors, shared memory,
-temporary files, what gpurund itself holds (leases with their tickets, half-attached sessions,
-strangers at the door), and device memory where workers share a device. (Each worker of the emulated
-device has its own, which is gone with the process: there only "workers" can tell.)"""
+"""Protects: whatever is killed, and at whichever call, nothing is left: processes, threads and
+descriptors of gpurund, shared memory, temporary files, what gpurund itself holds (leases with their
+tickets, half-attached sessions, strangers at the door), and device memory where workers share a
+device. (Each worker of the emulated device has its own, which is gone with the process: there only
+"workers" can tell.)
+
+The program tells each CUDA call before it makes it. Of most runs program, gpurun or worker die at a
+random call, of the others at a random moment of the start. Its words: the program [SEED].
+"""
+import collections
 import os
 import random
+import re
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-import world
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
 
 STARTS = 50
-LONGEST_S = 0.6
+EARLY = 10  # Of them die at a random moment, not at a call.
+EARLY_S = 0.25
+CALLS_MAX = 300
+# Of a gpurund that serves nobody; ThreadSanitizer has one of its own.
+THREADS_ALONE = "2" if world.ARGS.sanitizer == "thread" else "1"
 
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def files_of(folder):
-    return set(os.listdir(folder))
-
-
-def state(build, server, temporary):
+def state(server, temporary):
+    pid = server.process.pid
     return {
         "workers": len(server.workers()),
         # Of the listing's own connection nothing is seen: it has proved itself, and leases nothing.
-        "gpurund holds": world.holdings(build, server),
-        "descriptors of gpurund": descriptors(server.process.pid),
-        "shared memory": {f for f in files_of("/dev/shm") if "gpurun" in f},
-        "temporary files": files_of(temporary),
+        "gpurund holds": world.holdings(server),
+        "descriptors of gpurund": world.descriptors(pid),
+        "threads of gpurund": world.status_of(pid)["Threads"],
+        "shared memory": {name for name in os.listdir("/dev/shm") if "gpurun" in name},
+        "temporary files": set(os.listdir(temporary)),
     }
 
 
-def device_bytes(build, server, query):
-    done = world.run(build, server, [query])
+def device_bytes(server, program):
+    done = world.measured(server, [program, "free"])
     if done.status != 0:
         sys.exit(f"WRONG: the device cannot be asked: {done.stdout}{done.stderr}{server.log()}")
     return done.stdout.strip()
 
 
-def kill_one(build, server, program, chance, temporary):
-    """Starts a run and kills its program, its gpurun or its worker at a random time."""
-    gpurun = subprocess.Popen(world.gpurun_command(build, server, [program, "forever"]),
-                              env=world.gpurun_environment(server, {"TMPDIR": temporary}),
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
-    time.sleep(chance.uniform(0, LONGEST_S))  # The moment of death, not a wait for something.
-    victim = chance.choice(["program", "gpurun", "worker"])
-    if victim == "gpurun":
-        gpurun.kill()
-    else:
-        pids = world.children(gpurun.pid) if victim == "program" else server.workers()
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        if not pids:  # Not that far yet.
-            gpurun.kill()
-    try:
-        gpurun.wait(30)
-    except subprocess.TimeoutExpired:
-        gpurun.kill()
-        gpurun.wait()
-        return f"gpurun did not end after its {victim} was killed"
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def last_call(output, wanted):
+    """The name of call `wanted` once the program is there, or None when it ended before."""
+    end = time.monotonic() + world.SECONDS
+    text = b""
+    while time.monotonic() < end:
+        found = re.search(rb"^%d (.*)\n" % wanted, text, re.M)
+        if found:
+            return found.group(1).decode()
+        if not select.select([output], [], [], world.SECONDS)[0]:
+            break
+        data = os.read(output.fileno(), 1 << 16)
+        if not data:
+            break
+        text += data
     return None
 
 
+class Killing:
+    """One start: who dies, and at which call (0: at a random moment)."""
+
+    def __init__(self, chance, number):
+        self.victim = ("program", "gpurun", "worker", "program itself")[number % 4]
+        self.call = chance.randint(1, CALLS_MAX)
+        self.seed = chance.randrange(1 << 30)
+        self.early = chance.uniform(0, EARLY_S) if number >= STARTS - EARLY else None
+        self.reached = None  # The call's name.
+
+    def run(self, server, program, temporary):
+        """What is wrong, or None."""
+        itself = self.victim == "program itself" and self.early is None
+        command = [program, "calls", str(self.seed), *([str(self.call)] if itself else [])]
+        run = subprocess.Popen(
+            [world.GPURUN, "-q", "--timeout", "30s", *server.options(), "--", *command],
+            env=world.client_environment(server, TMPDIR=temporary), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with run.stdout:
+            if self.early is not None:
+                select.select([], [], [], self.early)  # The moment of death; nothing is waited for.
+            else:
+                self.reached = last_call(run.stdout, self.call)
+            if not itself:
+                victims = {"gpurun": [run.pid], "worker": server.workers()}.get(
+                    self.victim, world.children(run.pid))
+                kill(victims or [run.pid])  # Not that far yet.
+            try:
+                run.communicate(timeout=world.SECONDS)  # The program has gone too: its pipe is closed.
+            except subprocess.TimeoutExpired:
+                kill([run.pid, *world.children(run.pid)])
+                return f"{self.victim} was killed at call {self.call}: not all ended"
+        if itself and self.reached and run.returncode != -signal.SIGKILL:
+            return f"the program died at call {self.call}, gpurun ended with {run.returncode}"
+        return None
+
+
+def kill_all(server, program, temporary, chance):
+    """What is wrong after all starts and kills."""
+    killings = [Killing(chance, number) for number in range(STARTS)]
+    wrong = [said for killing in killings if (said := killing.run(server, program, temporary))]
+    reached = [killing for killing in killings if killing.reached]
+    print(f"{STARTS} starts and kills, {len(reached)} of them at a CUDA call:",
+          *(f"{name} {count}," for name, count in
+            collections.Counter(killing.reached for killing in reached).most_common()),
+          *(f"{name} dead {count}," for name, count in
+            collections.Counter(killing.victim for killing in reached).most_common()))
+    if len(reached) < STARTS / 2:
+        wrong.append(f"only {len(reached)} of {STARTS} runs were killed at a CUDA call")
+    return wrong
+
+
 def main():
-    build, program, query = sys.argv[1:4]
-    seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 30)
+    program = sys.argv[1]
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
     print(f"seed {seed}")
-    chance = random.Random(seed)
-    wrong = []
     # Other tests leave files in the machine's folder meanwhile.
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as temporary, \
-            world.Server(build, folder, environment={"TMPDIR": temporary}) as server:
+    with tempfile.TemporaryDirectory() as temporary, \
+            world.Gpurund(env=world.environment(TMPDIR=temporary)) as server:
         os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
-        bytes_before = device_bytes(build, server, query)
-        world.eventually(lambda: not server.workers())
-        before = state(build, server, temporary)
-        for _ in range(STARTS):
-            complaint = kill_one(build, server, program, chance, temporary)
-            if complaint:
-                wrong.append(complaint)
-        programs_gone = world.eventually(lambda: not still_running(program))
-        if not programs_gone:
-            wrong.append(f"programs still run: {still_running(program)}")
-        if not world.eventually(lambda: state(build, server, temporary) == before):
-            after = state(build, server, temporary)
+        bytes_before = device_bytes(server, program)
+        # The last connection's thread may be about to end.
+        world.until(lambda: not server.workers() and
+                    state(server, temporary)["threads of gpurund"] == THREADS_ALONE,
+                    "the daemon is alone")
+        before = state(server, temporary)
+        wrong = kill_all(server, program, temporary, random.Random(seed))
+        if not world.wait(lambda: not world.running(program)):
+            wrong.append(f"programs still run: {world.running(program)}")
+        if not world.wait(lambda: state(server, temporary) == before):
+            after = state(server, temporary)
             wrong += [f"{what}: {before[what]} before, {after[what]} after"
                       for what in before if before[what] != after[what]]
         # The one device can be leased, and has as much free memory as at first.
-        bytes_after = device_bytes(build, server, query)
+        bytes_after = device_bytes(server, program)
         if bytes_before != bytes_after:
             wrong.append(f"device memory: {bytes_before} before, {bytes_after} after")
-        print(f"{STARTS} starts and kills; device memory: {bytes_after}")
+        print(f"device memory: {bytes_after}")
         if server.process.poll() is not None:
             wrong.append(f"gpurund ended: {server.process.returncode}")
         if wrong:
@@ -107,18 +160,6 @@ def main():
     for line in wrong:
         print("WRONG:", line)
     return 1 if wrong else 0
-
-
-def still_running(program):
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if os.readlink(f"/proc/{name}/exe") == os.path.realpath(program):
-                    found.append(int(name))
-            except OSError:
-                pass
-    return found
 
 
 sys.exit(main())

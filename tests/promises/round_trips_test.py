@@ -8,9 +8,9 @@ round-trip time is the number of round trips that were really waited for.
 import os
 import re
 import sys
-import tempfile
 
-import world
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
 
 STEPS, READS = 10, 1
 STARTUP_MAX = 10
@@ -42,11 +42,11 @@ class Measurement:
         self.link = dict.fromkeys(delays, float("inf"))  # gpurun alone, of a program without CUDA.
         self.statistics = None
 
-    def one_round(self, build, server, command):
+    def one_round(self, server, command):
         for delay in self.loop:
-            with world.DelayProxy(server.port(), delay) as proxy:
-                done = world.run(build, server, command, proxy.address)
-                alone = world.run(build, server, ["true"], proxy.address)
+            with world.DelayedLink(server.port(), delay) as proxy:
+                done = world.measured(server, command, proxy.address)
+                alone = world.measured(server, ["true"], proxy.address)
             if done.status != 0 or len(done.statistics) != 1:
                 sys.exit(f"WRONG: status {done.status}, {len(done.statistics)} statistics\n"
                          f"{done.stdout}{done.stderr}{server.log()}")
@@ -75,29 +75,28 @@ class Measurement:
             yield f"gpurun's own link takes {control:.2f} round trips, more than {CONTROL_MAX}"
 
 
-def measure(build, server, command, delays):
+def measure(server, command, delays):
     """A measurement that satisfied, or the last of several, and what is wrong with it."""
     measurement = Measurement(delays)
     for _ in range(ROUNDS_MAX):
-        measurement.one_round(build, server, command)
+        measurement.one_round(server, command)
         wrong = list(measurement.complaints())
         if not wrong:
             break
     return measurement, wrong
 
 
-def training_complaints(build, folder, program, driver):
+def training_complaints(program, driver):
     """A real training loop with two batches in flight: it waits for each upload of two steps ago,
     which the worker tells unasked, and reads the loss of every step or of every epoch. What two
     epochs cost more than one is the steady loop's."""
-    os.mkdir(os.path.join(folder, driver))
-    with world.Server(build, os.path.join(folder, driver), driver) as server:
-        world.run(build, server, [program, "--epochs", "1"])  # The server has the image.
+    with world.Gpurund(driver=world.DRIVERS[driver]) as server:
+        world.measured(server, [program, "--epochs", "1"])  # The server has the image.
         for every in (1, 0):
             runs, reads = [], []
             for epochs in (1, 2):
                 # On the null device nothing is learnt, and it says so with its status.
-                done = world.run(build, server, [program, "--epochs", str(epochs), "--report",
+                done = world.measured(server, [program, "--epochs", str(epochs), "--report",
                                                  str(every), "--accuracy-bar", "0"])
                 if done.status not in (0, 1) or len(done.statistics) != 1:
                     sys.exit(f"WRONG: {driver}: status {done.status}\n{done.stdout}{done.stderr}"
@@ -117,24 +116,23 @@ def training_complaints(build, folder, program, driver):
                 yield f"{waits} waits for uploads that were complete"
 
 
-def startup_complaints(build, folder, server, many_kernels, many_units):
+def startup_complaints(server, many_kernels, many_units):
     """What a run costs whose only result is its last: cold (neither end knows the program), warm,
     with a server that has lost the images, and without the client's cache."""
-    os.mkdir(os.path.join(folder, "fresh"))
     programs = [[many_kernels, str(kernels)] for kernels in KERNELS] + [[many_units]]
 
-    def trips(on, program, environment=None):
-        done = world.run(build, on, program, environment=environment)
+    def trips(on, program, **changes):
+        done = world.measured(on, program, **changes)
         if done.status != 0 or len(done.statistics) != 1:
             sys.exit(f"WRONG: {program}: status {done.status}\n{done.stdout}{done.stderr}{on.log()}")
         return done.statistics[0]["blocking_round_trips"]
 
     cold = [trips(server, program) for program in programs]
     warm = [trips(server, program) for program in programs]
-    kept = {"XDG_CACHE_HOME": os.path.join(server.folder, "client-cache")}
-    with world.Server(build, os.path.join(folder, "fresh")) as fresh:
-        lost = [trips(fresh, program, kept) for program in programs]
-    without = [trips(server, program, {"GPURUN_CACHE": "off"}) for program in programs]
+    kept = world.client_environment(server)["XDG_CACHE_HOME"]
+    with world.Gpurund() as fresh:
+        lost = [trips(fresh, program, XDG_CACHE_HOME=kept) for program in programs]
+    without = [trips(server, program, GPURUN_CACHE="off") for program in programs]
     print(f"blocking round trips of a run with {KERNELS} kernels of one image, and with 12 images: "
           f"cold {cold}, warm {warm}, images lost {lost}, no cache {without}")
     if len(set(warm)) != 1 or max(warm) > STARTUP_MAX:
@@ -147,16 +145,16 @@ def startup_complaints(build, folder, server, many_kernels, many_units):
 
 
 def main():
-    build, program, many_kernels, many_units, training = sys.argv[1:6]
+    program, many_kernels, many_units, training = sys.argv[1:6]
     command = [program, str(STEPS), str(READS)]
-    with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
-        world.run(build, server, command)  # The machine's caches are warm.
-        measurement, wrong = measure(build, server, command, DELAYS_S)
+    with world.Gpurund() as server:
+        world.measured(server, command)  # The machine's caches are warm.
+        measurement, wrong = measure(server, command, DELAYS_S)
         if wrong:
-            measurement, wrong = measure(build, server, command, LONGER_DELAYS_S)
-        wrong += startup_complaints(build, folder, server, many_kernels, many_units)
+            measurement, wrong = measure(server, command, LONGER_DELAYS_S)
+        wrong += startup_complaints(server, many_kernels, many_units)
         for driver in ("null", "emulated"):
-            wrong += training_complaints(build, folder, training, driver)
+            wrong += training_complaints(training, driver)
     for function in measurement.statistics["functions"]:
         if function["fences"]:
             print(f"  {function['name']}: {function['fences']} of {function['calls']} waited")

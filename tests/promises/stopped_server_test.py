@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 
-import world
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
 
 DEADLINE_S = 60
 
@@ -20,16 +21,15 @@ def expect_line(process, wanted, wrong):
 
 
 def main():
-    build, program, *arguments = sys.argv[1:]
+    program, *arguments = sys.argv[1:]
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
+    with world.Gpurund() as server:
         process = subprocess.Popen(
-            world.gpurun_command(build, server, [program, *arguments]), text=True,
-            env=world.gpurun_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [world.GPURUN, "-q", "-l", server.address, "--", program, *arguments], text=True,
+            env=world.client_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         stopped = []
         watchdog = None
         try:
-            import threading
             watchdog = threading.Timer(DEADLINE_S, process.kill)
             watchdog.start()
             if expect_line(process, "ready", wrong):

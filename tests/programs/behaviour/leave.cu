@@ -40,11 +40,5 @@ int main(int argc, char** argv) {
     } late;
     return 7;
   }
-  if (std::strcmp(how, "forever") == 0) {
-    for (;;) {
-      spin<<<1, 64, 0, stream>>>(out, 1000);
-      if (cudaStreamSynchronize(stream) != cudaSuccess) return 1;
-    }
-  }
   return 2;
 }

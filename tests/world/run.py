@@ -1,0 +1,76 @@
+"""gpurun and gpuctl as processes: their environment, runs to their end, and runs with statistics."""
+import collections
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+from .arguments import ARGS, GPUCTL, GPURUN, SECONDS
+
+
+def environment(**changes):
+    """This process's, without what would change gpurun; a change to None takes a variable away."""
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith("GPURUN_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+    # What this user's programs have kept must not change what a test sees.
+    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off")
+    for name, value in changes.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def client_environment(server, **changes):
+    """Of clients of `server` that keep what they learn, in its folder."""
+    kept = os.path.join(server.folder.name, "client-cache")
+    return environment(**{"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept,
+                          "GPURUN_SECRET_FILE": server.secret_file, **changes})
+
+
+def crash_kills():
+    """For environment(): a sanitizer, where there is one, leaves SIGSEGV to the kernel."""
+    return {name: os.environ.get(name, "") + ":handle_segv=0"
+            for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
+
+
+def gpurun(*words, env=None, **options):
+    """Runs gpurun to its end."""
+    return subprocess.run([GPURUN, *words], env=env or environment(), capture_output=True,
+                          text=True, timeout=SECONDS, stdin=subprocess.DEVNULL, **options)
+
+
+def start(*words, env=None, **options):
+    return subprocess.Popen([GPURUN, *words], env=env or environment(), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **options)
+
+
+Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
+
+
+def measured(server, command, address=None, timeout=4 * SECONDS, **changes):
+    """One run on `server`, reached at `address`, with its statistics (one entry for each process)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "statistics")
+        env = client_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
+        begin = time.monotonic()
+        done = subprocess.run([GPURUN, "-q", "-l", address or server.address, "--", *command], env=env,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=timeout)
+        seconds = time.monotonic() - begin
+        statistics = []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                statistics = [json.loads(line) for line in file]
+    return Run(done.returncode, done.stdout, done.stderr, seconds, statistics)
+
+
+def holdings(server):
+    """What gpurund says of itself: leases, sessions, workers, strangers, and who holds which GPU."""
+    done = subprocess.run([GPUCTL, "list", "--json", *server.options()], env=environment(),
+                          capture_output=True, text=True, timeout=2 * SECONDS)
+    if done.returncode != 0:
+        raise RuntimeError("gpuctl: " + done.stderr)
+    return json.loads(done.stdout)

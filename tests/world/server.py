@@ -1,0 +1,70 @@
+"""A gpurund of a test's own."""
+import os
+import select
+import subprocess
+import tempfile
+
+from .arguments import ARGS, GPURUND, SECONDS
+from .processes import can_lend_users, children, name_of
+from .run import environment
+
+
+class Gpurund:
+    """On a port that the kernel chose; `with` ends it. `cache` None: where it likes. Its `address`
+    is empty when it ended instead of serving; `errors` is what it said, once it has ended.
+    `before`: words that start it, such as unshare(1)'s."""
+
+    def __init__(self, *words, secret=None, driver=None, env=None, cache="", before=()):
+        if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
+            words += ("--worker-uids", "none")
+        self.folder = tempfile.TemporaryDirectory()
+        if cache is not None:
+            words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
+        self.secret_file = os.path.join(self.folder.name, "secret")
+        descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(descriptor, (secret or os.urandom(24).hex()).encode())
+        os.close(descriptor)
+        self.log_path = os.path.join(self.folder.name, "gpurund.log")
+        reading, writing = os.pipe()
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [*before, GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")),
+                 "--driver", driver or ARGS.driver, "--secret-file", self.secret_file, "--ready-fd",
+                 str(writing), *words],
+                env=env or environment(), pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=log)
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as ready:
+            if not select.select([ready], [], [], 3 * SECONDS)[0]:
+                self.process.kill()
+                raise TimeoutError("gpurund does not say where it listens: " + self.log())
+            self.address = ready.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self.errors = self.log()
+            self.folder.cleanup()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def options(self):
+        return ["-l", self.address, "--secret-file", self.secret_file]
+
+    def port(self):
+        return int(self.address.rsplit(":", 1)[1])
+
+    def workers(self):
+        """Process ids of its workers that live."""
+        return [pid for pid in children(self.process.pid) if name_of(pid) == "gpurun-worker"]
