@@ -18,7 +18,10 @@ namespace {
 
 // How often half-gathered sessions are looked at.
 constexpr int kLookMilliseconds = 1000;
-constexpr std::chrono::milliseconds kDeathReportDeadline{100};
+// For a courtesy to a client whose session has failed anyway: nothing else goes on meanwhile.
+constexpr std::chrono::milliseconds kRefusalDeadline{100};
+// Of one lease, that its client has not taken yet; later ones are only logged.
+constexpr std::size_t kUntoldDeathsMax = 64;
 
 }  // namespace
 
@@ -168,7 +171,7 @@ void Daemon::start_worker(Arrival arrival) {
     static_cast<void>(protocol::send_control(
         *arrival.order.connections[0],
         protocol::Refused{"no worker could be started: " + worker.status().message()},
-        arrival.order.key, protocol::Sender::kServer, 0, handshake()));
+        arrival.order.key, protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));
     return;
   }
   workers_.push_back(
@@ -190,16 +193,14 @@ void Daemon::reap_workers() {
   });
 }
 
-// To the log, and to the gpurun of the lease, which tells its user.
+// To the log, and to the gpurun of the lease, which tells its user: by the link's thread.
 void Daemon::report_death(const Running& running, const std::string& how) {
   spdlog::warn("a worker ended with {}", how);
   const std::lock_guard lock(lease_links_mutex_);
   const auto link = lease_links_.find(running.lease);
-  if (link == lease_links_.end()) return;
-  // Not for long: a client that does not read must not hold up the others.
-  static_cast<void>(protocol::send_control(
-      *link->second.connection, protocol::WorkerEnded{running.session, how}, link->second.key,
-      protocol::Sender::kServer, link->second.sent++, Deadline::in(kDeathReportDeadline)));
+  if (link == lease_links_.end() || link->second.deaths.size() == kUntoldDeathsMax) return;
+  link->second.deaths.push_back({running.session, how});
+  eventfd_write(link->second.wake.get(), 1);
 }
 
 void Daemon::end_all() {

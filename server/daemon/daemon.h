@@ -69,11 +69,11 @@ class Daemon {
     protocol::Id session;
     bool killed = false;  // By us: no failure.
   };
-  // The other end of a lease, to be told of deaths.
+  // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
+  // so that a client that does not read holds up nobody else.
   struct Link {
-    transport::Connection* connection;
-    protocol::Key key;
-    std::uint64_t sent;  // Frames that the link's thread has sent before.
+    UniqueFd wake;  // eventfd: there is something in deaths.
+    std::vector<protocol::WorkerEnded> deaths;
   };
 
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
@@ -99,6 +99,8 @@ class Daemon {
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const protocol::Key& key);
   std::vector<std::string> models_of(const std::vector<int>& devices) const;
+  void tell_deaths(transport::Connection& connection, const protocol::Id& lease,
+                   const protocol::Key& key, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
@@ -116,9 +118,8 @@ class Daemon {
   const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that came free.
   LeaseQueue queue_;
   LeaseBook book_;
-  std::vector<Running> workers_;  // run()'s thread.
-  // A leaf lock: held while a death is sent, so that the link cannot go meanwhile.
-  std::mutex lease_links_mutex_;
+  std::vector<Running> workers_;            // run()'s thread.
+  std::mutex lease_links_mutex_;            // A leaf lock.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
   std::map<protocol::Id, Link> lease_links_;
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "server/daemon/daemon.h"
@@ -36,14 +38,6 @@ Result<bool> wait_readable(int fd, int link, Deadline deadline) {
     if (both[1].revents != 0) return Status(Code::kPeerGone, "the client has left the queue");
     if (both[0].revents != 0) return true;
     if (deadline.passed()) return false;
-  }
-}
-
-// Until the peer says anything or is gone, and nothing is read: a connection that has seen the end
-// hangs up, which the peer is to see only when its GPUs are free.
-void wait_for_words(int link) {
-  pollfd ready = {link, POLLIN | POLLRDHUP, 0};
-  while (poll(&ready, 1, -1) < 0 && errno == EINTR) {
   }
 }
 
@@ -167,21 +161,45 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer});
   spdlog::info("{}: lease of {} GPUs", peer, request.devices);
-  if (say(grant).ok()) {
-    {
-      const std::lock_guard lock(lease_links_mutex_);
-      lease_links_.emplace(*id, Link{&connection, key, sent});
-    }
-    // Only deaths are said on the link from now on, and those by run()'s thread; whatever comes
-    // ends it. Keep-alive bounds the wait when the client's machine has gone.
-    wait_for_words(connection.fd());
-    const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.erase(*id);
-  }
+  if (say(grant).ok()) tell_deaths(connection, *id, key, sent);
   book_.remove(*id);
   post(LeaseEnded{*id});
   wait_until_free(*returned);
   spdlog::info("{}: lease ended", peer);
+}
+
+// Until the peer says anything or is gone, which ends its lease; end_all()'s shut_down() is that,
+// too, and keep-alive says it when the client's machine has gone. Nothing is read: a connection
+// that has seen the end hangs up, which the peer is to see only when its GPUs are free.
+void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
+                         const protocol::Key& key, std::uint64_t sent) {
+  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake < 0) spdlog::warn("a client will not hear of deaths: {}", std::strerror(errno));
+  {
+    const std::lock_guard lock(lease_links_mutex_);
+    lease_links_.emplace(lease, Link{UniqueFd(wake), {}});
+  }
+  // Once a frame has not gone out whole, none may follow it.
+  for (bool heard = true;;) {
+    pollfd both[] = {{connection.fd(), POLLIN | POLLRDHUP, 0}, {heard ? wake : -1, POLLIN, 0}};
+    if (poll(both, 2, -1) < 0 && errno != EINTR) break;
+    if (both[0].revents != 0) break;
+    if (both[1].revents == 0) continue;
+    std::vector<protocol::WorkerEnded> deaths;
+    {
+      const std::lock_guard lock(lease_links_mutex_);
+      deaths.swap(lease_links_.find(lease)->second.deaths);
+      eventfd_t count = 0;
+      eventfd_read(wake, &count);
+    }
+    for (const protocol::WorkerEnded& death : deaths) {
+      heard =
+          heard &&
+          protocol::send_control(connection, death, key, Sender::kServer, sent++, handshake()).ok();
+    }
+  }
+  const std::lock_guard lock(lease_links_mutex_);
+  lease_links_.erase(lease);
 }
 
 // Each name once, in the order of the devices.

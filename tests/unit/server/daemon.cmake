@@ -1,4 +1,6 @@
 gpurun_test(daemon_test unit SOURCES daemon_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
+gpurun_test(daemon_slow_client_test unit SOURCES daemon_slow_client_test.cc
+            LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(lease_bounds_test unit SOURCES lease_bounds_test.cc
             LIBRARIES gpurun_server_daemon gpurun_transport_testing)
 add_executable(spawned_worker spawned_worker.cc)
