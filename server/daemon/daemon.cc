@@ -208,6 +208,10 @@ void Daemon::end_all() {
   {
     std::unique_lock lock(mutex_);
     for (transport::Connection* link : links_) link->shut_down();
+    // No deadline, for the threads use what is destroyed after this. Each ends soon: whoever reads,
+    // sends or waits on its connection has just been hung up on, wait_until_free() has been told
+    // to stop, and a refused attach, whose connection is no longer in links_, has the handshake's
+    // deadline for its refusal.
     thread_ended_.wait(lock, [this] { return threads_ == 0; });
     events_.clear();
   }

@@ -267,7 +267,7 @@ Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wra
     if (found == all.by_wrapper.end() || !found->second->unasked) return nullptr;
     loaded = found->second;
     loaded->unasked = false;
-    // Bounded by the other thread's own wait for the worker.
+    // Ends as ensure()'s wait does.
     all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
   }
   // Another shared object may have come to the same place; and why it failed the program shall
@@ -304,7 +304,11 @@ int submit_and_settle(const Here& here, const std::vector<Loaded*>& batch, JitRe
 
 // `wanted` and what may go along with it, marked as ours. With the registry's mutex held.
 std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
-  std::vector<Loaded*> batch{wanted};
+  std::vector<Loaded*> batch;
+  // Before anything is marked, for add_neighbours() too: what is marked and in no batch is never
+  // settled.
+  batch.reserve(protocol::kLoadsMax);
+  batch.push_back(wanted);
   wanted->state = State::kLoading;
   all.deferred.erase(wanted->handle);
   std::size_t bytes = 0;
@@ -369,7 +373,9 @@ int ensure(Here& here, Loaded* loaded) {
     std::vector<Loaded*> batch;
     {
       std::unique_lock lock(all.mutex);
-      // Bounded by the other thread's own wait for the worker.
+      // No deadline, as a driver's load has none: it ends with the load of the thread that marked
+      // it, for submit_and_settle() settles on every way out. That thread waits for the worker's
+      // answer at most until the session dies, and it does when the worker is silent for too long.
       all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
       if (loaded->state == State::kReady) return 0;
       if (loaded->state == State::kFailed) return loaded->failure;
@@ -389,6 +395,7 @@ int unload(Here& here, Loaded* loaded) {
   {
     Registry& all = registry();
     std::unique_lock lock(all.mutex);
+    // Ends as ensure()'s wait does.
     all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
     sent = loaded->state == State::kReady;
   }
