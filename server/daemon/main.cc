@@ -18,10 +18,12 @@
 #include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
+#include "protocol/run_secret.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_notify.h"
 #include "server/daemon/driver_path.h"
+#include "server/daemon/run_secret.h"
 #include "server/daemon/spawn.h"
 #include "server/handlers/image_folder.h"
 #include "transport/tcp/address.h"
@@ -148,8 +150,7 @@ Status check_exposure(const transport::Listener& listener, const Config& config,
   const Result<transport::tcp::SocketAddress> address =
       transport::tcp::local_address(listener.fd());
   if (!address.ok()) return address.status();
-  if (address->is_loopback()) {
-    if (secret.empty()) spdlog::warn("no secret: every user of this machine may use its GPUs");
+  if (address->is_loopback()) {  // Without a secret it makes one for the run.
     return Status();
   }
   if (!config.insecure_plaintext) {
@@ -209,13 +210,27 @@ Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
   return uids;
 }
 
+// For a server that was told no secret: one that this machine's other users cannot read.
+Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& listener) {
+  const auto advised = [](Code code, const std::string& why) {
+    return Status(code, "no secret can be made for this run: " + why +
+                            "; name a file with a secret by --secret-file");
+  };
+  const std::string folder = protocol::run_secret_folder();
+  if (folder.empty()) return advised(Code::kUnavailable, "XDG_RUNTIME_DIR names no folder for it");
+  const Result<transport::tcp::HostPort> place =
+      transport::tcp::parse_host_port(listener.address(), 0);
+  if (!place.ok()) return place.status();
+  Result<std::unique_ptr<RunSecret>> secret = RunSecret::create(folder, place->port);
+  if (!secret.ok()) return advised(secret.status().code(), secret.status().message());
+  return secret;
+}
+
 // Where workers keep images; empty: nowhere. All who know the secret count as one user.
-Result<std::string> images_folder(const Config& config, bool has_secret) {
+Result<std::string> images_folder(const Config& config) {
   constexpr const char* kOnlyUser = "/images/default";
   if (config.cache_bytes == 0) return std::string();
   if (config.cache_told && (config.cache.empty() || config.cache == "none")) return std::string();
-  // Who needs no secret may be anybody: they share a cache only if the operator says so.
-  if (!config.cache_told && !has_secret) return std::string();
   const std::string cache = config.cache_told ? config.cache : default_cache();
   if (cache.empty()) return std::string();
   const Result<std::unique_ptr<ImageFolder>> folder =
@@ -227,12 +242,12 @@ Result<std::string> images_folder(const Config& config, bool has_secret) {
   return std::string();
 }
 
-Result<ProcessSettings> worker_settings(const Config& config, bool has_secret) {
+Result<ProcessSettings> worker_settings(const Config& config) {
   const Result<std::string> driver = find_driver(config.driver);
   if (!driver.ok()) return driver.status();
   Result<std::shared_ptr<WorkerUids>> uids = usable_uids(config);
   if (!uids.ok()) return uids.status();
-  Result<std::string> images = images_folder(config, has_secret);
+  Result<std::string> images = images_folder(config);
   if (!images.ok()) return images.status();
   ProcessSettings settings;
   settings.images_path = *std::move(images);
@@ -253,11 +268,18 @@ Status serve(const Config& config) {
       transport::listen("tcp://" + transport::tcp::format_host_port(*place));
   if (!listener.ok()) return listener.status();
   GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config, *secret));
-  const Result<ProcessSettings> settings = worker_settings(config, !secret->empty());
+  const Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
   Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
   if (!devices.ok()) return devices.status();
 
+  std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
+  if (secret->empty()) {
+    Result<std::unique_ptr<RunSecret>> made = make_run_secret(**listener);
+    if (!made.ok()) return made.status();
+    run_secret = *std::move(made);
+    *secret = run_secret->bytes();
+  }
   DaemonOptions options;
   options.secret = *std::move(secret);
   options.devices = static_cast<unsigned>(devices->size());

@@ -19,10 +19,10 @@ DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 class GpuProgram:
     """A program that holds a context on `server` until it is told to go on."""
 
-    def __init__(self, server, *words):
+    def __init__(self, server, *words, before=()):
         reading, self.writing = os.pipe()
         self.run = subprocess.Popen(
-            [world.GPURUN, *words, *server.options(), "--", world.ARGS.client, "wait"], stdin=reading,
+            [*before, world.GPURUN, *words, *server.options(), "--", world.ARGS.client, "wait"], stdin=reading,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
         os.close(reading)
         said = self.run.stdout.readline()
@@ -86,7 +86,8 @@ class Unit(unittest.TestCase):
         if reason := why_not(words):
             self.skipTest(reason)
         return world.Gpurund("--config", os.path.join(self.source, "gpurund.toml"), cache=None,
-                             before=words, env=environment(CACHE_DIRECTORY="/var/cache/gpurun"))
+                             with_secret=False, before=words,
+                             env=environment(CACHE_DIRECTORY="/var/cache/gpurun"))
 
     def test_a_worker_attaches_to_a_daemon_that_may_write_what_the_unit_lets_it(self):
         self.assertEqual(self.unit["ProtectSystem"], "strict")
@@ -96,7 +97,9 @@ class Unit(unittest.TestCase):
                             self.unit["RuntimeDirectoryMode"]))
         with self.start(*folders) as server:
             self.assertNotEqual(server.address, "", server.process.poll())
-            program = GpuProgram(server)
+            # Where /run is the daemon's.
+            there = ("nsenter", "--target", str(server.process.pid), "--mount", "--")
+            program = GpuProgram(server, before=there)
             (worker,) = server.workers()
             self.assertGreaterEqual(int(status_of(worker)["Uid"].split()[0]), 2_000_000_000)
             self.assertEqual(program.go_on(), ("", ""))
@@ -211,6 +214,88 @@ class ServiceManager(unittest.TestCase):
             _, errors = program.go_on()
             self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
             self.assertIn("ended the lease", errors)
+
+
+class RunSecret(unittest.TestCase):
+    """A daemon that was told no secret serves its own user only, who need not know of it."""
+
+    def setUp(self):
+        self.user = []
+        if os.geteuid() == 0:  # A user that is not root, with a runtime folder of his own.
+            self.user = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
+            if subprocess.run([*self.user, "true"], capture_output=True,
+                              timeout=world.SECONDS).returncode != 0:
+                self.skipTest("needs user namespaces, or not to be root")
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.runtime = holder.name
+        self.env = environment(XDG_RUNTIME_DIR=self.runtime)
+
+    def serve(self, **changes):
+        return world.Gpurund(with_secret=False, before=self.user, env={**self.env, **changes})
+
+    def run_as_user(self, *words, env=None):
+        return subprocess.run([*self.user, *words], env=env or self.env, capture_output=True,
+                              text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+
+    def use(self, server, env=None):
+        return self.run_as_user(world.GPURUN, "-l", server.address, "--", world.ARGS.client, "once",
+                                env=env)
+
+    def file_of(self, server):
+        return os.path.join(self.runtime, "gpurun", f"{server.port()}.secret")
+
+    def test_its_user_needs_no_words(self):
+        with self.serve() as server:
+            path = self.file_of(server)
+            self.assertEqual(os.stat(path).st_mode & 0o7777, 0o600)
+            done = self.use(server)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for name in (server.address, f"localhost:{server.port()}"):
+                done = self.run_as_user(world.GPUCTL, "list", "-l", name)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            server.process.terminate()
+            self.assertEqual(server.process.wait(world.SECONDS), 0)
+            self.assertFalse(os.path.exists(path))
+        self.assertEqual(server.errors, "")
+
+    def test_others_are_refused_and_told_why(self):
+        with self.serve() as server, tempfile.TemporaryDirectory() as elsewhere:
+            other = {**self.env, "XDG_RUNTIME_DIR": elsewhere}
+            without = {name: value for name, value in self.env.items() if name != "XDG_RUNTIME_DIR"}
+            for env, why in ((other, "No such file"), (without, "XDG_RUNTIME_DIR is not set")):
+                done = self.use(server, env=env)
+                self.assertEqual(done.returncode, 125)
+                self.assertRegex(done.stderr, f"the secret is wrong; .*--secret-file .*{why}")
+            if self.user:  # By root's own place.
+                done = gpurun("-l", server.address, "--", "true", env=self.env)
+                self.assertRegex(done.stderr, r"the secret is wrong; .*/run/gpurun/\d+\.secret")
+
+    def test_a_file_that_others_may_read_is_not_used(self):
+        with self.serve() as server:
+            os.chmod(self.file_of(server), 0o640)
+            done = self.use(server)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("others may read", done.stderr)
+
+    def test_what_a_killed_daemon_left_is_worth_nothing(self):
+        with self.serve() as server:
+            server.process.kill()
+            server.process.wait(world.SECONDS)
+            left = self.file_of(server)
+            self.assertTrue(os.path.exists(left))
+        with self.serve() as server:
+            os.rename(left, left + ".kept")
+            self.assertEqual(self.use(server).returncode, 0)
+            os.rename(left + ".kept", self.file_of(server))
+            self.assertIn("the secret is wrong", self.use(server).stderr)
+
+    def test_no_place_for_it_is_an_error_at_the_start(self):
+        env = {name: value for name, value in self.env.items() if name != "XDG_RUNTIME_DIR"}
+        with world.Gpurund(with_secret=False, before=self.user, env=env) as server:
+            self.assertEqual(server.address, "")
+            self.assertEqual(server.process.wait(world.SECONDS), 1)
+        self.assertRegex(server.errors, "XDG_RUNTIME_DIR .*--secret-file")
 
 
 class Workers(unittest.TestCase):

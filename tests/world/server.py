@@ -12,24 +12,28 @@ from .run import environment
 class Gpurund:
     """On a port that the kernel chose; `with` ends it. `cache` None: where it likes. Its `address`
     is empty when it ended instead of serving; `errors` is what it said, once it has ended.
-    `before`: words that start it, such as unshare(1)'s."""
+    `before`: words that start it, such as unshare(1)'s. Without `with_secret` it is told none, and
+    makes one for its run."""
 
-    def __init__(self, *words, secret=None, driver=None, env=None, cache="", before=()):
+    def __init__(self, *words, secret=None, with_secret=True, driver=None, env=None, cache="",
+                 before=()):
         if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
             words += ("--worker-uids", "none")
         self.folder = tempfile.TemporaryDirectory()
         if cache is not None:
             words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
         self.secret_file = os.path.join(self.folder.name, "secret")
-        descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.write(descriptor, (secret or os.urandom(24).hex()).encode())
-        os.close(descriptor)
+        self.secret_options = ["--secret-file", self.secret_file] if with_secret else []
+        if with_secret:
+            descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT, 0o600)
+            os.write(descriptor, (secret or os.urandom(24).hex()).encode())
+            os.close(descriptor)
         self.log_path = os.path.join(self.folder.name, "gpurund.log")
         reading, writing = os.pipe()
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [*before, GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")),
-                 "--driver", driver or ARGS.driver, "--secret-file", self.secret_file, "--ready-fd",
+                 "--driver", driver or ARGS.driver, *self.secret_options, "--ready-fd",
                  str(writing), *words],
                 env=env or environment(), pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=log)
         os.close(writing)
@@ -60,7 +64,7 @@ class Gpurund:
             return file.read()
 
     def options(self):
-        return ["-l", self.address, "--secret-file", self.secret_file]
+        return ["-l", self.address, *self.secret_options]
 
     def port(self):
         return int(self.address.rsplit(":", 1)[1])

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tools/gpurun/secret.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::tools {
@@ -61,6 +62,8 @@ Status advised(const Status& status, const std::string& server) {
       advice = status.message();
       if (advice.find("the secret is wrong") != std::string::npos) {
         advice += "; name the file with the server's secret by --secret-file";
+        const Status own = read_run_secret(server).status();
+        if (!own.ok()) advice += " (there is none of a server of your own: " + own.message() + ")";
       }
       break;
     default:
@@ -72,6 +75,12 @@ Status advised(const Status& status, const std::string& server) {
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
                                                                ByteView secret,
                                                                bool insecure_plaintext) {
+  Bytes own;
+  if (secret.empty()) {
+    // Where there is none, the server's refusal is explained by advised().
+    if (auto found = read_run_secret(server); found.ok()) own = *std::move(found);
+    secret = own;
+  }
   auto link = client::ControlLink::connect(server, secret, Deadline::in(kConnectDeadline));
   if (!link.ok()) return advised(link.status(), server);
   GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, insecure_plaintext));

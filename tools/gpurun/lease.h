@@ -15,7 +15,7 @@ namespace gpurun::tools {
 
 struct LeaseOrder {
   std::vector<std::string> servers;  // HOST:PORT, at least one; the first that grants is taken.
-  ByteView secret;
+  ByteView secret;  // Empty: of a server of this user's own on this machine, what it has made.
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
   // Reach servers beyond this machine although nothing is encrypted.

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
-#include "tools/gpurun/secret.h"
+#include "protocol/run_secret.h"
 
 namespace gpurun::tools {
 namespace {
@@ -109,7 +109,7 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
                       " is missing, so there is no private server; install gpurun's "
                       "server part, or name a server with -l");
   }
-  Result<Bytes> secret = make_secret();
+  Result<Bytes> secret = protocol::make_secret();
   if (!secret.ok()) return secret.status();
   Result<Pipe> secret_pipe = make_pipe();
   if (!secret_pipe.ok()) return secret_pipe.status();

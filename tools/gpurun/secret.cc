@@ -1,15 +1,17 @@
 // Random bytes for our own server; for another, a file's, if nobody else may read it.
 #include "tools/gpurun/secret.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 
 #include "base/unique_fd.h"
-#include "protocol/proof.h"
+#include "protocol/limits.h"
+#include "protocol/run_secret.h"
+#include "transport/tcp/address.h"
 
 namespace gpurun::tools {
 namespace {
@@ -17,20 +19,14 @@ namespace {
 constexpr std::size_t kSecretBytesMin = 16;
 constexpr std::size_t kSecretBytesMax = 4096;
 
-}  // namespace
-
-Result<Bytes> read_secret_file(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return Status::from_errno(errno, "secret file " + path);
-  struct stat about = {};
-  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, path);
+Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string& path) {
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read this secret; chmod 600 " + path);
   }
   Bytes secret(kSecretBytesMax + 2);
   std::size_t bytes = 0;
   while (bytes < secret.size()) {
-    const ssize_t got = read(fd.get(), secret.data() + bytes, secret.size() - bytes);
+    const ssize_t got = read(fd, secret.data() + bytes, secret.size() - bytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::from_errno(errno, path);
     if (got == 0) break;
@@ -47,16 +43,42 @@ Result<Bytes> read_secret_file(const std::string& path) {
   return secret;
 }
 
-Result<Bytes> make_secret() {
-  const auto random = protocol::random_array<std::array<std::uint8_t, 32>>();
-  if (!random.ok()) return random.status();
-  Bytes digits;
-  for (const std::uint8_t byte : *random) {
-    for (const int shift : {4, 0}) {
-      digits.push_back(static_cast<std::byte>("0123456789abcdef"[(byte >> shift) & 15]));
-    }
+// Numbers, and the one name that every machine has for itself.
+bool is_this_machine(const transport::tcp::HostPort& place) {
+  if (place.host == "localhost") return true;
+  in6_addr number = {};
+  if (inet_pton(AF_INET, place.host.c_str(), &number) != 1 &&
+      inet_pton(AF_INET6, place.host.c_str(), &number) != 1) {
+    return false;
   }
-  return digits;
+  const auto addresses = transport::tcp::resolve(place, false);
+  return addresses.ok() && !addresses->empty() && addresses->front().is_loopback();
+}
+
+}  // namespace
+
+Result<Bytes> read_secret_file(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return Status::from_errno(errno, "secret file " + path);
+  struct stat about = {};
+  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, path);
+  return read_open_file(fd.get(), about, path);
+}
+
+Result<Bytes> read_run_secret(const std::string& server) {
+  const auto place = transport::tcp::parse_host_port(server, limits::kDefaultPort);
+  if (!place.ok() || !is_this_machine(*place)) return Bytes();
+  const std::string folder = protocol::run_secret_folder();
+  if (folder.empty()) return Status(Code::kUnavailable, "XDG_RUNTIME_DIR is not set");
+  const std::string path = folder + "/" + protocol::run_secret_name(place->port);
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) return Status::from_errno(errno, path);
+  struct stat about = {};
+  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, path);
+  if (!S_ISREG(about.st_mode) || (about.st_uid != geteuid() && about.st_uid != 0)) {
+    return Status(Code::kRefused, path + " is another user's");
+  }
+  return read_open_file(fd.get(), about, path);
 }
 
 }  // namespace gpurun::tools

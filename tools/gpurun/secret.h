@@ -1,4 +1,4 @@
-// The secret that a server wants to be known: made for a private server, read for any other.
+// The secret that a server wants to be known, as a file holds it.
 #pragma once
 
 #include <string>
@@ -15,7 +15,10 @@ inline constexpr const char* kSecretFileVariable = "GPURUN_SECRET_FILE";
 // kRefused: others may read it. kInvalidArgument: too short or too long.
 Result<Bytes> read_secret_file(const std::string& path);
 
-// Hexadecimal digits of 32 random bytes.
-Result<Bytes> make_secret();
+// What a gpurund of this user's, on this machine, has made for its run (protocol/run_secret.h); for
+// when no secret was named. Empty: `server` (HOST[:PORT]) is no loopback address. Else, with a
+// sentence that names the file: kUnavailable, there is none; kRefused, it is another user's, or
+// others may read it.
+Result<Bytes> read_run_secret(const std::string& server);
 
 }  // namespace gpurun::tools

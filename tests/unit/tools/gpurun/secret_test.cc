@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "protocol/run_secret.h"
 
 namespace gpurun::tools {
 namespace {
@@ -58,7 +59,7 @@ TEST(SecretFile, ThatIsMissingIsNamed) {
 }
 
 TEST(MakeSecret, GivesAnotherOneEachTime) {
-  const auto first = make_secret(), second = make_secret();
+  const auto first = protocol::make_secret(), second = protocol::make_secret();
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->size(), 64u);
   EXPECT_NE(*first, *second);

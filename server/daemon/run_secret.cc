@@ -1,0 +1,64 @@
+// Written under another name and moved, so that nobody reads half of it.
+#include "server/daemon/run_secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/run_secret.h"
+#include "server/daemon/runtime_folder.h"
+
+namespace gpurun::server {
+namespace {
+
+// Whether a daemon that runs holds it.
+bool is_held(int folder, const std::string& name) {
+  const UniqueFd file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunSecret>> RunSecret::create(const std::string& folder,
+                                                     std::uint16_t port) {
+  Result<UniqueFd> place = open_runtime_folder(folder);
+  if (!place.ok()) return place.status();
+  const std::string name = protocol::run_secret_name(port);
+  const std::string path = folder + "/" + name;
+  if (is_held(place->get(), name)) {
+    return Status(Code::kRefused, path + " is another gpurund's, on another address");
+  }
+  Result<Bytes> secret = protocol::make_secret();
+  if (!secret.ok()) return secret.status();
+  const std::string draft = "." + name + "." + std::to_string(getpid());
+  unlinkat(place->get(), draft.c_str(), 0);  // Of a process that had our number.
+  UniqueFd file(openat(place->get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return Status::from_errno(errno, path);
+  const auto bytes = static_cast<ssize_t>(secret->size());
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
+      write(file.get(), secret->data(), secret->size()) != bytes ||
+      renameat(place->get(), draft.c_str(), place->get(), name.c_str()) != 0) {
+    const Status failure = Status::from_errno(errno, path);
+    unlinkat(place->get(), draft.c_str(), 0);
+    return failure;
+  }
+  return std::unique_ptr<RunSecret>(
+      new RunSecret(*std::move(place), name, std::move(file), *std::move(secret)));
+}
+
+RunSecret::~RunSecret() {
+  struct stat ours {};
+  struct stat there {};
+  if (fstat(file_.get(), &ours) != 0 ||
+      fstatat(folder_.get(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    return;
+  }
+  if (ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
+    unlinkat(folder_.get(), name_.c_str(), 0);
+  }
+}
+
+}  // namespace gpurun::server

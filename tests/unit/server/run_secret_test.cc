@@ -1,0 +1,105 @@
+// Protects the secret that a daemon makes for its run: nobody else reads it, an ended daemon's is
+// replaced, and a living daemon's is neither replaced nor removed by another.
+#include "server/daemon/run_secret.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::uint16_t kPort = 4790;
+
+class RunSecretTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(mkdtemp(parent_.data()), nullptr); }
+  void TearDown() override {
+    unlink(path().c_str());
+    EXPECT_EQ(rmdir(folder().c_str()), 0) << "something was left";
+    rmdir(parent_.c_str());
+  }
+  std::string folder() const { return parent_ + "/gpurun"; }
+  std::string path() const { return folder() + "/4790.secret"; }
+  std::string text() const {
+    std::ifstream file(path());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  bool is_there() const { return access(path().c_str(), F_OK) == 0; }
+  std::unique_ptr<RunSecret> make() {
+    auto secret = RunSecret::create(folder(), kPort);
+    EXPECT_TRUE(secret.ok()) << secret.status().to_string();
+    return secret.ok() ? *std::move(secret) : nullptr;
+  }
+  static std::string text_of(const RunSecret& secret) {
+    return {reinterpret_cast<const char*>(secret.bytes().data()), secret.bytes().size()};
+  }
+
+  std::string parent_ = testing::TempDir() + "run-XXXXXX";
+};
+
+TEST_F(RunSecretTest, LiesInAFileOfItsUserAloneAsLongAsTheDaemonRuns) {
+  auto secret = make();
+  ASSERT_NE(secret, nullptr);
+  EXPECT_EQ(secret->bytes().size(), 64u);
+  EXPECT_EQ(text(), text_of(*secret));
+  struct stat facts {};
+  ASSERT_EQ(stat(path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(folder().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0700u);
+  secret.reset();
+  EXPECT_FALSE(is_there());
+}
+
+TEST_F(RunSecretTest, AnEndedDaemonsIsReplaced) {
+  ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
+  // Open to others, too, as it would not have been left: the new one is not.
+  std::ofstream(path()) << "of a daemon that was killed";
+  ASSERT_EQ(chmod(path().c_str(), 0666), 0);
+  const auto secret = make();
+  ASSERT_NE(secret, nullptr);
+  EXPECT_EQ(text(), text_of(*secret));
+  struct stat facts {};
+  ASSERT_EQ(stat(path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+}
+
+TEST_F(RunSecretTest, ALivingDaemonsIsNot) {
+  const auto first = make();
+  ASSERT_NE(first, nullptr);
+  const auto second = RunSecret::create(folder(), kPort);
+  EXPECT_EQ(second.status().code(), Code::kRefused);
+  EXPECT_NE(second.status().message().find(path()), std::string::npos);
+  EXPECT_EQ(text(), text_of(*first));
+  const auto elsewhere = RunSecret::create(folder(), kPort + 1);
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().to_string();
+  EXPECT_NE((*elsewhere)->bytes(), first->bytes());
+}
+
+TEST_F(RunSecretTest, WhatIsAnothersByNowIsNotRemoved) {
+  auto secret = make();
+  ASSERT_NE(secret, nullptr);
+  ASSERT_EQ(unlink(path().c_str()), 0);
+  std::ofstream(path()) << "another's";
+  secret.reset();
+  EXPECT_EQ(text(), "another's");
+}
+
+TEST_F(RunSecretTest, AFolderThatOthersMayWriteIsRefused) {
+  ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder().c_str(), 0770), 0);
+  EXPECT_EQ(RunSecret::create(folder(), kPort).status().code(), Code::kRefused);
+  ASSERT_EQ(rmdir(folder().c_str()), 0);
+  ASSERT_EQ(symlink(parent_.c_str(), folder().c_str()), 0);
+  EXPECT_FALSE(RunSecret::create(folder(), kPort).ok());
+  ASSERT_EQ(unlink(folder().c_str()), 0);
+  ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
+}
+
+}  // namespace
+}  // namespace gpurun::server
