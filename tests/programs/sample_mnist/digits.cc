@@ -103,6 +103,19 @@ std::uint64_t Random::next() {
   return mixed ^ (mixed >> 31);
 }
 
+std::uint64_t digest(const Digits& digits) {
+  std::uint64_t sum = 0;
+  const auto pixels = static_cast<std::size_t>(digits.image_pixels());
+  for (std::size_t image = 0; image < digits.labels.size(); ++image) {
+    std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a.
+    for (std::size_t i = 0; i < pixels; ++i) {
+      hash = (hash ^ digits.pixels[image * pixels + i]) * 0x100000001b3u;
+    }
+    sum += (hash ^ digits.labels[image]) * 0x100000001b3u;
+  }
+  return sum;
+}
+
 float Random::symmetric() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
 
 std::vector<std::int32_t> shuffled(int count, Random& random) {

@@ -29,6 +29,10 @@ struct Split {
 bool load_digits(const std::string& directory, std::uint64_t seed, Split* split,
                  std::string* error);
 
+// A number for the set of images (with their labels), whatever their order: the same set has the
+// same one.
+std::uint64_t digest(const Digits& digits);
+
 // A small generator with the same numbers everywhere (splitmix64).
 class Random {
  public:

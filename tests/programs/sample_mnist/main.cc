@@ -155,6 +155,7 @@ int run(const Options& options) {
   SAMPLE_CHECK(cudaGetDeviceProperties(&device, 0));
   std::printf("device: %s\ndigits: %d to train, %d held out, %d x %d pixels\n", device.name,
               split.training.count(), split.held_out.count(), shape.width, shape.height);
+  std::printf("held-out set: %016llx\n", static_cast<unsigned long long>(digest(split.held_out)));
 
   Random random(options.seed);
   const std::vector<float> parameters = first_parameters(shape, random);
