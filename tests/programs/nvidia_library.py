@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Fetches one of NVIDIA's libraries from PyPI into a folder, for machines whose CUDA has none, and
+builds a program with it if told to. Only tests use it; nothing of it is committed.
+
+usage: nvidia_library.py FOLDER PACKAGE==VERSION MEGABYTES [NVCC SOURCE PROGRAM LIBRARY]
+More than 300 MB are fetched only when GPURUN_LARGE_DOWNLOADS is 1. Exit status 77: not fetched (said),
+so the tests that need it are skipped.
+"""
+import glob
+import os
+import shutil
+import subprocess
+import sys
+
+LARGE_MB = 300
+
+
+def fetch(folder, requirement, megabytes):
+    """Whether the library is in `folder` afterwards."""
+    ready = os.path.join(folder, "ready-" + requirement)
+    if os.path.exists(ready):
+        return True
+    if megabytes > LARGE_MB and os.environ.get("GPURUN_LARGE_DOWNLOADS") != "1":
+        print(f"skipped: {requirement} ({megabytes} MB) is fetched only with GPURUN_LARGE_DOWNLOADS=1")
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    environment = os.path.join(folder, "venv")
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([os.path.join(environment, "bin/pip"), "-q", "install", "--no-deps", "--no-cache-dir",
+                    "--target", os.path.join(folder, "site"), requirement], check=True)
+    shutil.rmtree(environment)
+    os.rename(os.path.join(folder, "site/nvidia/cu13"), os.path.join(folder, "cu13"))
+    # The wheels carry versioned names only; linkers and clients ask for the plain ones.
+    for library in glob.glob(os.path.join(folder, "cu13/lib/*.so.*")):
+        plain = library[:library.index(".so.") + 3]
+        if not os.path.lexists(plain):
+            os.symlink(os.path.basename(library), plain)
+    with open(ready, "w", encoding="utf-8"):
+        pass
+    return True
+
+
+def build(folder, nvcc, source, program, library):
+    if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
+        return
+    cuda = os.path.join(os.path.abspath(folder), "cu13")
+    os.makedirs(os.path.dirname(program), exist_ok=True)
+    subprocess.run([nvcc, "-std=c++17", "-O2", "-I" + os.path.join(cuda, "include"), source, "-o", program,
+                    "-L" + os.path.join(cuda, "lib"), "-l" + library,
+                    "-Xlinker=-rpath," + os.path.join(cuda, "lib")], check=True)
+
+
+def main(folder, requirement, megabytes, *program):
+    if not fetch(folder, requirement, int(megabytes)):
+        return 77
+    if program:
+        build(folder, *program)
+    return 0
+
+
+sys.exit(main(*sys.argv[1:]))
