@@ -356,6 +356,8 @@ TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
   const auto attached = client::attach(*session, options);
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   EXPECT_EQ(attached->features, known);
+  // The answer comes before the spawner has noted all.
+  const std::lock_guard lock(workers_.mutex);
   EXPECT_EQ(workers_.asked, options.features);
 }
 
