@@ -1,3 +1,4 @@
+// Both ends include this one file, so that neither can look elsewhere than the other.
 #include "protocol/run_secret.h"
 
 #include <unistd.h>

@@ -22,8 +22,9 @@ class GpuProgram:
     def __init__(self, server, *words, before=()):
         reading, self.writing = os.pipe()
         self.run = subprocess.Popen(
-            [*before, world.GPURUN, *words, *server.options(), "--", world.ARGS.client, "wait"], stdin=reading,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+            [*before, world.GPURUN, *words, *server.options(), "--", world.ARGS.client, "wait"],
+            stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+            text=True)
         os.close(reading)
         said = self.run.stdout.readline()
         assert said == "ready\n", said + self.run.communicate(timeout=world.SECONDS)[1]
