@@ -1,9 +1,11 @@
 // What must go on at once on a device: kernels of two streams that wait for each other, a kernel
-// that waits for a copy of another stream, and the order that the legacy stream imposes. A device
-// that runs one grid after the other hangs here. Prints "ok".
+// that waits for a copy of another stream, the order that the legacy stream imposes, and a thread
+// that waits for what another one copies. A device that runs one grid after the other hangs here.
+// Prints "ok".
 #include <cuda_runtime.h>
 
 #include <cstdio>
+#include <thread>
 
 #define CHECK(call)                                                                                \
   do {                                                                                             \
@@ -74,6 +76,21 @@ int main() {
   CHECK(cudaStreamSynchronize(blocking));
   CHECK(cudaMemcpy(&host, value, sizeof host, cudaMemcpyDeviceToHost));
   if (host != (1 * 2 + 5) * 2 + 5) return std::printf("order: %d\n", host), 1;
+
+  // A thread that waits for a stream keeps no other thread from setting it free. The questions give
+  // it time to wait; were it late, the result would be the same.
+  int *gate_of_thread = memory + 80, *seen_by_thread = memory + 96;
+  wait_for_flag<<<1, 1, 0, one>>>(gate_of_thread, seen_by_thread);
+  cudaError_t waited = cudaErrorUnknown;
+  std::thread waiter([&] { waited = cudaStreamSynchronize(one); });
+  for (int i = 0; i < 1000; ++i) {
+    if (cudaStreamQuery(one) != cudaErrorNotReady) return std::puts("not waiting"), 1;
+  }
+  CHECK(cudaMemcpyAsync(gate_of_thread, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  waiter.join();
+  CHECK(waited);
+  CHECK(cudaMemcpy(&host, seen_by_thread, sizeof host, cudaMemcpyDeviceToHost));
+  if (host != 42) return std::printf("thread: %d\n", host), 1;
   std::puts("ok");
   return 0;
 }
