@@ -33,8 +33,11 @@ class DelayedLink:
         far = socket.create_connection(self.target)
         for connection in (near, far):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._relay, args=(near, far, 2 * self.delay), daemon=True).start()
-        threading.Thread(target=self._relay, args=(far, near, 0), daemon=True).start()
+        with near, far:
+            answers = threading.Thread(target=self._relay, args=(far, near, 0), daemon=True)
+            answers.start()
+            self._relay(near, far, 2 * self.delay)
+            answers.join()
 
     def _relay(self, source, sink, first_delay):
         """Reads at once and writes each piece when its time has come. `first_delay` stands for the
@@ -53,11 +56,12 @@ class DelayedLink:
                     if not data:
                         sink.shutdown(socket.SHUT_WR)
                         return
-                    sink.sendall(data)
+                    sink.sendall(data, socket.MSG_NOSIGNAL)  # An error, whatever SIGPIPE does.
                 except OSError:
                     return
 
-        threading.Thread(target=write, daemon=True).start()
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
         data = True
         while data:
             try:
@@ -67,3 +71,4 @@ class DelayedLink:
             with wake:
                 pieces.append((max(time.monotonic(), opened) + self.delay, data))
                 wake.notify()
+        writer.join()
