@@ -81,7 +81,8 @@ std::string statistics_table(const StatsSubject& subject, std::span<const Stats:
   append(&text, "blocking round trips: %llu, of them %u to attach\n",
          static_cast<unsigned long long>(sum.fences) + subject.attach_round_trips,
          subject.attach_round_trips);
-  append(&text, "waits for an event's completion, for which nothing was sent: %llu\n",
+  append(&text,
+         "waits for an event's completion, each up to a round trip, but nothing sent: %llu\n",
          static_cast<unsigned long long>(sum.waits));
   return text;
 }

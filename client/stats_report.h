@@ -28,7 +28,8 @@ std::string statistics_table(const StatsSubject& subject, std::span<const Stats:
 //    "entries":..,"calls":..,"fences":..,"waits":..,"bytes":..,"waited_us":..}, ...]}
 // `entries`: how often the program called it; `calls`: how often something was sent for it.
 // `blocking_round_trips` is the fences of all functions and those of the attach. `waits` sent
-// nothing: the thread waited for the news, under way unasked, that an event is complete.
+// nothing: the thread waited for the news, under way unasked, that an event is complete; beyond the
+// device's own time that is at most a round trip.
 std::string statistics_json(const StatsSubject& subject, std::span<const Stats::Row> rows);
 
 }  // namespace gpurun::client

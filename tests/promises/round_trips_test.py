@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
-"""Protects: a program waits for the network as often as it reads a result, starting costs few round
-trips, and --stats says the truth about both.
+"""Protects: a program waits for the network as often as it reads a result, plus, where it waits for
+its own events, at most once for each of those waits; starting costs few round trips; and --stats says
+the truth about all three.
 
 Runs with round-trip times of 0, 20 and 40 ms on the wire; the slope of the time over the
-round-trip time is the number of round trips that were really waited for.
+round-trip time is the number of round trips that were really waited for. Where a busy machine hides
+that even in the best of several rounds, it is measured at 100 and 200 ms, and the test of the short
+times counts as skipped.
+
+Its words: the programs steps, many_kernels, many_units, sample_mnist.
 """
 import os
 import re
 import sys
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
+STEPS_PROGRAM, MANY_KERNELS, MANY_UNITS, TRAINING = sys.argv[1:5]
+del sys.argv[1:5]
 STEPS, READS = 10, 1
 STARTUP_MAX = 10
 CONTROL_MAX = 4  # gpurun's link: connect, hello, lease; and giving the lease back.
@@ -22,6 +30,7 @@ DELAYS_S = (0.0, 0.020, 0.040)
 # longer wire.
 LONGER_DELAYS_S = (0.0, 0.100, 0.200)
 ROUNDS_MAX = 4
+REPORT = []  # What was measured; printed at the end, apart from unittest's own lines.
 
 
 def slope(pairs):
@@ -32,135 +41,222 @@ def slope(pairs):
             sum((x - mean_x) ** 2 for x, _ in points))
 
 
-class Measurement:
-    """The best times so far per delay, of the loop and of the whole run. A loaded machine can only
-    make a run longer, so the least of several runs is nearest to what the wire costs."""
+def run(server, command, address=None, statuses=(0,), **changes):
+    done = world.measured(server, command, address, **changes)
+    if done.status not in statuses or len(done.statistics) != 1:
+        raise AssertionError(f"{command}: status {done.status}, {len(done.statistics)} statistics\n"
+                             f"{done.stdout}{done.stderr}{server.log()}")
+    return done
 
-    def __init__(self, delays):
-        self.loop = dict.fromkeys(delays, float("inf"))
-        self.whole = dict.fromkeys(delays, float("inf"))
-        self.link = dict.fromkeys(delays, float("inf"))  # gpurun alone, of a program without CUDA.
+
+def trips_of(server, command, statuses=(0,), **changes):
+    return run(server, command, statuses=statuses, **changes).statistics[0]["blocking_round_trips"]
+
+
+class Best(dict):
+    """The best times so far per delay. A loaded machine can only make a run longer, so the least of
+    several runs is nearest to what the wire costs."""
+
+    def add(self, delay, seconds):
+        self[delay] = min(self.get(delay, float("inf")), seconds)
+
+    def slope(self):
+        return slope(self.items())
+
+
+class StepsMeasured:
+    """A loop like training, of which each step reads one result: its time, and the whole run's."""
+
+    rounds = ROUNDS_MAX
+
+    def __init__(self, server, delays):
+        self.server, self.delays = server, delays
+        self.loop, self.whole = Best(), Best()
+        self.link = Best()  # gpurun alone, of a program without CUDA.
         self.statistics = None
 
-    def one_round(self, server, command):
-        for delay in self.loop:
-            with world.DelayedLink(server.port(), delay) as proxy:
-                done = world.measured(server, command, proxy.address)
-                alone = world.measured(server, ["true"], proxy.address)
-            if done.status != 0 or len(done.statistics) != 1:
-                sys.exit(f"WRONG: status {done.status}, {len(done.statistics)} statistics\n"
-                         f"{done.stdout}{done.stderr}{server.log()}")
+    def one_round(self):
+        for delay in self.delays:
+            with world.DelayedLink(self.server.port(), delay) as link:
+                done = run(self.server, [STEPS_PROGRAM, str(STEPS), str(READS)], link.address)
+                alone = world.measured(self.server, ["true"], link.address)
             self.statistics = done.statistics[0]
             took = float(re.search(r"took ([0-9.]+) ms", done.stdout).group(1)) / 1000
-            self.loop[delay] = min(self.loop[delay], took)
-            self.whole[delay] = min(self.whole[delay], done.seconds)
-            self.link[delay] = min(self.link[delay], alone.seconds)
+            self.loop.add(delay, took)
+            self.whole.add(delay, done.seconds)
+            self.link.add(delay, alone.seconds)
 
     def complaints(self):
         results = STEPS * READS + 1  # In the loop; the first step, before it, reads one more.
         printed = self.statistics["blocking_round_trips"]
-        in_loop, in_all = slope(self.loop.items()), slope(self.whole.items())
+        in_loop, in_all = self.loop.slope(), self.whole.slope()
         # gpurun's own link is no part of the process's statistics.
-        control = slope(self.link.items())
-        print(f"loop: {in_loop:.2f} round trips for {results} results read; whole run: {in_all:.2f}, "
-              f"printed {printed} ({self.statistics['attach_round_trips']} of them to attach), "
-              f"{control:.2f} for gpurun's own link")
+        control = self.link.slope()
+        REPORT.append(f"steps at {shown(self.delays)}: loop {in_loop:.2f} round trips for {results} "
+                      f"results read; whole run {in_all - control:.2f}, printed {printed} "
+                      f"({self.statistics['attach_round_trips']} of them to attach); "
+                      f"{control:.2f} for gpurun's own link")
         if abs(in_loop - results) > TOLERANCE:
             yield f"the loop waited for {in_loop:.2f} round trips, not {results}"
-        if printed - results > STARTUP_MAX:
-            yield f"start-up took {printed - results} round trips, more than {STARTUP_MAX}"
+        if printed - results - 1 > STARTUP_MAX:
+            yield f"start-up took {printed - results - 1} round trips, more than {STARTUP_MAX}"
         if abs(in_all - control - printed) > TOLERANCE:
             yield f"{in_all:.2f} in all less {control:.2f} for gpurun's link are not {printed}"
         if control > CONTROL_MAX + TOLERANCE:
             yield f"gpurun's own link takes {control:.2f} round trips, more than {CONTROL_MAX}"
 
 
-def measure(server, command, delays):
-    """A measurement that satisfied, or the last of several, and what is wrong with it."""
-    measurement = Measurement(delays)
-    for _ in range(ROUNDS_MAX):
-        measurement.one_round(server, command)
-        wrong = list(measurement.complaints())
+class TrainingMeasured:
+    """What sample_mnist's epochs beyond the first cost: one round trip for each result read, and at
+    most one for each wait for the upload of two steps ago."""
+
+    rounds = 3
+    LESS, MORE = 1, 3  # Epochs.
+
+    def __init__(self, server, delays, device, every):
+        self.server, self.delays, self.device, self.every = server, delays, device, every
+        self.times = {self.LESS: Best(), self.MORE: Best()}
+        self.trips, self.waits = 0, []
+
+    def one_round(self):
+        for delay in self.delays:
+            counted = {}
+            for epochs, times in self.times.items():
+                with world.DelayedLink(self.server.port(), delay) as link:
+                    # Few steps an epoch. On the null device nothing is learnt, which its status says.
+                    done = run(self.server, [TRAINING, "--epochs", str(epochs), "--batch", "128",
+                                             "--report", str(self.every), "--accuracy-bar", "0"],
+                               link.address, statuses=(0, 1))
+                times.add(delay, done.seconds)
+                counted[epochs] = done.statistics[0]
+            more, less = counted[self.MORE], counted[self.LESS]
+            self.trips = more["blocking_round_trips"] - less["blocking_round_trips"]
+            self.waits.append(more["completion_waits"] - less["completion_waits"])
+
+    def complaints(self):
+        cost = self.times[self.MORE].slope() - self.times[self.LESS].slope()
+        waits = max(self.waits)
+        tolerance = 0.5 + 0.05 * (self.trips + waits)
+        reads = "each step's result" if self.every else "one result an epoch"
+        REPORT.append(f"sample_mnist at {shown(self.delays)}, {self.device} device, reads {reads}: "
+                      f"two more epochs cost {cost:.2f} round trips of time; --stats prints "
+                      f"{self.trips} round trips and {waits} waits for an upload's end")
+        if cost > self.trips + tolerance:
+            REPORT.append(f"  of which {cost - self.trips:.1f} passed in those waits")
+        if not self.trips - tolerance <= cost <= self.trips + waits + tolerance:
+            yield f"{cost:.2f} round trips of time, {self.trips} printed, and {waits} waits"
+
+
+def shown(delays):
+    return "/".join(f"{1000 * delay:.0f}" for delay in delays) + " ms"
+
+
+def satisfied(measured):
+    """What is wrong after as many rounds as it takes, or as may be."""
+    for _ in range(measured.rounds):
+        measured.one_round()
+        wrong = list(measured.complaints())
         if not wrong:
             break
-    return measurement, wrong
+    return wrong
 
 
-def training_complaints(program, driver):
-    """A real training loop with two batches in flight: it waits for each upload of two steps ago,
-    which the worker tells unasked, and reads the loss of every step or of every epoch. What two
-    epochs cost more than one is the steady loop's."""
-    with world.Gpurund(driver=world.DRIVERS[driver]) as server:
-        world.measured(server, [program, "--epochs", "1"])  # The server has the image.
-        for every in (1, 0):
-            runs, reads = [], []
-            for epochs in (1, 2):
-                # On the null device nothing is learnt, and it says so with its status.
-                done = world.measured(server, [program, "--epochs", str(epochs), "--report",
-                                                 str(every), "--accuracy-bar", "0"])
-                if done.status not in (0, 1) or len(done.statistics) != 1:
-                    sys.exit(f"WRONG: {driver}: status {done.status}\n{done.stdout}{done.stderr}"
-                             f"{server.log()}")
-                runs.append(done.statistics[0])
-                reads.append(len(re.findall(r"^epoch \d+ step", done.stdout, re.M)) + epochs)
-            more = reads[1] - reads[0]
-            trips, waits = (runs[1][key] - runs[0][key]
-                            for key in ("blocking_round_trips", "completion_waits"))
-            print(f"sample_mnist, {driver} device: one more epoch reads {more} results, takes {trips} "
-                  f"blocking round trips and waits {waits} times for an upload's end")
-            if trips != more:
-                yield f"{driver} device: {trips} round trips for {more} results read"
-            # Whoever reads the result of each step finds the uploads before it complete: on a
-            # device that is done at once they are told before the result is.
-            if driver == "null" and every == 1 and waits > more / 10:
-                yield f"{waits} waits for uploads that were complete"
+class RoundTrips(unittest.TestCase):
+    def check_short_wires(self, make):
+        short = satisfied(make(DELAYS_S))
+        if not short:
+            return
+        longer = satisfied(make(LONGER_DELAYS_S))
+        self.assertEqual(longer, [], f"and at {shown(DELAYS_S)}: {short}")
+        self.skipTest(f"WARNING: measured at {shown(LONGER_DELAYS_S)}, where all is right; "
+                      f"at {shown(DELAYS_S)}: " + "; ".join(short).replace("'", ""))
+
+    def test_steps_at_20_and_40_ms(self):
+        with world.Gpurund() as server:
+            run(server, [STEPS_PROGRAM, str(STEPS), str(READS)])  # The machine's caches are warm.
+            self.check_short_wires(lambda delays: StepsMeasured(server, delays))
+
+    def training_at_20_and_40_ms(self, every):
+        # Where kernels take no time, all of it is the wire's.
+        with world.Gpurund(driver=world.DRIVERS["null"]) as server:
+            run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))  # The server has the image.
+            self.check_short_wires(lambda delays: TrainingMeasured(server, delays, "null", every))
+
+    def test_training_that_reads_each_step_at_20_and_40_ms(self):
+        self.training_at_20_and_40_ms(1)
+
+    def test_training_that_reads_each_epoch_at_20_and_40_ms(self):
+        self.training_at_20_and_40_ms(0)
+
+    def test_training_on_a_device_that_computes(self):
+        """Its computing hides a part of the waits, and is too unsteady to bound from below."""
+        with world.Gpurund() as server:
+            run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
+            measured = TrainingMeasured(server, DELAYS_S, "emulated", 0)
+            measured.one_round()
+            list(measured.complaints())
 
 
-def startup_complaints(server, many_kernels, many_units):
-    """What a run costs whose only result is its last: cold (neither end knows the program), warm,
-    with a server that has lost the images, and without the client's cache."""
-    programs = [[many_kernels, str(kernels)] for kernels in KERNELS] + [[many_units]]
+class Counted(unittest.TestCase):
+    """By --stats alone; no time is measured."""
 
-    def trips(on, program, **changes):
-        done = world.measured(on, program, **changes)
-        if done.status != 0 or len(done.statistics) != 1:
-            sys.exit(f"WRONG: {program}: status {done.status}\n{done.stdout}{done.stderr}{on.log()}")
-        return done.statistics[0]["blocking_round_trips"]
+    def check_training(self, device):
+        """A training loop with two batches in flight: it waits for each upload of two steps ago, which
+        the worker tells unasked, and reads the loss of every step or of every epoch. What two epochs
+        cost more than one is the steady loop's."""
+        with world.Gpurund(driver=world.DRIVERS[device]) as server:
+            cold = trips_of(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
+            for every in (1, 0):
+                runs, reads = [], []
+                for epochs in (1, 2):
+                    done = run(server, [TRAINING, "--epochs", str(epochs), "--report", str(every),
+                                        "--accuracy-bar", "0"], statuses=(0, 1))
+                    runs.append(done.statistics[0])
+                    reads.append(len(re.findall(r"^epoch \d+ step", done.stdout, re.M)) + epochs)
+                more = reads[1] - reads[0]
+                trips, waits = (runs[1][key] - runs[0][key]
+                                for key in ("blocking_round_trips", "completion_waits"))
+                REPORT.append(f"sample_mnist, {device} device: one more epoch reads {more} results, takes "
+                              f"{trips} round trips and waits {waits} times for an upload's end")
+                self.assertEqual(trips, more)
+                # Whoever reads the result of each step finds the uploads before it complete: on a
+                # device that is done at once they are told before the result is.
+                if device == "null" and every == 1:
+                    self.assertLessEqual(waits, more / 10)
+            warm = trips_of(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
+            # Of one epoch; eight results are read before it and one after it.
+            REPORT.append(f"sample_mnist, {device} device: {cold} round trips of a cold run, {warm} of a "
+                          "warm one, in either 10 results read; not bounded")
 
-    cold = [trips(server, program) for program in programs]
-    warm = [trips(server, program) for program in programs]
-    kept = world.client_environment(server)["XDG_CACHE_HOME"]
-    with world.Gpurund() as fresh:
-        lost = [trips(fresh, program, XDG_CACHE_HOME=kept) for program in programs]
-    without = [trips(server, program, GPURUN_CACHE="off") for program in programs]
-    print(f"blocking round trips of a run with {KERNELS} kernels of one image, and with 12 images: "
-          f"cold {cold}, warm {warm}, images lost {lost}, no cache {without}")
-    if len(set(warm)) != 1 or max(warm) > STARTUP_MAX:
-        yield f"a warm start took {warm} round trips"
-    # Small images of one program go along with the first of them that has to be asked about.
-    if max(cold + without) > STARTUP_MAX:
-        yield f"a cold start took {cold}, one without a cache {without} round trips"
-    if lost != warm:
-        yield f"a start whose images the server has lost took {lost} round trips"
+    def test_training_on_the_null_device(self):
+        self.check_training("null")
+
+    def test_training_on_the_emulated_device(self):
+        self.check_training("emulated")
+
+    def test_start_up(self):
+        """What a run costs whose only result is its last: cold (neither end knows the program), warm,
+        with a server that has lost the images, and without the client's cache."""
+        programs = [[MANY_KERNELS, str(kernels)] for kernels in KERNELS] + [[MANY_UNITS]]
+        with world.Gpurund() as server:
+            cold = [trips_of(server, program) for program in programs]
+            warm = [trips_of(server, program) for program in programs]
+            kept = world.client_environment(server)["XDG_CACHE_HOME"]
+            with world.Gpurund() as fresh:
+                lost = [trips_of(fresh, program, XDG_CACHE_HOME=kept) for program in programs]
+            without = [trips_of(server, program, GPURUN_CACHE="off") for program in programs]
+            steps = trips_of(server, [STEPS_PROGRAM, "1", "1"]) - 3  # So many results are read.
+        REPORT.append(f"round trips of a run with {KERNELS} kernels of one image, and with 12 images: "
+                      f"cold {cold}, warm {warm}, images lost {lost}, no cache {without}; "
+                      f"steps, cold, beside its results: {steps}")
+        self.assertEqual(len(set(warm)), 1)
+        # Small images of one program go along with the first of them that has to be asked about.
+        self.assertLessEqual(max(cold + warm + without + [steps]), STARTUP_MAX)
+        self.assertEqual(lost, warm)
 
 
-def main():
-    program, many_kernels, many_units, training = sys.argv[1:6]
-    command = [program, str(STEPS), str(READS)]
-    with world.Gpurund() as server:
-        world.measured(server, command)  # The machine's caches are warm.
-        measurement, wrong = measure(server, command, DELAYS_S)
-        if wrong:
-            measurement, wrong = measure(server, command, LONGER_DELAYS_S)
-        wrong += startup_complaints(server, many_kernels, many_units)
-        for driver in ("null", "emulated"):
-            wrong += training_complaints(training, driver)
-    for function in measurement.statistics["functions"]:
-        if function["fences"]:
-            print(f"  {function['name']}: {function['fences']} of {function['calls']} waited")
-    for line in wrong:
-        print("WRONG:", line)
-    return 1 if wrong else 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    try:
+        world.main()
+    finally:
+        print(*REPORT, sep="\n")
