@@ -45,8 +45,12 @@ CUresult set(CUdeviceptr address, std::size_t pitch, Value value, std::size_t wi
 
 // cuMemCreate: a memory file, so that one allocation can be mapped at several addresses.
 struct Allocations {
+  struct File {
+    int descriptor;
+    std::size_t bytes;
+  };
   std::mutex mutex;
-  std::map<CUmemGenericAllocationHandle, int> files;
+  std::map<CUmemGenericAllocationHandle, File> files;
 };
 
 Allocations& allocations() {
@@ -246,14 +250,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   const int file = memfd_create("null-device", MFD_CLOEXEC);
   if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (ftruncate(file, static_cast<off_t>(size)) != 0) {
+  if (ftruncate(file, static_cast<off_t>(size)) != 0 || !charge(size)) {
     close(file);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *handle = mint(HandleKind::kAllocation);
   Allocations& all = allocations();
   const std::lock_guard lock(all.mutex);
-  all.files[*handle] = file;
+  all.files[*handle] = {file, size};
   return CUDA_SUCCESS;
 }
 
@@ -262,7 +266,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.files.find(handle);
   if (found == all.files.end()) return CUDA_ERROR_INVALID_VALUE;
-  close(found->second);  // Mappings keep the memory.
+  close(found->second.descriptor);  // Mappings keep the memory, though not in our books.
+  discharge(found->second.bytes);
   all.files.erase(found);
   return CUDA_SUCCESS;
 }
@@ -273,8 +278,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   const std::lock_guard lock(all.mutex);
   const auto found = all.files.find(handle);
   if (found == all.files.end() || !range_of(ptr)) return CUDA_ERROR_INVALID_VALUE;
-  void* place = mmap(at(ptr), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second,
-                     static_cast<off_t>(offset));
+  void* place = mmap(at(ptr), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                     found->second.descriptor, static_cast<off_t>(offset));
   return place == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -74,4 +74,18 @@ std::size_t used_device_bytes() {
   return all.device_bytes;
 }
 
+bool charge(std::size_t bytes) {
+  Ranges& all = ranges();
+  const std::lock_guard lock(all.mutex);
+  if (bytes > kDeviceBytes - all.device_bytes) return false;
+  all.device_bytes += bytes;
+  return true;
+}
+
+void discharge(std::size_t bytes) {
+  Ranges& all = ranges();
+  const std::lock_guard lock(all.mutex);
+  all.device_bytes -= bytes;
+}
+
 }  // namespace gpurun::null_device

@@ -27,5 +27,8 @@ void remember(const Range& range);
 // The range that `address` lies in.
 std::optional<Range> range_of(std::uint64_t address);
 std::size_t used_device_bytes();
+// Accounts for device memory that lies elsewhere (cuMemCreate). False: there is not so much.
+bool charge(std::size_t bytes);
+void discharge(std::size_t bytes);
 
 }  // namespace gpurun::null_device
