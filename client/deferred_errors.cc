@@ -30,6 +30,14 @@ void DeferredErrors::adopt(Lane& lane, std::uint64_t session) const {
   lane.session_ = session;
 }
 
+void DeferredErrors::forget(Handle context) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sticky_.erase(std::remove_if(sticky_.begin(), sticky_.end(),
+                               [context](const Sticky& each) { return each.context == context; }),
+                sticky_.end());
+  sticky_count_.store(sticky_.size(), std::memory_order_release);
+}
+
 int DeferredErrors::sticky(Handle context) const noexcept {
   if (sticky_count_.load(std::memory_order_acquire) == 0) return 0;
   const std::lock_guard<std::mutex> lock(mutex_);

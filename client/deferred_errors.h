@@ -43,6 +43,9 @@ class DeferredErrors {
   // `lane` makes its first call in the session of that serial number: nothing older is told to it.
   void adopt(Lane& lane, std::uint64_t session) const;
 
+  // The context lives again (a primary one): it is not lost any more.
+  void forget(Handle context);
+
   // Of a lost context (0: any call), else 0. No lock as long as none is lost.
   int sticky(Handle context) const noexcept;
 

@@ -138,6 +138,11 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       return graphs.bytes(header.subject, item.payload);
     case protocol::ReplyKind::kHostGone:
       return graphs.gone(header.subject);
+    case protocol::ReplyKind::kWorkDone:
+      if (const auto tell = session->work_done_.load(std::memory_order_acquire); tell != nullptr) {
+        tell(header.subject);
+      }
+      return {};
   }
   return Status(Code::kProtocol, "unknown reply kind");
 }
@@ -148,6 +153,14 @@ void Session::Impl::wake_event_waiters() {
 }
 
 Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
+  const bool lost = (item.header.flags & protocol::kReplyFlagSticky) != 0;
+  if (lost && item.header.context != 0 && item.header.result != 0) {
+    // From now on also calls that we answer ourselves say so.
+    DeferredErrors::Error error;
+    error.context = item.header.context;
+    error.result = item.header.result;
+    if (!errors.add(error, true)) return Status(Code::kProtocol, "too many contexts are lost");
+  }
   Lane* lane = lane_of_id(item.header.lane);
   if (lane == nullptr) {
     return Status(Code::kProtocol, "a reply to lane " + std::to_string(item.header.lane) +

@@ -119,6 +119,8 @@ int Session::Impl::refusal(Handle context) const noexcept {
 
 int Session::health(Handle context) const noexcept { return impl_->refusal(context); }
 
+void Session::forget_lost(Handle context) { impl_->errors.forget(context); }
+
 CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes) {
   CommandLog::Slot slot = log.reserve(bytes);
   if (slot.start != nullptr) return slot;

@@ -130,6 +130,10 @@ class Session {
   // error of `context`, kResultPeerGone, kResultNotInitialized.
   int health(Handle context) const noexcept;
 
+  // A primary context begins a new life under its old handle: what was lost is not any more. After
+  // the reply to the call that began it.
+  void forget_lost(Handle context);
+
   // Copies. `source`/`destination` on the host are plain memory of the program.
   enum class HostMemory : std::uint8_t {
     kPageable,  // The program may change or free it as soon as we return.
@@ -165,6 +169,12 @@ class Session {
   // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.
   void event_recorded_elsewhere(Handle event) noexcept;
 
+  // `tell` is called with the ticket of each protocol::MemoryReturn whose work is done, before the
+  // reply to a call that waits for it. On the receiver's thread: it must not make calls.
+  void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
+    work_done_.store(tell, std::memory_order_release);
+  }
+
   // GPURUN_SYNC=1: post() waits for the call, too.
   bool every_call_is_a_fence() const noexcept;
   // CUDA_LAUNCH_BLOCKING=1: whoever launches a kernel waits for it.
@@ -189,6 +199,7 @@ class Session {
   HandleTable handles_;
   std::atomic<bool> dead_{false};
   std::atomic<std::size_t> host_functions_{0};
+  std::atomic<void (*)(std::uint64_t)> work_done_{nullptr};
   std::unique_ptr<Impl> impl_;
 };
 

@@ -40,6 +40,17 @@ inline constexpr std::size_t kImageBytesMax = std::size_t{2} << 30;
 inline constexpr std::size_t kArrayCountMax = 65'536;
 // Live handles of one session, all kinds together. CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::size_t kHandlesMax = std::size_t{1} << 22;
+// One window of device addresses. A worker answers INVALID_VALUE to a wish beyond.
+inline constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 40;
+// An allocation out of credits. A larger one is the driver's own, costs a fence, and is the
+// server's again as soon as it is freed; asked for as credits it is an INVALID_VALUE.
+inline constexpr std::uint64_t kWindowedBytesMax = std::uint64_t{64} << 20;
+// What a client is given at its first request, and at any: each grant is twice the one before, at
+// most a sixteenth of what the device has free, and never less than was asked for.
+inline constexpr std::uint64_t kCreditBytesFirst = std::uint64_t{32} << 20;
+inline constexpr std::uint64_t kCreditBytesMax = std::uint64_t{256} << 20;
+// Credits that a client keeps although nothing lives in them; a free beyond gives a piece back.
+inline constexpr std::uint64_t kIdleCreditBytesMax = std::uint64_t{128} << 20;
 // Threads of one client that have called CUDA and still live. CUDA_ERROR_OUT_OF_MEMORY for a thread
 // beyond.
 inline constexpr std::size_t kLanesMax = 65'536;

@@ -174,11 +174,12 @@ enum class ReplyKind : std::uint8_t {
   // Of nodes of graphs (protocol/graph_host.h); `subject`: the operation.
   kHostTurn = 5,   // Payload: the turn, 8 bytes.
   kHostBytes = 6,  // Payload: the offset, 8 bytes, then the bytes.
-  kHostGone = 7
-};
+  kHostGone = 7,
+  kWorkDone = 8  // What the call's context was given before it is complete; `subject`: its ticket
+};               // (protocol/device_memory.h).
 inline constexpr std::uint8_t kReplyKindMin = 1;
-inline constexpr std::uint8_t kReplyKindMax = 7;
-inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError: the context is lost.
+inline constexpr std::uint8_t kReplyKindMax = 8;
+inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError, kReply: the context is lost.
 
 struct ReplyHeader {
   std::uint32_t bytes = 0;  // Whole item, a multiple of 8, at most kReplyBytesMax.
@@ -189,8 +190,8 @@ struct ReplyHeader {
   std::int32_t result = 0;     // CUresult.
   std::uint64_t sequence = 0;  // Of this direction: 1, 2, 3, ...
   std::uint64_t call_sequence = 0;
-  std::uint64_t context = 0;    // kCallError: where it is sticky.
-  std::uint64_t subject = 0;    // kEventDone.
+  std::uint64_t context = 0;    // Of the call; where it is sticky.
+  std::uint64_t subject = 0;    // kEventDone, kWorkDone.
   std::uint64_t watermark = 0;  // Deliver after this many bulk completions (BulkHeader).
   std::uint32_t payload_bytes = 0;
   std::uint32_t reserved = 0;

@@ -1,7 +1,10 @@
 // Who serves what. Each area of the API adds its handlers in a file of its own.
 #include "server/handlers/handlers.h"
 
+#include <algorithm>
+
 #include "server/driver/snapshot.h"
+#include "server/handlers/device_windows.h"
 #include "server/handlers/memory_pool.h"
 #include "server/handlers/modules.h"
 #include "server/handlers/primary_context.h"
@@ -38,6 +41,23 @@ Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& dri
       new HandlerState(driver, std::move(*dispatch), std::move(*snapshot)));
 }
 
+HandlerState::HandlerState(const CudaDriver& driver, std::unique_ptr<Dispatch> dispatch,
+                           Bytes snapshot)
+    : driver_(driver), dispatch_(std::move(dispatch)), snapshot_(std::move(snapshot)) {
+  int devices = 0;
+  (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
+  for (int device = 0; device < std::min(devices, kHandlerDevicesMax); ++device) {
+    windows_.push_back(std::make_unique<DeviceWindow>(driver, device));
+  }
+}
+
+HandlerState::~HandlerState() = default;
+
+DeviceWindow* HandlerState::window(int device) {
+  const auto index = static_cast<std::size_t>(device);
+  return device >= 0 && index < windows_.size() ? windows_[index].get() : nullptr;
+}
+
 Handlers make_handlers() {
   Handlers handlers;
   handlers.generic = &run_generic;
@@ -52,6 +72,7 @@ Handlers make_handlers() {
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);
   add_memory_pool_handlers(handlers);
+  add_device_window_handlers(handlers);
   return handlers;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -18,6 +19,8 @@
 
 namespace gpurun::server {
 
+class DeviceWindow;
+
 inline constexpr int kHandlerDevicesMax = 64;
 
 // Call::user() of every call. Made once per worker, after the driver was initialized; constant
@@ -26,6 +29,7 @@ class HandlerState {
  public:
   // `driver` is borrowed and outlives this. Takes the snapshot of the devices.
   static Result<std::unique_ptr<HandlerState>> create(const CudaDriver& driver);
+  ~HandlerState();
   HandlerState(const HandlerState&) = delete;
   HandlerState& operator=(const HandlerState&) = delete;
 
@@ -42,11 +46,13 @@ class HandlerState {
     return primary_contexts_[static_cast<std::size_t>(device)];
   }
 
+  // The window of the driver's device of that number; nullptr: there is no such device.
+  DeviceWindow* window(int device);
+
   static HandlerState& of(const Call& call) { return *static_cast<HandlerState*>(call.user()); }
 
  private:
-  HandlerState(const CudaDriver& driver, std::unique_ptr<Dispatch> dispatch, Bytes snapshot)
-      : driver_(driver), dispatch_(std::move(dispatch)), snapshot_(std::move(snapshot)) {}
+  HandlerState(const CudaDriver& driver, std::unique_ptr<Dispatch> dispatch, Bytes snapshot);
 
   const CudaDriver& driver_;
   const std::unique_ptr<Dispatch> dispatch_;
@@ -56,6 +62,7 @@ class HandlerState {
   HostGates gates_;
   GraphHosts graph_hosts_;
   GraphTopology graph_topology_{driver_};
+  std::vector<std::unique_ptr<DeviceWindow>> windows_;  // By device; constant.
 };
 
 // For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.

@@ -418,6 +418,16 @@ void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {
   state_->tell_event_done(about, event, record, 0, false);
 }
+void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kWorkDone;
+  item.opcode = about.opcode;
+  item.lane = about.lane;
+  item.call_sequence = about.sequence;
+  item.context = about.context;
+  item.subject = ticket;
+  (void)state_->outbox.post(item, ByteView());
+}
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->before_reply = before;
   state_->before_reply_user = user;

@@ -56,6 +56,9 @@ class Executor final : public CallSink {
   // call that found out, and is answered next. Not within a completion's `ended`.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
                        std::uint64_t record);
+  // The client learns that all that was queued before the call `about` in its context is complete.
+  // `ticket` is the client's. Any thread.
+  void tell_work_done(const protocol::RecordHeader& about, std::uint64_t ticket);
   // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
   // it. From the handler that ends it.
   void context_ended(std::uint64_t context, std::uint64_t driver_context);

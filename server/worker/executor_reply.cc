@@ -165,6 +165,7 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   reply.result = result;
   reply.call_sequence = header.sequence;
   reply.context = header.context;
+  if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
   if (before_reply != nullptr) before_reply(before_reply_user);
   // A failure is kept by the outbox, and accept() returns it.

@@ -1,0 +1,258 @@
+#include "server/handlers/device_windows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/limits.h"
+#include "server/handlers/handlers.h"
+#include "server/worker/executor.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::CreditGrant;
+using protocol::CreditRequest;
+using protocol::MemoryReturn;
+using protocol::ReturnKind;
+
+// The program may have little memory left to share among clients.
+constexpr std::uint64_t kShareOfFree = 16;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+CUmemAllocationProp DeviceWindow::properties() const {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device_;
+  return properties;
+}
+
+void DeviceWindow::open(const CreditRequest& request) {
+  if (state_ != State::kUnknown || request.wished_window == 0) return;
+  state_ = State::kNone;
+  int supported = 0;
+  if (GPURUN_DRIVER(driver_, cuDeviceGetAttribute, &supported,
+                    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device_) != 0 ||
+      supported == 0) {
+    return;
+  }
+  std::size_t granule = 0;
+  const CUmemAllocationProp of = properties();
+  if (GPURUN_DRIVER(driver_, cuMemGetAllocationGranularity, &granule, &of,
+                    CU_MEM_ALLOC_GRANULARITY_MINIMUM) != 0 ||
+      granule == 0 || granule > limits::kCreditBytesFirst) {
+    return;
+  }
+  const std::uint64_t bytes = request.window_bytes / granule * granule;
+  CUdeviceptr base = 0;
+  if (bytes == 0 ||
+      GPURUN_DRIVER(driver_, cuMemAddressReserve, &base, bytes, 0, request.wished_window, 0) != 0) {
+    return;
+  }
+  // With VMM, access of peers is no matter of contexts: who can reach the memory may, as after
+  // cuCtxEnablePeerAccess.
+  int devices = 0;
+  (void)GPURUN_DRIVER(driver_, cuDeviceGetCount, &devices);
+  for (int other = 0; other < devices; ++other) {
+    int reaches = other == device_ ? 1 : 0;
+    if (reaches == 0) {
+      (void)GPURUN_DRIVER(driver_, cuDeviceCanAccessPeer, &reaches, other, device_);
+    }
+    if (reaches == 0) continue;
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = other;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    access_.push_back(access);
+  }
+  base_ = base;
+  bytes_ = bytes;
+  granule_ = granule;
+  next_credit_ = limits::kCreditBytesFirst;
+  state_ = State::kOpen;
+}
+
+// 0: there is none.
+std::uint64_t DeviceWindow::find_gap(std::uint64_t bytes) const {
+  std::uint64_t at = base_;
+  for (const auto& [start, piece] : pieces_) {
+    if (start - at >= bytes) return at;
+    at = start + piece.bytes;
+  }
+  return base_ + bytes_ - at >= bytes ? at : 0;
+}
+
+// How much to give to a client that needs `least`.
+std::uint64_t DeviceWindow::generous(std::uint64_t least) const {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (GPURUN_DRIVER(driver_, cuMemGetInfo_v2, &free_bytes, &total_bytes) != 0) return least;
+  const std::uint64_t share = round_up(free_bytes / kShareOfFree, granule_);
+  return std::max(least, std::min(round_up(next_credit_, granule_), share));
+}
+
+int DeviceWindow::map(std::uint64_t at, std::uint64_t bytes, Piece* piece) {
+  const CUmemAllocationProp of = properties();
+  CUmemGenericAllocationHandle memory = 0;
+  int result = GPURUN_DRIVER(driver_, cuMemCreate, &memory, bytes, &of, 0);
+  if (result != 0) return result;
+  result = GPURUN_DRIVER(driver_, cuMemMap, at, bytes, 0, memory, 0);
+  if (result == 0) {
+    result = GPURUN_DRIVER(driver_, cuMemSetAccess, at, bytes, access_.data(), access_.size());
+    if (result == 0) {
+      piece->bytes = bytes;
+      piece->memory = memory;
+      return 0;
+    }
+    (void)GPURUN_DRIVER(driver_, cuMemUnmap, at, bytes);
+  }
+  (void)GPURUN_DRIVER(driver_, cuMemRelease, memory);
+  return result;
+}
+
+int DeviceWindow::place(std::uint64_t bytes, CreditGrant* grant) {
+  const std::uint64_t least = round_up(bytes, granule_);
+  int result = kErrorOutOfMemory;
+  std::uint64_t tried = 0;
+  for (const std::uint64_t wanted : {generous(least), least}) {
+    const std::uint64_t at = wanted == tried ? 0 : find_gap(wanted);
+    tried = wanted;
+    if (at == 0) continue;
+    Piece piece;
+    result = map(at, wanted, &piece);
+    if (result != 0) continue;
+    pieces_.emplace(at, piece);
+    if (wanted > least) next_credit_ = std::min(next_credit_ * 2, limits::kCreditBytesMax);
+    grant->piece = at;
+    grant->piece_bytes = wanted;
+    return 0;
+  }
+  return result;
+}
+
+int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
+  *grant = {};
+  if (request.bytes == 0 || request.bytes > limits::kWindowedBytesMax ||
+      request.window_bytes > limits::kWindowBytesMax) {
+    return kErrorInvalidValue;
+  }
+  const std::lock_guard lock(mutex_);
+  open(request);
+  if (state_ == State::kOpen) {
+    grant->window = base_;
+    grant->window_bytes = bytes_;
+    if (place(request.bytes, grant) == 0) return 0;
+  }
+  CUdeviceptr plain = 0;
+  const int result = GPURUN_DRIVER(driver_, cuMemAlloc_v2, &plain, request.bytes);
+  if (result == 0) grant->plain = plain;
+  return result;
+}
+
+int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {
+  const int unmapped = GPURUN_DRIVER(driver_, cuMemUnmap, at, piece.bytes);
+  const int released = GPURUN_DRIVER(driver_, cuMemRelease, piece.memory);
+  return unmapped != 0 ? unmapped : released;
+}
+
+int DeviceWindow::take_back(std::uint64_t at) {
+  std::unique_lock lock(mutex_);
+  const auto found = pieces_.find(at);
+  if (found == pieces_.end() || found->second.leaving) return kErrorInvalidValue;
+  found->second.leaving = true;
+  const Piece piece = found->second;
+  lock.unlock();
+  const int result = unmap(at, piece);
+  lock.lock();
+  // Where the driver still has something mapped nothing can be placed again.
+  if (result == 0) pieces_.erase(at);
+  return result;
+}
+
+int DeviceWindow::close() {
+  std::vector<std::uint64_t> left;
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::kOpen) return kErrorInvalidValue;
+    state_ = State::kNone;
+    for (const auto& [at, piece] : pieces_) left.push_back(at);
+  }
+  int result = 0;
+  for (const std::uint64_t at : left) {
+    if (const int each = take_back(at); each != 0) result = each;
+  }
+  if (result != 0) return result;
+  return GPURUN_DRIVER(driver_, cuMemAddressFree, base_, bytes_);
+}
+
+std::uint64_t DeviceWindow::committed_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const auto& [at, piece] : pieces_) bytes += piece.bytes;
+  return bytes;
+}
+
+namespace {
+
+// Copies; only what has the payload's very size.
+template <typename Payload>
+bool copy_payload(const Call& call, Payload* payload) {
+  if (call.payload().size() != sizeof *payload) return false;
+  std::memcpy(payload, call.payload().data(), sizeof *payload);
+  return true;
+}
+
+CallOutcome run_allocate(Call& call) {
+  HandlerState& state = HandlerState::of(call);
+  if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
+  CreditRequest request;
+  // Nobody else would learn what was given.
+  if (!call.awaited() || !copy_payload(call, &request)) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  CUdevice device = -1;
+  if (const int result = GPURUN_DRIVER(state.driver(), cuCtxGetDevice, &device); result != 0) {
+    return CallOutcome::done(result);
+  }
+  DeviceWindow* const window = state.window(device);
+  if (window == nullptr) return CallOutcome::done(kErrorInvalidValue);
+  CreditGrant grant;
+  const int result = window->grant(request, &grant);
+  call.set_reply(bytes_of(grant));
+  return CallOutcome::done(result);
+}
+
+int take_back(HandlerState& state, const MemoryReturn& payload) {
+  if (payload.kind == ReturnKind::kFreed) return 0;
+  DeviceWindow* const window = state.window(static_cast<int>(payload.device));
+  if (window == nullptr) return kErrorInvalidValue;
+  return payload.kind == ReturnKind::kPiece ? window->take_back(payload.piece) : window->close();
+}
+
+// On a thread that may block.
+CallOutcome run_free(Call& call) {
+  HandlerState& state = HandlerState::of(call);
+  if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
+  MemoryReturn payload;
+  if (call.header().order != protocol::Order::kOrderedHost || !copy_payload(call, &payload) ||
+      payload.kind < ReturnKind::kFreed || payload.kind > ReturnKind::kWindow) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  int result = call.driver_context() == nullptr ? 0 : call.driver().cuCtxSynchronize();
+  if (result == 0) result = take_back(state, payload);
+  if (result == 0) call.executor().tell_work_done(call.header(), payload.ticket);
+  return CallOutcome::done(result);
+}
+
+}  // namespace
+
+void add_device_window_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuMemAlloc_v2", &run_allocate);
+  set_handler(handlers, "cuMemFree_v2", &run_free);
+}
+
+}  // namespace gpurun::server

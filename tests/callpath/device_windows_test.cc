@@ -1,0 +1,198 @@
+// Protects: the worker gives memory of windows exactly as far as the device has any, never the same
+// twice, and takes nothing on trust: whatever a client claims to own or to return is looked up.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "protocol/device_memory.h"
+#include "tests/callpath/world.h"
+
+namespace gpurun::callpath {
+namespace {
+
+using protocol::CreditGrant;
+using protocol::CreditRequest;
+using protocol::MemoryReturn;
+using protocol::Order;
+using protocol::ReturnKind;
+
+constexpr int kInvalidValue = 1, kOutOfMemory = 2;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kWish = std::uint64_t{0x2000} << 32;
+
+std::uint64_t g_done = 0;  // The last ticket that the worker told; the receiver's thread.
+
+class DeviceWindows : public ::testing::Test {
+ protected:
+  DeviceWindows() {
+    g_done = 0;
+    world_.session().set_work_done([](std::uint64_t ticket) { g_done = ticket; });
+  }
+  ~DeviceWindows() override {
+    // The null device is the process's: nothing may stay for the next test.
+    MemoryReturn all;
+    all.kind = ReturnKind::kWindow;
+    (void)give_back(all);
+    for (const std::uint64_t each : plain_) {
+      std::uint64_t address = each;
+      (void)world_.call("cuMemFree_v2", {&address});
+    }
+  }
+
+  client::CallSite raw(const char* symbol, Order order) {
+    client::CallSite site = world_.site(symbol);
+    site.form = protocol::Form::kRaw;
+    site.order = order;
+    return site;
+  }
+  int ask(const CreditRequest& request, CreditGrant* grant) {
+    client::Reply reply;
+    const int result = world_.session().call(world_.lane(), raw("cuMemAlloc_v2", Order::kContext),
+                                             bytes_of(request), &reply);
+    if (result != 0) return result;
+    EXPECT_EQ(reply.payload.size(), sizeof *grant);
+    std::memcpy(grant, reply.payload.data(), sizeof *grant);
+    if (grant->plain != 0) plain_.push_back(grant->plain);
+    return 0;
+  }
+  CreditRequest request(std::uint64_t bytes) { return {bytes, kWish, kWindow}; }
+  int give_back(const MemoryReturn& payload, Order order = Order::kOrderedHost) {
+    client::Reply reply;
+    return world_.session().call(world_.lane(), raw("cuMemFree_v2", order), bytes_of(payload),
+                                 &reply);
+  }
+  MemoryReturn piece(std::uint64_t at) { return {ReturnKind::kPiece, 0, 77, at}; }
+
+  static constexpr std::uint64_t kWindow = std::uint64_t{32} << 30;
+  World world_;
+  std::vector<std::uint64_t> plain_;
+};
+
+TEST_F(DeviceWindows, APieceIsMemoryInsideTheWindow) {
+  CreditGrant grant;
+  ASSERT_EQ(ask(request(5 * kMiB), &grant), 0);
+  ASSERT_EQ(grant.plain, 0u);
+  EXPECT_GE(grant.piece, grant.window);
+  EXPECT_LE(grant.piece + grant.piece_bytes, grant.window + grant.window_bytes);
+  EXPECT_GE(grant.piece_bytes, limits::kCreditBytesFirst);
+  const Bytes sent(grant.piece_bytes, std::byte{0x5a});
+  Bytes back(sent.size());
+  ASSERT_EQ(world_.session().copy_in(world_.lane(), world_.site("cuMemcpyHtoDAsync_v2"),
+                                     grant.piece, sent, client::Session::HostMemory::kPageable),
+            0);
+  ASSERT_EQ(world_.session().copy_out(world_.lane(), world_.site("cuMemcpyDtoHAsync_v2"), back,
+                                      grant.piece, true),
+            0);
+  EXPECT_TRUE(sent == back);
+}
+
+TEST_F(DeviceWindows, GrantsGrowAndNeverOverlap) {
+  std::map<std::uint64_t, std::uint64_t> pieces;
+  CreditGrant grant;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(ask(request(kMiB), &grant), 0);
+    ASSERT_EQ(grant.plain, 0u);
+    for (const auto& [at, bytes] : pieces) {
+      EXPECT_TRUE(grant.piece >= at + bytes || grant.piece + grant.piece_bytes <= at);
+    }
+    pieces[grant.piece] = grant.piece_bytes;
+    EXPECT_LE(grant.piece_bytes, limits::kCreditBytesMax);
+  }
+  EXPECT_EQ(grant.piece_bytes, limits::kCreditBytesMax);
+}
+
+TEST_F(DeviceWindows, MemoryEndsExactlyWhereTheDevicesDoes) {
+  std::uint64_t free = 0, total = 0, given = 0;
+  void* places[] = {&free, &total};
+  ASSERT_EQ(world_.call("cuMemGetInfo_v2", {&places[0], &places[1]}), 0);
+  CreditGrant grant;
+  int result = 0;
+  std::uint64_t last_piece = 0;
+  for (std::uint64_t bytes : {limits::kWindowedBytesMax, kMiB, std::uint64_t{4096}}) {
+    while ((result = ask(request(bytes), &grant)) == 0) {
+      given += grant.plain != 0 ? bytes : grant.piece_bytes;
+      if (grant.piece != 0) last_piece = grant.piece;
+    }
+    ASSERT_EQ(result, kOutOfMemory);
+  }
+  EXPECT_EQ(given, free);
+  // What is given back is there again.
+  ASSERT_EQ(give_back(piece(last_piece)), 0);
+  EXPECT_EQ(g_done, 77u);
+  EXPECT_EQ(ask(request(kMiB), &grant), 0);
+}
+
+TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
+  CreditGrant grant;
+  EXPECT_EQ(give_back(piece(kWish)), kInvalidValue);  // No window yet.
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  EXPECT_EQ(give_back(piece(grant.piece + 2 * kMiB)), kInvalidValue);
+  EXPECT_EQ(give_back(piece(grant.window + grant.window_bytes)), kInvalidValue);
+  EXPECT_EQ(give_back(piece(0)), kInvalidValue);
+  MemoryReturn other = piece(grant.piece);
+  other.device = 1000;
+  EXPECT_EQ(give_back(other), kInvalidValue);
+  other.device = ~0u;
+  EXPECT_EQ(give_back(other), kInvalidValue);
+  EXPECT_EQ(g_done, 0u);
+  EXPECT_EQ(give_back(piece(grant.piece), Order::kContext), kInvalidValue);  // It may block.
+  EXPECT_EQ(give_back(piece(grant.piece)), 0);
+  EXPECT_EQ(give_back(piece(grant.piece)), kInvalidValue);
+  MemoryReturn unknown;
+  unknown.kind = static_cast<ReturnKind>(9);
+  EXPECT_EQ(give_back(unknown), kInvalidValue);
+}
+
+TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {
+  CreditGrant grant;
+  EXPECT_EQ(ask(request(0), &grant), kInvalidValue);
+  EXPECT_EQ(ask(request(limits::kWindowedBytesMax + 1), &grant), kInvalidValue);
+  EXPECT_EQ(ask(request(~std::uint64_t{0}), &grant), kInvalidValue);
+  EXPECT_EQ(ask({kMiB, kWish, limits::kWindowBytesMax + 1}, &grant), kInvalidValue);
+  client::Reply reply;
+  const std::uint64_t little = 1;
+  for (const char* symbol : {"cuMemAlloc_v2", "cuMemFree_v2"}) {
+    EXPECT_EQ(world_.session().call(world_.lane(), raw(symbol, Order::kOrderedHost),
+                                    bytes_of(little), &reply),
+              kInvalidValue);
+  }
+  // Memory that nobody hears of is not given: the next fence tells.
+  ASSERT_EQ(world_.session().post(world_.lane(), raw("cuMemAlloc_v2", Order::kContext),
+                                  bytes_of(request(kMiB))),
+            0);
+  EXPECT_EQ(world_.synchronize(), kInvalidValue);
+  EXPECT_EQ(ask(request(limits::kWindowedBytesMax), &grant), 0);
+}
+
+TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
+  CreditGrant grant;
+  ASSERT_EQ(ask({kMiB, 0, 0}, &grant), 0);
+  EXPECT_TRUE(grant.window == 0 && grant.piece == 0 && grant.plain != 0);
+  // A window, and its end.
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  EXPECT_NE(grant.piece, 0u);
+  MemoryReturn all;
+  all.kind = ReturnKind::kWindow;
+  EXPECT_EQ(give_back(all), 0);
+  EXPECT_EQ(give_back(all), kInvalidValue);
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  EXPECT_TRUE(grant.window == 0 && grant.plain != 0);
+}
+
+TEST_F(DeviceWindows, AFreeIsToldWhenItsTurnHasCome) {
+  MemoryReturn freed;
+  freed.ticket = 5;
+  EXPECT_EQ(give_back(freed), 0);
+  EXPECT_EQ(g_done, 5u);  // Told before the reply.
+  freed.ticket = 6;
+  ASSERT_EQ(world_.session().post(world_.lane(), raw("cuMemFree_v2", Order::kOrderedHost),
+                                  bytes_of(freed)),
+            0);
+  EXPECT_EQ(world_.synchronize(), 0);
+  EXPECT_EQ(g_done, 6u);
+}
+
+}  // namespace
+}  // namespace gpurun::callpath
