@@ -1,0 +1,143 @@
+#include "client/credit_book.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace gpurun::client {
+
+template <typename Visit>
+void CreditBook::for_each_piece(std::uint64_t base, std::uint64_t bytes, Visit visit) {
+  const auto next = pieces_.upper_bound(base);
+  if (next == pieces_.begin()) return;
+  for (auto at = std::prev(next); at != pieces_.end() && at->first < base + bytes; ++at) {
+    if (base < at->first + at->second.bytes) visit(at->second);
+  }
+}
+
+bool CreditBook::add_piece(std::uint64_t base, std::uint64_t bytes) {
+  if (base == 0 || bytes == 0 || base % kUnitBytes != 0 || bytes % kUnitBytes != 0 ||
+      base + bytes < base) {
+    return false;
+  }
+  const auto next = pieces_.lower_bound(base);
+  if (next != pieces_.end() && next->first < base + bytes) return false;
+  if (next != pieces_.begin()) {
+    const auto& [start, piece] = *std::prev(next);
+    if (start + piece.bytes > base) return false;
+  }
+  pieces_.emplace_hint(next, base, Piece())->second.bytes = bytes;
+  free_.give(base, bytes);
+  committed_bytes_ += bytes;
+  return true;
+}
+
+std::uint64_t CreditBook::allocate(std::uint64_t bytes) {
+  const std::uint64_t wanted = rounded(bytes);
+  const std::uint64_t address = wanted < bytes ? 0 : free_.take(wanted);
+  if (address == 0) return 0;
+  for_each_piece(address, wanted, [](Piece& piece) { ++piece.live; });
+  live_bytes_ += wanted;
+  return address;
+}
+
+void CreditBook::quarantine(std::uint64_t ticket, Handle context, std::uint64_t base,
+                            std::uint64_t bytes) {
+  const std::uint64_t whole = rounded(bytes);
+  for_each_piece(base, whole, [context](Piece& piece) {
+    --piece.live;
+    ++piece.quarantined[context];
+  });
+  live_bytes_ -= whole;
+  quarantined_bytes_ += whole;
+  Quarantined& kept = quarantine_[ticket];
+  kept.context = context;
+  kept.ranges.push_back({base, whole});
+}
+
+void CreditBook::release(std::uint64_t ticket) {
+  const auto found = quarantine_.find(ticket);
+  if (found == quarantine_.end()) return;
+  const Handle context = found->second.context;
+  for (const Range& range : found->second.ranges) {
+    free_.give(range.base, range.bytes);
+    quarantined_bytes_ -= range.bytes;
+    for_each_piece(range.base, range.bytes, [context](Piece& piece) {
+      const auto count = piece.quarantined.find(context);
+      if (--count->second == 0) piece.quarantined.erase(count);
+    });
+  }
+  quarantine_.erase(found);
+}
+
+// Another piece may come to lie at the same place before the tickets are done. What reaches into
+// neighbours stays there.
+void CreditBook::drop_quarantined(const Range& piece) {
+  const std::uint64_t end = piece.base + piece.bytes;
+  for (auto kept = quarantine_.begin(); kept != quarantine_.end();) {
+    std::vector<Range> left;
+    for (const Range& range : kept->second.ranges) {
+      const std::uint64_t range_end = range.base + range.bytes;
+      const std::uint64_t inside_from = std::max(range.base, piece.base);
+      const std::uint64_t inside_to = std::min(range_end, end);
+      if (inside_from >= inside_to) {
+        left.push_back(range);
+        continue;
+      }
+      quarantined_bytes_ -= inside_to - inside_from;
+      if (range.base < inside_from) left.push_back({range.base, inside_from - range.base});
+      if (inside_to < range_end) left.push_back({inside_to, range_end - inside_to});
+    }
+    kept->second.ranges.swap(left);
+    kept = kept->second.ranges.empty() ? quarantine_.erase(kept) : std::next(kept);
+  }
+}
+
+CreditBook::Range CreditBook::take_idle_piece(Handle context, std::uint64_t idle_bytes) {
+  if (committed_bytes_ - live_bytes_ <= idle_bytes) return {};
+  const auto idle = [context](const auto& each) {
+    const auto& quarantined = each.second.quarantined;
+    return each.second.live == 0 &&
+           (quarantined.empty() || (quarantined.size() == 1 && quarantined.count(context) == 1));
+  };
+  // The highest: allocate() prefers low addresses.
+  const auto found = std::find_if(pieces_.rbegin(), pieces_.rend(), idle);
+  if (found == pieces_.rend()) return {};
+  const Range range{found->first, found->second.bytes};
+  take_out(range);
+  return range;
+}
+
+// What of the piece is not in quarantine is free.
+void CreditBook::take_out(const Range& piece) {
+  std::vector<Range> quarantined;
+  for (const auto& [ticket, kept] : quarantine_) {
+    for (const Range& range : kept.ranges) {
+      const std::uint64_t from = std::max(range.base, piece.base);
+      const std::uint64_t to = std::min(range.base + range.bytes, piece.base + piece.bytes);
+      if (from < to) quarantined.push_back({from, to - from});
+    }
+  }
+  std::sort(quarantined.begin(), quarantined.end(),
+            [](const Range& a, const Range& b) { return a.base < b.base; });
+  std::uint64_t at = piece.base;
+  quarantined.push_back({piece.base + piece.bytes, 0});
+  for (const Range& range : quarantined) {
+    if (range.base > at) free_.remove(at, range.base - at);
+    at = range.base + range.bytes;
+  }
+  drop_quarantined(piece);
+  committed_bytes_ -= piece.bytes;
+  pieces_.erase(piece.base);
+}
+
+std::vector<Handle> CreditBook::quarantined_contexts() const {
+  std::vector<Handle> contexts;
+  for (const auto& [ticket, kept] : quarantine_) {
+    if (std::find(contexts.begin(), contexts.end(), kept.context) == contexts.end()) {
+      contexts.push_back(kept.context);
+    }
+  }
+  return contexts;
+}
+
+}  // namespace gpurun::client
