@@ -1,3 +1,4 @@
+// Pieces, quarantine and what may be given back, behind CreditBook.
 #include "client/credit_book.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Two orders of the same ranges, by start and by size, behind FreeRanges.
 #include "client/free_ranges.h"
 
 #include <iterator>

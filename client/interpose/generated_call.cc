@@ -62,6 +62,7 @@ class GeneratedCall {
     // Without one, a call that waits is told so by the worker's driver if it needs one.
     context_result_ = here_.enter_context();
     if (context_result_ != 0) here_.context = nullptr;
+    if (const int result = refuse_in_window(row_, program_); result != 0) return result;
     if (const int result = adopt_arguments(); result != 0) return result;
     if (const int result = mint(); result != 0) return result;
     protocol::PackedCall packed;

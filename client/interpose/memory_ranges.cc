@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <new>
@@ -24,6 +25,10 @@ struct Ranges {
   std::uint64_t last_buffer_id = 0;                // Guarded by mutex.
 };
 
+// Base 0: no window.
+std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
+std::atomic<std::uint64_t> g_window_ends[kWindowedDevicesMax];
+
 // Calls come after exit handlers have run: never destroyed.
 Ranges& ranges() {
   static auto* const all = new Ranges;
@@ -32,11 +37,13 @@ Ranges& ranges() {
 
 bool map_nothing(std::uint64_t start, std::uint64_t end) {
   void* const wanted = reinterpret_cast<void*>(start);
-  void* const got = mmap(wanted, end - start, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  // A wish, which the kernel fulfils when nothing is there. Not MAP_FIXED_NOREPLACE: older kernels
+  // do not know it, and ThreadSanitizer drops an address that it cannot watch, but not that flag.
+  void* const got =
+      mmap(wanted, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (got == MAP_FAILED) return false;
   if (got == wanted) return true;
-  munmap(got, end - start);  // Before Linux 4.17 the flag is unknown, the address a mere wish.
+  munmap(got, end - start);
   return false;
 }
 
@@ -123,18 +130,53 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
   return range;
 }
 
-void remove_ranges_of_context(Handle context, void (*visit)(const MemoryRange&)) noexcept {
+std::vector<MemoryRange> take_ranges_of_context(Handle context) {
   // Reserved addresses belong to the process (manual, cuMemAddressReserve).
-  const auto taken = take_matching([context](const MemoryRange& range) {
+  return take_matching([context](const MemoryRange& range) {
     return range.context == context && range.kind != MemoryKind::kReserved;
   });
-  for (const MemoryRange& range : taken) {
-    if (visit != nullptr) visit(range);
-  }
 }
 
 void remove_ranges_of_owner(Handle owner) noexcept {
   take_matching([owner](const MemoryRange& range) { return range.owner == owner; });
+}
+
+bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
+  if (base + bytes < base) return false;
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto next = all.blocked.lower_bound(base);
+  if (next != all.blocked.end() && next->first < base + bytes) return false;
+  if (next != all.blocked.begin() && std::prev(next)->second > base) return false;
+  if (!map_nothing(base, base + bytes)) return false;
+  all.blocked[base] = base + bytes;
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.blocked.erase(base) != 0) munmap(reinterpret_cast<void*>(base), bytes);
+}
+
+void add_device_window(int server_ordinal, std::uint64_t base, std::uint64_t bytes) noexcept {
+  g_window_ends[server_ordinal].store(base + bytes, std::memory_order_relaxed);
+  g_window_bases[server_ordinal].store(base, std::memory_order_release);
+}
+
+bool has_device_window(int server_ordinal) noexcept {
+  return g_window_bases[server_ordinal].load(std::memory_order_acquire) != 0;
+}
+
+int device_of_window(std::uint64_t address) noexcept {
+  for (int device = 0; device < kWindowedDevicesMax; ++device) {
+    const std::uint64_t base = g_window_bases[device].load(std::memory_order_acquire);
+    if (base == 0 || address < base) continue;
+    if (address < g_window_ends[device].load(std::memory_order_relaxed)) return device;
+  }
+  return -1;
 }
 
 }  // namespace gpurun::client::interpose

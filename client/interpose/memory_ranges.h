@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "client/handles.h"
 
@@ -47,9 +48,23 @@ bool add_range(MemoryRange range) noexcept;
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
 // Forgets the range that starts at `base` if it is of `kind`.
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;
-// Of a context, or of an owner, that ends. Calls `visit` (may be nullptr) for each, without a lock.
-void remove_ranges_of_context(Handle context, void (*visit)(const MemoryRange&)) noexcept;
+// Of a context, or of an owner, that ends.
+std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;
+
+// Maps nothing over [base, base + bytes), so that nothing else of this process comes to lie there.
+// False, and nothing done, when something does already.
+bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
+// Of hold_addresses().
+void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
+
+// The window [base, base + bytes) of a device, one of up to kWindowedDevicesMax, is in use from now
+// on (device_windows.h).
+inline constexpr int kWindowedDevicesMax = 64;
+void add_device_window(int server_ordinal, std::uint64_t base, std::uint64_t bytes) noexcept;
+bool has_device_window(int server_ordinal) noexcept;
+// Whose window the address lies in, whether or not anything lives there; -1: nobody's. No lock.
+int device_of_window(std::uint64_t address) noexcept;
 
 // Gives back memory that cuMemHostAlloc made; nothing for other kinds.
 void free_host_range(const MemoryRange& range) noexcept;

@@ -29,6 +29,27 @@ void keep(const Here& here, CUdeviceptr base, std::size_t bytes, MemoryKind kind
 
 }  // namespace
 
+int refuse_in_window(const driver_abi::Row& row, void* const* arguments) noexcept {
+  const auto refused = [arguments](std::size_t index, int result) {
+    return device_of_window(argument<std::uint64_t>(arguments, index)) < 0 ? 0 : result;
+  };
+  switch (row.alias_opcode) {
+    case opcode::cuMemMap:
+    case opcode::cuMemUnmap:
+    case opcode::cuMemSetAccess:
+    case opcode::cuMemAddressFree:
+      return refused(0, CUDA_ERROR_INVALID_VALUE);
+    case opcode::cuMemRetainAllocationHandle:
+      return refused(1, CUDA_ERROR_INVALID_VALUE);
+    case opcode::cuMemGetAccess:
+      return refused(2, CUDA_ERROR_INVALID_VALUE);
+    case opcode::cuIpcGetMemHandle:
+      return refused(1, CUDA_ERROR_NOT_SUPPORTED);
+    default:
+      return 0;
+  }
+}
+
 void observe(const Here& here, const driver_abi::Row& row, void* const* arguments) noexcept {
   switch (row.alias_opcode) {
     case opcode::cuMemAddressReserve:

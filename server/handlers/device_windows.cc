@@ -1,3 +1,4 @@
+// Mapping pieces of windows and taking them back; the handlers of credits.
 #include "server/handlers/device_windows.h"
 
 #include <algorithm>

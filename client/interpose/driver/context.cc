@@ -3,6 +3,7 @@
 
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/device_windows.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
@@ -83,8 +84,12 @@ void end_context(const Here& here, Context& context) {
   modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);
   // Host memory of the context goes too, unless bytes are still on their way into it.
-  remove_ranges_of_context(context.handle,
-                           here.session().host_write_outstanding() ? nullptr : &free_host_range);
+  const bool writes_outstanding = here.session().host_write_outstanding();
+  const std::vector<MemoryRange> ranges = take_ranges_of_context(context.handle);
+  for (const MemoryRange& range : ranges) {
+    if (!writes_outstanding) free_host_range(range);
+  }
+  end_windowed_ranges(here, context, ranges);
   if (context.primary) return;
   here.handles().retire(context.handle);
   g_contexts.give_back(&context);

@@ -20,7 +20,9 @@ std::uint64_t extent(const CopySide& side, const Copy& copy) {
 bool reaches_beyond(const CopySide& side, const Copy& copy) {
   if (side.place != Place::kDevice) return false;
   const auto range = find_range(side.address);
-  return range.has_value() && !range->on_host() && !range->covers(side.address, extent(side, copy));
+  // In a window, memory that nobody has allocated is no memory.
+  if (!range.has_value()) return device_of_window(side.address) >= 0;
+  return !range->on_host() && !range->covers(side.address, extent(side, copy));
 }
 
 class Run {
@@ -124,7 +126,7 @@ class Run {
 
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   const auto range = find_range(address);
-  if (!range.has_value()) return Place::kPageable;
+  if (!range.has_value()) return device_of_window(address) >= 0 ? Place::kDevice : Place::kPageable;
   if (!range->on_host()) return Place::kDevice;
   return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
 }

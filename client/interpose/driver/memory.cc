@@ -1,6 +1,10 @@
-// Device memory. An allocation waits for the worker, which alone knows addresses; a free does not.
+// Device memory. What cuMemAlloc gives comes out of credits where there are any (device_windows.h);
+// for the rest the worker is waited for, which alone knows addresses. A free waits for nobody.
+#include <algorithm>
+
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/device_windows.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
@@ -21,6 +25,19 @@ CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, Memory
   return CUDA_SUCCESS;
 }
 
+// Drivers' own pitch.
+constexpr std::size_t kPitchUnitBytes = 512;
+
+// Makes the allocation; once more when the server has no memory and we hold some for nothing.
+template <typename Allocate>
+int or_without_credits(const Here& here, Allocate allocate) {
+  const int result = allocate();
+  int earlier = 0;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !return_idle_credits(here, &earlier)) return result;
+  const int again = allocate();
+  return again != 0 ? again : earlier;
+}
+
 // `pool` 0: the device's own.
 CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
   Here here;
@@ -30,10 +47,12 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const CallSite site = here.stream_site(stream);
   CUdeviceptr address = 0;
-  const int result = pool == 0 ? call_row(here, opcode::cuMemAllocAsync, site, {}, &address, bytes,
-                                          as<CUstream>(stream))
-                               : call_row(here, opcode::cuMemAllocFromPoolAsync, site, {}, &address,
-                                          bytes, as<CUmemoryPool>(pool), as<CUstream>(stream));
+  const int result = or_without_credits(here, [&] {
+    return pool == 0 ? call_row(here, opcode::cuMemAllocAsync, site, {}, &address, bytes,
+                                as<CUstream>(stream))
+                     : call_row(here, opcode::cuMemAllocFromPoolAsync, site, {}, &address, bytes,
+                                as<CUmemoryPool>(pool), as<CUstream>(stream));
+  });
   if (address == 0) return cuda(result);
   keep(here, address, bytes, MemoryKind::kPool, pool);
   *out = address;
@@ -50,12 +69,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
-  CUdeviceptr address = 0;
-  const int result = call_row(here, opcode::cuMemAlloc_v2, here.site(), {}, &address, bytes);
-  if (address == 0) return cuda(result);
-  keep(here, address, bytes, MemoryKind::kDevice, 0);
-  *out = address;
-  return cuda(result);
+  return cuda(allocate_device_memory(here, bytes, out));
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, size_t height,
@@ -68,9 +82,19 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
   }
   if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   CUdeviceptr address = 0;
-  size_t pitch = 0;
-  const int result = call_row(here, opcode::cuMemAllocPitch_v2, here.site(), {}, &address, &pitch,
-                              width, height, element_bytes);
+  size_t pitch = (width + kPitchUnitBytes - 1) & ~(kPitchUnitBytes - 1);
+  if (pitch < width || height > SIZE_MAX / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (may_be_windowed(here, pitch * height)) {
+    const int result = allocate_device_memory(here, pitch * height, &address);
+    if (address == 0) return cuda(result);
+    *out = address;
+    *pitch_out = pitch;
+    return cuda(result);
+  }
+  const int result = or_without_credits(here, [&] {
+    return call_row(here, opcode::cuMemAllocPitch_v2, here.site(), {}, &address, &pitch, width,
+                    height, element_bytes);
+  });
   if (address == 0) return cuda(result);
   keep(here, address, pitch * height, MemoryKind::kDevice, 0);
   *out = address;
@@ -93,8 +117,6 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
   return allocate_async(out, bytes, handle, stream);
 }
 
-// Waits for the device's work as CUDA does only where the program could tell: while bytes are on
-// their way into its memory.
 CUresult cuMemFree_v2(CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
@@ -103,11 +125,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  CallSite site = here.site(protocol::Order::kOrderedHost);
-  site.context = range->context;
-  return cuda(here.session().host_write_outstanding()
-                  ? call_row(here, opcode::cuMemFree_v2, site, {}, address)
-                  : post_row(here, opcode::cuMemFree_v2, site, {}, address));
+  return cuda(free_device_memory(here, *range));
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
@@ -118,6 +136,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range));
   return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
                        as<CUstream>(stream)));
 }
@@ -126,7 +145,14 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return cuda(call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, free_bytes, total_bytes));
+  const int result =
+      call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, free_bytes, total_bytes);
+  // What we hold and do not use is not used.
+  if (result == 0) {
+    *free_bytes =
+        std::min(*free_bytes + idle_credit_bytes(here.context->server_ordinal), *total_bytes);
+  }
+  return cuda(result);
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
@@ -137,6 +163,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
     if (bytes != nullptr) *bytes = range->bytes;
     return CUDA_SUCCESS;
   }
+  if (device_of_window(address) >= 0) return CUDA_ERROR_NOT_FOUND;
   return cuda(
       call_row(here, opcode::cuMemGetAddressRange_v2, here.site(), {}, base, bytes, address));
 }

@@ -19,6 +19,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
                             !range->covers(to, count * element_bytes))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!range.has_value() && device_of_window(to) >= 0) return CUDA_ERROR_INVALID_VALUE;
   protocol::MemsetPayload payload;
   payload.destination = to;
   payload.width = count;

@@ -64,6 +64,7 @@ int activate(const Here& here, Primary& primary) {
                       device);
   }
   if (result != 0) return result;
+  if (primary.ever_active) here.session().forget_lost(primary.context->handle);
   primary.ever_active = true;
   primary.context->active.store(true, std::memory_order_release);
   return 0;

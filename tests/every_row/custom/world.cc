@@ -50,6 +50,8 @@ World::World() {
   std::filesystem::create_directory(folder_);
   setenv("GPURUN_RECORDING_FILE", (folder_ / "recording").c_str(), 1);
   setenv("GPURUN_RECORDING_CONTEXTS", "1", 1);
+  // One driver call for one of the program's; and client and driver share one address space here.
+  setenv("GPURUN_DEVICE_WINDOWS", "off", 1);
   const std::string session = folder_ / "session";
   setenv("GPURUN_SESSION", session.c_str(), 1);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);  // What is remembered of images.

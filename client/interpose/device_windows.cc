@@ -1,0 +1,390 @@
+// Asking for credits, holding windows, telling frees, behind device_windows.h.
+#include "client/interpose/device_windows.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "client/credit_book.h"
+#include "client/interpose/capture.h"
+#include "protocol/device_memory.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using protocol::CreditGrant;
+using protocol::CreditRequest;
+using protocol::MemoryReturn;
+using protocol::ReturnKind;
+
+// Where windows are looked for, in this process and then in the worker: away from where Linux puts
+// programs, their heaps, libraries and stacks. The last is one that ThreadSanitizer lets be used.
+constexpr std::uint64_t kFirstPlace = std::uint64_t{0x2000} << 32;
+constexpr std::uint64_t kPlaceStep = std::uint64_t{0x200} << 32;
+constexpr int kPlaces = 16;
+constexpr std::uint64_t kLastPlace = std::uint64_t{0x20} << 32;
+// Addresses are cheap, and pieces that come and go leave holes.
+constexpr std::uint64_t kAddressesPerByte = 2;
+constexpr std::uint64_t kAddressUnit = std::uint64_t{2} << 20;
+// Other threads may take what this one asked for.
+constexpr int kAttemptsMax = 4;
+
+enum class State : std::uint8_t { kUnknown, kWished, kOpen, kNone };
+
+struct Window {
+  std::mutex mutex;  // Guards all below.
+  State state = State::kUnknown;
+  std::uint64_t base = 0;  // From kWished on.
+  std::uint64_t bytes = 0;
+  CreditBook book;
+  // Freed during a capture, when the worker may not wait for the device: told later.
+  std::vector<std::pair<Handle, std::uint64_t>> untold;  // Context, ticket.
+};
+
+struct Windows {
+  Window by_device[kWindowedDevicesMax];
+  std::atomic<std::uint64_t> last_ticket{0};
+};
+
+Windows& windows() {
+  static auto* const all = new Windows{};
+  return *all;
+}
+
+std::uint64_t next_ticket() {
+  return windows().last_ticket.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// nullptr: a device that has none.
+Window* window_of(int server_ordinal) {
+  return server_ordinal >= 0 && server_ordinal < kWindowedDevicesMax
+             ? &windows().by_device[server_ordinal]
+             : nullptr;
+}
+
+// The receiver's thread.
+void work_done(std::uint64_t ticket) {
+  // Tickets are the process's: each device is asked.
+  Windows& all = windows();
+  for (int device = 0; device < kWindowedDevicesMax; ++device) {
+    if (!has_device_window(device)) continue;
+    Window& window = all.by_device[device];
+    const std::lock_guard<std::mutex> lock(window.mutex);
+    window.book.release(ticket);
+  }
+}
+
+bool windows_wanted() {
+  const char* const value = std::getenv("GPURUN_DEVICE_WINDOWS");
+  if (value != nullptr && std::string_view(value) == "off") return false;
+  // The program's own address space is scarce.
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY;
+}
+
+// Addresses that this process keeps free; under the lock.
+void wish(const Here& here, Window& window) {
+  if (window.state != State::kUnknown) return;
+  window.state = State::kNone;
+  const Device* const device = here.devices().device(here.context->ordinal);
+  if (device == nullptr ||
+      device->attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0 ||
+      !windows_wanted()) {
+    return;
+  }
+  const std::uint64_t most = limits::kWindowBytesMax / kAddressesPerByte;
+  const std::uint64_t bytes =
+      (std::min(device->total_memory_bytes, most) * kAddressesPerByte) & ~(kAddressUnit - 1);
+  if (bytes == 0) return;
+  for (int place = 0; place <= kPlaces && window.state != State::kWished; ++place) {
+    const auto step = static_cast<std::uint64_t>(place);
+    window.base = place == kPlaces ? kLastPlace : kFirstPlace + step * kPlaceStep;
+    window.bytes = bytes;
+    if (hold_addresses(window.base, bytes)) window.state = State::kWished;
+  }
+}
+
+// Under the lock. False: there is none, or it cannot be held here and must be `*declined`.
+bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* declined) {
+  if (window.state == State::kOpen) {
+    return grant.window == window.base && grant.window_bytes <= window.bytes;
+  }
+  if (window.state != State::kWished) return false;
+  const bool as_wished = grant.window == window.base && grant.window_bytes <= window.bytes;
+  if (!as_wished) {
+    let_go_of_addresses(window.base, window.bytes);
+    window.state = State::kNone;
+    if (grant.window == 0) return false;
+    if (grant.window_bytes > limits::kWindowBytesMax ||
+        !hold_addresses(grant.window, grant.window_bytes)) {
+      *declined = true;
+      return false;
+    }
+    window.base = grant.window;
+    window.bytes = grant.window_bytes;
+  }
+  window.state = State::kOpen;
+  add_device_window(device, window.base, window.bytes);
+  return true;
+}
+
+// Under the lock.
+bool adopt_piece(Window& window, const CreditGrant& grant) {
+  return grant.piece >= window.base && grant.piece - window.base <= window.bytes &&
+         grant.piece_bytes <= window.bytes - (grant.piece - window.base) &&
+         window.book.add_piece(grant.piece, grant.piece_bytes);
+}
+
+CallSite return_site(Handle context) {
+  CallSite site;
+  site.opcode = opcode::cuMemFree_v2;
+  site.form = protocol::Form::kRaw;
+  site.order = protocol::Order::kOrderedHost;
+  site.context = context;
+  return site;
+}
+
+int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait) {
+  if (!wait) return here.session().post(*here.lane, return_site(context), bytes_of(payload));
+  Reply reply;
+  return here.session().call(*here.lane, return_site(context), bytes_of(payload), &reply);
+}
+
+void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
+  MemoryRange range;
+  range.base = address;
+  range.bytes = bytes;
+  range.ordinal = here.context->ordinal;
+  range.context = here.context->handle;
+  (void)add_range(range);
+}
+
+// Frees of the time of a capture, now that there is none.
+void tell_untold(const Here& here, Window& window) {
+  if (capturing_somewhere()) return;
+  std::vector<std::pair<Handle, std::uint64_t>> untold;
+  {
+    const std::lock_guard<std::mutex> lock(window.mutex);
+    if (window.untold.empty()) return;
+    untold.swap(window.untold);
+  }
+  for (const auto& [context, ticket] : untold) {
+    MemoryReturn payload;
+    payload.ticket = ticket;
+    (void)tell(here, context, payload, false);
+  }
+}
+
+// One request for credits. `*address` stays 0 without memory.
+int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address) {
+  CreditRequest payload;
+  payload.bytes = bytes;
+  {
+    const std::lock_guard<std::mutex> lock(window.mutex);
+    wish(here, window);
+    if (window.state == State::kNone) {
+      // Whether nobody has any is not for this call to say.
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    payload.wished_window = window.base;
+    payload.window_bytes = window.bytes;
+  }
+  here.session().set_work_done(&work_done);
+  CallSite site = here.site();
+  site.opcode = opcode::cuMemAlloc_v2;
+  site.form = protocol::Form::kRaw;
+  Reply reply;
+  const int result = here.session().call(*here.lane, site, bytes_of(payload), &reply);
+  // An earlier call's failure may be told here although this one has done its work.
+  if (reply.result != 0 || reply.payload.size() != sizeof(CreditGrant)) {
+    return result != 0 ? result : reply.result != 0 ? reply.result : int{CUDA_ERROR_UNKNOWN};
+  }
+  CreditGrant grant;
+  std::memcpy(&grant, reply.payload.data(), sizeof grant);
+  bool declined = false;
+  {
+    const std::lock_guard<std::mutex> lock(window.mutex);
+    const bool held = adopt_window(window, here.context->server_ordinal, grant, &declined);
+    if (held && grant.plain == 0 && adopt_piece(window, grant)) {
+      *address = window.book.allocate(bytes);
+    }
+  }
+  if (grant.plain != 0) *address = grant.plain;
+  if (declined) {
+    GPURUN_LOG(kInfo, "the addresses of device %d's memory are in use here; each allocation waits",
+               here.context->ordinal);
+    MemoryReturn all;
+    all.kind = ReturnKind::kWindow;
+    all.device = static_cast<std::uint32_t>(here.context->server_ordinal);
+    (void)tell(here, here.context->handle, all, false);
+  }
+  return result;
+}
+
+int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+  return call_row(here, opcode::cuMemAlloc_v2, here.site(), {}, address, std::size_t{bytes});
+}
+
+// Out of credits, or of new ones. `*address` stays 0, and the result 0 too, where there are no
+// windows, or not enough room in them.
+int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address,
+                      int* earlier) {
+  bool reclaimed = false;
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    {
+      const std::lock_guard<std::mutex> lock(window.mutex);
+      *address = window.book.allocate(bytes);
+      if (*address == 0 && window.state == State::kNone) return 0;
+    }
+    if (*address != 0) return 0;
+    const int result = request(here, window, bytes, address);
+    if (*address != 0 || result == CUDA_ERROR_NOT_SUPPORTED) return *address != 0 ? result : 0;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !reclaimed) {
+      // What was in quarantine may do by itself.
+      reclaimed = true;
+      (void)return_idle_credits(here, earlier);
+    } else if (result != 0) {
+      return result;
+    }
+  }
+  return 0;
+}
+
+int allocate(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+  if (const int result = here.session().health(here.context->handle); result != 0) return result;
+  Window* const window = window_of(here.context->server_ordinal);
+  int earlier = 0;
+  if (window != nullptr && bytes <= limits::kWindowedBytesMax) {
+    tell_untold(here, *window);
+    const int result = allocate_windowed(here, *window, bytes, address, &earlier);
+    if (result != 0 || *address != 0) return result != 0 ? result : earlier;
+  }
+  const int result = allocate_plain(here, bytes, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !return_idle_credits(here, &earlier)) return result;
+  const int again = allocate_plain(here, bytes, address);
+  return again != 0 ? again : earlier;
+}
+
+}  // namespace
+
+int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+  CUdeviceptr got = 0;
+  const int result = allocate(here, bytes, &got);
+  if (got == 0) return result;
+  keep(here, got, bytes);
+  *address = got;
+  return result;
+}
+
+// Waits for the device's work as CUDA does only where the program could tell: while bytes are on
+// their way into its memory.
+int free_device_memory(const Here& here, const MemoryRange& range) {
+  const bool wait = here.session().host_write_outstanding();
+  const int device = device_of_window(range.base);
+  if (device < 0) {
+    CallSite site = here.site(protocol::Order::kOrderedHost);
+    site.context = range.context;
+    return wait ? call_row(here, opcode::cuMemFree_v2, site, {}, range.base)
+                : post_row(here, opcode::cuMemFree_v2, site, {}, range.base);
+  }
+  Window& window = *window_of(device);
+  tell_untold(here, window);
+  MemoryReturn payload;
+  payload.device = static_cast<std::uint32_t>(device);
+  payload.ticket = next_ticket();
+  {
+    const std::lock_guard<std::mutex> lock(window.mutex);
+    window.book.quarantine(payload.ticket, range.context, range.base, range.bytes);
+    if (capturing_somewhere()) {
+      // A capture in some stream of the context forbids to wait for it.
+      window.untold.emplace_back(range.context, payload.ticket);
+      return here.session().health(range.context);
+    }
+    const CreditBook::Range piece =
+        window.book.take_idle_piece(range.context, limits::kIdleCreditBytesMax);
+    if (piece.bytes != 0) {
+      payload.kind = ReturnKind::kPiece;
+      payload.piece = piece.base;
+    }
+  }
+  return tell(here, range.context, payload, wait);
+}
+
+void end_windowed_ranges(const Here& here, const Context& context,
+                         const std::vector<MemoryRange>& ranges) {
+  Window* const window = window_of(context.server_ordinal);
+  if (window == nullptr) return;
+  MemoryReturn payload;
+  payload.ticket = next_ticket();
+  bool any = false;
+  {
+    const std::lock_guard<std::mutex> lock(window->mutex);
+    // The end of the context is the end of its work: what follows needs to wait for nothing else.
+    for (auto& [of, ticket] : window->untold) {
+      if (of == context.handle) of = 0;
+    }
+    for (const MemoryRange& range : ranges) {
+      if (device_of_window(range.base) != context.server_ordinal) continue;
+      window->book.quarantine(payload.ticket, 0, range.base, range.bytes);
+      any = true;
+    }
+  }
+  if (any) (void)tell(here, 0, payload, false);
+}
+
+bool return_idle_credits(const Here& here, int* earlier) {
+  Window* const window = window_of(here.context->server_ordinal);
+  if (window == nullptr) return false;
+  tell_untold(here, *window);
+  std::vector<Handle> contexts;
+  {
+    const std::lock_guard<std::mutex> lock(window->mutex);
+    contexts = window->book.quarantined_contexts();
+  }
+  for (const Handle context : contexts) {
+    if (capturing_somewhere()) break;
+    // Behind the frees, in their order: when this is answered, they are done.
+    const int result = tell(here, context, MemoryReturn(), true);
+    if (*earlier == 0) *earlier = result;
+  }
+  bool returned = false;
+  for (;;) {
+    MemoryReturn payload;
+    payload.kind = ReturnKind::kPiece;
+    payload.device = static_cast<std::uint32_t>(here.context->server_ordinal);
+    {
+      const std::lock_guard<std::mutex> lock(window->mutex);
+      payload.piece = window->book.take_idle_piece(here.context->handle, 0).base;
+    }
+    if (payload.piece == 0) return returned;
+    returned = true;
+    if (const int result = tell(here, here.context->handle, payload, false); *earlier == 0) {
+      *earlier = result;
+    }
+  }
+}
+
+bool may_be_windowed(const Here& here, std::uint64_t bytes) {
+  Window* const window = window_of(here.context->server_ordinal);
+  if (window == nullptr || bytes > limits::kWindowedBytesMax) return false;
+  const std::lock_guard<std::mutex> lock(window->mutex);
+  wish(here, *window);
+  return window->state != State::kNone;
+}
+
+std::uint64_t idle_credit_bytes(int server_ordinal) noexcept {
+  Window* const window = window_of(server_ordinal);
+  if (window == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(window->mutex);
+  return window->book.idle_bytes();
+}
+
+}  // namespace gpurun::client::interpose

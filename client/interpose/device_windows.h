@@ -1,0 +1,42 @@
+// DeviceWindows: device memory that this process cuts up by itself, inside windows of addresses
+// that it holds and credits that the worker has given (docs/adr/0005, client/credit_book.h).
+//
+// An allocation that credits cover sends nothing. Where there are no windows (GPURUN_DEVICE_WINDOWS
+// is "off", the device has no virtual memory management, an address-space limit, no common
+// addresses) each allocation is the driver's own and a fence. Immortal state; any thread; short
+// locks, none across a call.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "client/interpose/forward.h"
+#include "client/interpose/memory_ranges.h"
+
+namespace gpurun::client::interpose {
+
+// Memory of the current context's device, known to memory_ranges.h as kDevice of that context.
+// `*address` stays 0 when there is none; a CUresult as every call's, which may be an earlier
+// call's failure although there is memory.
+int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* address);
+
+// The program frees a range that remove_range() gave, of kind kDevice.
+int free_device_memory(const Here& here, const MemoryRange& range);
+
+// A context has ended, or will once what was posted before is done; of its ranges those in windows
+// go with it.
+void end_windowed_ranges(const Here& here, const Context& context,
+                         const std::vector<MemoryRange>& ranges);
+
+// Credits of a device that nothing lives in: to the program they are free memory.
+std::uint64_t idle_credit_bytes(int server_ordinal) noexcept;
+
+// Whether an allocation of so much on the current context's device may come out of a window.
+bool may_be_windowed(const Here& here, std::uint64_t bytes);
+
+// The server is out of memory: waits for what is freed already and gives all unused credits of the
+// current context's device back. False: there were none. `*earlier`, if 0, becomes the failure of
+// an earlier call that was told meanwhile.
+bool return_idle_credits(const Here& here, int* earlier);
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,151 @@
+// Driver API: what a program can know of device memory that it allocates and frees: addresses,
+// what is free, what a freed address is good for, and how much there is in all. Prints it, so that
+// a run with windows, one without, and one without gpurun can be compared.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::size_t free_bytes() {
+  std::size_t free = 0, total = 0;
+  MUST(cuMemGetInfo(&free, &total));
+  EXPECT(free <= total);
+  return free;
+}
+
+void print(const char* what, CUresult code) { std::printf("%s: %s\n", what, name_of(code)); }
+
+void many_small() {
+  const std::size_t before = free_bytes();
+  std::vector<CUdeviceptr> all(100);
+  for (CUdeviceptr& each : all) {
+    MUST(cuMemAlloc(&each, 4096));
+    EXPECT(each % 256 == 0);
+  }
+  std::printf("100 allocations take %zu bytes\n", before - free_bytes());
+  std::vector<CUdeviceptr> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t i = 1; i < sorted.size(); ++i) EXPECT(sorted[i] - sorted[i - 1] >= 4096);
+  std::vector<unsigned char> bytes(4096);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    MUST(cuMemsetD8(all[i], static_cast<unsigned char>(i), 4096));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    MUST(cuMemcpyDtoH(bytes.data(), all[i], bytes.size()));
+    for (const unsigned char byte : bytes) EXPECT(byte == i);
+  }
+  for (const CUdeviceptr each : all) MUST(cuMemFree(each));
+  std::printf("freed: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
+}
+
+void facts_of_one() {
+  CUdeviceptr memory = 0, base = 0;
+  std::size_t bytes = 0;
+  MUST(cuMemAlloc(&memory, 10'000));
+  MUST(cuMemGetAddressRange(&base, &bytes, memory + 9'999));
+  EXPECT(base == memory && bytes == 10'000);
+  print("range beyond", cuMemGetAddressRange(&base, &bytes, memory + 10'000 + 64 * kMiB));
+  int ordinal = -1;
+  CUcontext owner = nullptr, current = nullptr;
+  MUST(cuCtxGetCurrent(&current));
+  MUST(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+  MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, memory + 1));
+  EXPECT(ordinal == 0 && owner == current);
+  std::vector<unsigned char> host(20'000, 7);
+  print("copy beyond", cuMemcpyHtoD(memory, host.data(), 10'001));
+  print("fill beyond", cuMemsetD8(memory + 1, 0, 10'000));
+  print("free inside", cuMemFree(memory + 512));
+  CUmemGenericAllocationHandle handle = 0;
+  print("retain", cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(memory)));
+  MUST(cuMemFree(memory));
+  print("free again", cuMemFree(memory));
+  print("fill freed", cuMemsetD8(memory, 0, 1));
+  print("copy to freed", cuMemcpyHtoD(memory, host.data(), 1));
+  print("attribute of freed",
+        cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+  print("none", cuMemAlloc(&memory, 0));
+  print("all there could be", cuMemAlloc(&memory, ~std::size_t{0}));
+  std::size_t pitch = 0;
+  MUST(cuMemAllocPitch(&memory, &pitch, 1'000, 10, 4));
+  std::printf("pitch %zu\n", pitch);
+  MUST(cuMemGetAddressRange(&base, &bytes, memory));
+  EXPECT(base == memory && bytes == pitch * 10);
+  MUST(cuMemFree(memory));
+  print("pitch of too much", cuMemAllocPitch(&memory, &pitch, 1'000, ~std::size_t{0} / 8, 4));
+}
+
+// To the last byte, twice: what was freed is there again, in pieces of any size.
+void all_there_is() {
+  const std::size_t before = free_bytes();
+  for (const std::size_t each : {kMiB, 2 * kMiB, 96 * kMiB, 64 * 1024 + std::size_t{4096}}) {
+    std::vector<CUdeviceptr> all;
+    CUdeviceptr memory = 0;
+    CUresult result;
+    while ((result = cuMemAlloc(&memory, each)) == CUDA_SUCCESS) all.push_back(memory);
+    std::printf("%zu times %zu bytes, then %s; %d left\n", all.size(), each, name_of(result),
+                free_bytes() >= each);
+    // One place is enough for one.
+    MUST(cuMemFree(all[all.size() / 2]));
+    MUST(cuMemAlloc(&all[all.size() / 2], each));
+    print("one more", cuMemAlloc(&memory, each));
+    for (const CUdeviceptr freed : all) MUST(cuMemFree(freed));
+  }
+  std::printf("freed: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
+}
+
+// What lives in a context goes with it.
+void goes_with_its_context() {
+  const std::size_t before = free_bytes();
+  for (int round = 0; round < 50; ++round) {
+    CUcontext own;
+    CUdeviceptr memory = 0;
+#if CUDA_VERSION >= 13000
+    MUST(cuCtxCreate(&own, nullptr, 0, 0));
+#else
+    MUST(cuCtxCreate(&own, 0, 0));
+#endif
+    for (int i = 0; i < 20; ++i) {
+      MUST(cuMemAlloc(&memory, kMiB));
+      MUST(cuMemsetD8Async(memory, 1, kMiB, nullptr));
+    }
+    MUST(cuCtxDestroy(own));
+    if (round == 0) print("free of a lost one", cuMemFree(memory));
+  }
+  std::printf("50 contexts later: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
+}
+
+// Argument "count": N allocations of BYTES, all freed, REPEAT times; for tests that count fences.
+int count(int n, std::size_t bytes, int repeat) {
+  std::vector<CUdeviceptr> all(static_cast<std::size_t>(n));
+  for (; repeat > 0; --repeat) {
+    for (CUdeviceptr& each : all) MUST(cuMemAlloc(&each, bytes));
+    for (const CUdeviceptr each : all) MUST(cuMemsetD8(each, 1, bytes));
+    for (const CUdeviceptr each : all) MUST(cuMemFree(each));
+    MUST(cuCtxSynchronize());
+  }
+  std::printf("PASSED\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MUST(cuInit(0));
+  CUcontext context;
+  MUST(cuDevicePrimaryCtxRetain(&context, 0));
+  MUST(cuCtxSetCurrent(context));
+  if (argc == 5 && std::strcmp(argv[1], "count") == 0) {
+    return count(std::atoi(argv[2]), std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
+  }
+  many_small();
+  facts_of_one();
+  all_there_is();
+  goes_with_its_context();
+  std::printf("PASSED\n");
+  return 0;
+}

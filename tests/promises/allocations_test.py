@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Protects: an allocation of device memory that the client has credits for waits for nobody; beyond
+them it is one fence, each time for more; without windows each allocation is one.
+
+Counts what --stats says of cuMemAlloc; no time is measured.
+"""
+import sys
+import tempfile
+
+import world
+
+MIB = 1 << 20
+# Allocations, bytes of each, rounds; the most fences with windows. Credits begin at 32 MiB and double
+# up to 256 MiB; what is idle beyond 128 MiB goes back and must be asked for again.
+CASES = (
+    (500, 4096, 3, 1),
+    (31, MIB, 5, 1),
+    (40, MIB, 5, 2),
+    (100, MIB, 1, 3),
+)
+
+
+def fences(build, server, program, count, size, rounds, windows="on"):
+    done = world.run(build, server, [program, "count", str(count), str(size), str(rounds)],
+                     environment={"GPURUN_DEVICE_WINDOWS": windows})
+    if done.status != 0 or len(done.statistics) != 1:
+        sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    for function in done.statistics[0]["functions"]:
+        if function["name"] == "cuMemAlloc_v2":
+            if function["entries"] != count * rounds:
+                sys.exit(f"WRONG: {function}")
+            return function["fences"]
+    sys.exit("WRONG: no allocation was counted")
+
+
+def main():
+    build, program = sys.argv[1:3]
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
+        for count, size, rounds, most in CASES:
+            waited = fences(build, server, program, count, size, rounds)
+            print(f"{rounds} times {count} allocations of {size} bytes: {waited} fences")
+            if not 1 <= waited <= most:
+                wrong.append(f"{waited} fences, expected 1 to {most}")
+        waited = fences(build, server, program, 50, 4096, 2, "off")
+        print(f"without windows: 100 allocations, {waited} fences")
+        if waited != 100:
+            wrong.append(f"{waited} fences without windows, expected 100")
+    if wrong:
+        print("WRONG:", *wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
