@@ -23,7 +23,8 @@ enum class Feature : std::uint8_t {
   kImagesByHash = 0,
   // The worker tells the end of a record that carries kFlagTell (record.h).
   kPushedCompletions = 1,
-  // The client gives out device addresses from windows that the server reserved. Not offered yet.
+  // The worker gives memory to windows of device addresses, which the client cuts up by itself
+  // (device_memory.h).
   kDeviceWindows = 2,
   // A session outlives a cut of its connections. Not offered yet.
   kResume = 3,
@@ -45,9 +46,10 @@ struct Features {
 // What this build says. A client knows no other way to load a code image, and waits for the
 // completions that it has asked for (kFlagTell).
 constexpr Features our_features(Sender who) {
-  constexpr std::uint64_t kOffered =
+  constexpr std::uint64_t kNeeded =
       feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions);
-  return {kOffered, who == Sender::kClient ? kOffered : 0};
+  constexpr std::uint64_t kOffered = kNeeded | feature_bit(Feature::kDeviceWindows);
+  return {kOffered, who == Sender::kClient ? kNeeded : 0};
 }
 
 // "loading code images by their hash"; "feature 17" for a bit that this build does not know.

@@ -14,7 +14,9 @@
 #include "base/log.h"
 #include "client/credit_book.h"
 #include "client/interpose/capture.h"
+#include "client/interpose/process.h"
 #include "protocol/device_memory.h"
+#include "protocol/features.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -83,6 +85,11 @@ void work_done(std::uint64_t ticket) {
 }
 
 bool windows_wanted() {
+  const Process* const process = connected_already();
+  if (process == nullptr ||
+      (process->features & protocol::feature_bit(protocol::Feature::kDeviceWindows)) == 0) {
+    return false;  // The worker is older than windows.
+  }
   const char* const value = std::getenv("GPURUN_DEVICE_WINDOWS");
   if (value != nullptr && std::string_view(value) == "off") return false;
   // The program's own address space is scarce.

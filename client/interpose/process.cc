@@ -66,6 +66,7 @@ int connect() {
   process->server = server;
   process->server_release = std::move(attached->server_release);
   process->attach_round_trips = attached->round_trips;
+  process->features = attached->features;
   set_lacking(attached->lacking);
   g_process.store(process, std::memory_order_release);
   return 0;

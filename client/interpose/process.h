@@ -27,6 +27,7 @@ struct Process {
   std::string server;                           // "host:port", for messages and statistics.
   std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
+  std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
 };
 
 // The connected process: attaches and takes the snapshot at the first call, which the calling

@@ -1,6 +1,7 @@
 // Protects: the worker gives memory of windows exactly as far as the device has any, never the same
 // twice, and takes nothing on trust: whatever a client claims to own or to return is looked up.
 #include <gtest/gtest.h>
+#include <atomic>
 
 #include <cstring>
 #include <map>
@@ -22,7 +23,8 @@ constexpr int kInvalidValue = 1, kOutOfMemory = 2;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kWish = std::uint64_t{0x2000} << 32;
 
-std::uint64_t g_done = 0;  // The last ticket that the worker told; the receiver's thread.
+// The last ticket that the worker told, on the receiver's thread.
+std::atomic<std::uint64_t> g_done{0};
 
 class DeviceWindows : public ::testing::Test {
  protected:
