@@ -96,9 +96,7 @@ Result<std::unique_ptr<Dispatch>> Dispatch::create(const CudaDriver& driver) {
   return dispatch;
 }
 
-void Dispatch::substitute(std::uint16_t opcode, void* function) {
-  substitutes_[opcode] = function;
-}
+void Dispatch::substitute(std::uint16_t opcode, void* function) { substitutes_[opcode] = function; }
 
 int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTable& handles,
                     const Streams& streams) const {

@@ -99,9 +99,8 @@ OperationPtr GraphExec::launch() {
     if (node.enabled) operations.push_back(current(node.operation));
   }
   using Owner = std::pair<std::shared_ptr<GraphExec>, decltype(kept_)>;
-  return std::make_shared<GraphLaunch>(std::move(operations),
-                                       std::make_shared<Owner>(shared_from_this(), kept_),
-                                       &running_);
+  return std::make_shared<GraphLaunch>(
+      std::move(operations), std::make_shared<Owner>(shared_from_this(), kept_), &running_);
 }
 
 GraphExec::Node* GraphExec::find(std::uint64_t handle) {

@@ -4,7 +4,7 @@
 namespace gpurun::every_row {
 namespace {
 
-constexpr char kOwn[] = "the client's own memory, of which the worker never hears";
+constexpr char kOurs[] = "the client's own memory, of which the worker never hears";
 
 // All of it can be written.
 void fill(void* memory, std::size_t bytes) {
@@ -13,14 +13,14 @@ void fill(void* memory, std::size_t bytes) {
 }
 
 void add_own_memory(TrialTable& table) {
-  table.translated("cuMemAllocHost_v2", kOwn, [](Trial& t) {
+  table.translated("cuMemAllocHost_v2", kOurs, [](Trial& t) {
     const std::size_t bytes = t.draw(1, 20'000);
     void* memory = nullptr;
     t.expect_local(t.client(FN(cuMemAllocHost_v2), &memory, bytes), CUDA_SUCCESS);
     fill(memory, bytes);
     t.expect_local(t.client(FN(cuMemFreeHost), memory), CUDA_SUCCESS);
   });
-  table.translated("cuMemHostAlloc", kOwn, [](Trial& t) {
+  table.translated("cuMemHostAlloc", kOurs, [](Trial& t) {
     const std::size_t bytes = t.draw(1, 20'000);
     const auto flags = static_cast<unsigned>(t.draw(0, 7));
     void* memory = nullptr;
@@ -31,7 +31,7 @@ void add_own_memory(TrialTable& table) {
     t.expect_value(kept, flags);
     EXPECT_EQ(t.call_client(FN(cuMemFreeHost), memory), CUDA_SUCCESS);
   });
-  table.translated("cuMemFreeHost", kOwn, [](Trial& t) {
+  table.translated("cuMemFreeHost", kOurs, [](Trial& t) {
     void* memory = nullptr;
     void* other = nullptr;
     EXPECT_EQ(t.call_client(FN(cuMemHostAlloc), &memory, 4096u, 0u), CUDA_SUCCESS);
@@ -44,7 +44,7 @@ void add_own_memory(TrialTable& table) {
 }
 
 void add_registered_memory(TrialTable& table) {
-  table.translated("cuMemHostRegister_v2", kOwn, [](Trial& t) {
+  table.translated("cuMemHostRegister_v2", kOurs, [](Trial& t) {
     std::vector<unsigned char> memory(t.draw(1, 20'000));
     const auto flags = static_cast<unsigned>(t.draw(0, 3));
     t.expect_local(
@@ -59,7 +59,7 @@ void add_registered_memory(TrialTable& table) {
     EXPECT_EQ(t.call_client(FN(cuMemHostUnregister), static_cast<void*>(memory.data())),
               CUDA_SUCCESS);
   });
-  table.translated("cuMemHostUnregister", kOwn, [](Trial& t) {
+  table.translated("cuMemHostUnregister", kOurs, [](Trial& t) {
     std::vector<unsigned char> memory(t.draw(1, 20'000));
     void* const place = memory.data();
     EXPECT_EQ(t.call_client(FN(cuMemHostRegister_v2), place, memory.size(), 0u), CUDA_SUCCESS);

@@ -378,7 +378,7 @@ TEST_F(DaemonTest, ARequiredFeatureThatOneLacksRefusesTheSession) {
   // The daemon says so before there is a worker.
   client::AttachOptions tomorrow;
   tomorrow.features.offered = tomorrow.features.required = ~std::uint64_t{0};
-  refused(tomorrow, "requires windows of device addresses", "update the server");
+  refused(tomorrow, "requires sessions that outlive", "update the server");
   EXPECT_EQ(workers_.started, 0);
   // The client, of the worker.
   workers_.features.required = std::uint64_t{1} << 40;
