@@ -4,10 +4,11 @@ them it is one fence, each time for more; without windows each allocation is one
 
 Counts what --stats says of cuMemAlloc; no time is measured.
 """
+import os
 import sys
-import tempfile
 
-import world
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
 
 MIB = 1 << 20
 # Allocations, bytes of each, rounds; the most fences with windows. Credits begin at 32 MiB and double
@@ -20,9 +21,9 @@ CASES = (
 )
 
 
-def fences(build, server, program, count, size, rounds, windows="on"):
-    done = world.run(build, server, [program, "count", str(count), str(size), str(rounds)],
-                     environment={"GPURUN_DEVICE_WINDOWS": windows})
+def fences(server, program, count, size, rounds, windows="on"):
+    done = world.measured(server, [program, "count", str(count), str(size), str(rounds)],
+                          GPURUN_DEVICE_WINDOWS=windows)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
     for function in done.statistics[0]["functions"]:
@@ -34,15 +35,15 @@ def fences(build, server, program, count, size, rounds, windows="on"):
 
 
 def main():
-    build, program = sys.argv[1:3]
+    program = sys.argv[1]
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, world.Server(build, folder) as server:
+    with world.Gpurund() as server:
         for count, size, rounds, most in CASES:
-            waited = fences(build, server, program, count, size, rounds)
+            waited = fences(server, program, count, size, rounds)
             print(f"{rounds} times {count} allocations of {size} bytes: {waited} fences")
             if not 1 <= waited <= most:
                 wrong.append(f"{waited} fences, expected 1 to {most}")
-        waited = fences(build, server, program, 50, 4096, 2, "off")
+        waited = fences(server, program, 50, 4096, 2, "off")
         print(f"without windows: 100 allocations, {waited} fences")
         if waited != 100:
             wrong.append(f"{waited} fences without windows, expected 100")
