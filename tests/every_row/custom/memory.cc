@@ -184,6 +184,8 @@ void add_pool_attributes(TrialTable& table) {
     EXPECT_EQ(t.call_client(FN(cuMemPoolSetAttribute), pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                             static_cast<void*>(&threshold)),
               CUDA_SUCCESS);
+    // Posted: it must not reach the device in the middle of a direct call.
+    EXPECT_EQ(t.call_client(FN(cuCtxSynchronize)), CUDA_SUCCESS);
     for (const auto which :
          {CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
           CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
