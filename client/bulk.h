@@ -81,6 +81,8 @@ class Bulk {
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
   bool outstanding() const noexcept { return unattended_.load(std::memory_order_acquire) != 0; }
+  // An unattended transfer that has not arrived yet goes to some of `memory`.
+  bool outstanding(ByteView memory) const noexcept;
 
  private:
   struct Chunk {
@@ -142,7 +144,7 @@ class Bulk {
   std::atomic<std::uint64_t> last_transfer_{0};
   std::atomic<std::size_t> unattended_{0};
 
-  std::mutex mutex_;  // Guards all below.
+  mutable std::mutex mutex_;  // Guards all below.
   std::condition_variable to_send_;
   std::condition_variable room_;
   std::condition_variable written_;

@@ -1,6 +1,7 @@
 // Start and end of Bulk, and its receiving half.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -74,6 +75,16 @@ void Bulk::expect(std::uint64_t transfer, MutableBytes destination, bool unatten
   in.unattended = unattended;
   incoming_.emplace(transfer, in);
   if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+bool Bulk::outstanding(ByteView memory) const noexcept {
+  if (!outstanding()) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(incoming_.begin(), incoming_.end(), [memory](const auto& each) {
+    const MutableBytes to = each.second.destination;
+    return each.second.unattended && to.data() < memory.data() + memory.size() &&
+           memory.data() < to.data() + to.size();
+  });
 }
 
 bool Bulk::cancel(std::uint64_t transfer) {

@@ -142,6 +142,11 @@ bool Session::host_write_outstanding() const noexcept {
          impl_->graphs.any();
 }
 
+bool Session::may_still_write(ByteView memory) const noexcept {
+  return impl_->bulk->outstanding(memory) || host_functions_.load(std::memory_order_acquire) != 0 ||
+         impl_->graphs.any();
+}
+
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }
 
 }  // namespace gpurun::client

@@ -153,6 +153,9 @@ class Session {
   // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this
   // process: host-visible writes that forbid answering implicit synchronisation early.
   bool host_write_outstanding() const noexcept;
+  // Likewise, and it may be `memory` that is written: a copy out that has not arrived goes there,
+  // or nobody knows where the others write. What a stream reads from there must not be read yet.
+  bool may_still_write(ByteView memory) const noexcept;
   // Another one: a function of the program that waits in a stream, or runs. Counts them; returns
   // how many there were.
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }

@@ -90,13 +90,16 @@ class Run {
   }
 
   // Read before it returns, pinned or not: the program may change it any time after a synchronous
-  // copy, and CUDA's own order for an asynchronous one forbids it to change it before.
+  // copy, and CUDA's own order for an asynchronous one forbids it to change it before. What the
+  // stream itself may still write there (a copy out, a host function) has to end first.
   int in(std::uint64_t to, std::uint64_t from, bool last) {
+    const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
+    if (here_.session().may_still_write(source)) {
+      if (const int result = synchronize_stream(here_, site_.stream); result != 0) return result;
+    }
     CallSite site = site_;
     if (waiting_ == Waiting::kSynchronous && last) site.flags = protocol::kFlagBarrier;
-    return here_.session().copy_in(*here_.lane, site, to,
-                                   byte_view(reinterpret_cast<const void*>(from), copy_.width),
-                                   Session::HostMemory::kPageable);
+    return here_.session().copy_in(*here_.lane, site, to, source, Session::HostMemory::kPageable);
   }
 
   int out(std::uint64_t to, std::uint64_t from) {
