@@ -69,7 +69,7 @@ class EntryPoints : public testing::Test {
   }
   void SetUp() override {
     if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13.0 on this machine";
-    if (HasFatalFailure() || live_.empty()) GTEST_SKIP() << "no live handles";
+    ASSERT_FALSE(live_.empty()) << "no live handles";
   }
 
   template <typename Handle>
