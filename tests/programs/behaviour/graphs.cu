@@ -47,13 +47,19 @@ void count(void* user) { ++static_cast<Host*>(user)->runs; }
 struct World {
   int* device = nullptr;
   Host host;
+  std::vector<int> pageable[2];
   cudaStream_t stream;
   explicit World(bool pinned) {
     MUST(cudaMalloc(&device, kBytes));
     MUST(cudaStreamCreate(&stream));
-    for (int** memory : {&host.source, &host.result}) {
-      if (pinned) MUST(cudaMallocHost(memory, kBytes));
-      if (!pinned) *memory = static_cast<int*>(std::malloc(kBytes));
+    int** const places[] = {&host.source, &host.result};
+    for (int i = 0; i < 2; ++i) {
+      if (pinned) {
+        MUST(cudaMallocHost(places[i], kBytes));
+      } else {
+        pageable[i].resize(kCount);
+        *places[i] = pageable[i].data();
+      }
     }
   }
   void fill(int value) {

@@ -149,8 +149,8 @@ struct Attachment {
 };
 
 TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
-  ASSERT_EQ(setenv("LD_GPURUN_TEST", "leak", 1), 0);
-  ASSERT_EQ(setenv("GPURUN_SESSION", "leak", 1), 0);
+  ASSERT_EQ(setenv("LD_GPURUN_TEST", "spilt", 1), 0);
+  ASSERT_EQ(setenv("GPURUN_SESSION", "spilt", 1), 0);
   ASSERT_EQ(setenv("GPURUN_EMULATED", "passes", 1), 0);
   ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "5,7", 1), 0);
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/some/driver.so"});
@@ -163,7 +163,7 @@ TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
   const Attachment second(server);
   ASSERT_NE(second.attached.channels.log, nullptr);
   const std::string inherited = text_of(second.attached.snapshot);
-  EXPECT_EQ(inherited.find("leak"), std::string::npos) << inherited;
+  EXPECT_EQ(inherited.find("spilt"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("driver /some/driver.so\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("GPURUN_EMULATED=passes\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("CUDA_VISIBLE_DEVICES=7\n"), std::string::npos) << inherited;
