@@ -139,12 +139,12 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
 
 bool Session::host_write_outstanding() const noexcept {
   return impl_->bulk->outstanding() || host_functions_.load(std::memory_order_acquire) != 0 ||
-         impl_->graphs.any();
+         impl_->graphs.may_write();
 }
 
 bool Session::may_still_write(ByteView memory) const noexcept {
   return impl_->bulk->outstanding(memory) || host_functions_.load(std::memory_order_acquire) != 0 ||
-         impl_->graphs.any();
+         impl_->graphs.may_write();
 }
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }

@@ -88,20 +88,30 @@ int GraphHost::start_threads() {
   return 0;
 }
 
+namespace {
+
+bool writes(const GraphHost::Operation& operation) {
+  return operation.function != nullptr || operation.to.address != 0;
+}
+
+}  // namespace
+
 std::uint64_t GraphHost::add(const Operation& operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_ || operations_.size() >= protocol::kGraphOperationsMax || start_threads() != 0) {
     return 0;
   }
   operations_.emplace(++last_, std::make_shared<const Operation>(operation));
-  live_.store(operations_.size(), std::memory_order_release);
+  if (writes(operation)) writers_.fetch_add(1, std::memory_order_release);
   return last_;
 }
 
 void GraphHost::forget(std::uint64_t number) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  operations_.erase(number);
-  live_.store(operations_.size(), std::memory_order_release);
+  const auto found = operations_.find(number);
+  if (found == operations_.end()) return;
+  if (writes(*found->second)) writers_.fetch_sub(1, std::memory_order_release);
+  operations_.erase(found);
 }
 
 std::shared_ptr<const GraphHost::Operation> GraphHost::find(std::uint64_t number) {

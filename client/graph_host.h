@@ -50,8 +50,9 @@ class GraphHost {
   std::uint64_t add(const Operation& operation);
   // The worker was not told of it.
   void forget(std::uint64_t number) noexcept;
-  // There are operations, so that graphs may write to the program's memory at any time.
-  bool any() const noexcept { return live_.load(std::memory_order_acquire) != 0; }
+  // There are functions or copies into the program's memory, so that graphs may write there at any
+  // time.
+  bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
 
   // The receiver. kProtocol: no such operation, or not its kind, or bytes beyond its end.
   Status turn(std::uint64_t number, ByteView payload);
@@ -78,8 +79,8 @@ class GraphHost {
   void answer(const Turn& turn);
 
   Session*& session_;
-  std::atomic<std::size_t> live_{0};
-  std::mutex mutex_;  // Guards all below.
+  std::atomic<std::size_t> writers_{0};  // Of operations_.
+  std::mutex mutex_;                     // Guards all below.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
   std::uint64_t last_ = 0;
   bool stopping_ = false;

@@ -347,21 +347,30 @@ void end_windowed_ranges(const Here& here, const Context& context,
   if (any) (void)tell(here, 0, payload, false);
 }
 
-bool return_idle_credits(const Here& here, int* earlier) {
+int settle_frees(const Here& here) {
   Window* const window = window_of(here.context->server_ordinal);
-  if (window == nullptr) return false;
+  if (window == nullptr) return 0;
   tell_untold(here, *window);
   std::vector<Handle> contexts;
   {
     const std::lock_guard<std::mutex> lock(window->mutex);
     contexts = window->book.quarantined_contexts();
   }
+  int earlier = 0;
   for (const Handle context : contexts) {
     if (capturing_somewhere()) break;
     // Behind the frees, in their order: when this is answered, they are done.
     const int result = tell(here, context, MemoryReturn(), true);
-    if (*earlier == 0) *earlier = result;
+    if (earlier == 0) earlier = result;
   }
+  return earlier;
+}
+
+bool return_idle_credits(const Here& here, int* earlier) {
+  Window* const window = window_of(here.context->server_ordinal);
+  if (window == nullptr) return false;
+  const int told = settle_frees(here);
+  if (*earlier == 0) *earlier = told;
   bool returned = false;
   for (;;) {
     MemoryReturn payload;

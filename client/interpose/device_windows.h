@@ -39,4 +39,8 @@ bool may_be_windowed(const Here& here, std::uint64_t bytes);
 // an earlier call that was told meanwhile.
 bool return_idle_credits(const Here& here, int* earlier);
 
+// A capture is about to begin, during which nobody may wait for its context: waits until what was
+// freed on the current context's device is known to be unused. 0, or an earlier call's failure.
+int settle_frees(const Here& here);
+
 }  // namespace gpurun::client::interpose

@@ -22,8 +22,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
-STARTS = 50
-EARLY = 10  # Of them die at a random moment, not at a call.
+STARTS = 20 if world.ARGS.sanitizer else 50  # Under one each takes seconds.
+EARLY = STARTS // 5  # Of them die at a random moment, not at a call.
 EARLY_S = 0.25
 CALLS_MAX = 300
 # Of a gpurund that serves nobody; ThreadSanitizer has one of its own.

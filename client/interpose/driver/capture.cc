@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/device_windows.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -81,7 +82,7 @@ int enter_begin(Here& here, CUstream given, CUstreamCaptureMode mode, Handle* st
   // The legacy stream cannot be captured.
   if (*stream < protocol::kStreamPerThread) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const bool already = visit_capture(here, *stream, [](const Capture&) {});
-  return already ? int{CUDA_ERROR_ILLEGAL_STATE} : 0;
+  return already ? int{CUDA_ERROR_ILLEGAL_STATE} : settle_frees(here);
 }
 
 struct Status {

@@ -100,8 +100,8 @@ std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded)
   const Device* device = device_of_server(here, ordinal);
   // GPURUN_SYNC is for who wants to hear what fails where it fails.
   if (device == nullptr || here.session().every_call_is_a_fence()) return nullptr;
-  const Sha256Digest key =
-      table_key(loaded.digest, *here.process->all_devices, *device, here.process->server_release);
+  const Sha256Digest key = table_key(loaded.digest, *here.process->all_devices, *device,
+                                     here.process->server, here.process->server_release);
   std::optional<ImageOutcome> outcome = TableCache::of_user().find(key);
   if (!outcome.has_value()) return nullptr;
   auto table = make_table(std::move(*outcome), ordinal);
@@ -117,9 +117,9 @@ void settle(const Here& here, Loaded& loaded, ImageOutcome&& outcome, bool with_
   // Options may change what the compiler makes of an image: its table is this load's own.
   const Device* device = with_options ? nullptr : device_of_server(here, outcome.device);
   if (device != nullptr) {
-    TableCache::of_user().add(
-        table_key(loaded.digest, *here.process->all_devices, *device, here.process->server_release),
-        outcome);
+    TableCache::of_user().add(table_key(loaded.digest, *here.process->all_devices, *device,
+                                        here.process->server, here.process->server_release),
+                              outcome);
   }
   const bool kept = outcome.kept;
   const int ordinal = outcome.device;

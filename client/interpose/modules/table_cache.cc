@@ -156,7 +156,8 @@ std::string folder_of_user() {
 }  // namespace
 
 Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
-                       const Device& device, const std::string& server_release) {
+                       const Device& device, std::string_view server,
+                       const std::string& server_release) {
   Sha256 hash;
   const auto number = [&hash](std::int64_t value) { hash.update(bytes_of(value)); };
   const auto text = [&](std::string_view value) {
@@ -164,6 +165,7 @@ Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
     hash.update(byte_view(value.data(), value.size()));
   };
   hash.update(byte_view(image.data(), image.size()));
+  text(server.substr(0, server.rfind(':')));
   text(server_release);
   number(devices.driver_version());
   number(devices.emulated() ? 1 : 0);

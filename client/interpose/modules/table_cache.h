@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/sha256.h"
 #include "client/device_snapshot.h"
@@ -21,9 +22,11 @@
 namespace gpurun::client::interpose::modules {
 
 // Everything that a table depends on: the image, the server's driver and release, the device's
-// kind.
+// kind; and who said it, so that no server is believed about another: `server` is "host:port", of
+// which the port does not count.
 Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
-                       const Device& device, const std::string& server_release);
+                       const Device& device, std::string_view server,
+                       const std::string& server_release);
 
 class TableCache {
  public:

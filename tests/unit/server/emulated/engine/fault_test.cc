@@ -18,8 +18,10 @@ struct Wild {
   std::atomic<std::uint32_t>* passed;
 };
 
-// The access itself must not be the sanitizers' business.
-__attribute__((no_sanitize("address", "undefined", "thread"))) void touch(std::uint64_t address) {
+// The access itself must not be the sanitizers' business, nor what the compiler knows of its
+// address.
+__attribute__((noinline, no_sanitize("address", "undefined", "thread"))) void touch(
+    std::uint64_t address) {
   *reinterpret_cast<volatile std::uint32_t*>(address) = 1;
 }
 
