@@ -112,6 +112,8 @@ void Outbox::goodbye(std::string_view reason) {
   goodbye_ = reason.substr(0, limits::kHelloBytesMax);
   goodbye_due_ = true;
   send_due(lock);
+  // Another thread may be sending, and sends this too; it has a deadline for each frame.
+  idle_.wait(lock, [this] { return !sending_; });
 }
 
 std::size_t Outbox::kept_bytes() const {
@@ -175,6 +177,7 @@ void Outbox::send_due(std::unique_lock<std::mutex>& lock) {
     if (!sent.ok() && failure_.ok()) fail(sent);
   }
   sending_ = false;
+  idle_.notify_all();
 }
 
 }  // namespace gpurun::server

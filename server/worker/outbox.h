@@ -58,7 +58,8 @@ class Outbox {
 
   // Says that we live, unless something else was sent since the last call.
   void heartbeat();
-  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax.
+  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax. Returns when
+  // it is sent or cannot be.
   void goodbye(std::string_view reason);
 
   // Bytes of items that the client has not acknowledged.
@@ -85,6 +86,7 @@ class Outbox {
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
+  std::condition_variable idle_;  // Nobody is sending.
   std::deque<Item> items_;  // Retained, then unsent.
   std::size_t unsent_ = 0;  // So many of the last are unsent.
   std::size_t item_bytes_ = 0;
