@@ -58,8 +58,8 @@ class Outbox {
 
   // Says that we live, unless something else was sent since the last call.
   void heartbeat();
-  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax. Returns when
-  // it is sent or cannot be.
+  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax. Returns
+  // when it is sent or cannot be.
   void goodbye(std::string_view reason);
 
   // Bytes of items that the client has not acknowledged.
