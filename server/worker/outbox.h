@@ -87,8 +87,8 @@ class Outbox {
   mutable std::mutex mutex_;
   std::condition_variable room_;
   std::condition_variable idle_;  // Nobody is sending.
-  std::deque<Item> items_;  // Retained, then unsent.
-  std::size_t unsent_ = 0;  // So many of the last are unsent.
+  std::deque<Item> items_;        // Retained, then unsent.
+  std::size_t unsent_ = 0;        // So many of the last are unsent.
   std::size_t item_bytes_ = 0;
   std::uint64_t last_sequence_ = 0;
   std::uint64_t acknowledged_ = 0;  // Of ours, by the client.
