@@ -108,7 +108,7 @@ TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
   }
   expect_many(rows, kGeneratedMin);
   // The device answered these with an error, which forwarded and direct calls share.
-  EXPECT_THAT(refused, testing::UnorderedElementsAreArray(kRefusedByTheDevice));
+  EXPECT_THAT(refused, testing::IsSubsetOf(kRefusedByTheDevice));
 }
 
 TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
