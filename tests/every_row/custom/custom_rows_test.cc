@@ -22,7 +22,8 @@
 // A driver ends what hangs on a graph (user objects) with it; the recording device has no graphs
 // that end. Everything else is looked at.
 extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() {
+// The sanitizer's library looks for it here.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
   return "leak:gpurun::server::GraphHosts::make\n";
 }
 #endif
