@@ -21,11 +21,14 @@
 #ifdef __SANITIZE_ADDRESS__
 // A driver ends what hangs on a graph (user objects) with it; the recording device has no graphs
 // that end. Everything else is looked at.
-extern "C" const char* __lsan_default_suppressions();
-// The sanitizer's library looks for it here.
-extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
+// The sanitizer's library looks for these here.
+#define GPURUN_FOUND extern "C" __attribute__((visibility("default")))
+GPURUN_FOUND const char* __lsan_default_suppressions();
+GPURUN_FOUND const char* __lsan_default_suppressions() {
   return "leak:gpurun::server::GraphHosts::make\n";
 }
+GPURUN_FOUND const char* __lsan_default_options();
+GPURUN_FOUND const char* __lsan_default_options() { return "print_suppressions=0"; }
 #endif
 
 namespace gpurun::every_row {
