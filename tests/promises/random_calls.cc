@@ -46,7 +46,8 @@ struct Device {
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
     MUST(cuMemAlloc_v2(&buffers[0], kBytes));
-    MUST(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    // Ordered with the synchronous copies: the program itself races for no memory.
+    MUST(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
     load();
     MUST(cuCtxSynchronize());
   }
@@ -92,15 +93,15 @@ struct Device {
   void launch() {
     unsigned count = 1;
     void* parameters[] = {&buffers.back(), &count};
-    MUST(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, streams.back(), parameters, nullptr));
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, streams.front(), parameters, nullptr));
   }
-  void fill() { MUST(cuMemsetD8Async(buffers.back(), 1, kBytes, streams.back())); }
+  void fill() { MUST(cuMemsetD8Async(buffers.back(), 1, kBytes, streams.front())); }
   void copy_in() { MUST(cuMemcpyHtoD_v2(buffers.back(), host.data(), kBytes)); }
   void copy_out() { MUST(cuMemcpyDtoH_v2(host.data(), buffers.back(), kBytes)); }
   void copy_pinned() {
     if (pinned.empty()) return pin();
-    MUST(cuMemcpyHtoDAsync_v2(buffers.back(), pinned.back(), kBytes, streams.back()));
-    MUST(cuMemcpyDtoHAsync_v2(pinned.front(), buffers.back(), kBytes, streams.back()));
+    MUST(cuMemcpyHtoDAsync_v2(buffers.back(), pinned.back(), kBytes, streams.front()));
+    MUST(cuMemcpyDtoHAsync_v2(pinned.front(), buffers.back(), kBytes, streams.front()));
   }
   void synchronize_stream() { MUST(cuStreamSynchronize(streams.back())); }
   void synchronize() { MUST(cuCtxSynchronize()); }
