@@ -16,9 +16,19 @@ OPTIONS = {"ASAN_OPTIONS": "verify_asan_link_order=0:handle_abort=1",
            "TSAN_OPTIONS": "report_thread_leaks=0:atexit_sleep_ms=20"}
 
 
-# A leak check says so of a thread that ended under its eyes: no finding, and nothing is left out but
-# what that thread's registers alone would hold.
-ENDED_THREAD = re.compile(r"^==.*==Unable to get registers from thread \d+\.\n", re.M)
+# A leak check says so of a thread that ends under its eyes. It then cannot see what that thread's
+# stack holds, and takes it for leaked: what such a check finds is no finding.
+ENDED_THREAD = re.compile(r"^==.*==(Unable to get registers from|Could not attach to) thread .*\n", re.M)
+ERROR = re.compile(r"(?:ERROR|WARNING): (\w+Sanitizer)")
+
+
+def finding(text):
+    """What of one process's report counts; empty: nothing."""
+    if not ENDED_THREAD.search(text):
+        return text
+    rest = ENDED_THREAD.sub("", text)
+    only_leaks = all(kind == "LeakSanitizer" for kind in ERROR.findall(rest))
+    return "" if only_leaks and "runtime error" not in rest else rest
 
 
 class Reports:
@@ -38,7 +48,7 @@ class Reports:
         for path in sorted(glob.glob(glob.escape(self.folder) + "/report.*")):
             name = os.path.basename(path).split(".", 1)[1].rpartition(".")[0]
             with open(path, encoding="utf-8", errors="replace") as file:
-                text = ENDED_THREAD.sub("", file.read())
+                text = finding(file.read())
             if text.strip():
                 texts[name] = texts.get(name, "") + text
         return texts
