@@ -21,17 +21,23 @@ CASES = (
 )
 
 
-def fences(server, program, count, size, rounds, windows="on"):
-    done = world.measured(server, [program, "count", str(count), str(size), str(rounds)],
-                          GPURUN_DEVICE_WINDOWS=windows)
+def counted(server, words, name, windows="on"):
+    """What --stats says of the function `name`."""
+    done = world.measured(server, words, GPURUN_DEVICE_WINDOWS=windows)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
     for function in done.statistics[0]["functions"]:
-        if function["name"] == "cuMemAlloc_v2":
-            if function["entries"] != count * rounds:
-                sys.exit(f"WRONG: {function}")
-            return function["fences"]
-    sys.exit("WRONG: no allocation was counted")
+        if function["name"] == name:
+            return function
+    sys.exit(f"WRONG: {name} was not counted")
+
+
+def fences(server, program, count, size, rounds, windows="on"):
+    words = [program, "count", str(count), str(size), str(rounds)]
+    function = counted(server, words, "cuMemAlloc_v2", windows)
+    if function["entries"] != count * rounds:
+        sys.exit(f"WRONG: {function}")
+    return function["fences"]
 
 
 def main():
@@ -47,6 +53,11 @@ def main():
         print(f"without windows: 100 allocations, {waited} fences")
         if waited != 100:
             wrong.append(f"{waited} fences without windows, expected 100")
+        # The worker waits for the context behind a free, which a capture forbids: it must not begin yet.
+        waited = counted(server, [program, "capture"], "cuMemFree_v2")["fences"]
+        print(f"a capture that begins while a free is under way: {waited} fences")
+        if waited != 1:
+            wrong.append(f"{waited} fences before the capture, expected 1")
     if wrong:
         print("WRONG:", *wrong, sep="\n")
     return 1 if wrong else 0

@@ -137,11 +137,28 @@ int count(int n, std::size_t bytes, int repeat) {
 
 }  // namespace
 
+// Argument "capture": a capture begins while a free still waits for the device's work.
+int capture() {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  CUdeviceptr filled = 0, freed = 0;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  MUST(cuMemAlloc(&filled, kBytes));
+  MUST(cuMemAlloc(&freed, 4096));
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (int i = 0; i < 16; ++i) MUST(cuMemsetD8Async(filled, 1, kBytes, stream));
+  MUST(cuMemFree(freed));
+  MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  MUST(cuStreamEndCapture(stream, &graph));
+  return 0;
+}
+
 int main(int argc, char** argv) {
   MUST(cuInit(0));
   CUcontext context;
   MUST(cuDevicePrimaryCtxRetain(&context, 0));
   MUST(cuCtxSetCurrent(context));
+  if (argc == 2 && std::strcmp(argv[1], "capture") == 0) return capture();
   if (argc == 5 && std::strcmp(argv[1], "count") == 0) {
     return count(std::atoi(argv[2]), std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
   }
