@@ -62,7 +62,8 @@ Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view addre
   }
   const auto* challenge = std::get_if<protocol::Challenge>(&*message);
   if (challenge == nullptr) return unexpected(name);
-  GPURUN_RETURN_IF_ERROR(protocol::check_version(challenge->version, "server"));
+  const Status version = protocol::check_version(challenge->version, "server");
+  if (!version.ok()) return refused_by(name, {version.message()});
   link->server_release_ = challenge->version.release;
   link->key_ = protocol::link_key(secret, protocol::Link::kControl, challenge->nonce, *nonce,
                                   protocol::Id{});

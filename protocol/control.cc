@@ -193,9 +193,21 @@ Accept read_accept(wire::Accept::Reader from, bool& ok) {
   return accept;
 }
 
+// Of another version only the version counts: whatever became of the other fields, the peer is to
+// be told which side to update.
+template <typename Message, typename Reader>
+Message read_opening(Reader from, bool& ok) {
+  Message message{read_version(from.getVersion(), ok), {}};
+  bool whole = true;
+  read_array(from.getNonce(), message.nonce, whole);
+  ok = ok && (whole || message.version.protocol != kVersion);
+  return message;
+}
+
 Attach read_attach(wire::Attach::Reader from, bool& ok) {
   Attach attach;
   attach.version = read_version(from.getVersion(), ok);
+  if (attach.version.protocol != kVersion) return attach;
   read_array(from.getRows(), attach.rows, ok);
   read_array(from.getLease(), attach.lease, ok);
   read_array(from.getTicket(), attach.ticket, ok);
@@ -223,16 +235,10 @@ Grant read_grant(wire::Grant::Reader from, bool& ok) {
 
 ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
   switch (root.which()) {
-    case wire::ControlMessage::HELLO: {
-      Hello hello{read_version(root.getHello().getVersion(), ok), {}};
-      read_array(root.getHello().getNonce(), hello.nonce, ok);
-      return hello;
-    }
-    case wire::ControlMessage::CHALLENGE: {
-      Challenge challenge{read_version(root.getChallenge().getVersion(), ok), {}};
-      read_array(root.getChallenge().getNonce(), challenge.nonce, ok);
-      return challenge;
-    }
+    case wire::ControlMessage::HELLO:
+      return read_opening<Hello>(root.getHello(), ok);
+    case wire::ControlMessage::CHALLENGE:
+      return read_opening<Challenge>(root.getChallenge(), ok);
     case wire::ControlMessage::LEASE_REQUEST: {
       const auto from = root.getLeaseRequest();
       return LeaseRequest{from.getDevices(), from.getWaitMilliseconds()};

@@ -120,7 +120,8 @@ struct Listing {
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,
                                     Accept, WorkerEnded, ListRequest, Listing>;
 
-// The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds.
+// The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds. Of
+// a Hello, Challenge or Attach of another version than ours, only `version` is sure to be there.
 Bytes encode(const ControlMessage& message);
 Result<ControlMessage> decode(ByteView payload);
 

@@ -108,7 +108,10 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
                            HalfOpen& half_open) {
   const std::string& peer = connection.description();
   const Status version = protocol::check_version(hello.version, "client");
-  if (!version.ok()) return refuse(connection, version.message(), handshake());
+  if (!version.ok()) {
+    spdlog::warn("{}: {}", peer, version.message());
+    return refuse(connection, version.message(), handshake());
+  }
   const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return;
   const protocol::Key key =

@@ -49,10 +49,13 @@ Status advised(const Status& status, const std::string& server) {
                "; is gpurund running there, and does a firewall let its port through?";
       break;
     case Code::kDeadline:
-      advice = "server " + server + " does not answer in time";
+      advice =
+          "server " + server +
+          " does not answer in time; is it a gpurund, and does a firewall let its port through?";
       break;
     case Code::kPeerGone:
-      advice = "server " + server + " hung up: " + status.message();
+      advice = "server " + server + " hung up: " + status.message() +
+               "; is it a gpurund? Then its log may say why";
       break;
     case Code::kProtocol:
       advice = "server " + server + ": " + status.message() +

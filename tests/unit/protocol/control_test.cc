@@ -2,10 +2,14 @@
 // gets further than an error. Protects the proofs: a key answers for exactly one use.
 #include "protocol/control.h"
 
+#include <capnp/message.h>
+#include <capnp/serialize.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
+
+#include "protocol/session.capnp.h"
 
 namespace gpurun::protocol {
 namespace {
@@ -200,6 +204,36 @@ TEST(Control, TheSentenceSaysWhichSideToUpdate) {
             std::string::npos);
   EXPECT_NE(check_version({kVersion + 1, "9.9"}, "client").message().find("update the server"),
             std::string::npos);
+}
+
+// What a later version may have made of hello: nothing but the version is as we know it.
+TEST(Control, OfAnotherVersionOnlyTheVersionMustBeThere) {
+  const auto encoded = [](std::uint32_t protocol, auto part) {
+    capnp::MallocMessageBuilder builder;
+    auto version = part(builder.initRoot<wire::ControlMessage>());
+    version.setProtocol(protocol);
+    version.setRelease("9.9");
+    const kj::Array<capnp::word> words = capnp::messageToFlatArray(builder);
+    const ByteView bytes = byte_view(words.begin(), words.size() * sizeof(capnp::word));
+    return Bytes(bytes.begin(), bytes.end());
+  };
+  const auto hello = [](auto root) { return root.initHello().initVersion(); };
+  const auto challenge = [](auto root) { return root.initChallenge().initVersion(); };
+  const auto attach = [](auto root) { return root.initAttach().initVersion(); };
+  for (const std::uint32_t other : {kVersion - 1, kVersion + 1}) {
+    const auto heard = decode(encoded(other, hello));
+    ASSERT_TRUE(heard.ok());
+    EXPECT_EQ(std::get<Hello>(*heard).version.protocol, other);
+    const auto challenged = decode(encoded(other, challenge));
+    ASSERT_TRUE(challenged.ok());
+    EXPECT_EQ(std::get<Challenge>(*challenged).version.release, "9.9");
+    const auto attached = decode(encoded(other, attach));
+    ASSERT_TRUE(attached.ok());
+    EXPECT_EQ(std::get<Attach>(*attached).version.protocol, other);
+  }
+  EXPECT_FALSE(decode(encoded(kVersion, hello)).ok());
+  EXPECT_FALSE(decode(encoded(kVersion, challenge)).ok());
+  EXPECT_FALSE(decode(encoded(kVersion, attach)).ok());
 }
 
 TEST(Features, SurviveTheWireWhereverASideSaysWhatItIs) {

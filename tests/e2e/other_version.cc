@@ -1,0 +1,153 @@
+// A peer of gpurun or gpurund that is of another version, for version_test.py. What it sends is
+// what protocol/control.h documents, with the numbers that it is told.
+//   hello PROTOCOL ADDRESS    says hello as such a gpurun and prints the answer
+//   attach PROTOCOL ADDRESS   as such a client library
+//   serve SECRET WAY [WORD]   prints its address and serves until its input ends:
+//     challenge PROTOCOL      challenges as a server of that protocol
+//     refuse TEXT             refuses each hello with TEXT
+//     refuse-attach TEXT      leases a GPU, then refuses each process with TEXT
+//     require                 leases a GPU, then requires of each process what none offers
+//     mute                    leases a GPU, then says nothing more
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/control.h"
+#include "transport/transport.h"
+
+namespace gpurun {
+namespace {
+
+using protocol::Sender;
+
+constexpr const char* kOtherRelease = "7.7.7";
+
+Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
+
+void must(const Status& status, const char* what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "other_version: %s: %s\n", what, status.to_string().c_str());
+  std::exit(1);
+}
+
+std::uint32_t number(const char* text) {
+  return static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+Result<protocol::ControlMessage> hear(transport::Connection& connection) {
+  const auto frame = protocol::receive_control(connection, limits::kHelloBytesMax, soon());
+  if (!frame.ok()) return frame.status();
+  return protocol::decode(frame->payload);
+}
+
+int ask(bool attach, std::uint32_t version, const char* address) {
+  auto connection = transport::connect(std::string("tcp://") + address, soon());
+  must(connection.status(), "connect");
+  const protocol::Version other{version, kOtherRelease, {}};
+  protocol::Attach words;
+  words.version = other;
+  words.count = 2;
+  must(attach ? protocol::send_control(**connection, words, soon())
+              : protocol::send_control(**connection, protocol::Hello{other, {}}, soon()),
+       "send");
+  const auto answer = hear(**connection);
+  must(answer.status(), "answer");
+  if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
+    std::printf("refused: %s\n", refused->reason.c_str());
+  } else {
+    std::printf("message %zu\n", answer->index());
+  }
+  return 0;
+}
+
+class Server {
+ public:
+  Server(std::string secret, std::string way, std::string word)
+      : secret_(std::move(secret)), way_(std::move(way)), word_(std::move(word)) {}
+
+  int run() {
+    auto listener = transport::listen("tcp://127.0.0.1:0");
+    must(listener.status(), "listen");
+    std::printf("%s\n", (*listener)->address().c_str());
+    std::fflush(stdout);
+    while (true) {
+      std::vector<pollfd> waited = {{STDIN_FILENO, POLLIN, 0}, {(*listener)->fd(), POLLIN, 0}};
+      for (const auto& connection : kept_) waited.push_back({connection->fd(), POLLIN, 0});
+      if (poll(waited.data(), waited.size(), -1) < 0) continue;
+      if (waited[0].revents != 0) return 0;
+      // Who says more than it was asked for has ended.
+      for (std::size_t i = waited.size(); i-- > 2;) {
+        if (waited[i].revents != 0) kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i - 2));
+      }
+      if (waited[1].revents == 0) continue;
+      auto connection = (*listener)->accept(soon());
+      if (connection.ok() && greet(**connection)) kept_.push_back(*std::move(connection));
+    }
+  }
+
+ private:
+  // Whether the connection stays.
+  bool greet(transport::Connection& connection) {
+    const auto message = hear(connection);
+    if (!message.ok()) return false;
+    if (const auto* attach = std::get_if<protocol::Attach>(&*message)) {
+      return answer_attach(connection, *attach);
+    }
+    const auto* hello = std::get_if<protocol::Hello>(&*message);
+    if (hello == nullptr) return false;
+    if (way_ == "refuse") {
+      static_cast<void>(protocol::send_control(connection, protocol::Refused{word_}, soon()));
+      return false;
+    }
+    auto version = protocol::our_version(Sender::kServer);
+    if (way_ == "challenge") version = {number(word_.c_str()), kOtherRelease, {}};
+    const protocol::Challenge challenge{version, {}};
+    if (!protocol::send_control(connection, challenge, soon()).ok()) return false;
+    return way_ == "challenge" || lease(connection, *hello);
+  }
+
+  bool lease(transport::Connection& connection, const protocol::Hello& hello) {
+    const ByteView secret = byte_view(secret_.data(), secret_.size());
+    const protocol::Key key =
+        protocol::link_key(secret, protocol::Link::kControl, {}, hello.nonce, {});
+    if (!hear(connection).ok()) return false;  // The request, whatever it wants.
+    ticket_key_ = protocol::ticket_key(protocol::lease_key(key, {}), {});
+    const protocol::Grant grant{{}, {}, {}, 1, {}};
+    return protocol::send_control(connection, grant, key, Sender::kServer, 0, soon()).ok();
+  }
+
+  bool answer_attach(transport::Connection& connection, const protocol::Attach& attach) {
+    if (way_ == "mute" || attach.index != 0) return true;
+    const protocol::Key key = protocol::link_key(bytes_of(ticket_key_), protocol::Link::kAttach, {},
+                                                 attach.nonce, attach.session);
+    if (way_ == "refuse-attach") {
+      return protocol::send_control(connection, protocol::Refused{word_}, soon()).ok();
+    }
+    protocol::Accept accept;
+    accept.release = kOtherRelease;
+    accept.features = {std::uint64_t{1} << 63, std::uint64_t{1} << 63};
+    return protocol::send_control(connection, accept, key, Sender::kServer, 0, soon()).ok();
+  }
+
+  const std::string secret_, way_, word_;
+  protocol::Key ticket_key_{};
+  std::vector<std::unique_ptr<transport::Connection>> kept_;
+};
+
+}  // namespace
+}  // namespace gpurun
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 3 ? argv[1] : "";
+  if ((what == "hello" || what == "attach") && argc == 4) {
+    return gpurun::ask(what == "attach", gpurun::number(argv[2]), argv[3]);
+  }
+  if (what == "serve") return gpurun::Server(argv[2], argv[3], argc > 4 ? argv[4] : "").run();
+  return 2;
+}
