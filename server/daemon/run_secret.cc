@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "protocol/run_secret.h"
 #include "server/daemon/runtime_folder.h"
 
@@ -20,6 +22,24 @@ bool is_held(int folder, const std::string& name) {
   return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+// For a daemon that is just looking and writing, too.
+constexpr std::chrono::seconds kFolderDeadline{10};
+constexpr int kAskAgainMilliseconds = 5;
+
+// Whoever looks whether a file is held and then puts his own in its place does so alone. The lock
+// is let go of with the descriptor that is returned.
+Result<UniqueFd> lock_folder(int folder, const std::string& path) {
+  UniqueFd own(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!own.valid()) return Status::from_errno(errno, path);
+  const Deadline deadline = Deadline::in(kFolderDeadline);
+  while (flock(own.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, path);
+    if (deadline.passed()) return Status(Code::kDeadline, path + " is locked by another process");
+    poll(nullptr, 0, kAskAgainMilliseconds);
+  }
+  return own;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunSecret>> RunSecret::create(const std::string& folder,
@@ -28,6 +48,8 @@ Result<std::unique_ptr<RunSecret>> RunSecret::create(const std::string& folder,
   if (!place.ok()) return place.status();
   const std::string name = protocol::run_secret_name(port);
   const std::string path = folder + "/" + name;
+  const Result<UniqueFd> alone = lock_folder(place->get(), folder);
+  if (!alone.ok()) return alone.status();
   if (is_held(place->get(), name)) {
     return Status(Code::kRefused, path + " is another gpurund's, on another address");
   }

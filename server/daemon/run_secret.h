@@ -16,7 +16,8 @@ class RunSecret {
  public:
   // Makes a file of mode 0600 in `folder` (as runtime_folder.h opens it), in place of one that an
   // ended daemon has left. kRefused: a daemon that runs has one for this port, on another address;
-  // or the folder is not this user's alone. Else what the folder or the file answered.
+  // or the folder is not this user's alone. Of several that start at once one gets it. kDeadline:
+  // the folder stays locked by somebody else. Else what the folder or the file answered.
   static Result<std::unique_ptr<RunSecret>> create(const std::string& folder, std::uint16_t port);
   // Removes the file, unless it is another's by now.
   ~RunSecret();

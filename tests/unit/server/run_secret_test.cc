@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace gpurun::server {
 namespace {
@@ -79,6 +82,51 @@ TEST_F(RunSecretTest, ALivingDaemonsIsNot) {
   const auto elsewhere = RunSecret::create(folder(), kPort + 1);
   ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().to_string();
   EXPECT_NE((*elsewhere)->bytes(), first->bytes());
+}
+
+// Two daemons on one port of two addresses, started at the same instant, by processes as they are
+// ones: a later one must not write over what the earlier one's users will read.
+TEST_F(RunSecretTest, OfSeveralThatStartAtOnceOneGetsIt) {
+  constexpr int kDaemons = 4;
+  constexpr int kRounds = 60;
+  for (int round = 0; round < kRounds; ++round) {
+    int start[2], told[2], end[2];
+    ASSERT_TRUE(pipe(start) == 0 && pipe(told) == 0 && pipe(end) == 0);
+    std::vector<pid_t> daemons;
+    for (int i = 0; i < kDaemons; ++i) {
+      daemons.push_back(fork());
+      ASSERT_GE(daemons.back(), 0);
+      if (daemons.back() != 0) continue;
+      close(start[1]);
+      close(end[1]);
+      char nothing;
+      while (read(start[0], &nothing, 1) > 0) {
+      }
+      char secret[64] = {};
+      const auto made = RunSecret::create(folder(), kPort);
+      if (made.ok()) std::memcpy(secret, (*made)->bytes().data(), sizeof secret);
+      bool told_all = write(told[1], secret, sizeof secret) == ssize_t{sizeof secret};
+      while (read(end[0], &nothing, 1) > 0) {
+      }
+      _exit(told_all ? 0 : 1);  // Killed, as far as the file can tell.
+    }
+    close(start[1]);  // Now.
+    int winners = 0;
+    std::string winner;
+    for (int i = 0; i < kDaemons; ++i) {
+      char secret[64];
+      ASSERT_EQ(read(told[0], secret, sizeof secret), ssize_t{sizeof secret});
+      if (secret[0] == 0) continue;
+      ++winners;
+      winner.assign(secret, sizeof secret);
+    }
+    const std::string kept = text();
+    close(end[1]);
+    for (const pid_t daemon : daemons) EXPECT_EQ(waitpid(daemon, nullptr, 0), daemon);
+    for (const int fd : {start[0], told[0], told[1], end[0]}) close(fd);
+    ASSERT_EQ(winners, 1) << "round " << round;
+    EXPECT_EQ(kept, winner);
+  }
 }
 
 TEST_F(RunSecretTest, WhatIsAnothersByNowIsNotRemoved) {
