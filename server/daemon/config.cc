@@ -6,18 +6,80 @@
 #include <toml++/toml.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string_view>
 
 namespace gpurun::server {
 namespace {
 
 constexpr uid_t kUidMax = 4'294'967'293;  // The two above mean "no user" and "overflow".
+constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
 
 Status at(const std::string& path, const toml::source_region& place, const std::string& what) {
   return Status(Code::kInvalidArgument,
                 path + ":" + std::to_string(place.begin.line) + ": " + what);
+}
+
+// toml++ 3.3 asks of a character beyond ASCII whether it is white space, and runs into its own
+// "unreachable" for U+00A1 to U+0499 and others (is_non_ascii_horizontal_whitespace()). It asks
+// wherever white space may stand: not in comments, nor in texts of one line, and TOML has nothing
+// beyond ASCII elsewhere. In a text of several lines it may ask; what comes after one is not looked
+// into closely enough here to know. `text` has no byte order mark.
+Status check_beyond_ascii(const std::string& path, std::string_view text) {
+  enum class Inside { kNothing, kComment, kBasic, kLiteral, kSeveralLines };
+  Inside inside = Inside::kNothing;
+  int line = 1, column = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xc0) != 0x80) ++column;  // A character begins.
+    if (byte >= 0x80) {
+      if (inside != Inside::kNothing && inside != Inside::kSeveralLines) continue;
+      return Status(Code::kInvalidArgument,
+                    path + ":" + std::to_string(line) + ": column " + std::to_string(column) +
+                        " holds a character beyond ASCII, which may stand in comments and in "
+                        "quotes of one line only");
+    }
+    if (byte == '\n') {
+      // A text of one line that goes on is toml++'s to complain of.
+      if (inside != Inside::kSeveralLines) inside = Inside::kNothing;
+      ++line;
+      column = 0;
+    } else if (inside == Inside::kNothing && byte == '#') {
+      inside = Inside::kComment;
+    } else if (inside == Inside::kNothing && (byte == '"' || byte == '\'')) {
+      const std::string_view opening = text.substr(i, 3);
+      const bool several = opening == R"(""")" || opening == "\'\'\'";
+      inside = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
+    } else if (inside == Inside::kBasic && byte == '\\') {
+      // What is escaped ends nothing; a line ends all the same.
+      if (i + 1 < text.size() && (text[i + 1] == '"' || text[i + 1] == '\\')) ++i, ++column;
+    } else if ((inside == Inside::kBasic && byte == '"') ||
+               (inside == Inside::kLiteral && byte == '\'')) {
+      inside = Inside::kNothing;
+    }
+  }
+  return {};
+}
+
+Result<std::string> read_text(const std::string& path) {
+  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kFileBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
+    return Status(Code::kUnavailable, path + ": cannot be read");
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kFileBytesMax) {
+    return Status(Code::kInvalidArgument, path + ": has more than 1 MiB");
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
 }
 
 Status take(const toml::node& node, std::string* into) {
@@ -90,8 +152,10 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
 }  // namespace
 
 Status read_config_file(const std::string& path, Config* config) {
-  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
-  const toml::parse_result parsed = toml::parse_file(path);
+  const Result<std::string> text = read_text(path);
+  if (!text.ok()) return text.status();
+  GPURUN_RETURN_IF_ERROR(check_beyond_ascii(path, *text));
+  const toml::parse_result parsed = toml::parse(*text, path);
   if (!parsed) {
     return at(path, parsed.error().source(), std::string(parsed.error().description()));
   }

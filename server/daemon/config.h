@@ -38,7 +38,8 @@ struct Config {
 };
 
 // Reads `path` over what `config` holds. kUnavailable: no such file. kInvalidArgument: "PATH:LINE:
-// ..." for what is no TOML, an unknown key, or a value of the wrong kind.
+// ..." for what is no TOML, an unknown key, or a value of the wrong kind; also for a file of more
+// than 1 MiB, and for characters beyond ASCII elsewhere than in comments and texts of one line.
 Status read_config_file(const std::string& path, Config* config);
 
 // The folder that the service manager gave to this daemon for its cache, else one in its user's

@@ -153,11 +153,24 @@ class File(unittest.TestCase):
                 ("cache-bytes = -1\n", 1, "from 0 up"),
                 ("cache = 5\n", 1, "text in quotes"),
                 ("[listen]\nport = 5\n", 1, "text in quotes"),
-                ('listen = "127.0.0.1\n', 1, "")):
+                ('listen = "127.0.0.1\n', 1, ""),
+                ('# a comment: \u00e4\ndriver = \u00e4\n', 2, "column 10 holds a character beyond"),
+                ('lis\u0416ten = "x"\n', 1, "column 4 holds a character beyond ASCII"),
+                ('log = "info"\u3042\n', 1, "column 13 holds a character beyond ASCII"),
+                ('driver = "/\\"\u00e4\\\\" \u00e4\n', 1, "column 19 holds"),
+                ("driver = '/\\'\u00e4\n", 1, "column 14 holds"),
+                ('driver = """/\\\n\n \u00e4"""\n', 3, "quotes of one line only"),
+                (" " * (1 << 20) + "\n", "", "more than 1 MiB")):
             status, errors = self.start_with(text)
             self.assertEqual(status, 1, text)
-            self.assertIn(f"gpurund.toml:{line}: ", errors)
+            self.assertIn(f"gpurund.toml:{line}: " if line else "gpurund.toml: ", errors)
             self.assertIn(named, errors)
+
+    def test_texts_and_comments_may_be_in_any_language(self):
+        status, errors = self.start_with('\ufeff# \u00e4\u3042\nlisten = "127.0.0.1:0"\n'
+                                         'driver = "/\u00e4/\\"\u0416/\u3042"  # \u00e4\n')
+        self.assertEqual(status, 1)
+        self.assertIn('/\u00e4/"\u0416/\u3042', errors)
 
     def test_a_missing_file_is_an_error(self):
         done = subprocess.run([world.GPURUND, "--config", "/no/such/file"], capture_output=True,
