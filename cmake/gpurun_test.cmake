@@ -5,6 +5,11 @@ if(NOT GPURUN_SANITIZE STREQUAL "")
   set(gpurun_watched ${Python3_EXECUTABLE} -B "${CMAKE_SOURCE_DIR}/tests/sanitizers/watched.py")
 endif()
 
+# Environment of tests whose programs keep something: what this user's have kept does not change what a
+# test sees, nor the other way round. tests/world and tests/programs/run_both.py do the same.
+set(gpurun_test_home "HOME=${CMAKE_BINARY_DIR}/home;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/home/.cache")
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/home/.cache")
+
 # gpurun_not_sanitized(NAME...): tests that builds with a sanitizer leave out; docs/testing.md says why.
 function(gpurun_not_sanitized)
   foreach(name IN LISTS ARGN)
@@ -27,7 +32,7 @@ function(gpurun_test name label)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${gpurun_watched} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT}
-                       ENVIRONMENT "${ARG_ENVIRONMENT}")
+                       ENVIRONMENT "${gpurun_test_home};${ARG_ENVIRONMENT}")
 endfunction()
 
 # gpurun_skipped_test(NAME LABEL REASON): what cannot be built here still shows, as a skip with its reason.

@@ -11,5 +11,14 @@ target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PUBLIC CapnProto::
 capnp_generate_cpp(module_sources module_headers "${CMAKE_CURRENT_SOURCE_DIR}/module.capnp")
 add_library(gpurun_protocol_module STATIC module_calls.cc image_bundle.cc ${module_sources})
 set_source_files_properties(${module_sources} PROPERTIES COMPILE_OPTIONS "-w")
+# What is kept of them on a disk is for builds with the same schema and the same code alone.
+set(format "")
+foreach(source module.capnp module_calls.h module_calls.cc)
+  file(SHA256 "${CMAKE_CURRENT_SOURCE_DIR}/${source}" digest)
+  string(APPEND format "${digest}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}")
+endforeach()
+string(SHA256 format "${format}")
+set_source_files_properties(module_calls.cc PROPERTIES COMPILE_DEFINITIONS GPURUN_OUTCOME_FORMAT="${format}")
 target_link_libraries(gpurun_protocol_module PUBLIC gpurun_base gpurun_driver_facts
                       PRIVATE CapnProto::capnp gpurun_options)

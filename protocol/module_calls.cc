@@ -313,4 +313,6 @@ std::size_t packed_bytes(const KernelDescription& kernel) noexcept {
          (kernel.attributes.size() * 4 + 8);
 }
 
+std::string_view outcome_format() noexcept { return GPURUN_OUTCOME_FORMAT; }
+
 }  // namespace gpurun::protocol

@@ -42,6 +42,10 @@ def parse():
 
 def environment(args):
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_") and k not in args.unset}
+    # Kernel tables, code images, objects: neither the user's change what is seen here, nor ours his.
+    env["HOME"] = os.path.join(os.path.abspath(args.build), "home")
+    env["XDG_CACHE_HOME"] = os.path.join(env["HOME"], ".cache")
+    os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)
     for setting in args.env:
         key, _, value = setting.partition("=")
         env[key] = value

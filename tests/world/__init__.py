@@ -4,7 +4,7 @@ process; server.py: a gpurund of the test's own; wire.py: links with a delay."""
 import signal
 import unittest
 
-from .arguments import ARGS, DRIVERS, GPUCTL, GPURUN, GPURUND, SECONDS  # noqa: F401
+from .arguments import ARGS, DRIVERS, GPUCTL, GPURUN, GPURUND, HOME, SECONDS  # noqa: F401
 from .processes import (alive, can_be, can_lend_users, children, descriptors,  # noqa: F401
                         name_of, running, server_of, stat_fields, status_of, until, wait)
 from .run import (client_environment, crash_kills, environment, gpurun, holdings, measured,  # noqa: F401

@@ -6,15 +6,17 @@ import subprocess
 import tempfile
 import time
 
-from .arguments import ARGS, GPUCTL, GPURUN, SECONDS
+from .arguments import ARGS, GPUCTL, GPURUN, HOME, SECONDS
 
 
 def environment(**changes):
     """This process's, without what would change gpurun; a change to None takes a variable away."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith("GPURUN_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
-    # What this user's programs have kept must not change what a test sees.
-    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off")
+    # What this user's programs have kept must not change what a test sees, nor what it keeps them.
+    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off",
+               HOME=HOME, XDG_CACHE_HOME=os.path.join(HOME, ".cache"))
+    os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

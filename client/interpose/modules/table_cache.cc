@@ -157,13 +157,14 @@ std::string folder_of_user() {
 
 Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
                        const Device& device, std::string_view server,
-                       const std::string& server_release) {
+                       const std::string& server_release, std::string_view format) {
   Sha256 hash;
   const auto number = [&hash](std::int64_t value) { hash.update(bytes_of(value)); };
   const auto text = [&](std::string_view value) {
     number(static_cast<std::int64_t>(value.size()));
     hash.update(byte_view(value.data(), value.size()));
   };
+  text(format);
   hash.update(byte_view(image.data(), image.size()));
   text(server.substr(0, server.rfind(':')));
   text(server_release);

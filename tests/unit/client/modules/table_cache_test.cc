@@ -51,6 +51,28 @@ class TableCacheTest : public ::testing::Test {
   const Sha256Digest key_ = key_of("image");
 };
 
+// What a gpurun of another build has kept is not even looked at: its tables mean something else.
+TEST_F(TableCacheTest, AKeyNamesTheBuildsFormatAndAllThatATableDependsOn) {
+  const DeviceSnapshot devices;
+  Device device;
+  device.name = "one";
+  const Sha256Digest image = key_of("image");
+  const Sha256Digest key = table_key(image, devices, device, "host:1", "0.1.0");
+  EXPECT_EQ(key, table_key(image, devices, device, "host:2", "0.1.0"));
+  EXPECT_EQ(key, table_key(image, devices, device, "host:1", "0.1.0", protocol::outcome_format()));
+  EXPECT_EQ(protocol::outcome_format().size(), 64u);  // A SHA-256.
+  EXPECT_NE(key, table_key(image, devices, device, "host:1", "0.1.0", "of another build"));
+  EXPECT_NE(key, table_key(key_of("other"), devices, device, "host:1", "0.1.0"));
+  EXPECT_NE(key, table_key(image, devices, device, "other:1", "0.1.0"));
+  EXPECT_NE(key, table_key(image, devices, device, "host:1", "0.1.1"));
+  Device other = device;
+  other.name = "two";
+  EXPECT_NE(key, table_key(image, devices, other, "host:1", "0.1.0"));
+  other = device;
+  other.attributes.push_back(1);
+  EXPECT_NE(key, table_key(image, devices, other, "host:1", "0.1.0"));
+}
+
 TEST_F(TableCacheTest, ATableComesBackForItsKeyAlone) {
   EXPECT_FALSE(cache_.find(key_).has_value());
   cache_.add(key_, outcome_of("saxpy"));
