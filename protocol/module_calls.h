@@ -103,8 +103,8 @@ Bytes pack(const KernelNode& node);
 // kProtocol for what is no such message or is over a bound. `payload` must be private.
 Result<std::vector<ImageLoad>> unpack_loads(ByteView payload);
 Result<std::vector<ImageOutcome>> unpack_outcomes(ByteView payload);
-// Names how this build packs and understands outcomes, for who keeps some for a later build: another
-// name, and they are not to be unpacked.
+// Names how this build packs and understands outcomes, for who keeps some for a later build:
+// another name, and they are not to be unpacked.
 std::string_view outcome_format() noexcept;
 Result<NameRequest> unpack_name_request(ByteView payload);
 Result<KernelDescription> unpack_kernel(ByteView payload);

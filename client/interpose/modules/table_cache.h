@@ -22,8 +22,9 @@
 namespace gpurun::client::interpose::modules {
 
 // Everything that a table depends on: the image, the server's driver and release, the device's
-// kind; how the table is written, so that none of another build is misread; and who said it, so that no server is believed about another: `server` is "host:port", of
-// which the port does not count.
+// kind; how the table is written, so that none of another build is misread; and who said it, so
+// that no server is believed about another: `server` is "host:port", of which the port does not
+// count.
 Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
                        const Device& device, std::string_view server,
                        const std::string& server_release,
