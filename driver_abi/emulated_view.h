@@ -16,7 +16,8 @@ struct EmulatedView {
   std::size_t bytes;  // sizeof(EmulatedView): slot 0 of every table.
   // Compute capability (major * 10 + minor) that NVIDIA's math libraries are told; 0: as everybody.
   int (*library_capability)();
-  // Bytes of device memory that this process uses; 0 for a device that is not there or not visible.
+  // Bytes of device memory in use, by this process and those that share the device with it; 0 for a
+  // device that is not there or not visible.
   // `physical`: the device's index before CUDA_VISIBLE_DEVICES.
   std::uint64_t (*used_bytes)(int physical);
 };

@@ -268,10 +268,15 @@ Status serve(const Config& config) {
       transport::listen("tcp://" + transport::tcp::format_host_port(*place));
   if (!listener.ok()) return listener.status();
   GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config, *secret));
-  const Result<ProcessSettings> settings = worker_settings(config);
+  Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
   Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
   if (!devices.ok()) return devices.status();
+  if (!devices->empty() && devices->front().emulated) {
+    Result<std::shared_ptr<const DeviceLedgers>> ledgers = DeviceLedgers::create(devices->size());
+    if (!ledgers.ok()) return ledgers.status();
+    settings->ledgers = *std::move(ledgers);
+  }
 
   std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
   if (secret->empty()) {

@@ -1,5 +1,6 @@
-// Workers are exec'ed processes with nothing inherited but stderr and one socket. Between fork and
-// exec the child makes only calls that are safe in a process that had threads.
+// Workers are exec'ed processes with nothing inherited but stderr, one socket, and the ledgers of
+// emulated devices. Between fork and exec the child makes only calls that are safe in a process
+// that had threads.
 #include "server/daemon/spawn.h"
 
 #include <errno.h>
@@ -85,9 +86,9 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// In the child. `output` becomes stdout, `socket` kHandOverFd; -1: /dev/null, nothing.
-[[noreturn]] void become(char* const* arguments, char* const* environment, int output, int socket,
-                         pid_t parent) {
+// In the child. `output` becomes stdout (-1: /dev/null), `handed` what is open from kHandOverFd on.
+[[noreturn]] void become(char* const* arguments, char* const* environment, int output,
+                         std::vector<int>& handed, pid_t parent) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -98,27 +99,30 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   setsid();  // Out of reach of the terminal's Ctrl-C.
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
-  if (socket == kHandOverFd) {
-    fcntl(socket, F_SETFD, 0);
-  } else if (socket >= 0 && dup2(socket, kHandOverFd) < 0) {
-    _exit(125);
+  const int end = kHandOverFd + static_cast<int>(handed.size());
+  for (int& fd : handed) {  // First out of the way of each other.
+    if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, end)) < 0) _exit(125);
   }
-  const unsigned first = kHandOverFd + (socket >= 0 ? 1 : 0);
+  int place = kHandOverFd;
+  for (const int fd : handed) {
+    if (dup2(fd, place++) < 0) _exit(125);
+  }
   // Everything is close-on-exec already, where the kernel is too old for this.
-  syscall(SYS_close_range, first, ~0U, 0);
+  syscall(SYS_close_range, static_cast<unsigned>(end), ~0U, 0);
   execve(arguments[0], arguments, environment);
   _exit(127);
 }
 
 Result<pid_t> start_process(std::vector<std::string> arguments,
-                            std::vector<std::string> environment, int output, int socket) {
+                            std::vector<std::string> environment, int output,
+                            std::vector<int> handed) {
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return Status::from_errno(errno, "fork");
   if (child == 0) {
-    become(argument_pointers.data(), environment_pointers.data(), output, socket, parent);
+    become(argument_pointers.data(), environment_pointers.data(), output, handed, parent);
   }
   return child;
 }
@@ -196,8 +200,19 @@ class ProcessSpawner final : public WorkerSpawner {
       arguments.insert(arguments.end(), {"--images", settings_.images_path, "--images-bytes",
                                          std::to_string(settings_.images_bytes)});
     }
+    std::vector<std::string> environment = environment_for(&order.devices, uid);
+    std::vector<int> handed = {theirs.get()};
+    std::vector<UniqueFd> ledgers;
+    for (const int device : order.devices) {
+      if (settings_.ledgers == nullptr) break;
+      Result<UniqueFd> ledger = settings_.ledgers->open(device);
+      if (!ledger.ok()) return ledger.status();
+      handed.push_back(ledger->get());
+      ledgers.push_back(*std::move(ledger));
+    }
+    if (!ledgers.empty()) DeviceLedgers::tell(environment, kHandOverFd + 1, ledgers.size());
     const Result<pid_t> process =
-        start_process(std::move(arguments), environment_for(&order.devices, uid), -1, theirs.get());
+        start_process(std::move(arguments), std::move(environment), -1, std::move(handed));
     if (!process.ok()) return process.status();
     UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
     if (!exit.valid()) {
@@ -214,7 +229,7 @@ class ProcessSpawner final : public WorkerSpawner {
   const ProcessSettings settings_;
 };
 
-// "2\n" and then a line "BYTES NAME" for each device.
+// "2\n" and then a line "BYTES NAME" for each device; "emulated\n" where they are.
 bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
   const auto take = [&text](std::uint64_t* number) {
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *number);
@@ -232,6 +247,7 @@ bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
     device.name = text.substr(0, end);
     text.remove_prefix(end + 1);
   }
+  for (DeviceFacts& device : *devices) device.emulated = text == "emulated\n";
   return true;
 }
 
@@ -267,7 +283,7 @@ Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, D
   const Result<pid_t> process = start_process(
       {settings.worker_path, "--driver", settings.driver_path, "--count"},
       environment_for(nullptr, settings.uids == nullptr ? 0 : settings.uids->range().first),
-      writing.get(), -1);
+      writing.get(), {});
   if (!process.ok()) return process.status();
   writing.reset();
   const Result<std::string> text = read_all(reading.get(), deadline);

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "protocol/features.h"
 #include "protocol/proof.h"
+#include "server/daemon/device_ledgers.h"
 #include "server/daemon/worker_uids.h"
 #include "transport/transport.h"
 
@@ -59,6 +60,8 @@ struct ProcessSettings {
   // do not.
   std::string images_path;
   std::uint64_t images_bytes = 0;
+  // Of an emulated driver's devices, all of them; empty: each worker has devices of its own.
+  std::shared_ptr<const DeviceLedgers> ledgers;
 };
 
 // Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
@@ -67,6 +70,7 @@ std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);
 struct DeviceFacts {
   std::string name;
   std::uint64_t memory_bytes = 0;
+  bool emulated = false;
 };
 
 // Starts the worker only to ask which GPUs its driver has. kUnavailable: its own words.

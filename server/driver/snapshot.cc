@@ -88,6 +88,8 @@ void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
 
 }  // namespace
 
+bool is_emulated(const CudaDriver& driver) { return emulated_view(driver) != nullptr; }
+
 Result<Bytes> take_snapshot(const CudaDriver& driver) {
   int device_count = 0;
   const CUresult counted = GPURUN_DRIVER(driver, cuDeviceGetCount, &device_count);

@@ -11,4 +11,7 @@ namespace gpurun::server {
 // device, so the worker keeps the result. kCuda: the driver cannot even count its devices.
 Result<Bytes> take_snapshot(const CudaDriver& driver);
 
+// Whether it is our emulated device's, which does not change. The driver must be initialized.
+bool is_emulated(const CudaDriver& driver);
+
 }  // namespace gpurun::server

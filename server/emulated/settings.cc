@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 
@@ -71,6 +72,24 @@ bool parse_int(std::string_view text, int lowest, int highest, int* out) {
   return true;
 }
 
+// "4+5": a descriptor for each device. None twice: two devices would share one memory.
+bool parse_descriptors(std::string_view text, std::vector<int>* out) {
+  std::vector<int> found;
+  while (true) {
+    const auto plus = text.find('+');
+    int descriptor = -1;
+    if (!parse_int(trim(text.substr(0, plus)), 3, 1 << 20, &descriptor) ||
+        std::find(found.begin(), found.end(), descriptor) != found.end()) {
+      return false;
+    }
+    found.push_back(descriptor);
+    if (plus == std::string_view::npos) break;
+    text.remove_prefix(plus + 1);
+  }
+  *out = std::move(found);
+  return true;
+}
+
 bool apply(std::string_view key, std::string_view value, Settings* s) {
   int flag = 0;
   if (key == "devices") return parse_int(value, 0, 16, &s->devices);
@@ -80,6 +99,7 @@ bool apply(std::string_view key, std::string_view value, Settings* s) {
   if (key == "multiprocessors") return parse_int(value, 1, 1024, &s->multiprocessors);
   if (key == "threads") return parse_int(value, 0, 1024, &s->threads);
   if (key == "driver_version") return parse_int(value, 12000, 99990, &s->driver_version);
+  if (key == "ledger") return parse_descriptors(value, &s->ledger);
   if (key == "watchdog") return parse_int(value, 0, 1 << 30, &s->watchdog_s);
   if (key == "watchdog_kills") {
     if (!parse_int(value, 0, 1, &flag)) return false;

@@ -32,6 +32,9 @@ struct Settings {
   std::string cache = "on";
   int watchdog_s = 60;
   bool watchdog_kills = false;
+  // Open descriptors of the files by which processes share the memory of the visible devices, in
+  // their order (memory_ledger.h). Devices beyond them share it with nobody.
+  std::vector<int> ledger;
 
   // Physical indices of the visible devices, in the order in which programs see them.
   std::vector<int> visible;

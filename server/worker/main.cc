@@ -18,6 +18,7 @@
 #include "server/daemon/spawn_hand_over.h"
 #include "server/driver/cuda_driver.h"
 #include "server/driver/driver_functions.h"
+#include "server/driver/snapshot.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/image_folder.h"
 #include "server/handlers/image_keeper.h"
@@ -64,6 +65,7 @@ Status count(const std::string& path) {
     if (result != 0) return Status::cuda(result, "asking device " + std::to_string(ordinal));
     std::printf("%zu %s\n", bytes, name);
   }
+  if (is_emulated(**driver)) std::printf("emulated\n");
   return Status();
 }
 

@@ -1,7 +1,12 @@
 // NVML of the emulated device, as NCCL and PyTorch open it: it must agree with CUDA about the
-// devices' identity, and see the memory that this process uses.
+// devices' identity, and see the memory that processes use.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +19,12 @@ namespace {
 class EmulatedNvml : public testing::Test {
  protected:
   void SetUp() override {
-    setenv("GPURUN_EMULATED", "devices=2,memory=256MiB,capability=9.0", 1);
+    // The libraries read it once.
+    static const int ledger = memfd_create("ledger", 0);
+    ledger_ = ledger;
+    const std::string text =
+        "devices=2,memory=256MiB,capability=9.0,ledger=" + std::to_string(ledger_);
+    setenv("GPURUN_EMULATED", text.c_str(), 1);
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);
     nvml_ = dlopen(EMULATED_NVML, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(nvml_, nullptr) << dlerror();
@@ -40,7 +50,17 @@ class EmulatedNvml : public testing::Test {
     unsigned long long total, free, used;
   };
 
+  // What NVML says of the visible device.
+  unsigned long long used() {
+    void* device = nullptr;
+    Memory memory{};
+    EXPECT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 1u, &device), 0);
+    EXPECT_EQ(call("nvmlDeviceGetMemoryInfo", device, &memory), 0);
+    return memory.used;
+  }
+
   void* nvml_ = nullptr;
+  int ledger_ = -1;
 };
 
 TEST_F(EmulatedNvml, ShowsEveryDeviceWithItsCapability) {
@@ -54,6 +74,34 @@ TEST_F(EmulatedNvml, ShowsEveryDeviceWithItsCapability) {
   EXPECT_EQ(major, 9);
   EXPECT_EQ(minor, 0);
   EXPECT_NE(call("nvmlDeviceGetHandleByIndex_v2", 2u, &device), 0);
+}
+
+// In a process that uses no CUDA itself (it stands before the test that does), as in one that does.
+TEST_F(EmulatedNvml, SeesWhatAnotherProcessUsesUntilItDies) {
+  constexpr off_t kBytes = off_t{32} << 20;
+  const unsigned long long before = used();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    struct flock taken {};  // As memory_ledger.h says.
+    taken.l_type = F_WRLCK;
+    taken.l_start = kBytes;
+    taken.l_len = kBytes;
+    const char done = fcntl(ledger_, F_SETLK, &taken) == 0 ? 'y' : 'n';
+    if (write(ends[1], &done, 1) == 1) pause();
+    _exit(1);
+  }
+  char done = 0;
+  EXPECT_EQ(read(ends[0], &done, 1), 1);
+  EXPECT_EQ(done, 'y');
+  EXPECT_EQ(used() - before, 32ull << 20);
+  kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(used(), before);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_F(EmulatedNvml, AgreesWithCudaAboutIdentityAndMemory) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Protects: whatever is killed, and at whichever call, nothing is left: processes, threads and
 descriptors of gpurund, shared memory, temporary files, what gpurund itself holds (leases with their
-tickets, half-attached sessions, strangers at the door), and device memory where workers share a
-device. (Each worker of the emulated device has its own, which is gone with the process: there only
-"workers" can tell.)
+tickets, half-attached sessions, strangers at the door), and device memory, which the workers of one
+device share: as a new lease sees it, and as a process sees it that lives on while others of its lease
+are killed.
 
 The program tells each CUDA call before it makes it. Of most runs program, gpurun or worker die at a
 random call, of the others at a random moment of the start. Its words: the program [SEED].
@@ -48,6 +48,15 @@ def device_bytes(server, program):
     if done.status != 0:
         sys.exit(f"WRONG: the device cannot be asked: {done.stdout}{done.stderr}{server.log()}")
     return done.stdout.strip()
+
+
+def observe(server, program, seed):
+    """What is wrong in the eyes of a process whose neighbours die. The null device has no memory."""
+    if world.ARGS.driver != world.DRIVERS["emulated"]:
+        return []
+    done = world.measured(server, [program, "observe", str(seed), str(STARTS // 5)])
+    print(done.stdout.strip())
+    return [] if done.status == 0 else [f"observer: {done.status} {done.stdout}{done.stderr}"]
 
 
 def kill(pids):
@@ -136,12 +145,13 @@ def main():
             world.Gpurund(env=world.environment(TMPDIR=temporary)) as server:
         os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
         bytes_before = device_bytes(server, program)
+        seen = observe(server, program, seed)
         # The last connection's thread may be about to end.
         world.until(lambda: not server.workers() and
                     state(server, temporary)["threads of gpurund"] == THREADS_ALONE,
                     "the daemon is alone")
         before = state(server, temporary)
-        wrong = kill_all(server, program, temporary, random.Random(seed))
+        wrong = seen + kill_all(server, program, temporary, random.Random(seed))
         if not world.wait(lambda: not world.running(program)):
             wrong.append(f"programs still run: {world.running(program)}")
         if not world.wait(lambda: state(server, temporary) == before):

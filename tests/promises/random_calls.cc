@@ -2,8 +2,16 @@
 // kill at a random call. Ends with 1 when a call fails. Its words:
 //   calls SEED [N]   without an end; with N it kills itself where it would make call N
 //   free             prints the device's free and total bytes, before it has used any
+//   hold             takes all memory, says "full", and waits to be killed
+//   observe SEED N   starts itself N times as another process of the same lease, which dies at a
+//                    random call, and once to hold all memory: says whether the device's free bytes
+//                    fell meanwhile and came back
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +19,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
@@ -143,14 +152,118 @@ void say(const std::string& line) {
   }
 }
 
-int print_free() {
+void use_device() {
   CUcontext context = nullptr;
-  std::size_t free_bytes = 0, total_bytes = 0;
   MUST(cuInit(0));
   MUST(cuDevicePrimaryCtxRetain(&context, 0));
   MUST(cuCtxSetCurrent(context));
+}
+
+std::size_t free_bytes(std::size_t* total = nullptr) {
+  std::size_t free_bytes = 0, total_bytes = 0;
   MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  std::printf("%zu of %zu bytes free\n", free_bytes, total_bytes);
+  if (total != nullptr) *total = total_bytes;
+  return free_bytes;
+}
+
+int print_free() {
+  use_device();
+  std::size_t total = 0;
+  const std::size_t free = free_bytes(&total);
+  std::printf("%zu of %zu bytes free\n", free, total);
+  return 0;
+}
+
+int hold_all() {
+  use_device();
+  CUdeviceptr memory = 0;
+  for (std::size_t each = std::size_t{1} << 30; each >= 4096; each /= 2) {
+    while (cuMemAlloc_v2(&memory, each) == CUDA_SUCCESS) {
+    }
+  }
+  say("full\n");
+  pause();
+  return 1;
+}
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("WRONG: not so: %s\n", what);
+  std::exit(1);
+}
+
+// This program as another process. Its words are read until `enough` of its lines have come.
+class Neighbour {
+ public:
+  Neighbour(std::vector<std::string> words, int enough) {
+    words.insert(words.begin(), "/proc/self/exe");
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) std::exit(1);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    if (posix_spawn(&process_, arguments[0], &actions, nullptr, arguments.data(), environ) != 0) {
+      std::exit(1);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    char letter = 0;
+    while (enough > 0 && read(ends[0], &letter, 1) == 1) enough -= letter == '\n' ? 1 : 0;
+    lived_ = enough == 0;
+    output_ = ends[0];
+  }
+  bool lived() const { return lived_; }
+  ~Neighbour() { end(); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+  // Kills it. False: it had ended otherwise.
+  bool end() {
+    if (process_ <= 0) return false;
+    kill(process_, SIGKILL);
+    int status = 0;
+    waitpid(std::exchange(process_, -1), &status, 0);
+    close(output_);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  }
+
+ private:
+  pid_t process_ = -1;
+  int output_ = -1;
+  bool lived_ = false;
+};
+
+// The server hears of a death a little later.
+bool comes_back(std::size_t before) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (free_bytes() != before) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  return true;
+}
+
+int observe(std::uint64_t seed, int count) {
+  use_device();
+  std::mt19937_64 random(seed);
+  const std::size_t before = free_bytes();
+  for (int i = 0; i < count; ++i) {
+    // Dead at once when it has said so many calls, wherever it is by then.
+    Neighbour neighbour({"calls", std::to_string(random())}, static_cast<int>(random() % 100) + 1);
+    expect(neighbour.lived(), "a neighbour makes its calls");
+    expect(free_bytes() < before, "what a neighbour has is not free");
+    expect(neighbour.end(), "a neighbour lives until it is killed");
+    expect(comes_back(before), "a dead neighbour's memory is free");
+  }
+  Neighbour greedy({"hold"}, 1);
+  CUdeviceptr memory = 0;
+  expect(greedy.lived(), "a neighbour holds all memory");
+  expect(cuMemAlloc_v2(&memory, kBytes) == CUDA_ERROR_OUT_OF_MEMORY, "then there is none");
+  expect(greedy.end(), "it lives until it is killed");
+  expect(comes_back(before), "its memory is free");
+  expect(cuMemAlloc_v2(&memory, kBytes) == CUDA_SUCCESS, "and can be had");
+  std::printf("%d neighbours died: %zu bytes free as before\n", count + 1, before);
   return 0;
 }
 
@@ -159,6 +272,10 @@ int print_free() {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "free") return print_free();
+  if (what == "hold") return hold_all();
+  if (what == "observe" && argc == 4) {
+    return observe(std::strtoull(argv[2], nullptr, 10), std::atoi(argv[3]));
+  }
   if (what == "calls" && (argc == 3 || argc == 4)) {
     call_until_killed(std::strtoull(argv[2], nullptr, 10),
                       argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0);

@@ -1,12 +1,14 @@
-// NVML of the emulated device: the settings, and the memory that this process uses of it.
+// NVML of the emulated device: the settings, and the memory that processes use of it.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/emulated_view.h"
 #include "driver_abi/nvml_source.h"
+#include "server/emulated/memory_ledger.h"
 #include "server/emulated/objects/device_identity.h"
 #include "server/emulated/settings.h"
 
@@ -47,10 +49,20 @@ const EmulatedView* loaded_view() {
   return view != nullptr && view->bytes >= sizeof(EmulatedView) ? view : nullptr;
 }
 
-// Every process has an emulated device of its own, so what others use is nothing.
+// Without a ledger every process has a device of its own, and what others use of it is nothing.
+// With one it says what they use; what this process does is known to its libcuda.so.1 alone.
 NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
-  const EmulatedView* view = loaded_view();
-  *used = view == nullptr ? 0 : view->used_bytes(static_cast<int>(index));
+  *used = 0;
+  if (const EmulatedView* view = loaded_view()) {
+    *used = view->used_bytes(static_cast<int>(index));
+    return kNvmlSuccess;
+  }
+  const auto& visible = settings().visible;
+  const auto found = std::find(visible.begin(), visible.end(), static_cast<int>(index));
+  if (found == visible.end()) return kNvmlSuccess;
+  const emulated::MemoryLedger others(
+      emulated::ledger_file(static_cast<int>(found - visible.begin())), settings().memory_bytes);
+  *used = others.bytes_total() - others.bytes_free();
   return kNvmlSuccess;
 }
 

@@ -12,7 +12,9 @@
 namespace gpurun::emulated {
 
 Device::Device(int ordinal, int physical)
-    : ordinal_(ordinal), physical_(physical), arena_(settings().memory_bytes) {}
+    : ordinal_(ordinal),
+      physical_(physical),
+      arena_(settings().memory_bytes, ledger_file(ordinal)) {}
 
 std::string Device::name() const { return kDeviceName; }
 

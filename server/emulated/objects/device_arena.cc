@@ -24,7 +24,8 @@ void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
-DeviceArena::DeviceArena(std::uint64_t bytes_total) : bytes_total_(bytes_total) {}
+DeviceArena::DeviceArena(std::uint64_t bytes_total, int ledger_file)
+    : bytes_total_(bytes_total), ledger_(ledger_file, bytes_total) {}
 
 // Room for twice the memory, so that fragmentation does not end a program before memory does;
 // less under a limit on address space.
@@ -88,15 +89,14 @@ std::uint64_t DeviceArena::allocate(std::uint64_t bytes) {
   const std::uint64_t used = round_up(bytes, kPage);
   const std::uint64_t alignment = used >= kLarge ? kLarge : kPage;
   const std::lock_guard lock(mutex_);
-  if (bytes_used_ + used > bytes_total_ || !reserve_window()) return 0;
+  if (!reserve_window() || !ledger_.take(used)) return 0;
   const std::uint64_t guard = live_.size() < kGuardedMax ? kPage : 0;
   const std::uint64_t start = take_addresses(used + guard, alignment);
-  if (start == 0) return 0;
-  if (mprotect(at(start), used, PROT_READ | PROT_WRITE) != 0) {
-    give_addresses(start, used + guard);
+  if (start == 0 || mprotect(at(start), used, PROT_READ | PROT_WRITE) != 0) {
+    if (start != 0) give_addresses(start, used + guard);
+    ledger_.give(used);
     return 0;
   }
-  bytes_used_ += used;
   live_.emplace(start, used + guard);
   return start;
 }
@@ -111,24 +111,22 @@ void DeviceArena::free(std::uint64_t address, std::uint64_t bytes) {
   const auto live = live_.find(address);
   give_addresses(address, live->second);
   live_.erase(live);
-  bytes_used_ -= used;
+  ledger_.give(used);
 }
 
 bool DeviceArena::charge(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > bytes_total_ || bytes_used_ + bytes > bytes_total_) return false;
-  bytes_used_ += bytes;
-  return true;
+  return ledger_.take(bytes);
 }
 
 void DeviceArena::discharge(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  bytes_used_ -= bytes;
+  ledger_.give(bytes);
 }
 
 std::uint64_t DeviceArena::bytes_free() const {
   const std::lock_guard lock(mutex_);
-  return bytes_total_ - bytes_used_;
+  return ledger_.bytes_free();
 }
 
 }  // namespace gpurun::emulated

@@ -8,13 +8,16 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "server/emulated/memory_ledger.h"
+
 namespace gpurun::emulated {
 
 // Any thread.
 class DeviceArena {
  public:
-  // Bytes that the device has in all; what is charged counts in whole pages.
-  explicit DeviceArena(std::uint64_t bytes_total);
+  // Bytes that the device has in all; what is charged counts in whole pages. `ledger_file`: of a
+  // MemoryLedger.
+  explicit DeviceArena(std::uint64_t bytes_total, int ledger_file = -1);
 
   // Zeroed memory of `bytes` (over 0), aligned to a page, from 2 MiB on to 2 MiB. 0: the device's
   // memory is used up.
@@ -27,6 +30,7 @@ class DeviceArena {
   void discharge(std::uint64_t bytes);
 
   std::uint64_t bytes_total() const { return bytes_total_; }
+  // As all processes that share the device leave it.
   std::uint64_t bytes_free() const;
 
  private:
@@ -36,7 +40,7 @@ class DeviceArena {
 
   const std::uint64_t bytes_total_;
   mutable std::mutex mutex_;
-  std::uint64_t bytes_used_ = 0;
+  MemoryLedger ledger_;
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Start to span, guard included.
   bool window_reserved_ = false;
   std::uint64_t cursor_ = 0;

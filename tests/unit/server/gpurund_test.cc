@@ -179,6 +179,22 @@ TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
   EXPECT_EQ(memcmp(echo, "ping", 4), 0);
 }
 
+TEST(GpurundTest, WorkersOfAnEmulatedDeviceInheritItsLedger) {
+  const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/emulated"});
+  ASSERT_FALSE(server.address().empty());
+  const auto link = server.link();
+  const auto session = link->request_lease(ask(2));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const auto attached = client::attach(*session, {});
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  const std::string inherited = text_of(attached->snapshot);
+  EXPECT_NE(inherited.find("GPURUN_EMULATED=ledger=4+5\n"), std::string::npos) << inherited;
+  for (int fd = 3; fd < 64; ++fd) {
+    const bool open = inherited.find("fd " + std::to_string(fd) + "\n") != std::string::npos;
+    EXPECT_EQ(open, fd <= 5) << inherited;
+  }
+}
+
 TEST(GpurundTest, TheEndOfALeaseEndsItsWorkersOnly) {
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/driver"});
   Attachment first(server);

@@ -1,6 +1,6 @@
 // A stand-in for gpurun-worker: takes the hand-over as it does, tells what it inherited, and
-// echoes. The driver "/count-fails" does not start; with "/dies" the worker ends by a signal when
-// attached.
+// echoes. The driver "/count-fails" does not start, "/emulated" says that it is; with "/dies" the
+// worker ends by a signal when attached.
 #include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
@@ -71,5 +71,6 @@ int main(int argc, char** argv) {
   if (argc == 3 || std::string_view(argv[3]) != "--count") return serve(argv[2]);
   if (std::string_view(argv[2]) == "/count-fails") return 9;
   std::printf("2\n4096 First\n8192 Second one\n");
+  if (std::string_view(argv[2]) == "/emulated") std::printf("emulated\n");
   return 0;
 }
