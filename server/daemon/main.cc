@@ -25,7 +25,7 @@
 #include "server/daemon/driver_path.h"
 #include "server/daemon/run_secret.h"
 #include "server/daemon/spawn.h"
-#include "server/handlers/image_folder.h"
+#include "server/images/image_folder.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "driver_abi/row.h"
-#include "server/handlers/image_store.h"
+#include "server/images/image_store.h"
 #include "server/worker/handles.h"
 
 namespace gpurun::server {

@@ -17,7 +17,7 @@
 #include "protocol/host_function.h"
 #include "protocol/image_bundle.h"
 #include "protocol/module_calls.h"
-#include "server/handlers/image_folder.h"
+#include "server/images/image_folder.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

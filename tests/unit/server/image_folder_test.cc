@@ -1,7 +1,7 @@
 // Protects the images on a server's disk: what comes out is what went in or nothing, whatever
 // happened to the files; the folder never grows beyond its bound; who is not its user cannot put
 // anything in; a disk that is full and a keeper that has died cost nothing but the cache.
-#include "server/handlers/image_folder.h"
+#include "server/images/image_folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/handlers/image_keeper.h"
+#include "server/images/image_keeper.h"
 #include "server/worker/worker_user.h"
 
 namespace gpurun::server {

@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "server/handlers/image_cache.h"
+#include "server/images/image_cache.h"
 
 namespace gpurun::server {
 

@@ -1,5 +1,5 @@
 // See image_folder.h. Everything happens by openat() and its like on the folder's descriptor.
-#include "server/handlers/image_folder.h"
+#include "server/images/image_folder.h"
 
 #include <dirent.h>
 #include <errno.h>

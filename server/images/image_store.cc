@@ -1,5 +1,5 @@
 // Looks into memory first, then into the cache on the disk.
-#include "server/handlers/image_store.h"
+#include "server/images/image_store.h"
 
 #include <optional>
 #include <utility>

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "base/result.h"
-#include "server/handlers/image_folder.h"
+#include "server/images/image_folder.h"
 
 namespace gpurun::server {
 

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/sha256.h"
-#include "server/handlers/image_cache.h"
+#include "server/images/image_cache.h"
 
 namespace gpurun::server {
 

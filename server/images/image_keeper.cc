@@ -1,5 +1,5 @@
 // One SOCK_SEQPACKET message each way, with at most one descriptor (unix(7), SCM_RIGHTS).
-#include "server/handlers/image_keeper.h"
+#include "server/images/image_keeper.h"
 
 #include <errno.h>
 #include <linux/capability.h>
