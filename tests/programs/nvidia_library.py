@@ -3,14 +3,16 @@
 builds a program with it if told to. Only tests use it; nothing of it is committed.
 
 usage: nvidia_library.py FOLDER PACKAGE==VERSION MEGABYTES [NVCC SOURCE PROGRAM LIBRARY]
-More than 300 MB are fetched only when GPURUN_LARGE_DOWNLOADS is 1. Exit status 77: not fetched (said),
-so the tests that need it are skipped.
+More than 300 MB are fetched only when GPURUN_LARGE_DOWNLOADS is 1. Exit status 77: not fetched, or no
+network (said), so the tests that need it are skipped.
 """
 import glob
 import os
 import shutil
 import subprocess
 import sys
+
+import fetching
 
 LARGE_MB = 300
 
@@ -26,8 +28,9 @@ def fetch(folder, requirement, megabytes):
     shutil.rmtree(folder, ignore_errors=True)
     environment = os.path.join(folder, "venv")
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    subprocess.run([os.path.join(environment, "bin/pip"), "-q", "install", "--no-deps", "--no-cache-dir",
-                    "--target", os.path.join(folder, "site"), requirement], check=True)
+    fetching.fetch(f"{requirement} (PyPI)",
+                   [os.path.join(environment, "bin/pip"), *fetching.PIP, "install", "--no-deps",
+                    "--no-cache-dir", "--target", os.path.join(folder, "site"), requirement])
     shutil.rmtree(environment)
     os.rename(os.path.join(folder, "site/nvidia/cu13"), os.path.join(folder, "cu13"))
     # The wheels carry versioned names only; linkers and clients ask for the plain ones.
@@ -52,7 +55,7 @@ def build(folder, nvcc, source, program, library):
 
 def main(folder, requirement, megabytes, *program):
     if not fetch(folder, requirement, int(megabytes)):
-        return 77
+        return fetching.SKIPPED
     if program:
         build(folder, *program)
     return 0

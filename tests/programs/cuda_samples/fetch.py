@@ -2,7 +2,7 @@
 """Fetches and builds NVIDIA's CUDA samples from Debian's package nvidia-cuda-samples (contrib).
 
 The package comes through private lists: the machine's sources are neither read nor changed. Nothing
-of it is committed. Samples that are built already are kept.
+of it is committed. Samples that are built already are kept. Exit status 77: no network (said).
 
 usage: fetch.py NVCC FOLDER SAMPLES_JSON
 """
@@ -12,6 +12,9 @@ import json
 import os
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import fetching  # noqa: E402
 
 SOURCES = """Types: deb
 URIs: http://deb.debian.org/debian
@@ -29,11 +32,12 @@ def fetch(folder, package):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
     with open(os.path.join(folder, "parts/contrib.sources"), "w", encoding="utf-8") as file:
         file.write(SOURCES)
-    apt = ["apt-get", "-qq", "-oDir::Etc::SourceList=/dev/null",
+    apt = ["apt-get", *fetching.APT, "-oDir::Etc::SourceList=/dev/null",
            f"-oDir::Etc::SourceParts={folder}/parts", f"-oDir::State::Lists={folder}/lists",
            f"-oDir::Cache={folder}/cache", "-oAPT::Sandbox::User=root"]
-    subprocess.run([*apt, "update"], check=True)
-    subprocess.run([*apt, "download", package], check=True, cwd=folder)
+    # Without network the first succeeds, too, and finds nothing.
+    fetching.fetch(f"{package} (Debian's contrib)", [*apt, "update"], [*apt, "download", package],
+                   cwd=folder)
     deb = glob.glob(os.path.join(folder, package + "_*.deb"))[0]
     subprocess.run(["dpkg", "-x", deb, os.path.join(folder, "root")], check=True)
     os.remove(deb)

@@ -1,0 +1,38 @@
+"""Fetches what tests need from PyPI and Debian. A machine without network is no failure of ours: the
+test is a skip then, which says what was missing, and tools/check names and counts it."""
+import re
+import subprocess
+import sys
+
+SKIPPED = 77  # As ctest's SKIP_RETURN_CODE.
+# A network that swallows everything must not last as long as a fixture's own time limit.
+PIP = ["-q", "--disable-pip-version-check", "--retries", "2", "--timeout", "20"]
+APT = ["-qq", "-oAcquire::Retries=1", "-oAcquire::http::Timeout=20"]
+
+
+def skip(what, why):
+    print(f"skipped: {what} could not be fetched: {why}")
+    sys.exit(SKIPPED)
+
+
+def reason(output):
+    """The line that tells most: both tools end with "no such package" when they have not got through."""
+    said = [line.strip() for line in output.splitlines() if line.strip()]
+    cause = re.compile(r"refused|resolv|resolution|timed out|unreachable|could not connect|failed to fetch",
+                       re.IGNORECASE)
+    return next(filter(cause.search, said), said[-1] if said else "")
+
+
+def fetch(what, *commands, **options):
+    """Runs the commands; ends this process as a skip if one fails."""
+    output = ""
+    for command in commands:
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  errors="replace", stdin=subprocess.DEVNULL, **options)
+        except FileNotFoundError as error:  # No apt here.
+            skip(what, error)
+        sys.stdout.write(done.stdout)
+        output += done.stdout
+        if done.returncode != 0:
+            skip(what, reason(output) or f"exit status {done.returncode}")

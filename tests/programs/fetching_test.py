@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Protects: on a machine without network the fixtures that fetch what is not ours are skips that say
+what was missing; they neither fail nor leave behind what the next run would take for whole."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NOWHERE = "http://127.0.0.1:9"  # The port of discard: nobody listens.
+
+
+class WithoutNetwork(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = os.path.join(holder.name, "fetched")
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.upper().endswith("_PROXY") and not name.startswith("PIP_")}
+        self.env.update(PIP_INDEX_URL=f"{NOWHERE}/simple", PIP_CONFIG_FILE=os.devnull,
+                        http_proxy=NOWHERE, CI="true", GPURUN_LARGE_DOWNLOADS="1")
+
+    def fetch(self, script, *words):
+        return subprocess.run([sys.executable, "-B", os.path.join(HERE, script), *words],
+                              env=self.env, capture_output=True, text=True, timeout=110,
+                              stdin=subprocess.DEVNULL)
+
+    def assert_skipped(self, done, what):
+        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, rf"(?m)^skipped: {what}.* could not be fetched: .*([Rr]efused|[Cc]ould not connect)")
+        self.assertEqual(done.stderr, "")
+
+    def test_libraries_of_pypi(self):
+        done = self.fetch("nvidia_library.py", self.folder, "nvidia-cuda-nvrtc==13.0.88", "90")
+        self.assert_skipped(done, "nvidia-cuda-nvrtc==13.0.88 .PyPI.")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ready")], [])
+
+    def test_an_environment_of_pypi(self):
+        done = self.fetch("tinygrad/environment.py", self.folder, "tinygrad==0.14.0", "numpy==2.4.6")
+        self.assert_skipped(done, "tinygrad==0.14.0 numpy==2.4.6 .PyPI.")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "ready")))
+
+    def test_the_samples(self):
+        samples = os.path.join(HERE, "cuda_samples/samples.json")
+        done = self.fetch("cuda_samples/fetch.py", "nvcc", self.folder, samples)
+        self.assert_skipped(done, "nvidia-cuda-samples .Debian's contrib.")
+        done = self.fetch("cuda_samples/shows_test.py", self.folder, samples)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("skipped: the samples are not in", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Makes a virtual environment with packages of PyPI; once it is whole, FOLDER/ready is there.
+
+usage: environment.py FOLDER PACKAGE==VERSION ...
+Exit status 77: no network (said), so the tests that need it are skipped.
+"""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import fetching  # noqa: E402
+
+
+def main(folder, *packages):
+    ready = os.path.join(folder, "ready")
+    if os.path.exists(ready):
+        return
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    fetching.fetch(f"{' '.join(packages)} (PyPI)",
+                   [os.path.join(folder, "bin/pip"), *fetching.PIP, "install", *packages])
+    with open(ready, "w", encoding="utf-8"):
+        pass
+
+
+main(*sys.argv[1:])
