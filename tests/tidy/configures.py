@@ -14,7 +14,7 @@ import sys
 # How each hides what the machine may have, and a text that the tests' names must, and must not, hold.
 VARIANTS = {
     "no-cuda": (["-DGPURUN_NVCC=", "-DGPURUN_CUDA_INCLUDE="], "cuda_programs", "sample_mnist"),
-    "no-emulated": (["-DGPURUN_EMULATED=OFF"], "control_test", "emulated"),
+    "no-emulated": (["-DGPURUN_EMULATED=OFF"], "control_test", "_emulated"),
 }
 
 
