@@ -45,6 +45,10 @@ Status advised(const Status& status, const std::string& server) {
   std::string advice;
   switch (status.code()) {
     case Code::kUnavailable:
+      if (status.message().find("cannot find host") != std::string::npos) {
+        advice = "no server at " + server + ": " + status.message() + "; is the name right?";
+        break;
+      }
       advice = "no server at " + server + ": " + status.message() +
                "; is gpurund running there, and does a firewall let its port through?";
       break;

@@ -141,6 +141,11 @@ Status take_lease(Run* run) {
     if (run->talks()) say(text);
   };
   Result<HeldLease> lease = acquire_lease(order);
+  if (!lease.ok() && run->server != nullptr) {
+    return Status(lease.status().code(), lease.status().message() +
+                                             "; it is a private server on this machine, -l or -s "
+                                             "names others");
+  }
   if (!lease.ok()) return lease.status();
   run->lease = *std::move(lease);
   if (run->talks()) {

@@ -1,13 +1,19 @@
 // The options, what the environment stands in for, and the checks.
 #include "tools/gpurun/options.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
+#include <cstring>
 #include <optional>
+#include <sstream>
 
+#include "base/unique_fd.h"
 #include "protocol/limits.h"
 
 #ifndef GPURUN_VERSION
@@ -19,6 +25,7 @@ namespace {
 
 constexpr int kGpuCountMax = 64;
 constexpr std::size_t kServersMax = 256;
+constexpr std::size_t kServersFileBytesMax = std::size_t{256} << 10;
 // Options that are planned; refused by name, so that nobody believes they had an effect.
 constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter", "--transport"};
 
@@ -37,6 +44,31 @@ std::string trimmed(const std::string& line) {
   const std::size_t first = text.find_first_not_of(" \t\r");
   if (first == std::string::npos) return "";
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+// Of a file that the user may have named by mistake: a folder, a device, a picture.
+Result<std::string> read_servers_file(const std::string& path) {
+  const auto failed = [&path] {
+    return wrong("-s: cannot read " + path + ": " + std::strerror(errno));
+  };
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return failed();
+  std::string text(kServersFileBytesMax + 1, '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed();
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  if (bytes > kServersFileBytesMax) return wrong("-s: " + path + " has more than 256 KiB");
+  text.resize(bytes);
+  const auto is_text = [](char byte) {
+    return static_cast<unsigned char>(byte) >= 0x20 || byte == '\n' || byte == '\r' || byte == '\t';
+  };
+  if (!std::all_of(text.begin(), text.end(), is_text)) return wrong("-s: " + path + " is no text");
+  return text;
 }
 
 // What CLI11 filled in, as text, before we check it with messages of our own.
@@ -102,6 +134,12 @@ std::string later_option(int own_count, const char* const* argv, const std::stri
   return otherwise;
 }
 
+// CLI11's sentences end in the words that they are about.
+std::string behind_colon(const std::string& sentence) {
+  const std::size_t colon = sentence.find(": ");
+  return colon == std::string::npos ? sentence : sentence.substr(colon + 2);
+}
+
 }  // namespace
 
 std::string Address::to_string() const {
@@ -123,12 +161,16 @@ Status add_servers(const std::string& list, std::vector<Address>* servers) {
 }
 
 Status add_servers_of_file(const std::string& path, std::vector<Address>* servers) {
-  std::ifstream file(path);
-  if (!file) return wrong("-s: cannot read " + path);
+  const Result<std::string> content = read_servers_file(path);
+  if (!content.ok()) return content.status();
+  std::istringstream file(*content);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string text = trimmed(line);
     if (text.empty()) continue;
+    if (text.find(',') != std::string::npos) {
+      return wrong(path + ":" + std::to_string(number) + ": write one server a line, no commas");
+    }
     const Result<Address> address = parse_address(text);
     if (!address.ok()) {
       return wrong(path + ":" + std::to_string(number) + ": " + address.status().message());
@@ -227,6 +269,13 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     options.action = Options::Action::kShowText;
     options.text = app.help();
     return options;
+  } catch (const CLI::ExtrasError& error) {
+    return wrong(later_option(own_count, argv,
+                              "there is no option " + behind_colon(error.what()) +
+                                  "; gpurun --help shows those there are"));
+  } catch (const CLI::ArgumentMismatch& error) {
+    return wrong(std::string(error.what()).substr(0, std::string_view(error.what()).find(':')) +
+                 " needs a value; gpurun --help shows which");
   } catch (const CLI::ParseError& error) {
     return wrong(later_option(own_count, argv, error.what()));
   }

@@ -155,7 +155,13 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
   Result<std::string> line = read_line(ready_pipe->reading.get(), deadline);
   if (!line.ok()) return line.status();
   if (written != static_cast<ssize_t>(server->secret_.size()) || line->empty()) {
-    return Status(Code::kUnavailable, "the private server did not start (" + places.daemon + ")");
+    return Status(
+        Code::kUnavailable,
+        "the private server did not start (" + places.daemon + ")" +
+            (device == Device::kReal && own_driver.empty()
+                 ? "; if NVIDIA's driver is not installed here, say --device emulated, or "
+                   "name a server with -l"
+                 : ""));
   }
   server->address_ = *std::move(line);
   return server;

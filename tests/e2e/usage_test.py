@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Protects what gpurun's words mean where users get them wrong, or change their mind: each mistake ends
+at once, with 125 and one line that says what to write instead, and nothing runs."""
+import contextlib
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import alive, environment, gpurun, until  # noqa: E402
+
+DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
+
+
+class WrongWords(unittest.TestCase):
+    def refused(self, words, said, status=125, **changes):
+        done = gpurun(*words, "--", "echo", "ran", env=environment(**changes))
+        self.assertEqual((done.returncode, done.stdout), (status, ""), (words, done.stderr))
+        self.assertRegex(done.stderr, rf"^gpurun: [^\n]*{said}[^\n]*\n$")
+
+    def test_numbers_of_gpus(self):
+        for number in ("0", "65", "99", "-1", "", "1.5", "two", " 1", "1e3", "4294967297"):
+            self.refused(["-n", number], rf"-n: '{number}' is no number of GPUs from 1 to 64")
+
+    def test_more_gpus_than_a_private_server_has(self):
+        self.refused(["-n", "2"], "2 GPUs wanted.*private server.*-l or -s")
+
+    def test_a_value_that_is_missing(self):
+        for option in ("-n", "-l", "-s", "--timeout", "--device", "--secret-file"):
+            done = gpurun(option)
+            self.assertEqual(done.returncode, 125)
+            self.assertEqual(done.stderr,
+                             f"gpurun: {option} needs a value; gpurun --help shows which\n")
+
+    def test_options_of_another_version_or_of_another_program(self):
+        self.refused(["--fast"], "there is no option --fast; gpurun --help")
+        self.refused(["-x"], "there is no option -x; gpurun --help")
+        for word in ("-p", "-p0.5", "-m", "--filter", "--transport", "--transport=rdma"):
+            self.refused([word], r"-\w+ does not exist yet in this version")
+
+    def test_addresses(self):
+        for address, said in (("::1", r"in brackets, \[::1\]"), ("[::1", "is no .IPv6."),
+                              ("[::1]x", "is no .IPv6."), ("host:", "no port after the colon"),
+                              ("host:0", "1 to 65535"), ("host:65536", "1 to 65535"),
+                              ("", "names no host"), ("a,,b", "names no host")):
+            self.refused(["-l", address], said)
+        self.refused(["-l", "x" * 64 + ".invalid"], "cannot find host 'x+.invalid'.*is the name right")
+        self.refused(["-l", "[::1]:1"], r"no server at \[::1\]:1: .*is gpurund running there")
+
+    def test_files_of_servers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def file(name, content):
+                path = os.path.join(folder, name)
+                with open(path, "wb") as opened:
+                    opened.write(content)
+                return path
+
+            for path, said in (
+                    (os.path.join(folder, "none"), "-s: cannot read .*none: No such file"),
+                    (folder, "-s: cannot read .*: Is a directory"),
+                    ("/dev/zero", "-s: /dev/zero has more than 256 KiB"),
+                    (file("binary", b"host\0\x1b[31m\n"), "binary is no text"),
+                    (file("empty", b"# none\r\n"), "empty names no server"),
+                    (file("commas", b"\none:1,two:2\n"), "commas:2: write one server a line, no commas"),
+                    (file("words", b"host a\n"), "words:1: 'host a' names no host")):
+                self.refused(["-s", path], said)
+            self.refused(["-s", file("windows", b"\r\n127.0.0.1:1\r\n")], "no server at 127.0.0.1:1: ")
+            # As a user who may not read it; root may read all.
+            if os.geteuid() != 0 or world.can_be(65534):
+                path = file("others", b"127.0.0.1:1\n")
+                os.chmod(folder, 0o755)
+                os.chmod(path, 0o000)
+                before = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+                done = subprocess.run([*before, world.GPURUN, "-s", path, "--", "true"],
+                                      env=environment(), capture_output=True, text=True,
+                                      timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, 125, done.stderr)
+                self.assertRegex(done.stderr, "-s: cannot read .*others: Permission denied")
+
+    def test_durations(self):
+        for text in ("5", "-1s", "1d", "soon", "1.5s"):
+            self.refused(["--timeout", text], rf"--timeout: '{text}' is no duration; write one like 30s")
+        self.refused(["--timeout", "721h"], "more than 30 days")
+
+    def test_devices(self):
+        self.refused(["--device", "fast"], "neither real nor emulated")
+        self.refused(["--device", "real", "-l", "127.0.0.1"], "the server named by -l or -s has its own")
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has NVIDIA's driver")
+        done = gpurun("--device", "real", "--", "echo", "ran", env=environment(GPURUN_DRIVER=None))
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertRegex(done.stderr, "libcuda.so.1(.|\n)*gpurun: the private server did not start.*"
+                                      "--device emulated.*-l")
+
+
+class Servers(unittest.TestCase):
+    @contextlib.contextmanager
+    def busy(self):
+        """A server whose only GPU is another's."""
+        with world.Gpurund() as server:
+            holder = world.start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+            try:
+                holder.stdout.readline()
+                yield server, holder
+            finally:
+                holder.terminate()
+                holder.communicate(timeout=world.SECONDS)
+
+    def test_an_ipv6_address(self):
+        try:
+            with socket.create_server(("::1", 0), family=socket.AF_INET6):
+                pass
+        except OSError as error:
+            self.skipTest(f"no IPv6 here: {error}")
+        with world.Gpurund("--listen", "[::1]:0") as server:
+            self.assertRegex(server.address, r"^\[::1\]:\d+$")
+            done = gpurun(*server.options(), "--", world.ARGS.client, "once")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_statistics_of_a_program_that_calls_nothing_of_cuda(self):
+        with world.Gpurund() as server:
+            done = gpurun("--stats", *server.options(), "--", "true")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            done = gpurun("--stats", *server.options(), "--", world.ARGS.client, "once")
+            self.assertEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r"gpu_client(.|\n)*blocking round trips: \d+")
+
+    def test_control_c_while_it_waits_for_a_gpu(self):
+        with self.busy() as (server, holder):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.execve(world.GPURUN, [world.GPURUN, "--timeout", "1h", *server.options(), "--",
+                                         "echo", "ran"], environment())
+            seen = b""
+            while b"waiting for a free GPU" not in seen:
+                self.assertTrue(select.select([terminal], [], [], world.SECONDS)[0], seen)
+                seen += os.read(terminal, 4096)
+            self.assertEqual(world.holdings(server)["waiting"], 1)
+            os.write(terminal, b"\x03")
+            until(lambda: not alive(pid), "gpurun ends")
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), -signal.SIGINT)
+            os.close(terminal)
+            self.assertNotIn(b"ran", seen)
+            until(lambda: world.holdings(server)["waiting"] == 0, "it left the queue")
+            self.assertIsNone(holder.poll())
+
+    def test_a_server_that_is_killed_while_it_waits(self):
+        with self.busy() as (server, _):
+            waiting = world.start("--timeout", "1h", *server.options(), "--", "echo", "ran")
+            until(lambda: world.holdings(server)["waiting"] == 1, "it waits")
+            server.process.kill()
+            said, errors = waiting.communicate(timeout=world.SECONDS)
+            self.assertEqual((waiting.returncode, said), (125, ""))
+            self.assertRegex(errors, f"^gpurun: server {server.address} hung up: ")
+
+    def test_a_server_that_is_killed_under_a_program(self):
+        with world.Gpurund() as server:
+            reading, writing = os.pipe()
+            run = subprocess.Popen([world.GPURUN, *server.options(), "--", world.ARGS.client, "wait"],
+                                   stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=environment(), text=True)
+            os.close(reading)
+            self.assertEqual(run.stdout.readline(), "ready\n")
+            server.process.kill()
+            until(lambda: not alive(server.process.pid), "it dies")
+            os.close(writing)
+            _, errors = run.communicate(timeout=world.SECONDS)
+            self.assertEqual(run.returncode, DEVICE_UNAVAILABLE)
+            self.assertIn("the last call was cuCtxSynchronize", errors)
+
+
+if __name__ == "__main__":
+    world.main()
