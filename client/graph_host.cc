@@ -114,6 +114,11 @@ void GraphHost::forget(std::uint64_t number) noexcept {
   operations_.erase(found);
 }
 
+std::size_t GraphHost::operations() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return operations_.size();
+}
+
 std::shared_ptr<const GraphHost::Operation> GraphHost::find(std::uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = operations_.find(number);

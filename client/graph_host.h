@@ -50,6 +50,8 @@ class GraphHost {
   std::uint64_t add(const Operation& operation);
   // The worker was not told of it.
   void forget(std::uint64_t number) noexcept;
+  // How many live.
+  std::size_t operations();
   // There are functions or copies into the program's memory, so that graphs may write there at any
   // time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }

@@ -17,14 +17,11 @@ namespace {
 
 namespace opcode = driver_abi::opcode;
 using HostNode = GraphTopology::HostNode;
-using Operation = GraphHosts::Operation;
 using protocol::GraphCopySide;
 using protocol::GraphHostStep;
 using protocol::GraphNodePayload;
 using protocol::GraphTurnPayload;
 using protocol::GraphWork;
-
-constexpr unsigned kActive = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 
 template <typename T>
 T as(DriverValue value) {
@@ -49,10 +46,8 @@ struct Wanted {
     begun = true;
     return has_operation() ? hosts.make(node.operation, node.work, bytes(), shadow, &operation) : 0;
   }
-  CUDA_HOST_NODE_PARAMS host() const { return {&GraphHosts::run, operation}; }
+  CUDA_HOST_NODE_PARAMS host() const { return {&GraphHosts::run, operation.get()}; }
   CUDA_MEMCPY3D copy() const;
-  // What the graph's end ends.
-  int hand_over(CUgraph graph, CUuserObject* object);
 
   Call& call;
   const CudaDriver& driver;
@@ -60,7 +55,7 @@ struct Wanted {
   GraphTopology& topology;
   GraphNodePayload node;
   std::vector<CUgraphNode> dependencies;
-  Operation* operation = nullptr;
+  GraphHosts::OperationPtr operation;
   bool begun = false;
 };
 
@@ -89,54 +84,49 @@ int Wanted::read() {
   return 0;
 }
 
+// One side of a copy as the driver takes it.
+struct DriverSide {
+  CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+  void* host = nullptr;
+  CUdeviceptr device = 0;
+  std::size_t pitch = 0;
+  std::size_t rows = 0;
+};
+
+// Shadows have no gaps.
+DriverSide shadow_side(const Wanted& wanted) {
+  return {CU_MEMORYTYPE_HOST, wanted.operation->shadow->data(), 0, wanted.node.width,
+          wanted.node.lines};
+}
+
+DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side) {
+  // Of a single line, or a single slice, its distance to the next means nothing.
+  const bool lined = node.lines > 1 || node.slices > 1;
+  const bool sliced = node.slices > 1 && side.line_pitch != 0;
+  return {CU_MEMORYTYPE_DEVICE, nullptr, side.address, lined ? side.line_pitch : node.width,
+          sliced ? side.slice_pitch / side.line_pitch : node.lines};
+}
+
 CUDA_MEMCPY3D Wanted::copy() const {
+  const DriverSide from =
+      node.work == GraphWork::kCopyIn ? shadow_side(*this) : device_side(node, node.source);
+  const DriverSide to =
+      node.work == GraphWork::kCopyOut ? shadow_side(*this) : device_side(node, node.destination);
   CUDA_MEMCPY3D made{};
+  made.srcMemoryType = from.type;
+  made.srcHost = from.host;
+  made.srcDevice = from.device;
+  made.srcPitch = from.pitch;
+  made.srcHeight = from.rows;
+  made.dstMemoryType = to.type;
+  made.dstHost = to.host;
+  made.dstDevice = to.device;
+  made.dstPitch = to.pitch;
+  made.dstHeight = to.rows;
   made.WidthInBytes = node.width;
   made.Height = node.lines;
   made.Depth = node.slices;
-  const bool lined = node.lines > 1 || node.slices > 1;
-  const auto pitch = [&](const GraphCopySide& side) {
-    return lined ? side.line_pitch : node.width;  // Of a single line it means nothing.
-  };
-  const auto rows = [&](const GraphCopySide& side) {
-    return node.slices > 1 && side.line_pitch != 0 ? side.slice_pitch / side.line_pitch
-                                                   : node.lines;
-  };
-  if (node.work == GraphWork::kCopyIn) {
-    made.srcMemoryType = CU_MEMORYTYPE_HOST;
-    made.srcHost = operation->shadow->data();
-    made.srcPitch = node.width;
-    made.srcHeight = node.lines;
-  } else {
-    made.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    made.srcDevice = node.source.address;
-    made.srcPitch = pitch(node.source);
-    made.srcHeight = rows(node.source);
-  }
-  if (node.work == GraphWork::kCopyOut) {
-    made.dstMemoryType = CU_MEMORYTYPE_HOST;
-    made.dstHost = operation->shadow->data();
-    made.dstPitch = node.width;
-    made.dstHeight = node.lines;
-  } else {
-    made.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    made.dstDevice = node.destination.address;
-    made.dstPitch = pitch(node.destination);
-    made.dstHeight = rows(node.destination);
-  }
   return made;
-}
-
-int Wanted::hand_over(CUgraph graph, CUuserObject* object) {
-  int result = GPURUN_DRIVER(driver, cuUserObjectCreate, object, operation, &GraphHosts::end, 1u,
-                             static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  if (result != 0) return result;
-  result = GPURUN_DRIVER(driver, cuGraphRetainUserObject, graph, *object, 1u,
-                         static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
-  if (result == 0) return 0;
-  operation = nullptr;  // Ended with the object.
-  (void)GPURUN_DRIVER(driver, cuUserObjectRelease, *object, 1u);
-  return result;
 }
 
 // Adding
@@ -185,7 +175,7 @@ int add(Wanted& wanted) {
   if (result != 0) return result;
   result = add_nodes(wanted, made.graph, &made);
   if (result == 0 && wanted.has_operation()) {
-    result = wanted.hand_over(made.graph, &made.object);
+    result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
     if (result != 0) {
       (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.exit);
       if (made.entry != made.exit) {
@@ -193,10 +183,7 @@ int add(Wanted& wanted) {
       }
     }
   }
-  if (result != 0) {
-    if (wanted.operation != nullptr) GraphHosts::end(wanted.operation);
-    return result;
-  }
+  if (result != 0) return result;
   if (wanted.has_operation()) wanted.topology.add(made);
   return wanted.call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
                                     reinterpret_cast<std::uintptr_t>(made.exit));
@@ -204,119 +191,108 @@ int add(Wanted& wanted) {
 
 // Capturing
 
-// The capture's graph, and its last node in this stream.
-int look(Wanted& wanted, CUgraph* graph, CUgraphNode* last) {
-  const auto stream = static_cast<CUstream>(wanted.call.driver_stream());
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUgraphNode* nodes = nullptr;
-  const CUgraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  int result = GPURUN_DRIVER(wanted.driver, cuStreamGetCaptureInfo_v3, stream, &status, nullptr,
-                             graph, &nodes, &edges, &count);
-  if (result == CUDA_ERROR_NOT_FOUND) {
-    result = GPURUN_DRIVER(wanted.driver, cuStreamGetCaptureInfo_v2, stream, &status, nullptr,
-                           graph, &nodes, &count);
-  }
-  if (result != 0) return result;
-  if (status != kActive) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  *last = count == 1 && nodes != nullptr ? *nodes : nullptr;
-  return 0;
+CUstream stream_of(const Wanted& wanted) {
+  return static_cast<CUstream>(wanted.call.driver_stream());
 }
 
 int capture_host(Wanted& wanted) {
-  return GPURUN_DRIVER(wanted.driver, cuLaunchHostFunc,
-                       static_cast<CUstream>(wanted.call.driver_stream()), &GraphHosts::run,
-                       wanted.operation);
+  return GPURUN_DRIVER(wanted.driver, cuLaunchHostFunc, stream_of(wanted), &GraphHosts::run,
+                       wanted.operation.get());
 }
 
 int capture_copy(Wanted& wanted) {
   const CUDA_MEMCPY3D copy = wanted.copy();
-  return GPURUN_DRIVER(wanted.driver, cuMemcpy3DAsync_v2, &copy,
-                       static_cast<CUstream>(wanted.call.driver_stream()));
+  return GPURUN_DRIVER(wanted.driver, cuMemcpy3DAsync_v2, &copy, stream_of(wanted));
 }
 
 int capture(Wanted& wanted) {
   HostNode made;
   made.work = wanted.node.work;
-  CUgraphNode before = nullptr;
-  int result = look(wanted, &made.graph, &before);
+  const auto look = [&](CUgraphNode* last) {
+    return look_at_capture(wanted.driver, stream_of(wanted), &made.graph, last);
+  };
+  int result = look(&made.entry);
   if (result == 0) result = wanted.make_operation();
   if (result != 0) return result;
   // The operation first: what is captured cannot be taken back.
   if (wanted.has_operation()) {
-    result = wanted.hand_over(made.graph, &made.object);
-    if (result != 0 && wanted.operation != nullptr) GraphHosts::end(wanted.operation);
+    result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
     if (result != 0) return result;
   }
   const bool host_first = made.work == GraphWork::kFunction || made.work == GraphWork::kCopyIn;
   result = host_first ? capture_host(wanted) : capture_copy(wanted);
-  if (result == 0) result = look(wanted, &made.graph, &made.entry);
+  if (result == 0) result = look(&made.entry);
   made.exit = made.entry;
   if (result == 0 && (made.work == GraphWork::kCopyIn || made.work == GraphWork::kCopyOut)) {
     result = host_first ? capture_copy(wanted) : capture_host(wanted);
-    if (result == 0) result = look(wanted, &made.graph, &made.exit);
+    if (result == 0) result = look(&made.exit);
   }
   if (result == 0 && made.exit != nullptr && wanted.has_operation()) wanted.topology.add(made);
   return result;
 }
 
-// Changing
+// Changing: `exec` nullptr: in the graph itself.
 
+int set_copy(Wanted& wanted, CUgraphExec exec, CUgraphNode node) {
+  const CUDA_MEMCPY3D copy = wanted.copy();
+  if (exec == nullptr) {
+    return GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, node, &copy);
+  }
+  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
+  return GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, node, &copy, context);
+}
+
+// The copy first: the driver may well refuse another one, a host node of its own hardly.
+int set_both(Wanted& wanted, CUgraphExec exec, const HostNode& own, bool* half_set) {
+  int result = wanted.is_copy() ? set_copy(wanted, exec, own.copy()) : 0;
+  if (result != 0) return result;
+  const CUDA_HOST_NODE_PARAMS host = wanted.host();
+  result =
+      exec == nullptr
+          ? GPURUN_DRIVER(wanted.driver, cuGraphHostNodeSetParams, own.host(), &host)
+          : GPURUN_DRIVER(wanted.driver, cuGraphExecHostNodeSetParams, exec, own.host(), &host);
+  *half_set = result != 0 && wanted.is_copy();
+  return result;
+}
+
+// When the driver refuses, the graph stays as it was.
 int set_in_graph(Wanted& wanted, HostNode own) {
-  if (const int result = wanted.make_operation(); result != 0) return result;
+  CUDA_MEMCPY3D before{};
   int result = 0;
   if (wanted.is_copy()) {
-    const CUDA_MEMCPY3D copy = wanted.copy();
-    result = GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, own.copy(), &copy);
+    result = GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeGetParams, own.copy(), &before);
   }
-  const CUDA_HOST_NODE_PARAMS host = wanted.host();
-  if (result == 0) {
-    result = GPURUN_DRIVER(wanted.driver, cuGraphHostNodeSetParams, own.host(), &host);
-  }
+  if (result == 0) result = wanted.make_operation();
   CUuserObject object = nullptr;
-  if (result == 0) result = wanted.hand_over(own.graph, &object);
-  if (result != 0) {
-    if (wanted.operation != nullptr) GraphHosts::end(wanted.operation);
-    return result;
+  if (result == 0) result = GraphHosts::give(wanted.driver, own.graph, wanted.operation, &object);
+  if (result != 0) return result;
+  bool half_set = false;
+  result = set_both(wanted, nullptr, own, &half_set);
+  CUuserObject ended = result == 0 ? own.object : object;
+  if (half_set &&
+      GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, own.copy(), &before) != 0) {
+    spdlog::error(
+        "a graph's copy could not be set back: it moves no bytes of the program any more");
+    return result;  // The graph keeps the memory that it copies to.
   }
-  (void)GPURUN_DRIVER(wanted.driver, cuGraphReleaseUserObject, own.graph, own.object, 1u);
+  (void)GPURUN_DRIVER(wanted.driver, cuGraphReleaseUserObject, own.graph, ended, 1u);
+  if (result != 0) return result;
   own.object = object;
   wanted.topology.add(own);
   return 0;
 }
 
 int set_in_exec(Wanted& wanted, CUgraphExec exec, const HostNode& own) {
-  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
+  GraphExecs& execs = wanted.topology.execs();
   const int made = wanted.make_operation(
-      wanted.topology.kept_shadow(exec, own.exit, static_cast<std::size_t>(wanted.bytes())));
+      execs.shadow_of(exec, own.exit, static_cast<std::size_t>(wanted.bytes())));
   if (made != 0) return made;
-  int result = 0;
-  if (wanted.is_copy()) {
-    const CUDA_MEMCPY3D copy = wanted.copy();
-    result = GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, own.copy(), &copy,
-                           context);
-  }
-  const CUDA_HOST_NODE_PARAMS host = wanted.host();
-  if (result == 0) {
-    result = GPURUN_DRIVER(wanted.driver, cuGraphExecHostNodeSetParams, exec, own.host(), &host);
-  }
-  if (result != 0) {
-    GraphHosts::end(wanted.operation);
-    return result;
-  }
-  wanted.topology.keep(exec, own.exit, wanted.operation);
-  return 0;
-}
-
-int set_device_copy(Wanted& wanted, CUgraphNode node) {
-  const CUDA_MEMCPY3D copy = wanted.copy();
-  return GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeSetParams, node, &copy);
-}
-
-int set_device_copy_in_exec(Wanted& wanted, CUgraphExec exec, CUgraphNode node) {
-  CUcontext context = static_cast<CUcontext>(wanted.call.driver_context());
-  const CUDA_MEMCPY3D copy = wanted.copy();
-  return GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, node, &copy, context);
+  bool half_set = false;
+  const int result = set_both(wanted, exec, own, &half_set);
+  if (result == 0) execs.set(exec, own.exit, wanted.operation);
+  // What an executable's copy was cannot be asked for.
+  if (half_set) execs.set_half(exec, own.exit, wanted.operation, result);
+  return result;
 }
 
 int set(Wanted& wanted) {
@@ -333,14 +309,14 @@ int set(Wanted& wanted) {
     return kErrorNotSupported;
   }
   if (wanted.node.graph == 0) {
-    return own.has_value() ? set_in_graph(wanted, *own) : set_device_copy(wanted, of_driver);
+    return own.has_value() ? set_in_graph(wanted, *own) : set_copy(wanted, nullptr, of_driver);
   }
   const HandleTable::Found exec =
       wanted.call.handles().find(wanted.node.graph, HandleKind::kGraphExec);
   if (exec.result != 0) return exec.result;
   const auto in_driver = as<CUgraphExec>(exec.value);
   return own.has_value() ? set_in_exec(wanted, in_driver, *own)
-                         : set_device_copy_in_exec(wanted, in_driver, of_driver);
+                         : set_copy(wanted, in_driver, of_driver);
 }
 
 // Handlers
@@ -402,6 +378,8 @@ CallOutcome run_update(Call& call) {
   CUgraphExecUpdateResultInfo info{};
   const int result = GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2,
                                    as<CUgraphExec>(exec.value), as<CUgraph>(graph.value), &info);
+  // All nodes are the graph's now.
+  if (result == 0) state.graph_topology().execs().forget(as<CUgraphExec>(exec.value));
   const auto client_node = [&](CUgraphNode node) {
     const CUgraphNode shown = state.graph_topology().shown(node);
     return call.handles().client_handle_of(reinterpret_cast<std::uintptr_t>(shown),
@@ -418,7 +396,7 @@ CallOutcome run_update(Call& call) {
 // A row of the generic path whose driver function GraphTopology replaces.
 CallOutcome run_shape(Call& call) {
   HandlerState& state = HandlerState::of(call);
-  const GraphTopology::Scope scope(state.graph_topology());
+  const GraphTopology::Scope scope(state.graph_topology(), call);
   return state.dispatch().run(call);
 }
 

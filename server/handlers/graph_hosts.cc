@@ -51,7 +51,7 @@ void GraphHosts::set_executor(Executor& executor) {
 }
 
 int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_count,
-                     std::shared_ptr<Shadow> shadow, Operation** made) {
+                     std::shared_ptr<Shadow> shadow, OperationPtr* made) {
   const bool copies = work == GraphWork::kCopyIn || work == GraphWork::kCopyOut;
   if (copies && shadow == nullptr) shadow = Shadow::make(*this, byte_count);
   bool room = !copies || shadow != nullptr;
@@ -64,26 +64,39 @@ int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_co
     tell_gone(number);
     return kErrorOutOfMemory;
   }
-  *made = new Operation{this, number, work, std::move(shadow)};
+  *made = std::make_shared<Operation>(*this, number, work, std::move(shadow));
   return 0;
 }
 
 void GraphHosts::run(void* operation) {
   const auto& own = *static_cast<const Operation*>(operation);
   if (own.work == GraphWork::kCopyOut) {
-    own.owner->send_bytes(own);
+    own.owner.send_bytes(own);
   } else {
-    own.owner->take_turn(own);
+    own.owner.take_turn(own);
   }
 }
 
-void GraphHosts::end(void* operation) {
-  const std::unique_ptr<Operation> own(static_cast<Operation*>(operation));
+GraphHosts::Operation::~Operation() {
   {
-    const std::lock_guard lock(own->owner->mutex_);
-    --own->owner->operations_;
+    const std::lock_guard lock(owner.mutex_);
+    --owner.operations_;
   }
-  own->owner->tell_gone(own->number);
+  owner.tell_gone(number);
+}
+
+int GraphHosts::give(const CudaDriver& driver, CUgraph graph, const OperationPtr& operation,
+                     CUuserObject* object) {
+  auto share = std::make_unique<OperationPtr>(operation);
+  const auto drop = [](void* dropped) { delete static_cast<OperationPtr*>(dropped); };
+  int result = GPURUN_DRIVER(driver, cuUserObjectCreate, object, share.get(), +drop, 1u,
+                             static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  if (result != 0) return result;
+  static_cast<void>(share.release());  // Dropped with the object.
+  result = GPURUN_DRIVER(driver, cuGraphRetainUserObject, graph, *object, 1u,
+                         static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
+  if (result != 0) (void)GPURUN_DRIVER(driver, cuUserObjectRelease, *object, 1u);
+  return result;
 }
 
 void GraphHosts::take_turn(const Operation& operation) {

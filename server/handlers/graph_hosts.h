@@ -11,9 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/bytes.h"
 #include "protocol/graph_host.h"
+#include "server/driver/cuda_driver.h"
 
 namespace gpurun::server {
 
@@ -42,12 +44,21 @@ class GraphHosts {
     const std::size_t size_;
   };
 
+  // Its end tells the client that it is gone: everything that may run it holds a share of it.
   struct Operation {
-    GraphHosts* owner = nullptr;
-    std::uint64_t number = 0;  // The client's.
-    protocol::GraphWork work = protocol::GraphWork::kFunction;
-    std::shared_ptr<Shadow> shadow;  // Copies.
+    Operation(GraphHosts& of, std::uint64_t of_client, protocol::GraphWork what,
+              std::shared_ptr<Shadow> memory)
+        : owner(of), number(of_client), work(what), shadow(std::move(memory)) {}
+    ~Operation();
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+
+    GraphHosts& owner;
+    const std::uint64_t number;  // The client's.
+    const protocol::GraphWork work;
+    const std::shared_ptr<Shadow> shadow;  // Copies.
   };
+  using OperationPtr = std::shared_ptr<Operation>;
 
   GraphHosts() = default;
   GraphHosts(const GraphHosts&) = delete;
@@ -60,11 +71,14 @@ class GraphHosts {
   // nullptr, and a copy gets one of `byte_count`. 0 or the CUresult; then the client is told that
   // the operation is gone.
   int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count,
-           std::shared_ptr<Shadow> shadow, Operation** made);
+           std::shared_ptr<Shadow> shadow, OperationPtr* made);
 
-  // For the driver: the function of a host node, and of the user object that ends an operation.
+  // For the driver: the function of a host node, whose argument is the operation.
   static void run(void* operation);
-  static void end(void* operation);
+  // Gives `graph` a share of the operation, which its clones, executables and their launches have
+  // too: `object`, until it is released from the graph. 0 or the CUresult; then there is no share.
+  static int give(const CudaDriver& driver, CUgraph graph, const OperationPtr& operation,
+                  CUuserObject* object);
 
   // The client's answers. What is no turn that stands is ignored. INVALID_VALUE: bytes beyond.
   int bytes(std::uint64_t turn, std::uint64_t offset, ByteView given);

@@ -16,6 +16,7 @@ namespace opcode = driver_abi::opcode;
 using protocol::GraphWork;
 
 thread_local GraphTopology* t_topology = nullptr;
+thread_local Call* t_call = nullptr;
 
 struct Edges {
   std::vector<CUgraphNode> from, to;
@@ -227,15 +228,16 @@ struct TopologyCalls {
     return result;
   }
 
-  // Launches that are under way may still use its operations.
-  static CUresult exec_destroy(CUgraphExec exec) {
-    const GraphTopology::Kept kept = here().take_kept(exec);
-    const CUresult result = GPURUN_DRIVER(driver(), cuGraphExecDestroy, exec);
-    if (kept.empty()) return result;
-    if (GPURUN_DRIVER(driver(), cuCtxSynchronize) != CUDA_SUCCESS) return result;
-    for (const auto& [node, operations] : kept) {
-      for (GraphHosts::Operation* each : operations) GraphHosts::end(each);
-    }
+  static CUresult exec_destroy(CUgraphExec exec) { return here().execs().destroy(exec); }
+  static CUresult launch(CUgraphExec exec, CUstream stream) {
+    return here().execs().launch(*t_call, exec, stream);
+  }
+  static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                              CUgraphExecUpdateResult* why) {
+    const CUresult result =
+        GPURUN_DRIVER(driver(), cuGraphExecUpdate, exec, graph, error_node, why);
+    if (error_node != nullptr) *error_node = here().shown(*error_node);
+    if (result == CUDA_SUCCESS) here().execs().forget(exec);
     return result;
   }
 
@@ -258,8 +260,14 @@ struct TopologyCalls {
   }
 };
 
-GraphTopology::Scope::Scope(GraphTopology& topology) { t_topology = &topology; }
-GraphTopology::Scope::~Scope() { t_topology = nullptr; }
+GraphTopology::Scope::Scope(GraphTopology& topology, Call& call) {
+  t_topology = &topology;
+  t_call = &call;
+}
+GraphTopology::Scope::~Scope() {
+  t_topology = nullptr;
+  t_call = nullptr;
+}
 
 void* GraphTopology::substitute(std::uint16_t code) {
   using Calls = TopologyCalls;
@@ -299,6 +307,10 @@ void* GraphTopology::substitute(std::uint16_t code) {
       return place(&Calls::destroy);
     case opcode::cuGraphExecDestroy:
       return place(&Calls::exec_destroy);
+    case opcode::cuGraphExecUpdate:
+      return place(&Calls::exec_update);
+    case opcode::cuGraphLaunch:
+      return place(&Calls::launch);
     case opcode::cuGraphNodeSetEnabled:
       return place(&Calls::set_enabled);
     case opcode::cuGraphExecChildGraphNodeSetParams:
@@ -349,31 +361,6 @@ void GraphTopology::forget(CUgraphNode exit) {
   if (found == nodes_.end()) return;
   hidden_.erase(found->second.entry);
   nodes_.erase(found);
-}
-
-void GraphTopology::keep(CUgraphExec exec, CUgraphNode node, GraphHosts::Operation* operation) {
-  const std::lock_guard lock(mutex_);
-  kept_[exec][node].push_back(operation);
-}
-
-std::shared_ptr<GraphHosts::Shadow> GraphTopology::kept_shadow(CUgraphExec exec, CUgraphNode node,
-                                                               std::size_t byte_count) const {
-  const std::lock_guard lock(mutex_);
-  const auto kept = kept_.find(exec);
-  if (kept == kept_.end()) return nullptr;
-  const auto found = kept->second.find(node);
-  if (found == kept->second.end()) return nullptr;
-  const auto& shadow = found->second.back()->shadow;
-  return shadow != nullptr && shadow->size() == byte_count ? shadow : nullptr;
-}
-
-GraphTopology::Kept GraphTopology::take_kept(CUgraphExec exec) {
-  const std::lock_guard lock(mutex_);
-  const auto found = kept_.find(exec);
-  if (found == kept_.end()) return {};
-  Kept kept = std::move(found->second);
-  kept_.erase(found);
-  return kept;
 }
 
 }  // namespace gpurun::server

@@ -8,8 +8,6 @@
 // A copy inside a child graph shows both of its nodes: the driver makes that graph.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -17,7 +15,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graph_execs.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {
@@ -36,7 +34,7 @@ class GraphTopology {
     CUgraphNode copy() const { return work == protocol::GraphWork::kCopyIn ? exit : entry; }
   };
 
-  explicit GraphTopology(const CudaDriver& driver) : driver_(driver) {}
+  explicit GraphTopology(const CudaDriver& driver) : driver_(driver), execs_(driver) {}
   GraphTopology(const GraphTopology&) = delete;
   GraphTopology& operator=(const GraphTopology&) = delete;
 
@@ -48,18 +46,14 @@ class GraphTopology {
   CUgraphNode entry_of(CUgraphNode node) const;
   bool has_host_nodes(CUgraph graph) const;
 
-  // An operation that only an executable has (cuGraphExec...SetParams); ends with it.
-  void keep(CUgraphExec exec, CUgraphNode node, GraphHosts::Operation* operation);
-  // The memory of the node's last such operation, if it has `byte_count`.
-  std::shared_ptr<GraphHosts::Shadow> kept_shadow(CUgraphExec exec, CUgraphNode node,
-                                                  std::size_t byte_count) const;
+  GraphExecs& execs() { return execs_; }
 
   // The functions that take the driver's place, by opcode; nullptr: the driver's own serves.
   static void* substitute(std::uint16_t opcode);
-  // While one of them is called on this thread.
+  // While one of them is called on this thread, by the handler of `call`.
   class Scope {
    public:
-    explicit Scope(GraphTopology& topology);
+    Scope(GraphTopology& topology, Call& call);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -67,17 +61,14 @@ class GraphTopology {
 
  private:
   friend struct TopologyCalls;
-  using Kept = std::map<CUgraphNode, std::vector<GraphHosts::Operation*>>;
-
   std::vector<HostNode> nodes_of(CUgraph graph) const;
   void forget(CUgraphNode exit);
-  Kept take_kept(CUgraphExec exec);
 
   const CudaDriver& driver_;
+  GraphExecs execs_;
   mutable std::mutex mutex_;                             // Guards all below.
   std::unordered_map<CUgraphNode, HostNode> nodes_;      // By exit.
   std::unordered_map<CUgraphNode, CUgraphNode> hidden_;  // Entry to exit.
-  std::unordered_map<CUgraphExec, Kept> kept_;
 };
 
 }  // namespace gpurun::server

@@ -4,6 +4,10 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <string_view>
+
 #include "driver_abi/row.h"
 #include "transport/transport.h"
 
@@ -12,19 +16,21 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{20};
 
-server::CudaDriver& device() {
-  static server::CudaDriver* const opened = [] {
-    auto driver = server::CudaDriver::open(NULL_DEVICE);
+server::CudaDriver& device(const char* path) {
+  static auto* const opened = new std::map<std::string, server::CudaDriver*>;
+  server::CudaDriver*& own = (*opened)[path];
+  if (own == nullptr) {
+    auto driver = server::CudaDriver::open(path);
     EXPECT_TRUE(driver.ok()) << driver.status().to_string();
     EXPECT_TRUE((*driver)->initialize().ok());
-    return driver->release();
-  }();
-  return *opened;
+    own = driver->release();
+  }
+  return *own;
 }
 
-server::DriverFunctions functions() {
-  const auto all = server::DriverFunctions::from_library(
-      dlopen(NULL_DEVICE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
+server::DriverFunctions functions(const char* path) {
+  const auto all =
+      server::DriverFunctions::from_library(dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
   EXPECT_TRUE(all.ok()) << all.status().to_string();
   return *all;
 }
@@ -50,10 +56,11 @@ World::World(const WorldOptions& given) {
   }
   client_side.server_name = "world";
   server::WorkerOptions options;
-  auto state = server::HandlerState::create(device());
+  const char* const driver = given.driver != nullptr ? given.driver : NULL_DEVICE;
+  auto state = server::HandlerState::create(device(driver));
   EXPECT_TRUE(state.ok()) << state.status().to_string();
   state_ = *std::move(state);
-  options.driver = functions();
+  options.driver = functions(driver);
   options.handlers = server::make_handlers();
   options.user = state_.get();
   if (given.prepare != nullptr) given.prepare(options);
@@ -64,11 +71,7 @@ World::World(const WorldOptions& given) {
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   session_ = *std::move(session);
 
-  context_ = this->session().handles().mint(client::HandleKind::kContext, 0, nullptr);
-  int ordinal = 0;
-  std::uint64_t out = 0;
-  void* place = &out;
-  EXPECT_EQ(call("cuDevicePrimaryCtxRetain", {&place, &ordinal}, {context_}), 0);
+  context_ = retain_primary_context(0);
 }
 
 World::~World() {
@@ -84,24 +87,36 @@ Status World::worker_end() {
 client::CallSite World::site(const char* symbol, std::uint64_t stream) const {
   client::CallSite site;
   site.opcode = driver_abi::find_row(symbol)->opcode;
-  site.context = context_;
+  // What makes the context current that others are called in is called in none.
+  if (std::string_view(symbol) != "cuDevicePrimaryCtxRetain") site.context = context_;
   site.stream = stream;
   return site;
 }
 
 int World::call(const char* symbol, std::vector<void*> arguments,
                 const std::vector<std::uint64_t>& minted) {
-  const driver_abi::Row& row = *driver_abi::find_row(symbol);
+  return call_at(site(symbol), std::move(arguments), minted);
+}
+
+int World::call_at(const client::CallSite& site, std::vector<void*> arguments,
+                   const std::vector<std::uint64_t>& minted) {
+  const driver_abi::Row& row = *driver_abi::find_row(site.opcode);
   protocol::PackedCall packed;
   const Status status = packed.pack(row, arguments.data(), minted);
   EXPECT_TRUE(status.ok()) << status.to_string();
-  client::CallSite site = this->site(symbol);
-  if (row.opcode == driver_abi::find_row("cuDevicePrimaryCtxRetain")->opcode) site.context = 0;
   client::Reply reply;
   const int result = session().call(lane(), site, packed.bytes(), &reply);
   if (reply.result != 0 || reply.payload.empty()) return result;
   EXPECT_TRUE(protocol::unpack_reply(row, arguments.data(), reply.payload).ok());
   return result;
+}
+
+client::Handle World::retain_primary_context(int ordinal) {
+  const client::Handle handle = session().handles().mint(client::HandleKind::kContext, 0, nullptr);
+  std::uint64_t out = 0;
+  void* place = &out;
+  EXPECT_EQ(call("cuDevicePrimaryCtxRetain", {&place, &ordinal}, {handle}), 0);
+  return handle;
 }
 
 std::uint64_t World::allocate(std::size_t bytes) {

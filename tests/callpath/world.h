@@ -1,5 +1,5 @@
 // World: a client's session and a worker that meet over real TCP sockets, in one process, on the
-// null device. For the tests and benches of the call path.
+// null device or another one. For the tests and benches of the call path.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,7 @@
 namespace gpurun::callpath {
 
 struct WorldOptions {
+  const char* driver = nullptr;  // Path; nullptr: the null device.
   int bulk_connections = 1;
   client::SessionOptions session;
   // Changes what the worker starts with (handlers of the test's own).
@@ -25,7 +26,7 @@ struct WorldOptions {
 
 class World {
  public:
-  // Opens the device once per process and starts both ends; a test's failure when it cannot.
+  // Opens each device once per process and starts both ends; a test's failure when it cannot.
   explicit World(const WorldOptions& options = {});
   // Ends the session, then the worker.
   ~World();
@@ -44,6 +45,11 @@ class World {
   // Generated rows, awaited: arguments as libffi takes them.
   int call(const char* symbol, std::vector<void*> arguments,
            const std::vector<std::uint64_t>& minted = {});
+  // The same as `site` says; awaited, too.
+  int call_at(const client::CallSite& site, std::vector<void*> arguments,
+              const std::vector<std::uint64_t>& minted = {});
+  // Of the device of that number: mints its handle.
+  client::Handle retain_primary_context(int ordinal);
   std::uint64_t allocate(std::size_t bytes);
   client::Handle make_stream();
   // A fence behind everything: what is still to be told.

@@ -137,18 +137,24 @@ Both<CUgraphExec> new_exec(Trial& t, const Both<CUgraph>& graph) {
   return exec;
 }
 
-// In the graph itself the former object goes when the new one has come.
+// In the graph itself: what the copy was is asked for first, to set it back when the driver refuses
+// half of it; the former object goes when the new one has come.
 void expect_set(Trial& t, const Seen& seen, const Both<CUgraph>& graph, const Made& made,
                 const Box* box) {
   const CUDA_HOST_NODE_PARAMS host{&nothing, &t};
+  const bool has_host = made.host.driver != nullptr;
   const Seen direct = t.direct_call([&] {
+    if (box != nullptr && has_host) {
+      CUDA_MEMCPY3D before{};
+      (void)t.call_direct(FN(cuGraphMemcpyNodeGetParams), made.copy, &before);
+    }
+    if (has_host) keep_object(t, graph);
     if (box != nullptr) {
       const CUDA_MEMCPY3D copy = expected_copy(*box);
       (void)t.call_direct(FN(cuGraphMemcpyNodeSetParams), made.copy, &copy);
     }
-    if (made.host.driver != nullptr) {
+    if (has_host) {
       (void)t.call_direct(FN(cuGraphHostNodeSetParams), made.host, &host);
-      keep_object(t, graph);
       (void)t.call_direct(FN(cuGraphReleaseUserObject), graph, kObject, 1u);
     }
     return CUDA_SUCCESS;

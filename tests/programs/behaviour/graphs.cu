@@ -287,6 +287,35 @@ static void changed() {
   EXPECT(world.host.runs == 3);
 }
 
+// Sources of 5 GiB together, each of which only launches before the next could have needed.
+static void set_often() {
+  constexpr size_t kLarge = size_t{64} << 20;
+  std::vector<int> source(kLarge / sizeof(int), 3);
+  int* device = nullptr;
+  int result = 0;
+  MUST(cudaMalloc(&device, kLarge));
+  cudaGraph_t graph;
+  cudaGraphNode_t in, out;
+  MUST(cudaGraphCreate(&graph, 0));
+  MUST(cudaGraphAddMemcpyNode1D(&in, graph, nullptr, 0, device, source.data(), 4,
+                                cudaMemcpyHostToDevice));
+  MUST(cudaGraphAddMemcpyNode1D(&out, graph, &in, 1, &result, device, 4, cudaMemcpyDeviceToHost));
+  cudaGraphExec_t exec;
+  MUST(cudaGraphInstantiate(&exec, graph, 0));
+  for (size_t i = 0; i < 80; ++i) {
+    MUST(cudaGraphExecMemcpyNodeSetParams1D(exec, in, device, source.data() + i, kLarge - i * 4,
+                                            cudaMemcpyHostToDevice));
+    if (i % 40 == 0) MUST(cudaGraphLaunch(exec, nullptr));
+  }
+  source[79] = 4;
+  MUST(cudaGraphLaunch(exec, nullptr));
+  MUST(cudaDeviceSynchronize());
+  EXPECT(result == 4);
+  MUST(cudaGraphExecDestroy(exec));
+  MUST(cudaGraphDestroy(graph));
+  MUST(cudaFree(device));
+}
+
 // A box of lines, a child graph, and a copy between two places of the host.
 static void boxes() {
   constexpr size_t kWidth = 40, kLines = 7, kSlices = 3, kPitch = 64, kRows = 9;
@@ -336,6 +365,7 @@ int main() {
   captured(false);
   forked();
   changed();
+  set_often();
   boxes();
   std::puts("PASSED");
   return 0;

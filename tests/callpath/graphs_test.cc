@@ -1,0 +1,274 @@
+// Work of graphs in the client lives as long as something may run it, and not longer: what an
+// executable was given anew, what its launches under way have, what is left of a change that the
+// driver refused half-way (docs/adr/0011-graphs-and-host-memory.md).
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "client/graph_host.h"
+#include "protocol/graph_host.h"
+#include "tests/callpath/world.h"
+
+namespace gpurun::callpath {
+namespace {
+
+using client::CallSite;
+using client::GraphHost;
+using client::Handle;
+using client::HandleKind;
+using protocol::GraphNodePayload;
+using protocol::GraphWork;
+
+constexpr int kOutOfMemory = 2;
+constexpr std::size_t kBytes = 300'000;  // More than one item carries.
+
+// A function of the program that stays until it is let go.
+struct Gate {
+  std::atomic<bool> reached{false};
+  std::atomic<bool> open{false};
+  static void stand(void* user) {
+    auto* gate = static_cast<Gate*>(user);
+    gate->reached = true;
+    gate->reached.notify_all();
+    gate->open.wait(false);
+  }
+  void release() {
+    open = true;
+    open.notify_all();
+  }
+};
+
+struct Built {
+  Handle graph = 0, gate = 0, out = 0, exec = 0;
+};
+
+class Graphs : public ::testing::Test {
+ protected:
+  Graphs() {
+    auto* library = dlopen(REFUSING_DRIVER, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    refuse_ = reinterpret_cast<void (*)(int)>(dlsym(library, "gpurun_test_refuse_host_nodes"));
+    other_context_ = world_.retain_primary_context(1);
+  }
+
+  void TearDown() override { gate_.release(); }
+
+  Handle mint(HandleKind kind, Handle context = 0) {
+    return world_.session().handles().mint(kind, context, nullptr);
+  }
+  std::size_t operations() { return world_.session().graphs().operations(); }
+  // Those that the driver keeps go a moment after the launch: each fence gives it one.
+  ::testing::AssertionResult comes_down_to(std::size_t count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (operations() > count && std::chrono::steady_clock::now() < end) world_.synchronize();
+    if (operations() == count) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << operations() << " operations instead of " << count;
+  }
+
+  CallSite in_context(const char* symbol, Handle context) {
+    CallSite site = world_.site(symbol);
+    if (context != 0) site.context = context;
+    return site;
+  }
+
+  int send(const char* symbol, Handle context, GraphNodePayload node, GraphHost::Operation work,
+           const std::vector<Handle>& behind = {}) {
+    CallSite site = in_context(symbol, context);
+    site.form = protocol::Form::kRaw;
+    node.operation = world_.session().graphs().add(work);
+    node.dependency_count = static_cast<std::uint32_t>(behind.size());
+    const ByteView parts[] = {bytes_of(node),
+                              byte_view(behind.data(), behind.size() * sizeof(Handle))};
+    client::Reply reply;
+    return world_.session().call(world_.lane(), site, parts, &reply);
+  }
+
+  static GraphNodePayload copy_out(Handle graph, Handle node, std::uint64_t from) {
+    GraphNodePayload payload;
+    payload.work = GraphWork::kCopyOut;
+    payload.graph = graph;
+    payload.node = node;
+    payload.source = {from, kBytes, 0};
+    payload.width = kBytes;
+    payload.lines = payload.slices = 1;
+    return payload;
+  }
+  static GraphHost::Operation into(Bytes& memory) {
+    memory.assign(kBytes, std::byte{0});
+    GraphHost::Operation work;
+    work.to = {reinterpret_cast<std::uintptr_t>(memory.data()), kBytes, 0, kBytes};
+    return work;
+  }
+
+  // A function, then a copy from `from` to `memory`; and an executable of it.
+  Built build(Handle context, std::uint64_t from, Bytes& memory) {
+    Built built;
+    std::uint64_t out = 0;
+    void* place = &out;
+    unsigned no_flags = 0;
+    built.graph = mint(HandleKind::kGraph);
+    EXPECT_EQ(world_.call("cuGraphCreate", {&place, &no_flags}, {built.graph}), 0);
+    built.gate = mint(HandleKind::kGraphNode);
+    built.out = mint(HandleKind::kGraphNode);
+    GraphNodePayload function;
+    function.graph = built.graph;
+    function.node = built.gate;
+    GraphHost::Operation stand;
+    stand.function = &Gate::stand;
+    stand.user = &gate_;
+    EXPECT_EQ(send("cuGraphAddHostNode", context, function, stand), 0);
+    EXPECT_EQ(send("cuGraphAddMemcpyNode", context, copy_out(built.graph, built.out, from),
+                   into(memory), {built.gate}),
+              0);
+    built.exec = instantiate(built.graph);
+    return built;
+  }
+  Handle instantiate(Handle graph) {
+    std::uint64_t out = 0;
+    void* place = &out;
+    unsigned long long no_flags = 0;
+    const Handle exec = mint(HandleKind::kGraphExec);
+    EXPECT_EQ(world_.call("cuGraphInstantiateWithFlags", {&place, &graph, &no_flags}, {exec}), 0);
+    return exec;
+  }
+
+  // The executable's copy; without one, the graph's.
+  int set_out(const Built& built, bool in_exec, std::uint64_t from, Bytes& memory,
+              Handle context = 0) {
+    return send(in_exec ? "cuGraphExecMemcpyNodeSetParams" : "cuGraphMemcpyNodeSetParams", context,
+                copy_out(in_exec ? built.exec : Handle{0}, built.out, from), into(memory));
+  }
+  int launch(Handle exec, Handle context = 0, Handle stream = 0) {
+    CallSite site = in_context("cuGraphLaunch", context);
+    site.order = protocol::Order::kStream;
+    site.stream = stream;
+    return world_.call_at(site, {&exec, &stream});
+  }
+  int destroy(const char* symbol, Handle handle) {
+    CallSite site = world_.site(symbol);
+    site.order = protocol::Order::kOrderedHost;
+    return world_.call_at(site, {&handle});
+  }
+  int synchronize(Handle context) {
+    return world_.call_at(in_context("cuCtxSynchronize", context), {});
+  }
+
+  // Device memory of that context, every byte `value`.
+  std::uint64_t filled(unsigned char value, Handle context = 0) {
+    std::uint64_t address = 0;
+    void* place = &address;
+    std::size_t bytes = kBytes;
+    EXPECT_EQ(world_.call_at(in_context("cuMemAlloc_v2", context), {&place, &bytes}), 0);
+    EXPECT_EQ(world_.session().copy_in(world_.lane(), in_context("cuMemcpyHtoDAsync_v2", context),
+                                       address, Bytes(kBytes, std::byte{value}),
+                                       client::Session::HostMemory::kPageable),
+              0);
+    return address;
+  }
+  static bool all(const Bytes& memory, unsigned char value) {
+    return memory == Bytes(kBytes, std::byte{value});
+  }
+
+  static WorldOptions on_refusing_driver() {
+    WorldOptions options;
+    options.driver = REFUSING_DRIVER;
+    return options;
+  }
+
+  Gate gate_;  // Outlives whoever stands at it.
+  World world_{on_refusing_driver()};
+  Handle other_context_ = 0;
+  void (*refuse_)(int) = nullptr;
+};
+
+TEST_F(Graphs, WhatAnExecutableWasGivenAnewEndsWithTheLaunchesThatHaveIt) {
+  gate_.release();
+  const std::uint64_t device = filled(7);
+  Bytes first, memory;
+  const Built built = build(0, device, first);
+  const std::size_t of_graph = operations();
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(set_out(built, true, device, memory), 0);
+  EXPECT_EQ(operations(), of_graph + 1) << "set without a launch";
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(set_out(built, true, device, memory), 0);
+    ASSERT_EQ(launch(built.exec), 0);
+    ASSERT_EQ(world_.synchronize(), 0);
+    ASSERT_TRUE(all(memory, 7)) << i;
+  }
+  EXPECT_TRUE(comes_down_to(of_graph + 1));
+  EXPECT_TRUE(all(first, 0));
+  EXPECT_EQ(destroy("cuGraphExecDestroy", built.exec), 0);
+  EXPECT_EQ(destroy("cuGraphDestroy", built.graph), 0);
+  EXPECT_TRUE(comes_down_to(0));
+}
+
+TEST_F(Graphs, ALaunchKeepsWhatItWasLaunchedWith) {
+  Bytes at_first, then, at_last;
+  const std::uint64_t one = filled(1), two = filled(2);
+  const Built built = build(0, one, at_first);
+  const std::size_t of_graph = operations();
+  ASSERT_EQ(set_out(built, true, one, then), 0);
+  ASSERT_EQ(launch(built.exec), 0);
+  gate_.reached.wait(false);
+  ASSERT_EQ(set_out(built, true, two, at_last), 0);
+  ASSERT_EQ(launch(built.exec), 0);
+  EXPECT_EQ(operations(), of_graph + 2) << "the first launch is under way";
+  gate_.release();
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_TRUE(all(then, 1) && all(at_last, 2) && all(at_first, 0));
+  EXPECT_TRUE(comes_down_to(of_graph + 1));
+}
+
+TEST_F(Graphs, AnExecutableMayBeDestroyedWhileItRunsInAnotherContext) {
+  Bytes first, memory;
+  const std::uint64_t device = filled(9, other_context_);
+  const Built built = build(other_context_, device, first);
+  ASSERT_EQ(set_out(built, true, device, memory, other_context_), 0);
+  const std::size_t all_of_it = operations();
+  ASSERT_EQ(launch(built.exec, other_context_), 0);
+  gate_.reached.wait(false);
+  // From the first context, where nothing runs.
+  ASSERT_EQ(destroy("cuGraphExecDestroy", built.exec), 0);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_EQ(operations(), all_of_it);
+  gate_.release();
+  ASSERT_EQ(synchronize(other_context_), 0);
+  EXPECT_TRUE(all(memory, 9));
+  EXPECT_EQ(destroy("cuGraphDestroy", built.graph), 0);
+  EXPECT_TRUE(comes_down_to(0));
+}
+
+TEST_F(Graphs, AChangeThatIsRefusedHalfWayLeavesTheGraphAsItWas) {
+  gate_.release();
+  Bytes first, refused;
+  const std::uint64_t one = filled(1), two = filled(2);
+  const Built built = build(0, one, first);
+  const std::size_t of_graph = operations();
+  refuse_(1);
+  EXPECT_EQ(set_out(built, false, two, refused), kOutOfMemory);
+  EXPECT_EQ(operations(), of_graph);
+  const Handle exec = instantiate(built.graph);
+  ASSERT_EQ(launch(exec), 0);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_TRUE(all(first, 1) && all(refused, 0));
+}
+
+TEST_F(Graphs, AnExecutableThatIsSetHalfWayIsNotLaunchedUntilItIsWhole) {
+  gate_.release();
+  Bytes first, refused, memory;
+  const std::uint64_t one = filled(1), two = filled(2);
+  const Built built = build(0, one, first);
+  refuse_(1);
+  EXPECT_EQ(set_out(built, true, two, refused), kOutOfMemory);
+  EXPECT_EQ(launch(built.exec), kOutOfMemory);
+  ASSERT_EQ(set_out(built, true, two, memory), 0);
+  ASSERT_EQ(launch(built.exec), 0);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_TRUE(all(first, 0) && all(refused, 0) && all(memory, 2));
+}
+
+}  // namespace
+}  // namespace gpurun::callpath
