@@ -8,6 +8,8 @@
 // Any thread may call everything. Order: open() the transfer, append the record that names it, then
 // send. Transfers are opened in the order of their records (Session sees to it): the oldest one
 // that is not filled may always go on, because a window full of later ones could only wait for it.
+// One that takes its turn in a stream stands outside this order: the worker asks for it when the
+// stream has come to it, so that its slots retire by themselves, and some are kept for such ones.
 #pragma once
 
 #include <atomic>
@@ -53,14 +55,18 @@ class Bulk {
   void end() noexcept;
   void join() noexcept;
 
-  // Slots that only the oldest transfer may take.
+  // Slots that only the oldest transfer may take, and those that only transfers in turn may.
   static constexpr std::size_t kReservedSlots = 8;
+  static constexpr std::size_t kTurnSlots = 8;
 
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
 
   // A transfer to the worker: its number; nothing is sent yet. `source` is not empty.
   std::uint64_t open(ByteView source);
+  // Likewise, of a copy that takes its turn in a stream: it is sent when the worker asks for it
+  // (wanted()), and its source is not read before.
+  std::uint64_t open_in_turn(ByteView source);
   // The record was not appended after all.
   void forget(std::uint64_t transfer);
   // Returns when the source may be reused, which may be before it is sent. False: the session
@@ -73,6 +79,14 @@ class Bulk {
   // is offered already (kOfferedBytesMax) that it has to be sent or asked about.
   static constexpr std::size_t kOfferedBytesMax = std::size_t{64} << 20;
   std::uint64_t offer(std::shared_ptr<const Bytes> payload);
+  // The worker asks for a transfer that was offered or that takes its turn; it is read once the
+  // worker's transfers 1 to `watermark` have arrived whole. kProtocol: it cannot be asked for.
+  Status wanted(std::uint64_t transfer, std::uint64_t watermark);
+
+  // Some of `memory` has still to be read for a transfer.
+  bool reads(ByteView memory) const noexcept;
+  // Waits until none of it has, or the session ends.
+  void await_read(ByteView memory) noexcept;
 
   // Bytes of `transfer` will come and go to `destination`. Before the record is appended.
   // `unattended`: nobody waits for it (see outstanding()).
@@ -93,7 +107,10 @@ class Bulk {
   struct Outgoing {
     std::uint64_t transfer = 0;
     ByteView source;
-    bool later = false;                    // The sending threads fill its slots themselves.
+    bool later = false;                    // The sending threads fill its slots themselves,
+    std::uint64_t after = 0;               // once completions 1 to this one are in place.
+    bool on_demand = false;                // Not before the worker asks for it,
+    bool in_turn = false;                  // when a stream has come to it.
     std::shared_ptr<const Bytes> offered;  // Backs `source` of an offered one.
     bool over = false;                     // Abandoned by the worker.
     std::uint64_t filled = 0;              // Bytes that have had a slot.
@@ -120,6 +137,9 @@ class Bulk {
   // bulk_send.cc
   std::byte* slot_start(std::size_t slot) const noexcept;
   bool room_for_next(const Outgoing& out) const noexcept;
+  bool may_fill(const Outgoing& out) const noexcept;
+  bool still_reads(ByteView memory) const noexcept;
+  std::uint64_t add(Outgoing out);
   Chunk fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
   std::shared_ptr<Outgoing> next_to_send();
   Status send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
@@ -135,7 +155,6 @@ class Bulk {
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        std::size_t bytes, Bytes& scratch);
   Status abandoned(const protocol::BulkHeader& header);
-  Status wanted(std::uint64_t transfer);
   Status complete(std::uint64_t watermark);
 
   const Listener listener_;
@@ -148,6 +167,7 @@ class Bulk {
   std::condition_variable to_send_;
   std::condition_variable room_;
   std::condition_variable written_;
+  std::condition_variable read_;
   bool ended_ = false;
   std::vector<std::size_t> free_slots_;
   // Slots that a send() reads just now. A receipt may come before it returns: the slot is free
@@ -157,6 +177,7 @@ class Bulk {
     bool retired;
   };
   std::vector<Sending> sending_;
+  std::vector<ByteView> reading_;  // Pieces of sources that fill_next() copies just now.
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;
   std::uint64_t last_served_ = 0;  // The transfer that had its turn last.

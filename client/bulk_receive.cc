@@ -59,6 +59,7 @@ void Bulk::end() noexcept {
   ended_ = true;
   to_send_.notify_all();
   room_.notify_all();
+  read_.notify_all();
 }
 
 void Bulk::join() noexcept {
@@ -136,20 +137,8 @@ Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
   }
   if (frame->kind == FrameKind::kChunkReceipt) return retire(*header);
   if (frame->kind == FrameKind::kChunkAbandoned) return abandoned(*header);
-  if (frame->kind == FrameKind::kChunkWanted) return wanted(header->transfer);
+  if (frame->kind == FrameKind::kChunkWanted) return wanted(header->transfer, 0);
   return receive_chunk(connection, *header, bytes, scratch);
-}
-
-Status Bulk::wanted(std::uint64_t transfer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = outgoing_.find(transfer);
-  if (found == outgoing_.end()) return {};  // Abandoned meanwhile, on another connection.
-  if (found->second->offered == nullptr) {
-    return Status(Code::kProtocol, "the worker wants what was not offered");
-  }
-  found->second->later = true;
-  to_send_.notify_all();
-  return {};
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,
@@ -236,6 +225,7 @@ Status Bulk::complete(std::uint64_t watermark) {
       ++completed_through_;
     }
     through = completed_through_;
+    to_send_.notify_one();  // A transfer that was asked for may have waited for it.
   }
   listener_.completed(listener_.user, through);
   return {};

@@ -18,42 +18,96 @@ std::byte* Bulk::slot_start(std::size_t slot) const noexcept {
 
 bool Bulk::room_for_next(const Outgoing& out) const noexcept {
   if (out.filled - out.retired >= kTransferWindowBytes) return false;
-  if (free_slots_.size() > kReservedSlots) return true;
-  if (free_slots_.empty()) return false;
+  if (out.in_turn) return !free_slots_.empty();
+  if (free_slots_.size() > kReservedSlots + kTurnSlots) return true;
+  if (free_slots_.size() <= kTurnSlots) return false;
   for (const auto& [transfer, each] : outgoing_) {
-    if (each->offered != nullptr && !each->later) continue;  // It may never go.
+    if (each->on_demand && !each->later) continue;  // It may never go.
+    if (each->in_turn) continue;
     if (each->filled < each->source.size()) return each.get() == &out;
   }
   return false;
 }
 
+// With the lock held.
+std::uint64_t Bulk::add(Outgoing out) {
+  out.transfer = mint();
+  const std::uint64_t transfer = out.transfer;
+  outgoing_.emplace(transfer, std::make_shared<Outgoing>(std::move(out)));
+  return transfer;
+}
+
 std::uint64_t Bulk::open(ByteView source) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const std::uint64_t transfer = mint();
-  const auto out = std::make_shared<Outgoing>();
-  out->transfer = transfer;
-  out->source = source;
-  outgoing_.emplace(transfer, out);
-  return transfer;
+  Outgoing out;
+  out.source = source;
+  return add(std::move(out));
+}
+
+std::uint64_t Bulk::open_in_turn(ByteView source) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Outgoing out;
+  out.source = source;
+  out.on_demand = out.in_turn = true;
+  return add(std::move(out));
 }
 
 std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (payload->size() > kOfferedBytesMax - offered_bytes_) return 0;
   offered_bytes_ += payload->size();
-  const std::uint64_t transfer = mint();
-  const auto out = std::make_shared<Outgoing>();
-  out->transfer = transfer;
-  out->source = *payload;
-  out->offered = std::move(payload);
-  outgoing_.emplace(transfer, out);
-  return transfer;
+  Outgoing out;
+  out.source = *payload;
+  out.on_demand = true;
+  out.offered = std::move(payload);
+  return add(std::move(out));
+}
+
+Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (transfer > last_transfer_.load(std::memory_order_acquire)) {
+    return Status(Code::kProtocol, "the worker wants what was never begun");
+  }
+  const auto found = outgoing_.find(transfer);
+  if (found == outgoing_.end()) return {};  // Abandoned meanwhile, on another connection.
+  if (!found->second->on_demand) {
+    return Status(Code::kProtocol, "the worker wants what was not offered");
+  }
+  found->second->later = true;
+  found->second->after = watermark;
+  to_send_.notify_all();
+  return {};
+}
+
+// With the lock held.
+bool Bulk::still_reads(ByteView memory) const noexcept {
+  const auto overlaps = [memory](ByteView other) {
+    return other.data() < memory.data() + memory.size() &&
+           memory.data() < other.data() + other.size();
+  };
+  return std::any_of(reading_.begin(), reading_.end(), overlaps) ||
+         std::any_of(outgoing_.begin(), outgoing_.end(), [overlaps](const auto& each) {
+           const Outgoing& out = *each.second;
+           return out.filled < out.source.size() && overlaps(out.source);
+         });
+}
+
+bool Bulk::reads(ByteView memory) const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return still_reads(memory);
+}
+
+void Bulk::await_read(ByteView memory) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  // Bounded by the life of the session: end() wakes it.
+  read_.wait(lock, [&] { return ended_ || !still_reads(memory); });
 }
 
 // With the lock held.
 void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
   if (at->second->offered != nullptr) offered_bytes_ -= at->second->source.size();
   outgoing_.erase(at);
+  read_.notify_all();
 }
 
 void Bulk::forget(std::uint64_t transfer) {
@@ -73,9 +127,16 @@ Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   chunk.bytes = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - out.filled));
   out.filled += chunk.bytes;
+  const ByteView piece = out.source.subspan(static_cast<std::size_t>(chunk.offset), chunk.bytes);
+  reading_.push_back(piece);
   lock.unlock();
-  std::memcpy(slot_start(chunk.slot), out.source.data() + chunk.offset, chunk.bytes);
+  std::memcpy(slot_start(chunk.slot), piece.data(), piece.size());
   lock.lock();
+  // A piece that two threads read at once stands there twice.
+  reading_.erase(std::find_if(reading_.begin(), reading_.end(), [piece](ByteView each) {
+    return each.data() == piece.data() && each.size() == piece.size();
+  }));
+  read_.notify_all();
   if (out.over) {
     free_slots_.push_back(chunk.slot);
     room_.notify_all();
@@ -108,7 +169,7 @@ bool Bulk::send(std::uint64_t transfer) {
     ++out->unsent;
     to_send_.notify_one();
   }
-  if (free_slots_.size() <= kReservedSlots) {
+  if (free_slots_.size() <= kReservedSlots + kTurnSlots) {
     room_.notify_all();  // Another one is the oldest now.
     to_send_.notify_all();
   }
@@ -125,11 +186,15 @@ bool Bulk::send_later(std::uint64_t transfer) {
   return true;
 }
 
+// A sending thread may read some of it now.
+bool Bulk::may_fill(const Outgoing& out) const noexcept {
+  return out.later && out.after <= completed_through_ && out.filled < out.source.size() &&
+         room_for_next(out);
+}
+
 // The first transfer after the one that had its turn last which can go on.
 std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
-  const auto ready = [this](const Outgoing& out) {
-    return out.unsent != 0 || (out.later && out.filled < out.source.size() && room_for_next(out));
-  };
+  const auto ready = [this](const Outgoing& out) { return out.unsent != 0 || may_fill(out); };
   const auto start = outgoing_.upper_bound(last_served_);
   for (auto at = start; at != outgoing_.end(); ++at) {
     if (ready(*at->second)) return at->second;

@@ -11,14 +11,14 @@ using protocol::CopyPayload;
 using protocol::Form;
 
 int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
-                     HostMemory memory) {
+                     Reading reading) {
   if (source.empty()) return health(site.context);
   if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   CopyPayload copy;
   copy.destination = device_destination;
   copy.bytes = source.size();
   site.order = protocol::Order::kStream;
-  if (source.size() <= limits::kInlineBytesMax) {
+  if (source.size() <= limits::kInlineBytesMax && reading != Reading::kInTurn) {
     site.form = Form::kCopyInline;
     site.bulk = 0;
     const ByteView parts[] = {bytes_of(copy), source};
@@ -28,18 +28,23 @@ int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination
   const ByteView part = bytes_of(copy);
   Reply reply;
   const bool fence = impl_->options.every_call_is_a_fence;
-  return impl_->send_with_bulk(lane, site, std::span<const ByteView>(&part, 1), source,
-                               memory == HostMemory::kPinned, fence ? &reply : nullptr);
+  return impl_->send_with_bulk(lane, site, std::span<const ByteView>(&part, 1), source, reading,
+                               fence ? &reply : nullptr);
 }
 
 int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts,
-                                  ByteView source, bool later, Reply* reply) {
+                                  ByteView source, Reading reading, Reply* reply) {
   if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   std::uint64_t number = 0;
   {
     // Transfers are numbered as their records: see Bulk.
     const std::lock_guard<std::mutex> lock(bulk_order);
-    site.bulk = bulk->open(source);
+    if (reading == Reading::kInTurn) {
+      site.bulk = bulk->open_in_turn(source);
+      site.flags |= protocol::kFlagBulkOnDemand;
+    } else {
+      site.bulk = bulk->open(source);
+    }
     if (const int refused = append(lane, site, parts, reply != nullptr, &number); refused != 0) {
       bulk->forget(site.bulk);
       return refused;
@@ -48,7 +53,9 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
   // The record goes out now: the worker retires no byte of a call that it does not know.
   wake_sender();
   stats.count_bytes(site.opcode, source.size());
-  const bool going = later ? bulk->send_later(site.bulk) : bulk->send(site.bulk);
+  bool going = true;
+  if (reading == Reading::kNow) going = bulk->send(site.bulk);
+  if (reading == Reading::kSoon) going = bulk->send_later(site.bulk);
   if (reply != nullptr) return finish(lane, site, number, reply);
   return going ? 0 : kResultPeerGone;
 }
@@ -58,7 +65,7 @@ int Session::post_with_bulk(Lane& lane, const CallSite& site, std::span<const By
   if (bulk.empty()) return post(lane, site, parts);
   Reply reply;
   const bool fence = impl_->options.every_call_is_a_fence;
-  return impl_->send_with_bulk(lane, site, parts, bulk, false, fence ? &reply : nullptr);
+  return impl_->send_with_bulk(lane, site, parts, bulk, Reading::kNow, fence ? &reply : nullptr);
 }
 
 int Session::post_with_offer(Lane& lane, CallSite site, ByteView payload,
@@ -86,7 +93,7 @@ int Session::post_with_offer(Lane& lane, CallSite site, ByteView payload,
 int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                             ByteView bulk, Reply* reply) {
   if (bulk.empty()) return call(lane, site, parts, reply);
-  return impl_->send_with_bulk(lane, site, parts, bulk, false, reply);
+  return impl_->send_with_bulk(lane, site, parts, bulk, Reading::kNow, reply);
 }
 
 int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
@@ -146,6 +153,10 @@ bool Session::may_still_write(ByteView memory) const noexcept {
   return impl_->bulk->outstanding(memory) || host_functions_.load(std::memory_order_acquire) != 0 ||
          impl_->graphs.may_write();
 }
+
+bool Session::reads(ByteView memory) const noexcept { return impl_->bulk->reads(memory); }
+
+void Session::await_read(ByteView memory) noexcept { impl_->bulk->await_read(memory); }
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }
 

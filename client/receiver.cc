@@ -132,6 +132,8 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       events.completed(header.subject, header.call_sequence, header.result, header.watermark);
       wake_event_waiters();
       return {};
+    case protocol::ReplyKind::kBytesWanted:
+      return bulk->wanted(header.subject, header.watermark);
     case protocol::ReplyKind::kHostTurn:
       return graphs.turn(header.subject, item.payload);
     case protocol::ReplyKind::kHostBytes:

@@ -134,16 +134,23 @@ class Session {
   // the reply to the call that began it.
   void forget_lost(Handle context);
 
-  // Copies. `source`/`destination` on the host are plain memory of the program.
-  enum class HostMemory : std::uint8_t {
-    kPageable,  // The program may change or free it as soon as we return.
-    kPinned     // cuMemHostAlloc, cuMemHostRegister: untouched until the copy is complete.
+  // Copies. `source`/`destination` on the host are plain memory of the program. When a source is
+  // read:
+  enum class Reading : std::uint8_t {
+    kNow,    // Before we return: the program may change or free it then.
+    kSoon,   // As the wire can take it: it stays untouched until the copy is complete (pinned).
+    kInTurn  // Likewise, but not before the stream has come to the copy: earlier work may still
+             // write there (may_still_write()).
   };
   // Host to device, ordered in site.stream (the legacy stream for the synchronous calls, which set
-  // kFlagBarrier). Returns when the source may be reused (kPageable) or at once (kPinned).
-  // site.form and site.bulk are chosen here.
+  // kFlagBarrier). Returns at once but for kNow, which may wait for room in the window of bytes
+  // under way. site.form and site.bulk are chosen here.
   int copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
-              HostMemory memory);
+              Reading reading);
+  // Some of `memory` has still to be read for a copy in.
+  bool reads(ByteView memory) const noexcept;
+  // Before memory goes: waits until none of it has to be read any more, or the session has ended.
+  void await_read(ByteView memory) noexcept;
   // Device to host. `wait`: returns when the bytes are there (cuMemcpyDtoH, and any copy into
   // pageable memory); else at once, and the bytes arrive before any completion that a later call
   // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).

@@ -47,10 +47,10 @@ struct Session::Impl {
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
 
-  // copies.cc. Appends a call and sends `source` (not empty) as its bulk; with `later` it stays
-  // the caller's and untouched until the call is complete. With `reply` the call is a fence.
+  // copies.cc. Appends a call and sends `source` (not empty) as its bulk. With `reply` the call is
+  // a fence.
   int send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts, ByteView source,
-                     bool later, Reply* reply);
+                     Reading reading, Reply* reply);
 
   // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
   // whether something came meanwhile, so nothing waits for a timer.

@@ -25,6 +25,8 @@ std::string feature_name(unsigned bit) {
       return "windows of device addresses";
     case static_cast<unsigned>(Feature::kResume):
       return "sessions that outlive a connection";
+    case static_cast<unsigned>(Feature::kCopiesInTurn):
+      return "copies that take their turn in the stream";
     default:
       return "feature " + std::to_string(bit);
   }

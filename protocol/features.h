@@ -28,8 +28,11 @@ enum class Feature : std::uint8_t {
   kDeviceWindows = 2,
   // A session outlives a cut of its connections. Not offered yet.
   kResume = 3,
+  // A copy to the device takes its turn in the stream before its bytes are sent (kFlagBulkOnDemand
+  // of Form::kCopyIn, record.h).
+  kCopiesInTurn = 4,
 };
-inline constexpr unsigned kFeatureCount = 4;
+inline constexpr unsigned kFeatureCount = 5;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -43,11 +46,12 @@ struct Features {
   friend bool operator==(const Features&, const Features&) = default;
 };
 
-// What this build says. A client knows no other way to load a code image, and waits for the
-// completions that it has asked for (kFlagTell).
+// What this build says. A client knows no other way to load a code image, waits for the completions
+// that it has asked for (kFlagTell), and lets copies take their turn.
 constexpr Features our_features(Sender who) {
-  constexpr std::uint64_t kNeeded =
-      feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions);
+  constexpr std::uint64_t kNeeded = feature_bit(Feature::kImagesByHash) |
+                                    feature_bit(Feature::kPushedCompletions) |
+                                    feature_bit(Feature::kCopiesInTurn);
   constexpr std::uint64_t kOffered = kNeeded | feature_bit(Feature::kDeviceWindows);
   return {kOffered, who == Sender::kClient ? kNeeded : 0};
 }

@@ -111,8 +111,8 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord) {
     return malformed(header, "nothing to tell");
   }
-  if ((header.flags & kFlagBulkOnDemand) != 0 &&
-      (header.order != Order::kOrderedHost || header.bulk == 0)) {
+  const bool on_demand = header.order == Order::kOrderedHost || header.form == Form::kCopyIn;
+  if ((header.flags & kFlagBulkOnDemand) != 0 && (!on_demand || header.bulk == 0)) {
     return malformed(header, "nothing to ask for");
   }
   if (header.reserved != 0) return malformed(header, "reserved field is used");

@@ -68,7 +68,9 @@ inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; el
 // kEventRecord: the client asks about this event, so it is told of the record's end unasked: a
 // kEventDone answers it, whatever happens to the record.
 inline constexpr std::uint16_t kFlagTell = 8;
-// kOrderedHost: its bulk is only offered, and sent when the worker says kChunkWanted.
+// Its bulk is only offered. kOrderedHost: sent if the worker says kChunkWanted. kCopyIn: sent when
+// the worker says kBytesWanted, because the stream has come to the copy: it takes what earlier work
+// leaves in the client's memory.
 inline constexpr std::uint16_t kFlagBulkOnDemand = 16;
 inline constexpr std::uint16_t kFlagsKnown = 31;
 
@@ -175,10 +177,13 @@ enum class ReplyKind : std::uint8_t {
   kHostTurn = 5,   // Payload: the turn, 8 bytes.
   kHostBytes = 6,  // Payload: the offset, 8 bytes, then the bytes.
   kHostGone = 7,
-  kWorkDone = 8  // What the call's context was given before it is complete; `subject`: its ticket
-};               // (protocol/device_memory.h).
+  kWorkDone = 8,  // What the call's context was given before it is complete; `subject`: its ticket
+                  // (protocol/device_memory.h).
+  kBytesWanted = 9  // The stream has come to the kCopyIn `call_sequence` (kFlagBulkOnDemand): once
+                    // the client is at the watermark it reads and sends transfer `subject`.
+};
 inline constexpr std::uint8_t kReplyKindMin = 1;
-inline constexpr std::uint8_t kReplyKindMax = 8;
+inline constexpr std::uint8_t kReplyKindMax = 9;
 inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError, kReply: the context is lost.
 
 struct ReplyHeader {
@@ -191,7 +196,7 @@ struct ReplyHeader {
   std::uint64_t sequence = 0;  // Of this direction: 1, 2, 3, ...
   std::uint64_t call_sequence = 0;
   std::uint64_t context = 0;    // Of the call; where it is sticky.
-  std::uint64_t subject = 0;    // kEventDone, kWorkDone.
+  std::uint64_t subject = 0;    // kEventDone, kWorkDone, kBytesWanted.
   std::uint64_t watermark = 0;  // Deliver after this many bulk completions (BulkHeader).
   std::uint32_t payload_bytes = 0;
   std::uint32_t reserved = 0;

@@ -99,6 +99,11 @@ CallOutcome run_copy_in(Call& call) {
   const RecordHeader& header = call.header();
   BulkIn& in = call.executor().bulk()->in();
   int result = in.expect_copy(header.bulk, header.sequence, copy.bytes);
+  const bool in_turn = (header.flags & protocol::kFlagBulkOnDemand) != 0;
+  if (result == 0 && in_turn && call.scratch[1] == 0) {
+    call.scratch[1] = 1;
+    result = call.executor().want_bytes(call);
+  }
   for (bool gave = true; result == 0 && gave;) result = give_chunks(call, copy, &gave);
   if (result != 0) return CallOutcome::done(result);
   if (!in.all_given(header.bulk)) return CallOutcome::held();

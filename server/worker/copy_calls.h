@@ -6,6 +6,7 @@
 namespace gpurun::server {
 
 // Form::kCopyIn. Held until its bytes have come; each chunk goes to the device when it is there.
+// With kFlagBulkOnDemand the client is asked for them when the stream has come to the copy.
 CallOutcome run_copy_in(Call& call);
 // Form::kCopyOut.
 CallOutcome run_copy_out(Call& call);

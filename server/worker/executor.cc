@@ -428,6 +428,7 @@ void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {
   item.subject = ticket;
   (void)state_->outbox.post(item, ByteView());
 }
+int Executor::want_bytes(const Call& call) { return state_->want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->before_reply = before;
   state_->before_reply_user = user;

@@ -59,6 +59,9 @@ class Executor final : public CallSink {
   // The client learns that all that was queued before the call `about` in its context is complete.
   // `ticket` is the client's. Any thread.
   void tell_work_done(const protocol::RecordHeader& about, std::uint64_t ticket);
+  // The client sends the bytes of `call`, a copy in with kFlagBulkOnDemand, once the stream has
+  // done what it was given so far. 0, or the CUresult, and nobody is asked. From its handler.
+  int want_bytes(const Call& call);
   // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
   // it. From the handler that ends it.
   void context_ended(std::uint64_t context, std::uint64_t driver_context);

@@ -88,6 +88,29 @@ void ExecutorState::note_record(const Call& call) {
   run_due();
 }
 
+// Asks for the bytes of a copy in when the stream has come to it. A stream that has failed has come
+// there too: the copy hears of it. 0, or the CUresult, and nobody is asked.
+int ExecutorState::want_bytes(const Call& call) {
+  const RecordHeader header = call.header_;
+  const auto ask = [this, header](int) {
+    later([this, header] {
+      protocol::ReplyHeader item;
+      item.kind = protocol::ReplyKind::kBytesWanted;
+      item.opcode = header.opcode;
+      item.lane = header.lane;
+      item.call_sequence = header.sequence;
+      item.context = header.context;
+      item.subject = header.bulk;
+      // What the earlier work has copied out is in the client's memory then.
+      item.watermark = watermark(true);
+      (void)outbox.post(item, ByteView());
+    });
+  };
+  const int result = completions.after(call.driver_context_, call.driver_stream_, ask);
+  run_due();
+  return result;
+}
+
 // Sent with the next item, or when the executor or a helper is done with what it does.
 void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                     std::uint64_t record, int result, bool settled) {

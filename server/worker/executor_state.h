@@ -57,6 +57,7 @@ struct ExecutorState {
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
   void note_record(const Call& call);
+  int want_bytes(const Call& call);
   void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
                        int result, bool settled);
   // What an `ended` of completions finds out and may not do itself, since it needs a watermark.

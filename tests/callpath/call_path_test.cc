@@ -36,9 +36,9 @@ Bytes pattern(std::size_t byte_count, std::uint64_t seed) {
 class CallPath : public ::testing::Test {
  protected:
   int copy_in(std::uint64_t to, ByteView bytes, std::uint64_t stream = 0,
-              Session::HostMemory memory = Session::HostMemory::kPageable) {
+              Session::Reading reading = Session::Reading::kNow) {
     client::CallSite site = world_.site("cuMemcpyHtoDAsync_v2", stream);
-    return world_.session().copy_in(world_.lane(), site, to, bytes, memory);
+    return world_.session().copy_in(world_.lane(), site, to, bytes, reading);
   }
   int copy_out(MutableBytes to, std::uint64_t from, bool wait, std::uint64_t stream = 0) {
     client::CallSite site = world_.site("cuMemcpyDtoHAsync_v2", stream);
@@ -67,7 +67,7 @@ TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
   const std::uint64_t device = world_.allocate(kSize);
   const Handle stream = world_.make_stream();
   const Bytes sent = pattern(kSize, 7);
-  ASSERT_EQ(copy_in(device, sent, stream, Session::HostMemory::kPinned), 0);
+  ASSERT_EQ(copy_in(device, sent, stream, Session::Reading::kSoon), 0);
   Bytes back(kSize);
   ASSERT_EQ(copy_out(back, device, false, stream), 0);
   ASSERT_EQ(world_.synchronize(), 0);
@@ -83,7 +83,7 @@ TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
   std::vector<Bytes> sent;
   for (std::uint32_t i = 0; i < kCount; ++i) sent.push_back(pattern(kSize, i));
   for (std::size_t i = 0; i < kCount; ++i) {  // All at once, so that they share the window.
-    ASSERT_EQ(copy_in(device + i * kSize, sent[i], stream, Session::HostMemory::kPinned), 0);
+    ASSERT_EQ(copy_in(device + i * kSize, sent[i], stream, Session::Reading::kSoon), 0);
   }
   Bytes back(kCount * kSize);
   ASSERT_EQ(copy_out(back, device, true, stream), 0);
@@ -236,9 +236,7 @@ TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
         0);
     ASSERT_TRUE(offered);
     const client::CallSite copy = world.site("cuMemcpyHtoDAsync_v2");
-    ASSERT_EQ(
-        world.session().copy_in(world.lane(), copy, device, more, Session::HostMemory::kPageable),
-        0);
+    ASSERT_EQ(world.session().copy_in(world.lane(), copy, device, more, Session::Reading::kNow), 0);
     ASSERT_EQ(world.synchronize(), 0);  // Behind the offer's call.
     if (wanted == std::byte{1}) {
       EXPECT_EQ(fetch_result, 0);

@@ -82,7 +82,7 @@ TEST_F(DeviceWindows, APieceIsMemoryInsideTheWindow) {
   const Bytes sent(grant.piece_bytes, std::byte{0x5a});
   Bytes back(sent.size());
   ASSERT_EQ(world_.session().copy_in(world_.lane(), world_.site("cuMemcpyHtoDAsync_v2"),
-                                     grant.piece, sent, client::Session::HostMemory::kPageable),
+                                     grant.piece, sent, client::Session::Reading::kNow),
             0);
   ASSERT_EQ(world_.session().copy_out(world_.lane(), world_.site("cuMemcpyDtoHAsync_v2"), back,
                                       grant.piece, true),

@@ -321,6 +321,49 @@ TEST_F(Modules, AStreamStandsUntilTheFunctionHasRun) {
   waiter.join();
 }
 
+// The copy in is called while the source is still to be written: by a copy out, then by the
+// function for which the stream stands.
+TEST_F(Modules, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
+  constexpr std::size_t kSize = 700'001;
+  const Handle stream = world_.make_stream();
+  const std::uint64_t first = world_.allocate(kSize), second = world_.allocate(kSize);
+  const auto copy_in = [&](std::uint64_t to, ByteView from, client::Session::Reading reading) {
+    return world_.session().copy_in(world_.lane(), world_.site("cuMemcpyHtoDAsync_v2", stream), to,
+                                    from, reading);
+  };
+  HostFunctionPayload payload;
+  payload.ticket = 1000;
+  for (unsigned round = 1; round <= 20; ++round) {
+    const Bytes sent(kSize, static_cast<std::byte>(round));
+    Bytes between(kSize), back(kSize);
+    ASSERT_EQ(copy_in(first, sent, client::Session::Reading::kNow), 0);
+    ASSERT_EQ(world_.session().copy_out(world_.lane(), world_.site("cuMemcpyDtoHAsync_v2", stream),
+                                        between, first, false),
+              0);
+    ++payload.ticket;
+    payload.step = HostFunctionStep::kGate;
+    CallSite gate = raw("cuLaunchHostFunc");
+    gate.order = protocol::Order::kStream;
+    gate.stream = stream;
+    ASSERT_EQ(world_.session().post(world_.lane(), gate, bytes_of(payload)), 0);
+    ASSERT_EQ(copy_in(second, between, client::Session::Reading::kInTurn), 0);
+    CallSite anywhere = raw("cuLaunchHostFunc");
+    anywhere.order = protocol::Order::kImmediate;
+    anywhere.context = 0;
+    payload.step = HostFunctionStep::kWait;
+    Reply reply;
+    ASSERT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
+    ASSERT_TRUE(between == sent);
+    between[kSize - 1] = std::byte{0xEE};  // The function's work.
+    payload.step = HostFunctionStep::kRelease;
+    ASSERT_EQ(world_.session().post(world_.lane(), anywhere, bytes_of(payload)), 0);
+    ASSERT_EQ(world_.session().copy_out(world_.lane(), world_.site("cuMemcpyDtoHAsync_v2", stream),
+                                        back, second, true),
+              0);
+    EXPECT_TRUE(back == between) << round;
+  }
+}
+
 TEST_F(Modules, WhoWaitsAtAGateThatCannotStandHearsWhy) {
   HostFunctionPayload payload;
   payload.ticket = 8;

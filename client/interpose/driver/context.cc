@@ -83,11 +83,13 @@ void end_context(const Here& here, Context& context) {
   context.active.store(false, std::memory_order_release);
   modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);
-  // Host memory of the context goes too, unless bytes are still on their way into it.
+  // Host memory of the context goes too, unless bytes are still on their way into it or out of it.
   const bool writes_outstanding = here.session().host_write_outstanding();
   const std::vector<MemoryRange> ranges = take_ranges_of_context(context.handle);
   for (const MemoryRange& range : ranges) {
-    if (!writes_outstanding) free_host_range(range);
+    const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
+    const bool read = range.on_host() && here.session().reads(memory);
+    if (!writes_outstanding && !read) free_host_range(range);
   }
   end_windowed_ranges(here, context, ranges);
   if (context.primary) return;

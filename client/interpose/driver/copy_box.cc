@@ -25,6 +25,12 @@ bool reaches_beyond(const CopySide& side, const Copy& copy) {
   return !range->on_host() && !range->covers(side.address, extent(side, copy));
 }
 
+// A pinned source beyond is read by threads of ours, as the wire takes it: the call neither copies
+// it nor waits for room.
+constexpr std::uint64_t kReadAtOnceBytes = limits::kBulkChunkBytes;
+// The driver stages as much of pageable memory at once and lets larger copies wait.
+constexpr std::uint64_t kStagedBytes = 64 << 10;
+
 class Run {
  public:
   Run(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
@@ -89,17 +95,34 @@ class Run {
     return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
   }
 
-  // Read before it returns, pinned or not: the program may change it any time after a synchronous
-  // copy, and CUDA's own order for an asynchronous one forbids it to change it before. What the
-  // stream itself may still write there (a copy out, a host function) has to end first.
+  // Pinned memory is read when the stream comes to the copy. That differs from now only where
+  // earlier work (a copy out, a host function, a graph) may still write there: elsewhere nobody may
+  // touch it meanwhile. Of a synchronous copy, or from pageable memory, the source is the program's
+  // again on return; such a copy waits for what the stream may still write there, but for a small
+  // asynchronous one (manual, "API synchronization behavior": it is staged immediately).
   int in(std::uint64_t to, std::uint64_t from, bool last) {
+    using Reading = Session::Reading;
+    Session& session = here_.session();
     const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
-    if (here_.session().may_still_write(source)) {
+    CallSite site = site_;
+    const bool written = session.may_still_write(source);
+    Reading reading = Reading::kNow;
+    if (stays_on_return(from)) {
+      reading = written                          ? Reading::kInTurn
+                : copy_.width > kReadAtOnceBytes ? Reading::kSoon
+                                                 : Reading::kNow;
+    } else if (written && (waiting_ == Waiting::kSynchronous || copy_.width > kStagedBytes)) {
       if (const int result = synchronize_stream(here_, site_.stream); result != 0) return result;
     }
-    CallSite site = site_;
     if (waiting_ == Waiting::kSynchronous && last) site.flags = protocol::kFlagBarrier;
-    return here_.session().copy_in(*here_.lane, site, to, source, Session::HostMemory::kPageable);
+    return session.copy_in(*here_.lane, site, to, source, reading);
+  }
+
+  // The source stays as it is until the copy is complete, but for what is ordered before the copy.
+  bool stays_on_return(std::uint64_t from) const {
+    if (waiting_ == Waiting::kSynchronous || copy_.source.place != Place::kPinned) return false;
+    // Of a box only its first line was looked at.
+    return single() || place_of(from, copy_.width) == Place::kPinned;
   }
 
   int out(std::uint64_t to, std::uint64_t from) {

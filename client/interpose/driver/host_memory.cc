@@ -47,12 +47,18 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// Bytes of a copy may still be on their way into the memory.
-int await_host_writes(const Here& here, Handle context) {
-  if (!here.session().host_write_outstanding()) return 0;
-  CallSite site;
-  site.context = context;
-  return call_row(here, opcode::cuCtxSynchronize, site, {});
+// Bytes of a copy may still be on their way into the memory, or have to be read from it. The driver
+// waits in such a call, too.
+int await_copies(const Here& here, const MemoryRange& range) {
+  Session& session = here.session();
+  int result = 0;
+  if (session.host_write_outstanding()) {
+    CallSite site;
+    site.context = range.context;
+    result = call_row(here, opcode::cuCtxSynchronize, site, {});
+  }
+  session.await_read(byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
+  return result;
 }
 
 }  // namespace
@@ -82,7 +88,7 @@ CUresult cuMemFreeHost(void* memory) {
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const int result = await_host_writes(here, range->context);
+  const int result = await_copies(here, *range);
   if (const auto removed = remove_range(base, MemoryKind::kHost); removed.has_value()) {
     free_host_range(*removed);
   }
@@ -119,7 +125,7 @@ CUresult cuMemHostUnregister(void* memory) {
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kRegistered) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
-  const int result = await_host_writes(here, range->context);
+  const int result = await_copies(here, *range);
   (void)remove_range(base, MemoryKind::kRegistered);
   return cuda(result);
 }

@@ -1,6 +1,5 @@
 // Runtime API: an asynchronous copy from host memory takes what earlier work of its stream has put
-// there: a copy out of the device, or a function of the host. gpurun reads the source of such a
-// copy before the call returns, so it must first let that work end.
+// there: a copy out of the device, or a function of the host.
 #include <cuda_runtime.h>
 
 #include <cstdio>

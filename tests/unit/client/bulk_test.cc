@@ -97,6 +97,16 @@ class BulkTest : public testing::Test {
     }
     return whole;
   }
+  // The stream has come to the copy `about`.
+  void want(const FakeWorker::Record& about, std::uint64_t watermark) {
+    protocol::ReplyHeader item;
+    item.kind = protocol::ReplyKind::kBytesWanted;
+    item.lane = about.header.lane;
+    item.call_sequence = about.header.sequence;
+    item.subject = about.header.bulk;
+    item.watermark = watermark;
+    worker_->send_item(item);
+  }
   std::future<int> fence() {
     return std::async(std::launch::async, [this] {
       Reply reply;
@@ -110,8 +120,8 @@ class BulkTest : public testing::Test {
       return session_->copy_out(*Lane::current(), CallSite(), destination, 0x2000, wait);
     });
   }
-  int copy_in(ByteView source, Session::HostMemory memory) {
-    return session_->copy_in(*Lane::current(), CallSite(), 0x1000, source, memory);
+  int copy_in(ByteView source, Session::Reading reading) {
+    return session_->copy_in(*Lane::current(), CallSite(), 0x1000, source, reading);
   }
 
   std::unique_ptr<FakeWorker> worker_;
@@ -120,7 +130,7 @@ class BulkTest : public testing::Test {
 
 TEST_F(BulkTest, SmallCopiesTravelInTheirRecordsAndReplies) {
   const Bytes source = pattern(limits::kInlineBytesMax);
-  ASSERT_EQ(copy_in(source, Session::HostMemory::kPageable), 0);
+  ASSERT_EQ(copy_in(source, Session::Reading::kNow), 0);
   FakeWorker::Record record = worker_->next();
   EXPECT_EQ(record.header.form, protocol::Form::kCopyInline);
   EXPECT_TRUE(std::equal(source.begin(), source.end(),
@@ -138,7 +148,7 @@ TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
   const Bytes original = pattern(20 * kMiB + 5);
   Bytes source = original;
   auto copy = std::async(std::launch::async, [&] {
-    const int result = copy_in(source, Session::HostMemory::kPageable);
+    const int result = copy_in(source, Session::Reading::kNow);
     std::fill(source.begin(), source.end(), std::byte{0});  // The program uses it again.
     return result;
   });
@@ -171,17 +181,74 @@ TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
 
 TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
   const Bytes source = pattern(20 * kMiB);
-  ASSERT_EQ(copy_in(source, Session::HostMemory::kPinned), 0);  // Nobody reads yet.
+  ASSERT_EQ(copy_in(source, Session::Reading::kSoon), 0);  // Nobody reads yet.
   const FakeWorker::Record record = worker_->next();
   EXPECT_TRUE(take_transfer(record.header.bulk, source.size()) == source);
+}
+
+TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
+  Bytes memory(100, std::byte{1});  // However small.
+  ASSERT_EQ(copy_out(memory, false).get(), 0);
+  const FakeWorker::Record out = worker_->next();
+  ASSERT_EQ(copy_in(memory, Session::Reading::kInTurn), 0);
+  const FakeWorker::Record in = worker_->next();
+  EXPECT_EQ(in.header.form, protocol::Form::kCopyIn);
+  EXPECT_NE(in.header.flags & protocol::kFlagBulkOnDemand, 0);
+  EXPECT_TRUE(session_->reads(memory));
+  EXPECT_FALSE(session_->reads(ByteView(memory).first(0)));
+  auto freeing = std::async(std::launch::async, [&] { session_->await_read(memory); });
+  // Asked for before the bytes of the copy out have come: those are what it waits for.
+  want(in, 1);
+  auto behind = fence();
+  worker_->reply(worker_->next());
+  EXPECT_EQ(behind.get(), 0);
+  EXPECT_NE(freeing.wait_for(std::chrono::milliseconds(20)), std::future_status::ready);
+  const Bytes came = pattern(memory.size());
+  send_bulk(protocol::FrameKind::kChunk, {out.header.bulk, 0, memory.size(), 1}, came);
+  BulkFrame frame = next_bulk();
+  while (frame.frame.kind != protocol::FrameKind::kChunk) frame = next_bulk();
+  EXPECT_EQ(frame.bulk.transfer, in.header.bulk);
+  EXPECT_EQ(frame.bytes, came);
+  freeing.get();
+}
+
+TEST_F(BulkTest, ACopyInTurnFindsRoomInAWindowFullOfLaterOnes) {
+  static const Bytes turn = pattern(2 * Bulk::kTurnSlots * limits::kBulkChunkBytes);
+  static const Bytes later = pattern(Bulk::kTransferWindowBytes);
+  ASSERT_EQ(copy_in(turn, Session::Reading::kInTurn), 0);
+  const FakeWorker::Record in = worker_->next();
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(copy_in(later, Session::Reading::kSoon), 0);
+  constexpr std::size_t kSlots = limits::kBulkWindowBytes / limits::kBulkChunkBytes;
+  for (std::size_t i = 0; i < kSlots - Bulk::kTurnSlots; ++i) {
+    EXPECT_NE(next_bulk().bulk.transfer, in.header.bulk);
+  }
+  want(in, 0);
+  EXPECT_TRUE(take_transfer(in.header.bulk, turn.size()) == turn);
+}
+
+TEST_F(BulkTest, WhatWasNotOfferedCannotBeAskedFor) {
+  static const Bytes source = pattern(kMiB);
+  ASSERT_EQ(copy_in(source, Session::Reading::kNow), 0);
+  want(worker_->next(), 0);
+  EXPECT_EQ(fence().get(), kResultPeerGone);
+  EXPECT_EQ(session_->death().code(), Code::kProtocol);
+
+  begin(quiet());
+  ASSERT_EQ(copy_in(source, Session::Reading::kInTurn), 0);
+  FakeWorker::Record record = worker_->next();
+  record.header.bulk += 1;
+  auto freeing = std::async(std::launch::async, [&] { session_->await_read(source); });
+  want(record, 0);
+  freeing.get();  // Nobody waits longer than the session lives.
+  EXPECT_EQ(session_->death().code(), Code::kProtocol);
 }
 
 TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOne) {
   // Static: pinned sources are read until their copies are complete, and this test ends before.
   static const Bytes large = pattern(8 * kMiB);
   static const Bytes small = pattern(2 * limits::kBulkChunkBytes);
-  ASSERT_EQ(copy_in(large, Session::HostMemory::kPinned), 0);
-  ASSERT_EQ(copy_in(small, Session::HostMemory::kPinned), 0);
+  ASSERT_EQ(copy_in(large, Session::Reading::kSoon), 0);
+  ASSERT_EQ(copy_in(small, Session::Reading::kSoon), 0);
   worker_->next();
   const std::uint64_t wanted = worker_->next().header.bulk;
   std::size_t of_small = 0;
@@ -304,7 +371,7 @@ TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   session_ = *std::move(session);
   const Bytes first = pattern(limits::kBulkChunkBytes);
   const Bytes second(limits::kBulkChunkBytes, std::byte{0x55});
-  ASSERT_EQ(copy_in(first, Session::HostMemory::kPageable), 0);
+  ASSERT_EQ(copy_in(first, Session::Reading::kNow), 0);
   const std::uint64_t transfer = worker_->next().header.bulk;
   auto standing_now = standing.stands_.get_future();
   ASSERT_EQ(standing_now.wait_for(std::chrono::seconds(20)), std::future_status::ready);
@@ -317,7 +384,7 @@ TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
             pattern(came.size()));
   worker_->reply(asked, 0, {}, 1);
   ASSERT_EQ(out.get(), 0);
-  ASSERT_EQ(copy_in(second, Session::HostMemory::kPageable), 0);  // Would take the same slot.
+  ASSERT_EQ(copy_in(second, Session::Reading::kNow), 0);  // Would take the same slot.
   standing.let_go_.set_value();
   BulkFrame frame = next_bulk();
   while (frame.frame.kind != protocol::FrameKind::kChunk) frame = next_bulk();
@@ -327,8 +394,8 @@ TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
 
 TEST_F(BulkTest, DeathWakesACopyThatWaitsForTheWindow) {
   const Bytes source = pattern(40 * kMiB);
-  auto copy = std::async(std::launch::async,
-                         [&] { return copy_in(source, Session::HostMemory::kPageable); });
+  auto copy =
+      std::async(std::launch::async, [&] { return copy_in(source, Session::Reading::kNow); });
   worker_->next();
   next_bulk();
   worker_->goodbye("the worker exited with status 1");

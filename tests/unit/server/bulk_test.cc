@@ -83,6 +83,48 @@ TEST(WorkerBulk, ACopyWaitsForItsBytesAndItsCreditForTheDevice) {
   EXPECT_EQ(memory, bytes);
 }
 
+TEST(WorkerBulk, ACopyInTurnIsAskedForWhenItsStreamHasComeToIt) {
+  RawClient client;
+  const Bytes from = pattern(kChunk + 3);
+  client.copy_out(1, from.data(), from.size(), 0, 1);
+  const Bytes bytes = pattern(kChunk + 5);
+  Bytes memory(bytes.size());
+  const std::uint64_t call =
+      client.copy_in(2, memory.data(), bytes.size(), 1, protocol::kFlagBulkOnDemand);
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence, 2);
+  EXPECT_EQ(client.item().header.kind, ReplyKind::kReply)
+      << "asked for before the stream was there";
+  device().run(1);
+  const RawClient::Item asked = client.item();
+  EXPECT_EQ(asked.header.kind, ReplyKind::kBytesWanted);
+  EXPECT_EQ(asked.header.subject, 2u);
+  EXPECT_EQ(asked.header.call_sequence, call);
+  EXPECT_EQ(asked.header.watermark, 1u) << "what was copied out before may be what is copied in";
+  client.chunk(2, 0, bytes.size(), part(bytes, 0));
+  client.chunk(2, kChunk, bytes.size(), part(bytes, kChunk));
+  const Running running;
+  ASSERT_TRUE(eventually([&] { return client.bulk().header.offset == bytes.size(); }));
+  EXPECT_EQ(memory, bytes);
+}
+
+TEST(WorkerBulk, ACopyInTurnHearsThatItsStreamHasFailed) {
+  RawClient client;
+  Bytes memory(kChunk);
+  client.fill(memory.data(), 1, 1, 0, 1);
+  const std::uint64_t call =
+      client.copy_in(2, nullptr, kChunk, 1, protocol::kFlagBulkOnDemand);  // Refused by the device.
+  std::byte other{};
+  client.fill(&other, 3, 1, kFence, 2);
+  EXPECT_EQ(client.item().header.kind, ReplyKind::kReply);
+  device().run(1);
+  EXPECT_EQ(client.item().header.kind, ReplyKind::kBytesWanted);
+  client.chunk(2, 0, kChunk, part(pattern(kChunk), 0));
+  const RawClient::Item failed = client.item();
+  EXPECT_EQ(failed.header.kind, ReplyKind::kCallError);
+  EXPECT_EQ(failed.header.call_sequence, call);
+}
+
 TEST(WorkerBulk, BytesMayComeBeforeTheirCall) {
   RawClient client;
   const Bytes bytes = pattern(kChunk + 1);
