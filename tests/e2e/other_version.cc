@@ -7,7 +7,6 @@
 //     refuse TEXT             refuses each hello with TEXT
 //     refuse-attach TEXT      leases a GPU, then refuses each process with TEXT
 //     require                 leases a GPU, then requires of each process what none offers
-//     mute                    leases a GPU, then says nothing more
 #include <poll.h>
 #include <unistd.h>
 
@@ -123,7 +122,7 @@ class Server {
   }
 
   bool answer_attach(transport::Connection& connection, const protocol::Attach& attach) {
-    if (way_ == "mute" || attach.index != 0) return true;
+    if (attach.index != 0) return true;
     const protocol::Key key = protocol::link_key(bytes_of(ticket_key_), protocol::Link::kAttach, {},
                                                  attach.nonce, attach.session);
     if (way_ == "refuse-attach") {
