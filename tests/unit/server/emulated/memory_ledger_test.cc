@@ -5,8 +5,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -243,15 +245,19 @@ TEST(MemoryLedger, AnIllNeighbourTakesMemoryAndNothingElse) {
 }
 
 // What the processes of the next test count together, in memory that they share.
+constexpr int kRacers = 4;
 struct Counted {
   std::atomic<std::uint64_t> used{0}, most{0}, taken{0};
+  std::atomic<int> waiting{kRacers};
 };
 
 [[noreturn]] void take_and_give(int file, unsigned seed, Counted& counted) {
   MemoryLedger ledger(file, 64 * kMiB);
   std::mt19937 random(seed);
   std::vector<std::uint64_t> mine;
-  for (int i = 0; i < 3000; ++i) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // One that never comes shall not keep the others for ever.
+  for (--counted.waiting; counted.waiting > 0;) sched_yield();
+  for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t bytes = random() % (10 * kMiB) + 1;
     if (random() % 2 == 0 && ledger.take(bytes)) {
       const std::uint64_t used = counted.used += bytes;
@@ -278,9 +284,10 @@ TEST(MemoryLedger, NoRaceGivesOutMoreThanThereIs) {
   ASSERT_NE(memory, MAP_FAILED);
   auto* counted = new (memory) Counted;
   std::vector<pid_t> processes;
-  for (unsigned seed = 1; seed <= 4; ++seed) {
+  for (unsigned seed = 1; seed <= kRacers; ++seed) {
     processes.push_back(fork());
     if (processes.back() == 0) take_and_give(file.get(), seed, *counted);
+    ASSERT_GT(processes.back(), 0);
   }
   for (const pid_t process : processes) {
     int status = 0;
