@@ -28,6 +28,9 @@ inline constexpr std::size_t kLogBytes = std::size_t{8} << 20;
 // Calls that the worker has decoded and not yet issued, with their payloads; it reads no further
 // beyond.
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
+// Likewise while the client has been asked to run a function of the program: that may wait for what
+// still comes, and its end comes on the same way. The session ends beyond, and says so.
+inline constexpr std::size_t kQueuedBehindClientBytesMax = std::size_t{1} << 30;
 // Kernel parameter block (CUDA Programming Guide, sm_70 and later). CUDA_ERROR_INVALID_VALUE
 // beyond.
 inline constexpr std::size_t kKernelParameterBytesMax = 32'764;

@@ -108,12 +108,14 @@ void GraphHosts::take_turn(const Operation& operation) {
   ReplyHeader item;
   item.kind = ReplyKind::kHostTurn;
   item.subject = operation.number;
+  executor.begin_client_turn();
   lock.unlock();
   const bool said = executor.say(item, bytes_of(turn)).ok();
   lock.lock();
   // Bounded by the life of the session: stop().
   changed_.wait(lock, [&] { return !said || stopping_ || turns_.count(turn) == 0; });
   turns_.erase(turn);
+  if (!stopping_) executor.end_client_turn();  // Else it may be gone.
 }
 
 void GraphHosts::send_bytes(const Operation& operation) {

@@ -29,7 +29,9 @@ HostGates& gates_of(const Call& call) { return HandlerState::of(call).gates(); }
 CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   HostGates& gates = gates_of(call);
   if (call.scratch[0] == kStanding) {
-    return gates.take_released(ticket) ? CallOutcome::done(0) : CallOutcome::held();
+    if (!gates.take_released(ticket)) return CallOutcome::held();
+    call.executor().end_client_turn();
+    return CallOutcome::done(0);
   }
   // Whoever waits at a gate that will never stand hears why.
   const auto refuse = [&gates, ticket](int result) {
@@ -43,6 +45,7 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   if (capturing != 0) return refuse(kErrorCaptureUnsupported);
   int result = gates.open(ticket);
   if (result != 0) return CallOutcome::done(result);
+  call.executor().begin_client_turn();
   result = call.executor().completions().after(
       call.driver_context(), call.driver_stream(),
       [&gates, ticket](int ended) { gates.reached(ticket, ended); });

@@ -2,6 +2,7 @@
 #include "server/worker/executor.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/planted_flaw.h"
@@ -344,6 +345,20 @@ Status ExecutorState::accept(const RecordView& record) {
   return {};
 }
 
+// With the role, which is given up meanwhile.
+Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
+  const auto turn = [this] { return client_turns.load(std::memory_order_acquire) != 0; };
+  const auto goes_on = [&] {
+    return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
+  };
+  if (!goes_on()) outbox.send();  // The client may wait for what we have to say.
+  shrunk.wait(lock, goes_on);
+  if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
+  return Status(Code::kResourceExhausted,
+                "more than " + std::to_string(options.queued_behind_client_bytes_max >> 20) +
+                    " MiB of calls were made behind a host function that has not returned");
+}
+
 void ExecutorState::serve() {
   for (;;) {
     {
@@ -386,11 +401,7 @@ Status Executor::accept(std::span<const RecordView> calls) {
   ExecutorState& state = *state_;
   std::unique_lock lock(state.role);
   for (const RecordView& call : calls) {
-    const auto has_room = [&state] {
-      return state.queued_bytes <= limits::kQueuedBytesMax || !state.outbox.failure().ok();
-    };
-    if (!has_room()) state.outbox.send();  // The client may wait for what we have to say.
-    state.shrunk.wait(lock, has_room);
+    GPURUN_RETURN_IF_ERROR(state.wait_for_room(lock));
     GPURUN_RETURN_IF_ERROR(state.accept(call));
     state.pump();
   }
@@ -427,6 +438,13 @@ void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {
   item.context = about.context;
   item.subject = ticket;
   (void)state_->outbox.post(item, ByteView());
+}
+void Executor::begin_client_turn() noexcept {
+  state_->client_turns.fetch_add(1, std::memory_order_acq_rel);
+  wake();  // The decoder may wait for room.
+}
+void Executor::end_client_turn() noexcept {
+  state_->client_turns.fetch_sub(1, std::memory_order_acq_rel);
 }
 int Executor::want_bytes(const Call& call) { return state_->want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {

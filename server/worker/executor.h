@@ -34,7 +34,9 @@ class Executor final : public CallSink {
   Executor& operator=(const Executor&) = delete;
 
   // Decoder thread. Issues what can be issued and queues the rest; waits only while more than
-  // limits::kQueuedBytesMax are queued. Fails with the outbox's failure, or with kProtocol.
+  // limits::kQueuedBytesMax are queued, and not while a turn of the client stands. Fails with the
+  // outbox's failure, with kProtocol, or with kResourceExhausted beyond
+  // limits::kQueuedBehindClientBytesMax.
   Status accept(std::span<const protocol::RecordView> calls) override;
 
   // Something changed that a held queue may wait for. Any thread, never blocks.
@@ -62,6 +64,10 @@ class Executor final : public CallSink {
   // The client sends the bytes of `call`, a copy in with kFlagBulkOnDemand, once the stream has
   // done what it was given so far. 0, or the CUresult, and nobody is asked. From its handler.
   int want_bytes(const Call& call);
+  // From now on until as many ends something stands until the client says a word on the log: the
+  // decoder must get to it, whatever is queued. Any thread.
+  void begin_client_turn() noexcept;
+  void end_client_turn() noexcept;
   // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
   // it. From the handler that ends it.
   void context_ended(std::uint64_t context, std::uint64_t driver_context);

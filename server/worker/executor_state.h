@@ -46,6 +46,7 @@ struct ExecutorState {
   }
 
   Status accept(const RecordView& record);
+  Status wait_for_room(std::unique_lock<std::mutex>& lock);
   bool asks_stream(const Call& call) const;
   void pump();
   void serve();
@@ -93,6 +94,7 @@ struct ExecutorState {
   std::condition_variable shrunk;
   IssueQueue queue;
   std::size_t queued_bytes = 0;
+  std::atomic<std::size_t> client_turns{0};
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
 

@@ -25,6 +25,9 @@ struct WorkerOptions {
   // Operations in one stream that the driver may have in flight (it blocks the caller when its own
   // queue, about a thousand on recent drivers, is full).
   unsigned launch_depth = 512;
+  // For tests; the product uses the bounds of protocol/limits.h.
+  std::size_t queued_bytes_max = limits::kQueuedBytesMax;
+  std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // protocol::Feature bits that the client offers as well.
   std::uint64_t features = protocol::our_features(protocol::Sender::kServer).offered;
   // Called with what run_worker() will return, before it waits for calls that still block in the

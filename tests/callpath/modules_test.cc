@@ -364,6 +364,53 @@ TEST_F(Modules, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
   }
 }
 
+// The function waits for a thread that makes more calls than are queued elsewhere, and its end
+// comes behind them.
+TEST(HostFunctions, CallsBehindOneGoOnUntilTheSessionSaysWhyNot) {
+  WorldOptions options;
+  options.prepare = [](server::WorkerOptions& of) {
+    of.queued_bytes_max = std::size_t{256} << 10;
+    of.queued_behind_client_bytes_max = std::size_t{4} << 20;
+  };
+  options.session.log_bytes = std::size_t{1} << 20;
+  World world(options);
+  const Handle stream = world.make_stream();
+  const std::uint64_t device = world.allocate(64);
+  client::Lane& lane = *client::Lane::current();
+  CallSite gate = world.site("cuLaunchHostFunc", stream);
+  gate.form = protocol::Form::kRaw;
+  gate.order = protocol::Order::kStream;
+  HostFunctionPayload payload;
+  payload.ticket = 1;
+  ASSERT_EQ(world.session().post(lane, gate, bytes_of(payload)), 0);
+  CallSite fill = world.site("cuMemsetD8Async", stream);
+  fill.form = protocol::Form::kMemset;
+  fill.order = protocol::Order::kStream;
+  const protocol::MemsetPayload set{device, 0, 64, 1, 3, 1};
+  // Over the log's size and the first bound, and below the second.
+  for (int i = 0; i < 3'000; ++i) {
+    ASSERT_EQ(world.session().post(lane, fill, bytes_of(set)), 0);
+  }
+  CallSite anywhere = gate;
+  anywhere.order = protocol::Order::kImmediate;
+  anywhere.context = anywhere.stream = 0;
+  payload.step = HostFunctionStep::kRelease;
+  ASSERT_EQ(world.session().post(lane, anywhere, bytes_of(payload)), 0);
+  ASSERT_EQ(world.synchronize(), 0);
+
+  payload = {};
+  payload.ticket = 2;
+  ASSERT_EQ(world.session().post(lane, gate, bytes_of(payload)), 0);
+  int result = 0;
+  for (int i = 0; i < 100'000 && result == 0; ++i) {
+    result = world.session().post(lane, fill, bytes_of(set));
+  }
+  EXPECT_EQ(result, client::kResultPeerGone);
+  EXPECT_NE(world.session().death().message().find("behind a host function"), std::string::npos)
+      << world.session().death().to_string();
+  world.end_session();
+}
+
 TEST_F(Modules, WhoWaitsAtAGateThatCannotStandHearsWhy) {
   HostFunctionPayload payload;
   payload.ticket = 8;

@@ -4,10 +4,10 @@
 //
 // A copy to the device returns when its bytes lie in the client's window, which holds
 // kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (256 KiB), of which each
-// transfer begins one, and at most 16 MiB of one transfer (client/bulk.h). That holds for pinned
-// sources too, which are read before the call returns. Beyond, a copy waits for the server (and
-// fails when nothing was heard for kSilenceDeadlineS), so the copies here take 164 of the 256
-// slots.
+// transfer begins one, and at most 16 MiB of one transfer (client/bulk.h). Larger pinned sources
+// are read later, and fill the window all the same. Beyond, a copy whose source is read at once
+// waits for the server (and fails when nothing was heard for kSilenceDeadlineS), so the copies here
+// take 164 of the 256 slots, of which 16 are kept.
 #include <cstring>
 #include <string>
 #include <vector>

@@ -142,6 +142,10 @@ class ExecutorTest : public ::testing::Test {
     options_.handlers.by_opcode[kWaitForGate] = wait_for_gate;
     options_.handlers.by_opcode[kBlockOnGate] = block_on_gate;
     options_.handlers.by_opcode[kEcho] = echo;
+    start();
+  }
+  void start() {
+    executor_.reset();
     executor_ = std::make_unique<Executor>(options_, outbox_);
     ASSERT_EQ(executor_->handles().bind(kContext, HandleKind::kContext, 11), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
@@ -275,6 +279,43 @@ TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
   open();
   EXPECT_EQ(client.wait_for(kWait), std::future_status::ready);
   EXPECT_EQ(stage_.said().size(), taken + 1);
+}
+
+// What ends the turn comes behind all that is queued.
+TEST_F(ExecutorTest, ReadsOnWhileTheClientHasATurn) {
+  EXPECT_EQ(options_.queued_behind_client_bytes_max, limits::kQueuedBehindClientBytesMax);
+  options_.queued_bytes_max = std::size_t{64} << 10;
+  options_.queued_behind_client_bytes_max = std::size_t{256} << 10;
+  start();
+  const auto fill = [this](int calls) {
+    for (int i = 0; i < calls; ++i) call(kRun, Order::kStream, kStreamX);
+  };
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  executor_->begin_client_turn();
+  fill(100);  // Each counts more than 1 KiB.
+  executor_->end_client_turn();
+  auto client = std::async(std::launch::async, [&] { fill(1); });
+  EXPECT_EQ(client.wait_for(100ms), std::future_status::timeout);
+  executor_->begin_client_turn();  // Elsewhere: whoever waits for room goes on.
+  ASSERT_EQ(client.wait_for(kWait), std::future_status::ready);
+
+  protocol::RecordView record;
+  record.header.form = protocol::Form::kRaw;
+  record.header.order = Order::kStream;
+  record.header.stream = kStreamX;
+  record.header.context = kContext;
+  record.header.bytes = protocol::kRecordHeaderBytes;
+  Status status;
+  int taken = 0;
+  for (; taken < 1000 && status.ok(); ++taken) {
+    record.header.sequence = ++last_;
+    status = executor_->accept({&record, 1});
+  }
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_GT(taken, 100);
+  EXPECT_LT(taken, 160);
+  executor_->end_client_turn();
+  open();
 }
 
 TEST_F(ExecutorTest, AParkedCallDelaysNobody) {
