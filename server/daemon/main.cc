@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
+#include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
 #include "protocol/run_secret.h"
@@ -331,6 +332,7 @@ Status run_daemon(Config config, const CommandLine& words, bool log_told, bool c
 }  // namespace gpurun::server
 
 int main(int argc, char** argv) {
+  gpurun::keep_standard_descriptors(0);  // Workers have them, too.
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
   gpurun::server::Config config;
   gpurun::server::CommandLine words;

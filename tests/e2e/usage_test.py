@@ -39,6 +39,17 @@ class WrongWords(unittest.TestCase):
             self.assertEqual(done.stderr,
                              f"gpurun: {option} needs a value; gpurun --help shows which\n")
 
+    def test_a_value_that_is_given_twice(self):
+        self.refused(["-n", "1", "-n", "1"], "-n is given more than once")
+        self.refused(["-l", "a", "-l", "b"], "-l is given more than once")
+
+    def test_secret_files(self):
+        self.refused(["--secret-file", "/no/such"], "/no/such: No such file")
+        self.refused(["--secret-file", "/etc"], "/etc is a folder")
+
+    def test_help_says_where_the_program_stands(self):
+        self.assertIn("gpurun [OPTIONS] [--] PROGRAM [ARGUMENT...]", gpurun("--help").stdout)
+
     def test_options_of_another_version_or_of_another_program(self):
         self.refused(["--fast"], "there is no option --fast; gpurun --help")
         self.refused(["-x"], "there is no option -x; gpurun --help")
@@ -98,6 +109,40 @@ class WrongWords(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (125, ""))
         self.assertRegex(done.stderr, "libcuda.so.1(.|\n)*gpurun: the private server did not start.*"
                                       "--device emulated.*-l")
+
+
+class ClosedDescriptors(unittest.TestCase):
+    """Started without standard descriptors, as services do: no connection gets the number of one, and
+    messages with it; the program lacks them as without gpurun."""
+
+    SCRIPT = """import os, sys
+for pid in (os.getpid(), os.getppid()):
+    print(*(os.path.exists(f'/proc/{pid}/fd/{fd}') and os.readlink(f'/proc/{pid}/fd/{fd}')
+            for fd in range(3)), file=open(sys.argv[1], 'a'), sep=',')
+"""
+
+    def test_the_program_and_gpurun(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            seen = os.path.join(folder, "seen")
+            for named in (True, False):
+                words = [world.GPURUN, *(server.options() if named else []), "--", sys.executable, "-c",
+                         self.SCRIPT, seen]
+                done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *words], timeout=world.SECONDS,
+                                      env=environment())
+                self.assertEqual(done.returncode, 0)
+                with open(seen, encoding="utf-8") as file:
+                    program, gpurun_itself = file.read().splitlines()
+                self.assertEqual(gpurun_itself, "/dev/null,/dev/null,/dev/null")
+                self.assertNotIn("socket", program)
+                self.assertNotIn("/dev/null", program)
+                os.remove(seen)
+
+    def test_gpurund(self):
+        before = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+        with world.Gpurund(before=before) as server:
+            for fd in range(3):
+                self.assertEqual(os.readlink(f"/proc/{server.process.pid}/fd/{fd}"), "/dev/null")
+            self.assertEqual(gpurun(*server.options(), "--", world.ARGS.client, "once").returncode, 0)
 
 
 class Servers(unittest.TestCase):

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
+#include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/lease.h"
@@ -269,4 +270,7 @@ int run_gpurun(int argc, char** argv) {
 }  // namespace
 }  // namespace gpurun::tools
 
-int main(int argc, char** argv) { return gpurun::tools::run_gpurun(argc, argv); }
+int main(int argc, char** argv) {
+  gpurun::keep_standard_descriptors(O_CLOEXEC);
+  return gpurun::tools::run_gpurun(argc, argv);
+}

@@ -268,14 +268,21 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     options.action = Options::Action::kShowText;
     options.text = app.help();
+    const std::string usage = "[OPTIONS]";
+    if (const std::size_t at = options.text.find(usage); at != std::string::npos) {
+      options.text.replace(at, usage.size(), usage + " [--] PROGRAM [ARGUMENT...]");
+    }
     return options;
   } catch (const CLI::ExtrasError& error) {
     return wrong(later_option(own_count, argv,
                               "there is no option " + behind_colon(error.what()) +
                                   "; gpurun --help shows those there are"));
   } catch (const CLI::ArgumentMismatch& error) {
-    return wrong(std::string(error.what()).substr(0, std::string_view(error.what()).find(':')) +
-                 " needs a value; gpurun --help shows which");
+    const std::string_view sentence = error.what();
+    const bool twice = sentence.find("At Most") != std::string_view::npos;
+    return wrong(
+        std::string(sentence.substr(0, sentence.find(':'))) +
+        (twice ? " is given more than once" : " needs a value; gpurun --help shows which"));
   } catch (const CLI::ParseError& error) {
     return wrong(later_option(own_count, argv, error.what()));
   }

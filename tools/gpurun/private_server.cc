@@ -51,7 +51,9 @@ Result<Pipe> make_pipe() {
   ready = fcntl(ready, F_DUPFD, kReadyFd + 1);
   const int null = open("/dev/null", O_RDWR);
   if (secret < 0 || ready < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
-      dup2(secret, kSecretFd) < 0 || dup2(ready, kReadyFd) < 0) {
+      // Closed for whoever started us: it would be for the server, too.
+      ((fcntl(2, F_GETFD) & FD_CLOEXEC) != 0 && dup2(null, 2) < 0) || dup2(secret, kSecretFd) < 0 ||
+      dup2(ready, kReadyFd) < 0) {
     _exit(125);
   }
   if (syscall(SYS_close_range, kReadyFd + 1, ~0U, 0) != 0) {

@@ -20,6 +20,9 @@ constexpr std::size_t kSecretBytesMin = 16;
 constexpr std::size_t kSecretBytesMax = 4096;
 
 Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string& path) {
+  if (S_ISDIR(about.st_mode)) {
+    return Status(Code::kInvalidArgument, path + " is a folder, no file with a secret");
+  }
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read this secret; chmod 600 " + path);
   }
