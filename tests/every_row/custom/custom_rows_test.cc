@@ -25,7 +25,7 @@
 #define GPURUN_FOUND extern "C" __attribute__((visibility("default")))
 GPURUN_FOUND const char* __lsan_default_suppressions();
 GPURUN_FOUND const char* __lsan_default_suppressions() {
-  return "leak:gpurun::server::GraphHosts::make\n";
+  return "leak:gpurun::server::GraphHosts::give\n";
 }
 GPURUN_FOUND const char* __lsan_default_options();
 GPURUN_FOUND const char* __lsan_default_options() { return "print_suppressions=0"; }
