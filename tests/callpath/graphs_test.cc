@@ -164,7 +164,7 @@ class Graphs : public ::testing::Test {
     EXPECT_EQ(world_.call_at(in_context("cuMemAlloc_v2", context), {&place, &bytes}), 0);
     EXPECT_EQ(world_.session().copy_in(world_.lane(), in_context("cuMemcpyHtoDAsync_v2", context),
                                        address, Bytes(kBytes, std::byte{value}),
-                                       client::Session::HostMemory::kPageable),
+                                       client::Session::Reading::kNow),
               0);
     return address;
   }
