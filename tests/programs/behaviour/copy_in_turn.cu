@@ -49,11 +49,9 @@ static void expect(const unsigned char* device, size_t bytes, unsigned char want
                    const char* what) {
   std::vector<unsigned char> host(bytes);
   MUST(cudaMemcpy(host.data(), device, bytes, cudaMemcpyDeviceToHost));
-  for (const unsigned char byte : host) {
-    if (byte == wanted) continue;
-    std::printf("FAILED: the copy took %d, not %d: %s\n", byte, wanted, what);
-    std::exit(1);
-  }
+  if (host[0] == wanted && std::memcmp(host.data(), host.data() + 1, bytes - 1) == 0) return;
+  std::printf("FAILED: the copy took %d first, and not all %d: %s\n", host[0], wanted, what);
+  std::exit(1);
 }
 
 static void expect_all(const unsigned char* to, unsigned char value) {
@@ -113,7 +111,7 @@ static void in_turn(unsigned char* to, unsigned char* elsewhere, unsigned char* 
 static void freed_behind(unsigned char* to) {
   cudaStream_t stream;
   MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  for (unsigned char value = 1; value <= 4; ++value) {
+  for (unsigned char value = 1; value <= 2; ++value) {
     unsigned char* pinned = nullptr;
     MUST(cudaMallocHost(&pinned, kBytes));
     std::memset(pinned, value, kBytes);
