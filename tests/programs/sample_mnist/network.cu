@@ -1,6 +1,7 @@
 // The order of the launches in a training step, and who waits for whom.
 #include "network.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,6 +79,7 @@ Network::Network(const Shape& shape, const Digits& training, const Digits& held_
   tally_ = allocate<Tally>(1);
   SAMPLE_CHECK(cudaMallocHost(&host_tally_, sizeof(Tally)));
   std::memset(host_tally_, 0, sizeof(Tally));
+  SAMPLE_CHECK(cudaMallocHost(&host_logits_, held_out.count() * kClasses * sizeof(float)));
   SAMPLE_CHECK(cudaStreamSynchronize(main_));
   SAMPLE_CHECK(cudaMemcpy(parameters_, parameters.data(), parameters.size() * sizeof(float),
                           cudaMemcpyHostToDevice));
@@ -92,6 +94,7 @@ Network::~Network() {
     cudaEventDestroy(slot.used);
   }
   cudaFreeHost(host_tally_);
+  cudaFreeHost(host_logits_);
   for (const cudaEvent_t event : {forward_done_, side_done_}) cudaEventDestroy(event);
   for (const cudaStream_t stream : {main_, side_, copy_}) cudaStreamDestroy(stream);
 }
@@ -159,7 +162,9 @@ void Network::train(const std::int32_t* order, float learning_rate, float moment
   images_since_read_ += shape_.batch;
 }
 
-Score Network::read_tally(int images) {
+Score Network::read_training_score() {
+  const int images = images_since_read_;
+  images_since_read_ = 0;
   SAMPLE_CHECK(cudaMemcpyAsync(host_tally_, tally_, sizeof(Tally), cudaMemcpyDeviceToHost, main_));
   SAMPLE_CHECK(cudaMemsetAsync(tally_, 0, sizeof(Tally), main_));
   SAMPLE_CHECK(cudaStreamSynchronize(main_));
@@ -167,20 +172,24 @@ Score Network::read_tally(int images) {
   return {host_tally_->loss_sum / count, static_cast<float>(host_tally_->correct) / count};
 }
 
-Score Network::read_training_score() {
-  const int images = images_since_read_;
-  images_since_read_ = 0;
-  return read_tally(images);
-}
-
-Score Network::evaluate() {
+float Network::evaluate(const Digits& digits) {
   std::vector<std::int32_t> order(shape_.batch);
+  const int batch_logits = shape_.batch * kClasses;
   int images = 0;
   for (; images + shape_.batch <= held_out_.count; images += shape_.batch) {
     for (int i = 0; i < shape_.batch; ++i) order[i] = images + i;
     forward(held_out_, fill_slot(order.data()));
+    SAMPLE_CHECK(cudaMemcpyAsync(host_logits_ + images * kClasses, logits_,
+                                 batch_logits * sizeof(float), cudaMemcpyDeviceToHost, main_));
   }
-  return read_tally(images);
+  SAMPLE_CHECK(cudaStreamSynchronize(main_));
+  int correct = 0;
+  for (int n = 0; n < images; ++n) {
+    const float* logits = host_logits_ + n * kClasses;
+    const auto best = std::max_element(logits, logits + kClasses) - logits;
+    if (best == digits.labels[n]) ++correct;
+  }
+  return static_cast<float>(correct) / static_cast<float>(images);
 }
 
 StepValues Network::read_step() {

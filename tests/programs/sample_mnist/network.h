@@ -7,8 +7,10 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "digits.h"
@@ -21,9 +23,16 @@ struct Score {
   float accuracy = 0;  // 0 to 1.
 };
 
+// The kernels of a step, in the order of their first launch.
+inline constexpr std::array<std::string_view, 9> kKernels = {
+    "gather_batch",         "convolve_relu",     "pool_max",
+    "dense_forward",        "softmax_loss",      "dense_backward_weights",
+    "dense_backward_input", "convolve_backward", "update_parameters"};
+
 class Network {
  public:
-  // `skipped_kernel` names a kernel that is never launched (to show that the checks notice), or "".
+  // `skipped_kernel`: one of kKernels that is never launched (to show that the checks notice), or
+  // "".
   Network(const Shape& shape, const Digits& training, const Digits& held_out,
           const std::vector<float>& parameters, std::string skipped_kernel);
   ~Network();
@@ -36,8 +45,10 @@ class Network {
              bool clear_gradient = true);
   // Loss and accuracy over the batches since the last call. Waits for them: one result read.
   Score read_training_score();
-  // Forward pass over all whole batches of the held-out set. Waits.
-  Score evaluate();
+  // Forward pass over all whole batches of the held-out set, which is `digits`: the share of them,
+  // 0 to 1, whose greatest logit is that of the label. The host looks for it, so that no number of
+  // the GPU's own says how good it was. Waits once.
+  float evaluate(const Digits& digits);
   // Everything that the last step computed. Waits.
   StepValues read_step();
 
@@ -67,7 +78,6 @@ class Network {
   Slot& fill_slot(const std::int32_t* order);
   void forward(const Set& set, Slot& slot);
   void backward();
-  Score read_tally(int images);
 
   const Shape shape_;
   const std::string skipped_kernel_;
@@ -91,7 +101,8 @@ class Network {
   float* velocity_ = nullptr;
   float* gradient_ = nullptr;
   Tally* tally_ = nullptr;
-  Tally* host_tally_ = nullptr;  // Pinned.
+  Tally* host_tally_ = nullptr;   // Pinned.
+  float* host_logits_ = nullptr;  // Pinned: the held-out set's.
 };
 
 // Ends the program with the call, its place and CUDA's words when `result` is an error.
