@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "client/lane_registry.h"
 #include "client/session_impl.h"
+#include "driver_abi/error_codes.h"
 #include "driver_abi/row.h"
 
 namespace gpurun::client {
@@ -14,7 +15,23 @@ namespace {
 
 // Replies that the worker keeps for us until we say that we have them.
 constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
-// poll(2) promises that this much fits into a pipe that it calls writable.
+// Failures of answered calls that a session warns of: a loop of failing calls must not fill a
+// terminal.
+constexpr std::uint32_t kFailuresTold = 16;
+
+// A program that hears of the failure from a later call, or never asks, cannot tell by itself which
+// call it was.
+void tell_failure(const protocol::ReplyHeader& header, bool sticky, bool warn) {
+  const auto level = warn ? log::Level::kWarning : log::Level::kInfo;
+  if (!log::enabled(level)) return;
+  const driver_abi::Row* row = driver_abi::find_row(header.opcode);
+  const char* error = driver_abi::error_name(static_cast<CUresult>(header.result));
+  log::write(level, "%s failed with %s (%d) after it had returned%s (call %llu)",
+             row == nullptr ? "an unknown function" : row->symbol,
+             error == nullptr ? "an unknown error" : error, header.result,
+             sticky ? "; its context is lost" : "",
+             static_cast<unsigned long long>(header.call_sequence));
+}
 
 }  // namespace
 
@@ -189,11 +206,10 @@ Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
   error.call_sequence = header.call_sequence;
   const bool sticky = (header.flags & protocol::kReplyFlagSticky) != 0;
   if (!errors.add(error, sticky)) return Status(Code::kProtocol, "too many contexts are lost");
-  const driver_abi::Row* row = driver_abi::find_row(header.opcode);
-  GPURUN_LOG(kInfo, "call %llu (%s) failed on the server with error %d%s",
-             static_cast<unsigned long long>(header.call_sequence),
-             row == nullptr ? "unknown" : row->symbol, header.result,
-             sticky ? "; its context is lost" : "");
+  tell_failure(header, sticky, failures < kFailuresTold);
+  if (++failures == kFailuresTold) {
+    GPURUN_LOG(kWarning, "further failures are logged at level info only (GPURUN_LOG)");
+  }
   // A creation: using what it made returns this failure.
   if (header.subject != 0) session->handles().poison(header.subject, header.result);
   if (sticky) wake_event_waiters();

@@ -1,14 +1,13 @@
 # What programs demand of libcuda beyond the public API: code images, export tables, the integrity
-# value, error names, NVML. Serves the client library and the emulated device alike.
+# value, NVML. Serves the client library and the emulated device alike.
 add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/context_storage.cc
-  ${CMAKE_CURRENT_LIST_DIR}/error_codes.cc
   ${CMAKE_CURRENT_LIST_DIR}/export_tables.cc
   ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
   ${CMAKE_CURRENT_LIST_DIR}/image_length.cc
   ${CMAKE_CURRENT_LIST_DIR}/integrity.cc
   ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc)
-target_link_libraries(gpurun_driver_facts PUBLIC gpurun_base gpurun_options
-                      PRIVATE PkgConfig::LZ4 PkgConfig::ZSTD)
+target_link_libraries(gpurun_driver_facts PUBLIC gpurun_driver_abi gpurun_base gpurun_options
+                      PRIVATE gpurun_lz4 gpurun_zstd)
 # For the generated driver_abi/cuda_abi.h.
 add_dependencies(gpurun_driver_facts gpurun_apigen)
