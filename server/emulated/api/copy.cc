@@ -2,8 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "server/emulated/api/copies.h"
 #include "server/emulated/api/entry.h"
@@ -18,22 +20,12 @@ namespace {
 constexpr std::uint64_t kStagedBytesMax = 64 << 10;
 
 enum class Side : std::uint8_t {
-  kHost,     // Any memory of the process.
+  kHost,     // Any memory of the process, and of a device what is allocated.
   kDevice,   // Must be known to CUDA.
   kUnified,  // Known to CUDA or pageable.
 };
 
 bool known(std::uint64_t address) { return memory_registry().find(address).has_value(); }
-
-// Bytes from the first to behind the last that a box touches on one side. False: overflow.
-bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes) {
-  const auto wide = static_cast<unsigned __int128>(side.slice_pitch) * (box.depth - 1) +
-                    static_cast<unsigned __int128>(side.row_pitch) * (box.height - 1) +
-                    box.width_bytes;
-  if (wide > std::numeric_limits<std::uint64_t>::max() / 2) return false;
-  *bytes = static_cast<std::uint64_t>(wide);
-  return true;
-}
 
 // Whether the process has memory there: a wrong pointer must be an error, not a crash. The kernel
 // looks only at its list of mappings for this.
@@ -48,6 +40,8 @@ bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
 CUresult check_side(Side side, const BoxSide& where, const CopyBox& box) {
   std::uint64_t bytes = 0;
   if (where.address == 0 || !box_span(where, box, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  // Device memory that was freed is mapped, and nobody may touch it.
+  if (!memory_registry().permits(where.address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (side == Side::kHost || (side == Side::kUnified && !known(where.address))) {
     return is_mapped(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
@@ -201,8 +195,7 @@ CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
   return copy(stream, call);
 }
 
-CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* from, CUstream stream, bool wait) {
-  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER* from) {
   CUDA_MEMCPY3D plain{};
   plain.srcXInBytes = from->srcXInBytes;
   plain.srcY = from->srcY;
@@ -225,7 +218,43 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* from, CUstream stream, bool wait
   plain.WidthInBytes = from->WidthInBytes;
   plain.Height = from->Height;
   plain.Depth = from->Depth;
-  return copy_3d(&plain, stream, wait);
+  return plain;
+}
+
+// After all that was issued to the current context and to the two of the copy, and before all that
+// is issued to them later; the host waits where it could see the difference (manual, cuMemcpyPeer
+// and cuMemcpy3DPeer). `others`: nullptr where the structure names none.
+CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> others) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, nullptr);
+  auto operation = std::make_shared<CopyOperation>(box);
+  if (stream->capture() != nullptr) return submit(context, stream, std::move(operation));
+  GPURUN_TRY(check_legacy_use(*context, *stream));
+  std::vector<ContextPtr> contexts{context};
+  for (const ContextPtr& other : others) {
+    if (other == nullptr || !other->is_active()) continue;
+    if (std::find(contexts.begin(), contexts.end(), other) == contexts.end()) {
+      contexts.push_back(other);
+    }
+  }
+  const auto on_device = [](const BoxSide& side) {
+    const auto range = memory_registry().find(side.address);
+    return range.has_value() && !range->on_host();
+  };
+  const bool wait = !on_device(box.source) || !on_device(box.destination);
+  if (wait) GPURUN_TRY(check_unsafe_call(context));
+  const std::uint64_t position = issue_between(contexts, stream, std::move(operation));
+  if (!wait) return CUDA_SUCCESS;
+  stream->wait_for(position);
+  context->flush_output();
+  return context->sticky_error();
+}
+
+// The context that a side of CUDA_MEMCPY3D_PEER names; host memory needs none.
+CUresult find_peer(CUcontext handle, CUmemorytype type, ContextPtr* context) {
+  *context = handles().find<Context>(handle);
+  const bool needed = handle != nullptr || type == CU_MEMORYTYPE_DEVICE;
+  return *context == nullptr && needed ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -274,8 +303,18 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr destination, CUcontext destination_contex
 }
 CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source,
                       CUcontext source_context, size_t bytes) {
-  return api::cuMemcpyPeerAsync(destination, destination_context, source, source_context, bytes,
-                                nullptr);
+  GPURUN_ENTER(context);
+  const ContextPtr to = handles().find<Context>(destination_context);
+  const ContextPtr from = handles().find<Context>(source_context);
+  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_SUCCESS;
+  CopyBox box;
+  box.source.address = source;
+  box.destination.address = destination;
+  box.width_bytes = bytes;
+  GPURUN_TRY(check_side(Side::kDevice, box.source, box));
+  GPURUN_TRY(check_side(Side::kDevice, box.destination, box));
+  return copy_between(box, {from, to});
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* from) { return copy_2d(from, nullptr, true); }
@@ -288,10 +327,21 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* from, CUstream stream) {
   return copy_3d(from, stream, false);
 }
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* from) {
-  return copy_3d_peer(from, nullptr, false);
+  GPURUN_ENTER(context);
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ContextPtr source, destination;
+  GPURUN_TRY(find_peer(from->srcContext, from->srcMemoryType, &source));
+  GPURUN_TRY(find_peer(from->dstContext, from->dstMemoryType, &destination));
+  CopyBox box;
+  GPURUN_TRY(make_copy_box(without_contexts(from), &box));
+  if (box.width_bytes == 0 || box.height == 0 || box.depth == 0) return CUDA_SUCCESS;
+  return copy_between(box, {source, destination});
 }
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
-  return copy_3d_peer(from, stream, false);
+  GPURUN_ENTER(context);
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D plain = without_contexts(from);
+  return copy_3d(&plain, stream, false);
 }
 
 // Sources of a batch may be read in stream order whatever their attributes say: copies of pageable

@@ -150,6 +150,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, C
   AddressSpace& space = address_space();
   const std::lock_guard lock(space.mutex);
   space.reservations[base] = bytes;
+  memory_registry().add_device_addresses(base, bytes);
   *out = base;
   return CUDA_SUCCESS;
 }
@@ -163,6 +164,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
       space.overlaps_mapping(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  memory_registry().remove_device_addresses(address);
   munmap(at(address), bytes);
   space.reservations.erase(found);
   return CUDA_SUCCESS;

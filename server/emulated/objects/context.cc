@@ -69,10 +69,46 @@ StreamPtr Context::legacy_stream() {
 
 StreamPtr Context::create_stream(unsigned stream_flags, int priority) {
   auto stream = std::make_shared<Stream>(shared_from_this(), stream_flags, priority);
-  const std::unique_lock lock(streams_mutex_);
-  std::erase_if(streams_, [](const auto& known) { return known.expired(); });
-  streams_.push_back(stream);
+  Stream::Dependency awaited;
+  {
+    const std::unique_lock lock(streams_mutex_);
+    std::erase_if(streams_, [](const auto& known) { return known.expired(); });
+    streams_.push_back(stream);
+    if (awaited_.stream != nullptr && awaited_.stream->reached(awaited_.position)) awaited_ = {};
+    awaited = awaited_;
+  }
+  if (awaited.stream != nullptr) delay(*stream, awaited);
   return stream;
+}
+
+void Context::delay(Stream& stream, const Stream::Dependency& earlier) {
+  stream.enqueue(std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; }), {earlier});
+}
+
+void Context::wait_for(const Stream::Dependency& earlier) {
+  legacy_stream();  // Streams that block wait for it, also those that are made later.
+  {
+    const std::unique_lock lock(streams_mutex_);
+    awaited_ = earlier;
+  }
+  for (const StreamPtr& stream : live_streams()) {
+    if (stream != earlier.stream) delay(*stream, earlier);
+  }
+}
+
+std::uint64_t issue_between(const std::vector<ContextPtr>& contexts, const StreamPtr& stream,
+                            OperationPtr operation) {
+  std::vector<Stream::Dependency> earlier;
+  for (const ContextPtr& context : contexts) {
+    for (StreamPtr& other : context->live_streams()) {
+      if (other == stream || other->is_idle()) continue;
+      const std::uint64_t position = other->position();
+      earlier.push_back({std::move(other), position});
+    }
+  }
+  const std::uint64_t position = stream->enqueue(std::move(operation), std::move(earlier));
+  for (const ContextPtr& context : contexts) context->wait_for({stream, position});
+  return position;
 }
 
 std::vector<StreamPtr> Context::live_streams() {
@@ -161,6 +197,7 @@ void Context::destroy() {
   const std::unique_lock lock(streams_mutex_);
   streams_.clear();
   legacy_.reset();
+  awaited_ = {};
   sticky_error_ = CUDA_SUCCESS;
   id_ = next_context_id();
 }

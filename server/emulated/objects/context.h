@@ -66,6 +66,10 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   // Whether an operation issued to `stream` now could start at once.
   bool could_start(const Stream& stream);
 
+  // Everything that is issued to this context from now on, on whatever stream, waits for that
+  // position of another context's stream, or of one of its own.
+  void wait_for(const Stream::Dependency& earlier);
+
   // Waits until everything that was issued so far is complete. The sticky error.
   CUresult synchronize();
 
@@ -84,6 +88,10 @@ class Context final : public Object, public std::enable_shared_from_this<Context
 
  private:
   std::vector<StreamPtr> live_streams();
+  friend std::uint64_t issue_between(const std::vector<std::shared_ptr<Context>>& contexts,
+                                     const StreamPtr& stream, OperationPtr operation);
+  // Puts into `stream` what waits for `earlier`.
+  static void delay(Stream& stream, const Stream::Dependency& earlier);
 
   Device& device_;
   const bool primary_;
@@ -94,6 +102,9 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   std::shared_mutex streams_mutex_;
   StreamPtr legacy_;
   std::vector<std::weak_ptr<Stream>> streams_;
+  // What streams that are made later wait for too; a null stream: nothing. Guarded by
+  // streams_mutex_.
+  Stream::Dependency awaited_{};
 
   std::mutex mutex_;
   std::shared_ptr<ContextRuntime> runtime_;
@@ -102,5 +113,10 @@ class Context final : public Object, public std::enable_shared_from_this<Context
 };
 
 using ContextPtr = std::shared_ptr<Context>;
+
+// Puts `operation` into `stream`, after all that was issued to `contexts` so far and before all
+// that is issued to them later, on whatever stream. Its position. The host does not wait.
+std::uint64_t issue_between(const std::vector<ContextPtr>& contexts, const StreamPtr& stream,
+                            OperationPtr operation);
 
 }  // namespace gpurun::emulated

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+
+#include "server/emulated/objects/memory_registry.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -14,16 +17,34 @@ void fill_row(std::uint64_t address, std::uint64_t width, std::uint32_t value) {
   std::fill_n(reinterpret_cast<T*>(address), width, static_cast<T>(value));
 }
 
+bool is_there(const BoxSide& side, const CopyBox& box) {
+  std::uint64_t bytes = 0;
+  return box_span(side, box, &bytes) && memory_registry().permits(side.address, bytes);
+}
+
 }  // namespace
 
-void copy_box(const CopyBox& box) {
+bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes) {
+  const auto wide = static_cast<unsigned __int128>(side.slice_pitch) * (box.depth - 1) +
+                    static_cast<unsigned __int128>(side.row_pitch) * (box.height - 1) +
+                    box.width_bytes;
+  if (wide > std::numeric_limits<std::uint64_t>::max() / 2) return false;
+  *bytes = static_cast<std::uint64_t>(wide);
+  return true;
+}
+
+CUresult copy_box(const CopyBox& box) {
+  if (box.width_bytes == 0 || box.height == 0 || box.depth == 0) return CUDA_SUCCESS;
+  if (!is_there(box.source, box) || !is_there(box.destination, box)) {
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   const bool one_piece =
       box.depth == 1 && (box.height == 1 || (box.source.row_pitch == box.width_bytes &&
                                              box.destination.row_pitch == box.width_bytes));
   if (one_piece) {
     // memmove: overlapping copies are undefined in CUDA, a crash is not.
     std::memmove(at(box.destination.address), at(box.source.address), box.width_bytes * box.height);
-    return;
+    return CUDA_SUCCESS;
   }
   for (std::uint64_t slice = 0; slice < box.depth; ++slice) {
     for (std::uint64_t row = 0; row < box.height; ++row) {
@@ -34,6 +55,7 @@ void copy_box(const CopyBox& box) {
           box.width_bytes);
     }
   }
+  return CUDA_SUCCESS;
 }
 
 CopyOperation::CopyOperation(const CopyBox& box, std::vector<std::byte> staged)
@@ -41,12 +63,13 @@ CopyOperation::CopyOperation(const CopyBox& box, std::vector<std::byte> staged)
   box_.source.address = reinterpret_cast<std::uint64_t>(staged_.data());
 }
 
-CUresult CopyOperation::run(Context&) {
-  copy_box(box_);
-  return CUDA_SUCCESS;
-}
+CUresult CopyOperation::run(Context&) { return copy_box(box_); }
 
-void fill(const Fill& what) {
+CUresult fill(const Fill& what) {
+  if (what.width == 0 || what.height == 0) return CUDA_SUCCESS;
+  const std::uint64_t bytes =
+      what.row_pitch * (what.height - 1) + what.width * what.element_bytes;  // As check_fill().
+  if (!memory_registry().permits(what.address, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (std::uint64_t row = 0; row < what.height; ++row) {
     const std::uint64_t address = what.address + row * what.row_pitch;
     if (what.element_bytes == 1) {
@@ -57,11 +80,9 @@ void fill(const Fill& what) {
       fill_row<std::uint32_t>(address, what.width, what.value);
     }
   }
-}
-
-CUresult FillOperation::run(Context&) {
-  fill(fill_);
   return CUDA_SUCCESS;
 }
+
+CUresult FillOperation::run(Context&) { return fill(fill_); }
 
 }  // namespace gpurun::emulated

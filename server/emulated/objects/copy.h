@@ -23,7 +23,11 @@ struct CopyBox {
   std::uint64_t depth = 1;
 };
 
-void copy_box(const CopyBox& box);
+// Bytes from the first to behind the last that a box touches on one side. False: overflow.
+bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes);
+
+// ILLEGAL_ADDRESS when device memory of it is gone since it was issued (a node of a graph).
+CUresult copy_box(const CopyBox& box);
 
 class CopyOperation final : public Operation {
  public:
@@ -48,7 +52,8 @@ struct Fill {
   std::uint32_t value = 0;
 };
 
-void fill(const Fill& what);
+// ILLEGAL_ADDRESS as copy_box().
+CUresult fill(const Fill& what);
 
 class FillOperation final : public Operation {
  public:

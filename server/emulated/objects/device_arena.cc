@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "server/emulated/objects/memory_registry.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -37,6 +38,7 @@ bool DeviceArena::reserve_window() {
         mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (window == MAP_FAILED) continue;
     const auto start = reinterpret_cast<std::uint64_t>(window);
+    memory_registry().add_device_addresses(start, span);
     free_.emplace(start, span);
     cursor_ = start;
     window_reserved_ = true;

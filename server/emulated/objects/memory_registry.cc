@@ -27,9 +27,32 @@ std::optional<MemoryRange> MemoryRegistry::find(std::uint64_t address) const {
 }
 
 bool MemoryRegistry::covers(std::uint64_t address, std::uint64_t bytes) const {
+  const std::shared_lock lock(mutex_);
+  return covers_locked(address, bytes);
+}
+
+void MemoryRegistry::add_device_addresses(std::uint64_t base, std::uint64_t bytes) {
+  const std::unique_lock lock(mutex_);
+  device_addresses_[base] = base + bytes;
+}
+
+void MemoryRegistry::remove_device_addresses(std::uint64_t base) {
+  const std::unique_lock lock(mutex_);
+  device_addresses_.erase(base);
+}
+
+bool MemoryRegistry::permits(std::uint64_t address, std::uint64_t bytes) const {
+  if (address + bytes < address) return false;
+  const std::shared_lock lock(mutex_);
+  const auto behind = device_addresses_.lower_bound(address + bytes);
+  const bool theirs =
+      behind != device_addresses_.begin() && std::prev(behind)->second > address && bytes != 0;
+  return !theirs || covers_locked(address, bytes);
+}
+
+bool MemoryRegistry::covers_locked(std::uint64_t address, std::uint64_t bytes) const {
   if (address + bytes < address) return false;
   const std::uint64_t end = address + bytes;
-  const std::shared_lock lock(mutex_);
   auto at = ranges_.upper_bound(address);
   if (at == ranges_.begin()) return false;
   --at;

@@ -50,12 +50,21 @@ class MemoryRegistry {
   std::optional<MemoryRange> take(std::uint64_t base, std::initializer_list<MemoryKind> kinds);
   // Removes and returns all ranges of a context (it is being destroyed).
   std::vector<MemoryRange> take_of_context(std::uint64_t context_handle);
+  // Addresses of devices: never memory of the host's, whether or not a range lies there now.
+  void add_device_addresses(std::uint64_t base, std::uint64_t bytes);
+  void remove_device_addresses(std::uint64_t base);
+  // Whether [address, address + bytes) can be copied from or to without a fault, as far as devices
+  // are concerned: none of their addresses are in it, or all of it is covered.
+  bool permits(std::uint64_t address, std::uint64_t bytes) const;
   // Sets `accessible` of the mapped ranges inside [base, base + bytes). False: not all mapped.
   bool set_accessible(std::uint64_t base, std::uint64_t bytes, bool accessible);
 
  private:
+  bool covers_locked(std::uint64_t address, std::uint64_t bytes) const;
+
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, MemoryRange> ranges_;
+  std::map<std::uint64_t, std::uint64_t> device_addresses_;  // Start to end, disjoint.
   std::uint64_t next_buffer_id_ = 1;
 };
 

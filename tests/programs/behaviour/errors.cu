@@ -20,6 +20,31 @@ static void expect(const char* what, cudaError_t code, std::initializer_list<cud
   all_right &= good;
 }
 
+// Device memory that was freed: still no memory of the host's, whichever operand it is.
+static void copies_of_freed_memory() {
+  char *gone, *live, host[64] = {};
+  cudaStream_t stream;
+  expect("memory", cudaMalloc(&gone, 1 << 20), {cudaSuccess});
+  expect("more memory", cudaMalloc(&live, 1 << 20), {cudaSuccess});
+  expect("stream", cudaStreamCreate(&stream), {cudaSuccess});
+  expect("free", cudaFree(gone), {cudaSuccess});
+  const auto refused = [](const char* what, cudaError_t code) {
+    expect(what, code, {cudaErrorInvalidValue});
+    cudaGetLastError();
+  };
+  refused("freed to device", cudaMemcpy(live, gone, 4, cudaMemcpyDefault));
+  refused("device to freed", cudaMemcpy(gone, live, 4, cudaMemcpyDefault));
+  refused("freed to host", cudaMemcpy(host, gone, 4, cudaMemcpyDefault));
+  refused("host to freed", cudaMemcpy(gone, host, 4, cudaMemcpyDefault));
+  refused("freed to host, in a stream", cudaMemcpyAsync(host, gone, 4, cudaMemcpyDefault, stream));
+  refused("host to freed, in a stream", cudaMemcpyAsync(gone, host, 4, cudaMemcpyDefault, stream));
+  refused("freed to host, a box", cudaMemcpy2D(host, 4, gone, 4, 4, 4, cudaMemcpyDefault));
+  refused("host to freed, a box", cudaMemcpy2D(gone, 4, host, 4, 4, 4, cudaMemcpyDefault));
+  expect("no error is left", cudaStreamSynchronize(stream), {cudaSuccess});
+  expect("stream's end", cudaStreamDestroy(stream), {cudaSuccess});
+  expect("free", cudaFree(live), {cudaSuccess});
+}
+
 // Calls that are refused at once.
 static void refused_calls() {
   // Memory Management, cudaMalloc: cudaErrorMemoryAllocation, cudaErrorInvalidValue.
@@ -93,6 +118,7 @@ static void faults() {
 
 int main() {
   refused_calls();
+  copies_of_freed_memory();
   refused_launches();
   faults();
   std::printf("%s\n", all_right ? "PASSED" : "FAILED");

@@ -19,6 +19,20 @@ CUresult cuMemFree_v2(CUdeviceptr);
 CUresult cuMemGetInfo_v2(size_t*, size_t*);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void*, size_t);
 CUresult cuMemcpyDtoH_v2(void*, CUdeviceptr, size_t);
+CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D*);
+CUresult cuMemcpyPeer(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
+CUresult cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream);
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER*);
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER*, CUstream);
+CUresult cuCtxCreate_v2(CUcontext*, unsigned int, CUdevice);
+CUresult cuCtxDestroy_v2(CUcontext);
+CUresult cuGraphCreate(CUgraph*, unsigned int);
+CUresult cuGraphAddMemcpyNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
+                              const CUDA_MEMCPY3D*, CUcontext);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuMemsetD32Async(CUdeviceptr, unsigned int, size_t, CUstream);
 CUresult cuStreamCreate(CUstream*, unsigned int);
 CUresult cuStreamDestroy_v2(CUstream);
@@ -69,6 +83,70 @@ TEST_F(EmulatedApi, ACopyPastTheEndOfAnAllocationIsRefused) {
   EXPECT_EQ(api::cuMemFree_v2(memory + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api::cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(api::cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
+}
+
+// The device's addresses stay its own: what was freed there is no memory of the host's.
+TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTakesItFor) {
+  CUdeviceptr gone = 0, live = 0;
+  ASSERT_EQ(api::cuMemAlloc_v2(&gone, 1 << 20), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemAlloc_v2(&live, 1 << 20), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemFree_v2(gone), CUDA_SUCCESS);
+  char host[64] = {};
+  const auto host_address = reinterpret_cast<CUdeviceptr>(&host);
+  void* const gone_pointer = reinterpret_cast<void*>(gone);
+  EXPECT_EQ(api::cuMemcpy(live, gone, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemcpy(gone, live, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemcpy(gone, host_address, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemcpyAsync(host_address, gone, 4, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemcpyHtoD_v2(live, gone_pointer, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemcpyDtoH_v2(gone_pointer, live, 4), CUDA_ERROR_INVALID_VALUE);
+  CUDA_MEMCPY2D box{};
+  box.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  box.srcDevice = gone;
+  box.dstMemoryType = CU_MEMORYTYPE_HOST;
+  box.dstHost = host;
+  box.srcPitch = box.dstPitch = box.WidthInBytes = box.Height = 4;
+  EXPECT_EQ(api::cuMemcpy2D_v2(&box), CUDA_ERROR_INVALID_VALUE);
+  box.srcMemoryType = CU_MEMORYTYPE_HOST;
+  box.srcHost = gone_pointer;
+  EXPECT_EQ(api::cuMemcpy2D_v2(&box), CUDA_ERROR_INVALID_VALUE);
+  // What is allocated may stand for host memory (unified addressing), to its last byte.
+  void* const live_end = reinterpret_cast<void*>(live + (1 << 20) - 4);
+  EXPECT_EQ(api::cuMemcpyDtoH_v2(live_end, live, 4), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuMemcpyDtoH_v2(live_end, live, 5), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr reserved = 0;
+  ASSERT_EQ(api::cuMemAddressReserve(&reserved, 2 << 20, 0, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuMemcpy(host_address, reserved, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(api::cuMemAddressFree(reserved, 2 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuMemFree_v2(live), CUDA_SUCCESS);
+}
+
+// A node is checked when it is made; what it copies may be gone when it runs.
+TEST_F(EmulatedApi, AGraphThatCopiesFreedMemoryFailsItsContext) {
+  CUcontext own = nullptr;
+  ASSERT_EQ(api::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+  CUdeviceptr gone = 0;
+  ASSERT_EQ(api::cuMemAlloc_v2(&gone, 4096), CUDA_SUCCESS);
+  char host[64] = {};
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = gone;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host;
+  copy.WidthInBytes = sizeof host;
+  copy.Height = copy.Depth = 1;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec graph_exec = nullptr;
+  ASSERT_EQ(api::cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, own), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuGraphInstantiateWithFlags(&graph_exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuGraphLaunch(graph_exec, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemFree_v2(gone), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuGraphLaunch(graph_exec, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(api::cuCtxDestroy_v2(own), CUDA_SUCCESS);
 }
 
 TEST_F(EmulatedApi, MemoryEndsExactlyWhereTheDeviceSaysItDoes) {
@@ -130,6 +208,97 @@ TEST_F(EmulatedApi, TheLegacyStreamWaitsForBlockingStreamsOnly) {
   open(gate);
   EXPECT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
   EXPECT_EQ(api::cuStreamQuery(nullptr), CUDA_SUCCESS);
+}
+
+// Two contexts with memory each, and work in the first that waits for a gate: a fill of its memory.
+class BetweenContexts : public EmulatedApi {
+ protected:
+  static constexpr size_t kBytes = 4096;
+
+  void SetUp() override {
+    EmulatedApi::SetUp();
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(api::cuCtxCreate_v2(&contexts_[i], 0, 0), CUDA_SUCCESS);
+      ASSERT_EQ(api::cuMemAlloc_v2(&memory_[i], kBytes), CUDA_SUCCESS);
+      ASSERT_EQ(api::cuMemsetD32Async(memory_[i], 0, kBytes / 4, nullptr), CUDA_SUCCESS);
+      ASSERT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(api::cuCtxSetCurrent(contexts_[0]), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuStreamCreate(&pending_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuLaunchHostFunc(pending_, wait_for_gate, &gate_), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuMemsetD32Async(memory_[0], 8, kBytes / 4, pending_), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuCtxSetCurrent(contexts_[1]), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    open(gate_);
+    for (const CUcontext context : contexts_) {
+      EXPECT_EQ(api::cuCtxDestroy_v2(context), CUDA_SUCCESS);
+    }
+  }
+  CUDA_MEMCPY3D_PEER box() const {
+    CUDA_MEMCPY3D_PEER box{};
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.srcDevice = memory_[0];
+    box.srcContext = contexts_[0];
+    box.dstDevice = memory_[1];
+    box.dstContext = contexts_[1];
+    box.WidthInBytes = kBytes;
+    box.Height = box.Depth = 1;
+    return box;
+  }
+  // What the copy brought; all else is done.
+  void expect_copied(unsigned wanted) {
+    ASSERT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
+    std::vector<unsigned> host(kBytes / 4);
+    ASSERT_EQ(api::cuMemcpyDtoH_v2(host.data(), memory_[1], kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(host, std::vector<unsigned>(kBytes / 4, wanted));
+  }
+  // It was issued, is not done, and what is issued to the source's context next waits for it.
+  void expect_in_turn() {
+    EXPECT_EQ(api::cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+    ASSERT_EQ(api::cuCtxSetCurrent(contexts_[0]), CUDA_SUCCESS);
+    CUstream later = nullptr;
+    ASSERT_EQ(api::cuStreamCreate(&later, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuMemsetD32Async(memory_[0], 9, kBytes / 4, later), CUDA_SUCCESS);
+    EXPECT_EQ(api::cuStreamQuery(later), CUDA_ERROR_NOT_READY);
+    EXPECT_EQ(api::cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+    open(gate_);
+    ASSERT_EQ(api::cuStreamSynchronize(later), CUDA_SUCCESS);
+    ASSERT_EQ(api::cuCtxSetCurrent(contexts_[1]), CUDA_SUCCESS);
+    expect_copied(8);
+  }
+
+  CUcontext contexts_[2] = {};
+  CUdeviceptr memory_[2] = {};
+  CUstream pending_ = nullptr;
+  std::atomic<bool> gate_{false};
+};
+
+TEST_F(BetweenContexts, ACopyIsInTurnWithAllWorkOfBoth) {
+  ASSERT_EQ(api::cuMemcpyPeer(memory_[1], contexts_[1], memory_[0], contexts_[0], kBytes),
+            CUDA_SUCCESS);
+  expect_in_turn();
+}
+
+TEST_F(BetweenContexts, ABoxIsInTurnWithAllWorkOfBoth) {
+  const CUDA_MEMCPY3D_PEER copy = box();
+  ASSERT_EQ(api::cuMemcpy3DPeer(&copy), CUDA_SUCCESS);
+  expect_in_turn();
+}
+
+TEST_F(BetweenContexts, AnAsynchronousCopyFollowsItsStreamOnly) {
+  CUstream own = nullptr;
+  ASSERT_EQ(api::cuStreamCreate(&own, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemsetD32Async(memory_[1], 7, kBytes / 4, own), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemcpyPeerAsync(memory_[1], contexts_[1], memory_[0], contexts_[0], kBytes, own),
+            CUDA_SUCCESS);
+  ASSERT_EQ(api::cuStreamSynchronize(own), CUDA_SUCCESS);
+  expect_copied(0);
+  const CUDA_MEMCPY3D_PEER copy = box();
+  ASSERT_EQ(api::cuMemsetD32Async(memory_[1], 7, kBytes / 4, own), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuMemcpy3DPeerAsync(&copy, own), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuStreamSynchronize(own), CUDA_SUCCESS);
+  expect_copied(0);
 }
 
 TEST_F(EmulatedApi, AValueThatOneStreamWritesReleasesAnother) {
