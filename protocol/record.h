@@ -49,7 +49,8 @@ enum class Order : std::uint8_t {
   kStream = 3,
   // After every earlier call of `context`, whatever its order, is issued; every later one (but
   // kImmediate) waits until this one is. `context` 0: of all contexts. Module load, get function,
-  // attribute setters, context synchronise, allocation.
+  // attribute setters, context synchronise, allocation. With kFlagBarrier: after every earlier call
+  // of all contexts, and every later one of any waits (a copy between contexts).
   kContext = 4,
   // Like kContext towards earlier calls; then runs on the context's own thread, where it may block.
   // Only later kContext and kOrderedHost calls, and with kFlagBarrier all calls, wait for its end.

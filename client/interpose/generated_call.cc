@@ -145,6 +145,9 @@ class GeneratedCall {
       site = here_.stream_site(own_[row_.stream_parameter]);
     } else if (row_.destroyed_parameter != kNoParameter && row_.completion == Completion::kAsync) {
       site.order = protocol::Order::kOrderedHost;
+    } else if (row_.alias_opcode == opcode::cuMemcpyPeer) {
+      // In turn with the work of both its contexts; none of ours need be current.
+      site.flags = protocol::kFlagBarrier;
     }
     site.opcode = row_.alias_opcode;
     return site;

@@ -66,7 +66,9 @@ void IssueQueue::wait_for_gates(Item& item, std::uint64_t context) {
 }
 
 void IssueQueue::order_in_context(Item& item, const RecordHeader& header) {
-  if (header.context == 0) {
+  const bool of_all =
+      header.order == Order::kContext && (header.flags & protocol::kFlagBarrier) != 0;
+  if (header.context == 0 || of_all) {
     for (const auto& [chain, last] : chains_) wait_for(item, last);
     return;
   }

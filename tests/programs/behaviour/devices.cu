@@ -1,5 +1,5 @@
 // Several devices: as many as were leased are seen, each computes and copies, and memory goes from
-// one to the other.
+// one to the other, in turn with what each still does.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -21,6 +21,15 @@ constexpr int kCount = 64 << 10;
 __global__ void fill(unsigned* values, unsigned salt, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) values[i] = 3 * i + salt;
+}
+
+// The same, some time after it has begun.
+__global__ void fill_late(unsigned* values, unsigned salt, int count) {
+  unsigned spin = threadIdx.x;
+  for (int i = 0; i < 200000; ++i) spin = spin * 1664525u + 1013904223u;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    values[i] = 3 * i + salt + (spin == 42 && count == 1 ? 1 : 0);
+  }
 }
 
 static bool holds(const unsigned* device_values, unsigned salt) {
@@ -50,6 +59,29 @@ static bool copy_between(const std::vector<unsigned*>& memory, int from, int to)
   MUST(cudaStreamSynchronize(stream));
   MUST(cudaStreamDestroy(stream));
   return holds(target, 1000u * from);
+}
+
+// cudaMemcpyPeer is in turn with the work of both devices (Runtime API, Memory Management): after
+// what `from` still writes, also on a stream that no other waits for, and before what it writes
+// next.
+static bool copy_in_turn(const std::vector<unsigned*>& memory, int from, int to) {
+  unsigned* target = memory[to] + kCount;
+  const unsigned salt = 1000u * from;
+  cudaStream_t stream;
+  MUST(cudaSetDevice(from));
+  MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  fill_late<<<1, 64, 0, stream>>>(memory[from], salt + 7, kCount);
+  MUST(cudaSetDevice(to));
+  MUST(cudaMemcpyPeer(target, to, memory[from], from, kCount * sizeof(unsigned)));
+  MUST(cudaSetDevice(from));
+  fill<<<(kCount + 255) / 256, 256, 0, stream>>>(memory[from], salt, kCount);
+  MUST(cudaGetLastError());
+  MUST(cudaSetDevice(to));
+  if (!holds(target, salt + 7)) return false;
+  MUST(cudaSetDevice(from));
+  MUST(cudaStreamSynchronize(stream));
+  MUST(cudaStreamDestroy(stream));
+  return holds(memory[from], salt);
 }
 
 int main(int argc, char** argv) {
@@ -89,7 +121,9 @@ int main(int argc, char** argv) {
       if (from == to) continue;
       const bool good = copy_between(memory, from, to);
       std::printf("from %d to %d: %s\n", from, to, good ? "right" : "WRONG");
-      if (!good) return 1;
+      const bool in_turn = copy_in_turn(memory, from, to);
+      std::printf("from %d to %d in turn: %s\n", from, to, in_turn ? "right" : "WRONG");
+      if (!good || !in_turn) return 1;
     }
   }
   std::puts("PASSED");

@@ -256,6 +256,20 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
   EXPECT_THAT(drain(), ElementsAre(7));
 }
 
+TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
+  stream(kContextA, kStreamX);
+  other(Order::kContext, kContextB, 0, kFlagBarrier);
+  stream(kContextA, kStreamX);
+  queue_.hold(take(1));
+  EXPECT_TRUE(drain().empty());
+  release();
+  queue_.finish(take(1));
+  queue_.hold(take(2));
+  EXPECT_TRUE(drain().empty());
+  release();
+  EXPECT_THAT(drain(), ElementsAre(2, 3));
+}
+
 // The rules of protocol/record.h, written down a second time as a relation between two calls.
 bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
   if ((earlier.flags & kFlagBarrier) != 0) return true;
@@ -265,6 +279,7 @@ bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool bloc
   if (earlier.order == Order::kContext && touches(earlier, later)) return true;
   const bool later_gate = later.order == Order::kContext || later.order == Order::kOrderedHost;
   if (later_gate && touches(later, earlier)) return true;
+  if (later.order == Order::kContext && (later.flags & kFlagBarrier) != 0) return true;
   if (later_gate && earlier.order == Order::kOrderedHost && touches(earlier, later)) return true;
   if (later.subject != 0 && later.subject == earlier.subject &&
       ((later.flags | earlier.flags) & kFlagWritesSubject) != 0) {
