@@ -61,6 +61,19 @@ int captured() {
   size_t nodes = 0;
   CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
   EXPECT(nodes == 5);
+  cudaGraphNode_t each[5];
+  int kernels = 0;
+  CHECK(cudaGraphGetNodes(graph, each, &nodes));
+  for (cudaGraphNode_t node : each) {
+    cudaGraphNodeType type;
+    CHECK(cudaGraphNodeGetType(node, &type));
+    if (type != cudaGraphNodeTypeKernel) continue;
+    cudaKernelNodeParams told = {};
+    CHECK(cudaGraphKernelNodeGetParams(node, &told));
+    EXPECT(told.func == reinterpret_cast<void*>(add) && told.gridDim.x == 4);
+    ++kernels;
+  }
+  EXPECT(kernels == 2);
   EXPECT(calls == 0);  // Nothing has run yet.
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
@@ -108,6 +121,12 @@ int built() {
   launch.blockDim = dim3(256);
   launch.kernelParams = arguments;
   CHECK(cudaGraphAddKernelNode(&kernel, graph, &clear, 1, &launch));
+  // The node tells the program's own kernel, and what it tells can be set again.
+  cudaKernelNodeParams told = {};
+  CHECK(cudaGraphKernelNodeGetParams(kernel, &told));
+  EXPECT(told.func == launch.func && told.gridDim.x == 4 && told.blockDim.x == 256);
+  EXPECT(*static_cast<int*>(told.kernelParams[2]) == 7);
+  CHECK(cudaGraphKernelNodeSetParams(kernel, &told));
   CHECK(cudaGraphAddMemcpyNode1D(&copy, graph, nullptr, 0, host.data(), device,
                                  kCount * sizeof(int), cudaMemcpyDeviceToHost));
   CHECK(cudaGraphAddDependencies(graph, &kernel, &copy, nullptr, 1));

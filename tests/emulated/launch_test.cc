@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -200,6 +201,26 @@ TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("odd"), std::string::npos) << said;
   EXPECT_NE(said.find("tcgen05"), std::string::npos) << said;
+  // Who lists the kernels has not asked for this one; who asks for a library's hears it once, too.
+  CUlibrary all = nullptr;
+  CUkernel kernels[6] = {};
+  CUfunction functions[6] = {};
+  CUkernel kernel = nullptr;
+  unsigned count = 0;
+  ASSERT_EQ(CALL(cuLibraryLoadData, &all, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CALL(cuModuleEnumerateFunctions, functions, 6, module_), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLibraryGetKernelCount, &count, all), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLibraryEnumerateKernels, kernels, 6, all), CUDA_SUCCESS);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_NE(kernels[4], nullptr);
+  EXPECT_EQ(kernels[5], nullptr);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CALL(cuLibraryGetKernel, &kernel, all, "odd"), CUDA_ERROR_INVALID_PTX);
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  EXPECT_EQ(CALL(cuLibraryUnload, all), CUDA_SUCCESS);
   // The smallest ELF image: machine code loads, and has no kernel that runs here.
   unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
   elf[52] = 64;  // e_ehsize

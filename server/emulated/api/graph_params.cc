@@ -70,6 +70,12 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARA
   const KernelLaunch& launch = operation->launch();
   *out = CUDA_KERNEL_NODE_PARAMS{};
   out->func = launch.function->as<CUfunction>();
+  // By `kern` the runtime finds the program's own name of a kernel (cudaGraphKernelNodeGetParams:
+  // seen in cudart 13.0, which answers cudaErrorInvalidDeviceFunction without).
+  if (const std::uint64_t kernel = launch.function->kernel(); kernel != 0) {
+    out->kern = reinterpret_cast<CUkernel>(kernel);
+    out->ctx = launch.module->context()->as<CUcontext>();
+  }
   out->gridDimX = launch.grid.x, out->gridDimY = launch.grid.y, out->gridDimZ = launch.grid.z;
   out->blockDimX = launch.block.x, out->blockDimY = launch.block.y;
   out->blockDimZ = launch.block.z;

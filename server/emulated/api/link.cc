@@ -43,7 +43,7 @@ class LinkState final : public Object {
     if (!code.ok()) return CUDA_ERROR_INVALID_IMAGE;
     std::shared_ptr<ContextModule> module;
     std::string why;
-    CUresult result = ContextModule::load(context_, *code, &module, &why);
+    CUresult result = ContextModule::load(context_, *code, nullptr, &module, &why);
     if (result == CUDA_SUCCESS) {
       if (const std::string* failure = module->failure()) {
         why = *failure;

@@ -41,7 +41,7 @@ CUresult load(CUmodule* out, const ImageResult& image, const JitOptions& options
   if (!image.ok()) return refuse(image.status(), options);
   std::shared_ptr<ContextModule> module;
   std::string why;
-  const CUresult result = ContextModule::load(context, *image, &module, &why);
+  const CUresult result = ContextModule::load(context, *image, nullptr, &module, &why);
   context->flush_output();
   if (result != CUDA_SUCCESS) {
     options.report_error(why);
@@ -72,8 +72,8 @@ CUresult any_context(ContextPtr* context) {
   return (*context)->sticky_error();
 }
 
-CUresult find_variable(CUlibrary handle, const char* name, GlobalVariable* variable) {
-  GPURUN_ENTER(context);
+CUresult find_variable(const ContextPtr& context, CUlibrary handle, const char* name,
+                       GlobalVariable* variable) {
   const auto library = handles().find<Library>(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +125,10 @@ CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name)
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
   std::string why;
-  GPURUN_TRY(module->function(name, nullptr, &function, &why));
+  if (const CUresult result = module->function(name, nullptr, &function, &why)) {
+    say_unusable(name, why);
+    return result;
+  }
   *out = function->as<CUfunction>();
   return CUDA_SUCCESS;
 }
@@ -139,7 +142,8 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
   return CUDA_SUCCESS;
 }
 
-// Functions that cannot be translated are left out: they have no handle.
+// Functions that cannot be translated are left out: they have no handle. Nobody has asked for them,
+// so nothing is said.
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int capacity, CUmodule handle) {
   GPURUN_ENTER(context);
   const auto module = handles().find<ContextModule>(handle);
@@ -206,7 +210,11 @@ CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Kernel> kernel;
-  GPURUN_TRY(library->kernel(context, name, &kernel));
+  std::string why;
+  if (const CUresult result = library->kernel(context, name, &kernel, &why)) {
+    say_unusable(name, why);
+    return result;
+  }
   *out = kernel->as<CUkernel>();
   return CUDA_SUCCESS;
 }
@@ -234,8 +242,9 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int capacity, CUl
   unsigned filled = 0;
   for (const std::string& name : names) {
     std::shared_ptr<Kernel> kernel;
+    std::string why;
     if (filled == capacity) break;
-    if (library->kernel(context, name.c_str(), &kernel) != CUDA_SUCCESS) continue;
+    if (library->kernel(context, name.c_str(), &kernel, &why) != CUDA_SUCCESS) continue;
     kernels[filled++] = kernel->as<CUkernel>();
   }
   return CUDA_SUCCESS;
@@ -254,17 +263,22 @@ CUresult cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
                             const char* name) {
+  GPURUN_ENTER(context);
   GlobalVariable variable;
-  GPURUN_TRY(find_variable(library, name, &variable));
+  GPURUN_TRY(find_variable(context, library, name, &variable));
   if (address != nullptr) *address = variable.address;
   if (bytes != nullptr) *bytes = variable.bytes;
   return CUDA_SUCCESS;
 }
 
+// The same in every context, and none need be current: the runtime asks for the program's managed
+// variables before it makes one current.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary library,
                              const char* name) {
+  ContextPtr context;
+  GPURUN_TRY(any_context(&context));
   GlobalVariable variable;
-  GPURUN_TRY(find_variable(library, name, &variable));
+  GPURUN_TRY(find_variable(context, library, name, &variable));
   if (!variable.managed) return CUDA_ERROR_NOT_FOUND;
   if (address != nullptr) *address = variable.address;
   if (bytes != nullptr) *bytes = variable.bytes;

@@ -25,6 +25,9 @@ class GlobalMemory {
   // Zeroed is not required. `managed`: the variable is .attribute(.managed).
   virtual Result<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment,
                                          bool managed) = 0;
+  // Whether what was allocated at `address` is a managed variable that another module of the same
+  // code has already given its first value: it keeps what it holds.
+  virtual bool has_value(std::uint64_t /*address*/) const { return false; }
   virtual void release(std::uint64_t address) = 0;
 };
 

@@ -48,7 +48,7 @@ Status Variables::take(std::uint64_t bytes, std::uint64_t alignment, bool manage
   auto block = memory_.allocate(bytes, alignment, managed);
   if (!block.ok()) return block.status();
   blocks_.push_back(*block);
-  std::memset(reinterpret_cast<void*>(*block), 0, bytes);
+  if (!memory_.has_value(*block)) std::memset(reinterpret_cast<void*>(*block), 0, bytes);
   *address = *block;
   return Status();
 }
@@ -59,7 +59,7 @@ Status Variables::place(const std::vector<ptx::ModuleIndex>& indexes, const Link
   for (std::uint32_t text = 0; text < indexes.size(); ++text) {
     for (std::uint32_t i = 0; i < indexes[text].variables.size(); ++i) {
       const Definition definition{Definition::Kind::kVariable, text, i};
-      if (address(definition) == 0) continue;
+      if (address(definition) == 0 || memory_.has_value(address(definition))) continue;
       GPURUN_RETURN_IF_ERROR(initialize(definition, table, function_address));
     }
   }

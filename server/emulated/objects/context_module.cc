@@ -1,6 +1,8 @@
 // Loading an image into a context, finding its functions, and what is said when that fails.
 #include "server/emulated/objects/context_module.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/execution.h"
@@ -11,13 +13,16 @@ namespace gpurun::emulated {
 // Variables lie in the context's device and are known to the registry like any allocation.
 class ContextModule::Memory final : public GlobalMemory {
  public:
-  explicit Memory(const Context& context)
-      : device_(context.device()), context_handle_(context.handle()) {}
+  Memory(const Context& context, std::shared_ptr<ManagedMemory> shared)
+      : device_(context.device()), context_handle_(context.handle()), shared_(std::move(shared)) {}
 
   Result<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment,
                                  bool managed) override {
     if (alignment > kAlignmentMax) {
       return Status(Code::kInvalidArgument, "alignment above that of a page");
+    }
+    if (managed && shared_ != nullptr) {
+      return shared_->variable(shared_count_++, std::max<std::uint64_t>(1, bytes), device_);
     }
     const std::uint64_t address = device_.arena().allocate(bytes == 0 ? 1 : bytes);
     if (address == 0) {
@@ -36,15 +41,27 @@ class ContextModule::Memory final : public GlobalMemory {
 
   // What the end of the context has released already is no longer known.
   void release(std::uint64_t address) override {
+    if (shared_ != nullptr && shared_->holds(address)) return;
     const auto range = memory_registry().take(address, {MemoryKind::kModule, MemoryKind::kManaged});
     if (range) device_.arena().free(range->base, range->bytes);
+  }
+
+  bool has_value(std::uint64_t address) const override {
+    return shared_ != nullptr && shared_->initialized() && shared_->holds(address);
   }
 
  private:
   static constexpr std::uint64_t kAlignmentMax = 4096;
   Device& device_;
   const std::uint64_t context_handle_;
+  const std::shared_ptr<ManagedMemory> shared_;  // nullptr: managed variables are the module's own.
+  std::size_t shared_count_ = 0;
 };
+
+void say_unusable(const std::string& kernel, const std::string& why) {
+  if (why.empty()) return;
+  GPURUN_LOG(kWarning, "emulated device: kernel %s cannot run: %s", kernel.c_str(), why.c_str());
+}
 
 std::uint32_t Function::dynamic_shared_bytes_max() const {
   const int set = settings_->max_dynamic_shared_bytes;
@@ -74,6 +91,7 @@ ContextModule::~ContextModule() {
 }
 
 CUresult ContextModule::load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
+                             const std::shared_ptr<ManagedMemory>& managed,
                              std::shared_ptr<ContextModule>* module, std::string* why) {
   std::shared_ptr<ContextModule> loaded(new ContextModule(context, std::move(image)));
   const CodeImage& code = *loaded->image_;
@@ -89,10 +107,11 @@ CUresult ContextModule::load(const ContextPtr& context, std::shared_ptr<const Co
     }
     Compiler* const with = compiler();
     if (with == nullptr) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-    loaded->memory_ = std::make_unique<Memory>(*context);
+    loaded->memory_ = std::make_unique<Memory>(*context, managed);
     auto made = Module::load(std::move(*texts), code.contents(), *with, *loaded->memory_);
     if (made.ok()) {
       loaded->module_ = std::move(*made);
+      if (managed != nullptr) managed->set_initialized();
     } else if (made.status().code() == Code::kCuda) {
       *why = made.status().message();
       return static_cast<CUresult>(made.status().cuda_error());
@@ -130,14 +149,12 @@ CUresult ContextModule::function(const char* name, std::shared_ptr<FunctionSetti
   }
   if (module_ == nullptr) {
     *why = failure_;
-    GPURUN_LOG(kWarning, "emulated device: kernel %s cannot run: %s", name, failure_.c_str());
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
   const auto attributes = module_->kernel(name);
   if (!attributes.ok()) {
     if (attributes.status().code() == Code::kInvalidArgument) return CUDA_ERROR_NOT_FOUND;
     *why = attributes.status().message();
-    GPURUN_LOG(kWarning, "emulated device: kernel %s cannot run: %s", name, why->c_str());
     return unusable();
   }
   if (settings == nullptr) settings = std::make_shared<FunctionSettings>();
@@ -166,8 +183,7 @@ CUresult ContextModule::compile(const std::string& name, CompiledKernel* code) {
     *code = *compiled;
     return CUDA_SUCCESS;
   }
-  GPURUN_LOG(kWarning, "emulated device: kernel %s cannot run: %s", name.c_str(),
-             compiled.status().message().c_str());
+  say_unusable(name, compiled.status().message());
   return unusable();
 }
 

@@ -12,10 +12,14 @@
 #include "server/emulated/module/module.h"
 #include "server/emulated/objects/code_image.h"
 #include "server/emulated/objects/context.h"
+#include "server/emulated/objects/managed_memory.h"
 
 namespace gpurun::emulated {
 
 class ContextModule;
+
+// One line on the log: `kernel` was asked for by its name and cannot be had. Nothing without `why`.
+void say_unusable(const std::string& kernel, const std::string& why);
 
 // What a program may set for a function. Those of a kernel of a library are shared by the functions
 // of one device.
@@ -47,6 +51,9 @@ class Function final : public Object {
   const std::string& name() const { return name_; }
   const KernelAttributes& attributes() const { return *attributes_; }
   FunctionSettings& settings() const { return *settings_; }
+  // Handle of the library's kernel that it is in its context; 0: of a module.
+  std::uint64_t kernel() const { return kernel_.load(std::memory_order_relaxed); }
+  void set_kernel(std::uint64_t handle) { kernel_.store(handle, std::memory_order_relaxed); }
 
   // Dynamic shared memory that a launch may ask for.
   std::uint32_t dynamic_shared_bytes_max() const;
@@ -58,6 +65,7 @@ class Function final : public Object {
   const std::string name_;
   const KernelAttributes* const attributes_;
   const std::shared_ptr<FunctionSettings> settings_;
+  std::atomic<std::uint64_t> kernel_{0};
   std::mutex mutex_;  // Held while compiling.
   std::atomic<bool> compiled_{false};
   CompiledKernel code_;
@@ -69,8 +77,11 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   static constexpr ObjectKind kKind = ObjectKind::kModule;
 
   // Loads `image` and gives it a handle, which the context owns. `*why` gets a sentence when it
-  // fails. INVALID_PTX for text that is no PTX, OUT_OF_MEMORY.
+  // fails. INVALID_PTX for text that is no PTX, OUT_OF_MEMORY. `managed`: the library's, which all
+  // its modules share, used by one load at a time; nullptr: the module has managed variables of
+  // its own.
   static CUresult load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
+                       const std::shared_ptr<ManagedMemory>& managed,
                        std::shared_ptr<ContextModule>* module, std::string* why);
   ~ContextModule() override;
 
@@ -80,7 +91,8 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   const ContextPtr& context() const { return context_; }
 
   // The function of that name, the same object each time. NOT_FOUND; NO_BINARY_FOR_GPU when the
-  // image has no PTX or PTX that cannot be translated; INVALID_PTX for the same in PTX text.
+  // image has no PTX or PTX that cannot be translated; INVALID_PTX for the same in PTX text. Then
+  // `*why` is the reason, which who asked for this kernel is told (say_unusable()).
   // `settings`: those of a library's kernel, or nullptr.
   CUresult function(const char* name, std::shared_ptr<FunctionSettings> settings,
                     std::shared_ptr<Function>* function, std::string* why);

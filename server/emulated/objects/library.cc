@@ -13,7 +13,14 @@ CUresult Kernel::function(const ContextPtr& context, std::shared_ptr<Function>* 
   const CUresult loaded = library->module(context, &module);
   if (loaded != CUDA_SUCCESS) return loaded;
   std::string why;
-  return module->function(name_.c_str(), settings(context->device().ordinal()), function, &why);
+  const CUresult result =
+      module->function(name_.c_str(), settings(context->device().ordinal()), function, &why);
+  if (result == CUDA_SUCCESS) {
+    (*function)->set_kernel(handle());
+  } else {
+    say_unusable(name_, why);
+  }
+  return result;
 }
 
 std::shared_ptr<FunctionSettings> Kernel::settings(int device) {
@@ -31,8 +38,11 @@ CUresult Library::module(const ContextPtr& context, std::shared_ptr<ContextModul
   *module = known.lock();
   if (*module != nullptr) return CUDA_SUCCESS;
   std::string why;
-  const CUresult result = ContextModule::load(context, image_, module, &why);
+  const CUresult result = ContextModule::load(context, image_, managed_, module, &why);
   if (result != CUDA_SUCCESS) {
+    // Whoever asks for its kernels one by one, or has them counted first, hears of it once.
+    if (result == said_) return result;
+    said_ = result;
     GPURUN_LOG(kWarning, "emulated device: a library cannot be loaded (error %d): %s",
                static_cast<int>(result), why.c_str());
     return result;
@@ -43,7 +53,7 @@ CUresult Library::module(const ContextPtr& context, std::shared_ptr<ContextModul
 }
 
 CUresult Library::kernel(const ContextPtr& context, const char* name,
-                         std::shared_ptr<Kernel>* kernel) {
+                         std::shared_ptr<Kernel>* kernel, std::string* why) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = kernels_.find(std::string_view(name)); found != kernels_.end()) {
@@ -55,10 +65,14 @@ CUresult Library::kernel(const ContextPtr& context, const char* name,
   if (const CUresult result = module(context, &loaded)) return result;
   const auto candidate = std::make_shared<Kernel>(weak_from_this(), name);
   std::shared_ptr<Function> function;
-  if (const CUresult result = candidate->function(context, &function)) return result;
+  if (const CUresult result = loaded->function(
+          name, candidate->settings(context->device().ordinal()), &function, why)) {
+    return result;
+  }
   const std::lock_guard lock(mutex_);
   auto& known = kernels_[name];
   if (known == nullptr) known = handles().add(candidate);
+  function->set_kernel(known->handle());
   *kernel = known;
   return CUDA_SUCCESS;
 }

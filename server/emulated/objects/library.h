@@ -24,7 +24,8 @@ class Kernel final : public Object {
   std::shared_ptr<Library> library() const { return library_.lock(); }
   const std::string& name() const { return name_; }
 
-  // The kernel in `context`, which loads the library there. As ContextModule::function().
+  // The kernel in `context`, which loads the library there. As ContextModule::function(), and says
+  // why it cannot be had.
   CUresult function(const ContextPtr& context, std::shared_ptr<Function>* function);
   std::shared_ptr<FunctionSettings> settings(int device);
 
@@ -45,8 +46,10 @@ class Library final : public Object, public std::enable_shared_from_this<Library
 
   // The library's module in `context`, loaded at the first call.
   CUresult module(const ContextPtr& context, std::shared_ptr<ContextModule>* module);
-  // `context`: where to look; the kernel is the same for all of them.
-  CUresult kernel(const ContextPtr& context, const char* name, std::shared_ptr<Kernel>* kernel);
+  // `context`: where to look; the kernel is the same for all of them. `*why`: as
+  // ContextModule::function().
+  CUresult kernel(const ContextPtr& context, const char* name, std::shared_ptr<Kernel>* kernel,
+                  std::string* why);
   // Names of all kernels, of those that cannot be translated too.
   CUresult kernel_names(const ContextPtr& context, std::vector<std::string>* names);
 
@@ -55,10 +58,12 @@ class Library final : public Object, public std::enable_shared_from_this<Library
 
  private:
   const std::shared_ptr<const CodeImage> image_;
+  const std::shared_ptr<ManagedMemory> managed_ = std::make_shared<ManagedMemory>();
   std::mutex mutex_;  // Held while loading.
   // By context id. The contexts own them: one that has ended left an empty entry.
   std::map<std::uint64_t, std::weak_ptr<ContextModule>> modules_;
   std::map<std::string, std::shared_ptr<Kernel>, std::less<>> kernels_;
+  CUresult said_ = CUDA_SUCCESS;  // The failure of a load that the log has heard of.
 };
 
 }  // namespace gpurun::emulated

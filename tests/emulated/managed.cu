@@ -1,0 +1,87 @@
+// A program with managed memory, as a stranger would write it: the host and the kernels of two
+// devices see the same variables and allocations. Prints "ok" when all is right. With an argument
+// the host leaves the variables alone, which is what gpurun can carry of them.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+
+#define CHECK(call)                                                             \
+  do {                                                                          \
+    const cudaError_t error = (call);                                           \
+    if (error != cudaSuccess) {                                                 \
+      std::printf("%s: %d %s\n", #call, int(error), cudaGetErrorString(error)); \
+      return 1;                                                                 \
+    }                                                                           \
+  } while (false)
+#define EXPECT(condition)                                     \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      std::printf("line %d: not %s\n", __LINE__, #condition); \
+      return 1;                                               \
+    }                                                         \
+  } while (false)
+
+__managed__ int counter = 3;
+__managed__ int table[64];
+__device__ int own = 5;
+
+__global__ void add(int what) {
+  table[threadIdx.x] += what + static_cast<int>(threadIdx.x);
+  if (threadIdx.x == 0) counter += what + own;
+}
+__global__ void read(int* out) { *out = counter; }
+__global__ void twice(int* values) { values[threadIdx.x] *= 2; }
+
+// Each device's kernels go on from what the host and the other device have left.
+int variables(int devices) {
+  EXPECT(counter == 3 && table[63] == 0);  // Before any call of ours.
+  int expected = 3;
+  for (int device = 0; device < devices; ++device) {
+    CHECK(cudaSetDevice(device));
+    counter += 10;
+    add<<<1, 64>>>(100);
+    CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());
+    expected += 10 + 105;
+    EXPECT(counter == expected);
+    EXPECT(table[63] == (100 + 63) * (device + 1));
+    cudaPointerAttributes attributes;
+    CHECK(cudaPointerGetAttributes(&attributes, &counter));
+    EXPECT(attributes.type == cudaMemoryTypeManaged && attributes.devicePointer == &counter);
+  }
+  return 0;
+}
+
+int allocations() {
+  int* values = nullptr;
+  CHECK(cudaMallocManaged(&values, 64 * sizeof(int)));
+  for (int i = 0; i < 64; ++i) values[i] = i;
+  twice<<<1, 64>>>(values);
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < 64; ++i) EXPECT(values[i] == 2 * i);
+  CHECK(cudaFree(values));
+  return 0;
+}
+
+int in_kernels_alone() {
+  int *device = nullptr, *managed = nullptr, host = 0;
+  CHECK(cudaMalloc(&device, sizeof(int)));
+  add<<<1, 64>>>(100);
+  read<<<1, 1>>>(device);
+  CHECK(cudaMemcpy(&host, device, sizeof(int), cudaMemcpyDeviceToHost));
+  EXPECT(host == 3 + 105);
+  EXPECT(cudaMallocManaged(&managed, 4) == cudaErrorNotSupported);
+  return 0;
+}
+
+int main(int argc, char**) {
+  if (argc > 1) {
+    if (in_kernels_alone() != 0) return 1;
+  } else {
+    int devices = 0;
+    CHECK(cudaGetDeviceCount(&devices));
+    if (variables(devices) != 0 || allocations() != 0) return 1;
+  }
+  std::puts("ok");
+  return 0;
+}
