@@ -23,12 +23,14 @@ using driver_abi::StreamVariant;
 thread_local unsigned t_depth = 0;
 thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
 
-// One line per function: a bit for each opcode.
-CUresult refuse(const Row& row, const char* reason) {
+// One line per function: a bit for each opcode. True the first time.
+bool first_refusal(const Row& row) {
   static std::array<std::atomic<bool>, limits::kRowsMax> said;
-  if (row.opcode < said.size() && !said[row.opcode].exchange(true, std::memory_order_relaxed)) {
-    GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
-  }
+  return row.opcode < said.size() && !said[row.opcode].exchange(true, std::memory_order_relaxed);
+}
+
+CUresult refuse(const Row& row, const char* reason) {
+  if (first_refusal(row)) GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -76,6 +78,20 @@ CUresult call_generated(const Row& row, void* const* arguments) noexcept {
 
 CUresult call_refused(const Row& row) noexcept {
   return refuse(row, row.reason == nullptr ? "no reason given" : row.reason);
+}
+
+CUresult refuse_managed_variable(const Row& row, const char* name) noexcept {
+  if (name == nullptr) return call_refused(row);
+  if (first_refusal(row)) {
+    GPURUN_LOG(
+        kWarning,
+        "__managed__ variable %.200s is not supported: %s. Kernels have it for themselves; the "
+        "program ends with a segmentation fault where its host code reads or writes it",
+        name, row.reason);
+  } else {
+    GPURUN_LOG(kInfo, "__managed__ variable %.200s is not supported either", name);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult call_not_yet(const Row& row) noexcept {

@@ -22,6 +22,11 @@ CUresult call_generated(const driver_abi::Row& row, void* const* arguments) noex
 // CUDA_ERROR_NOT_SUPPORTED, and one log line per function with the row's reason.
 CUresult call_refused(const driver_abi::Row& row) noexcept;
 
+// Likewise, for cuLibraryGetManaged: the runtime asks for each __managed__ variable as the program
+// starts, goes on without, and host code that touches one then ends by SIGSEGV. So the line says
+// that, and names the first.
+CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) noexcept;
+
 // Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 

@@ -24,6 +24,8 @@ def parse():
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--ignore", help="output lines that match may differ")
     parser.add_argument("--expect", action="append", default=[], help="must match in the output")
+    parser.add_argument("--log", action="append", default=[],
+                        help="stderr must have lines that match, the same in both runs")
     parser.add_argument("--status", type=int, default=0, help="the exit status that is right")
     parser.add_argument("--native-only", action="store_true")
     parser.add_argument("--forwarded-only", action="store_true")
@@ -99,9 +101,16 @@ def comparable(text, ignore):
     return [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
 
 
+def logged(pattern, done):
+    return [line for line in done.stderr.splitlines() if re.search(pattern, line)]
+
+
 def complaints(args, name, done):
     if done.returncode != args.status:
         yield f"{name}: exit status {done.returncode}, expected {args.status}"
+    for pattern in args.log:
+        if not logged(pattern, done):
+            yield f"{name}: no line on stderr matches {pattern!r}"
     for pattern in args.expect:
         if not re.search(pattern, done.stdout, re.MULTILINE):
             yield f"{name}: nothing in the output matches {pattern!r}"
@@ -129,6 +138,9 @@ def main():
             wrong.append("output differs from line "
                          f"{differing + 1}: native {native[differing:differing + 1]}, "
                          f"forwarded {forwarded[differing:differing + 1]}")
+        for pattern in args.log:
+            if logged(pattern, runs["native"]) != logged(pattern, runs["forwarded"]):
+                wrong.append(f"the lines on stderr that match {pattern!r} differ")
     for line in wrong:
         print(f"WRONG: {line}")
     return 1 if wrong else 0

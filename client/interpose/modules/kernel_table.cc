@@ -52,6 +52,11 @@ std::vector<const Kernel*> KernelTable::kernels() const {
   return order_;
 }
 
+bool KernelTable::lacks(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  return complete_ && !order_.empty() && positions_.find(name) == positions_.end();
+}
+
 std::shared_ptr<KernelTable> KnownImages::find(const Sha256Digest& digest,
                                                int server_device) const {
   const std::lock_guard lock(mutex_);

@@ -58,6 +58,9 @@ class KernelTable {
 
   const Kernel* find(std::string_view name) const;  // nullptr: not known.
   bool complete() const;
+  // Surely the image has no kernel of that name. Not to be told from a table without any: the image
+  // may have kernels, but no code that the device can run, and the driver's answer is another then.
+  bool lacks(std::string_view name) const;
   // In the driver's order.
   std::vector<const Kernel*> kernels() const;
   // The worker has said that it keeps the image as long as the session lives.

@@ -122,10 +122,8 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Here here;
   Loaded* loaded = nullptr;
-  if (const int result = ensured(here, lib, &loaded); result != 0) return cuda(result);
-  if (!loaded->table->complete()) return CUDA_ERROR_NOT_SUPPORTED;
-  *count = static_cast<unsigned>(loaded->table->kernels().size());
-  return CUDA_SUCCESS;
+  const int result = ensured(here, lib, &loaded);
+  return cuda(result != 0 ? result : modules::count_kernels(here, loaded, count));
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {

@@ -50,6 +50,10 @@ int ensure(Here& here, Loaded* loaded);
 // The kernel or function of that name, with a handle; `loaded` has been ensured.
 int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function);
 
+// How many kernels the driver counts in `loaded`, which has been ensured: those that cannot run,
+// too.
+int count_kernels(Here& here, Loaded* loaded, unsigned* count);
+
 // The function of `kernel` in the current context; the module of `library` there.
 int function_of_kernel(Here& here, Function* kernel, Function** function);
 int module_of_library(Here& here, Loaded* library, Loaded** module);

@@ -89,10 +89,8 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Here here;
   Loaded* loaded = nullptr;
-  if (const int result = ensured(here, mod, &loaded); result != 0) return cuda(result);
-  if (!loaded->table->complete()) return CUDA_ERROR_NOT_SUPPORTED;
-  *count = static_cast<unsigned>(loaded->table->kernels().size());
-  return CUDA_SUCCESS;
+  const int result = ensured(here, mod, &loaded);
+  return cuda(result != 0 ? result : modules::count_kernels(here, loaded, count));
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,

@@ -69,7 +69,7 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
     confirmed = loaded->confirmed;
   }
   const Kernel* kernel = table->find(name);
-  if (kernel == nullptr && table->complete()) return CUDA_ERROR_NOT_FOUND;
+  if (kernel == nullptr && table->lacks(name)) return CUDA_ERROR_NOT_FOUND;
 
   const bool is_library = loaded->kind == HandleKind::kLibrary;
   const HandleKind kind = is_library ? HandleKind::kKernel : HandleKind::kFunction;
@@ -104,6 +104,16 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
   }
   *function = it->second;
   return earlier;
+}
+
+int count_kernels(Here& here, Loaded* loaded, unsigned* count) {
+  if (loaded->table->complete()) {
+    *count = static_cast<unsigned>(loaded->table->kernels().size());
+    return 0;
+  }
+  const std::uint16_t row = loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryGetKernelCount
+                                                                 : opcode::cuModuleGetFunctionCount;
+  return call_row(here, row, name_site(here, *loaded, false, row), {}, count, loaded->handle);
 }
 
 int function_of_kernel(Here& here, Function* kernel, Function** function) {
