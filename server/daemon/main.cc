@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -38,6 +39,9 @@ constexpr std::size_t kSecretBytesMax = 4096;
 constexpr std::size_t kSecretBytesMin = 16;
 // A real driver with many GPUs takes seconds for its cuInit.
 constexpr std::chrono::seconds kCountDeadline{60};
+
+// Words or settings that mean nothing: starting again does not help, and service managers need not.
+constexpr int kExitWrongUsage = 2;
 
 Daemon* serving = nullptr;  // For the signal handler; set before the handler is.
 
@@ -328,23 +332,33 @@ Status run_daemon(Config config, const CommandLine& words, bool log_told, bool c
   return serve(config);
 }
 
+// The exit status.
+int run_gpurund(int argc, char** argv) {
+  Config config;
+  CommandLine words;
+  Status status = read_config_file_of(argc, argv, &config);
+  if (status.ok()) {
+    CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
+    add_options(app, config, words);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
+      std::fprintf(stderr, "gpurund: %s; gpurund --help shows what there is\n", error.what());
+      return kExitWrongUsage;
+    }
+    status = run_daemon(std::move(config), words, app.count("--log") > 0, app.count("--cache") > 0);
+  }
+  if (status.ok()) return 0;
+  spdlog::error("{}", status.message());
+  return status.code() == Code::kInvalidArgument ? kExitWrongUsage : 1;
+}
+
 }  // namespace
 }  // namespace gpurun::server
 
 int main(int argc, char** argv) {
   gpurun::keep_standard_descriptors(0);  // Workers have them, too.
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
-  gpurun::server::Config config;
-  gpurun::server::CommandLine words;
-  gpurun::Status status = gpurun::server::read_config_file_of(argc, argv, &config);
-  if (status.ok()) {
-    CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
-    gpurun::server::add_options(app, config, words);
-    CLI11_PARSE(app, argc, argv);
-    status = gpurun::server::run_daemon(std::move(config), words, app.count("--log") > 0,
-                                        app.count("--cache") > 0);
-  }
-  if (status.ok()) return 0;
-  spdlog::error("{}", status.message());
-  return 1;
+  return gpurun::server::run_gpurund(argc, argv);
 }

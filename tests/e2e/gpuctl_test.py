@@ -72,9 +72,32 @@ class List(unittest.TestCase):
             self.assertIn("--secret-file", wrong.stderr)
 
     def test_wrong_words(self):
-        self.assertEqual(gpuctl().returncode, 125)
-        self.assertEqual(gpuctl("unknown").returncode, 125)
-        self.assertEqual(gpuctl("list", "-l", "a:b").returncode, 125)
+        for words, named in (([], "subcommand"), (["unknown"], "subcommand"), (["list", "-x"], "-x"),
+                             (["list", "-l", "a:b"], "a:b"), (["list", "extra"], "extra"),
+                             (["list", "-l", "a", "-s", "b"], "-l excludes -s"),
+                             (["list", "-s", "/no/such"], "/no/such"), (["report", "-o"], "-o")):
+            done = gpuctl(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, rf"^gpuctl: [^\n]*{named}[^\n]*\n$")
+
+    def test_words_that_ask_for_text(self):
+        for words in (["--help"], ["list", "--help"], ["--version"]):
+            done = gpuctl(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("gpuctl", done.stdout)
+
+    def test_a_secret_that_the_server_refuses(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "other")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write("no secret of this server's")
+            for words, env in ((["--secret-file", path], environment()),
+                               ([], environment(GPURUN_SECRET_FILE=path))):
+                done = gpuctl("list", "-l", server.address, *words, env=env)
+                self.assertEqual(done.returncode, 125)
+                self.assertIn(f"refused the secret of {path}", done.stderr)
+                report = gpuctl("report", "-o", "-", "-l", server.address, *words, env=env)
+                self.assertIn(f"refused the secret of {path}", report.stdout)
 
 
 class Report(unittest.TestCase):

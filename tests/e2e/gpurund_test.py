@@ -162,7 +162,7 @@ class File(unittest.TestCase):
                 ('driver = """/\\\n\n \u00e4"""\n', 3, "quotes of one line only"),
                 (" " * (1 << 20) + "\n", "", "more than 1 MiB")):
             status, errors = self.start_with(text)
-            self.assertEqual(status, 1, text)
+            self.assertEqual(status, 2, text)
             self.assertIn(f"gpurund.toml:{line}: " if line else "gpurund.toml: ", errors)
             self.assertIn(named, errors)
 
@@ -189,8 +189,27 @@ class File(unittest.TestCase):
         for words, named in ((["--driver", "fast"], "neither real"), (["--log", "loud"], "loud"),
                              (["--worker-uids", "5-"], "FIRST-LAST")):
             status, errors = self.start_with('listen = "127.0.0.1:0"\n', *words)
-            self.assertEqual(status, 1)
+            self.assertEqual(status, 2)
             self.assertIn(named, errors)
+
+    def test_wrong_words_end_with_one_status_and_one_line(self):
+        for words, named in ((["extra"], "extra"), (["--no-such"], "--no-such"), (["--listen"], "--listen"),
+                             (["--cache-bytes", "12parsecs"], "parsecs"), (["--config"], "--config"),
+                             (["--secret-fd", "x"], "--secret-fd"),
+                             (["--secret-file", "a", "--secret-fd", "3"], "excludes"),
+                             (["--listen", "a:b"], "'a:b' has no valid port"),
+                             (["--worker-uids", "5-"], "--worker-uids"), (["--log", "loud"], "--log")):
+            done = subprocess.run([world.GPURUND, *words], capture_output=True, text=True,
+                                  timeout=world.SECONDS, env=environment(), stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, rf"^[^\n]*gpurund\b[^\n]*{named}[^\n]*\n$")
+
+    def test_words_that_ask_for_text(self):
+        for word in ("--help", "--version"):
+            done = subprocess.run([world.GPURUND, word], capture_output=True, text=True,
+                                  timeout=world.SECONDS, env=environment(), stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("gpurund", done.stdout)
 
     def test_the_file_reaches_the_daemon(self):
         with tempfile.TemporaryDirectory() as folder:

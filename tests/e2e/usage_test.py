@@ -47,6 +47,17 @@ class WrongWords(unittest.TestCase):
         self.refused(["--secret-file", "/no/such"], "/no/such: No such file")
         self.refused(["--secret-file", "/etc"], "/etc is a folder")
 
+    def test_a_secret_that_the_server_refuses(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "other")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write("no secret of this server's")
+            said = f"{server.address}: the secret is wrong; it refused the secret of {path}, which "
+            self.refused(["--secret-file", path, "-l", server.address], said)
+            self.refused(["-l", server.address], said, GPURUN_SECRET_FILE=path)
+            # None is named: the advice is to name one.
+            self.refused(["-l", server.address], "the secret is wrong; name the file ")
+
     def test_help_says_where_the_program_stands(self):
         self.assertIn("gpurun [OPTIONS] [--] PROGRAM [ARGUMENT...]", gpurun("--help").stdout)
 
@@ -109,6 +120,21 @@ class WrongWords(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (125, ""))
         self.assertRegex(done.stderr, "libcuda.so.1(.|\n)*gpurun: the private server did not start.*"
                                       "--device emulated.*-l")
+
+
+class PrivateServers(unittest.TestCase):
+    """That kernels run on the CPU because no GPU is here is a warning, and nobody else's business."""
+
+    def test_the_emulated_device_in_place_of_a_gpu_is_said_once(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has NVIDIA's driver")
+        if not os.path.exists(world.DRIVERS["emulated"]):
+            self.skipTest("this build has no emulated device")
+        env = environment(GPURUN_DRIVER=None)
+        note = "gpurun: no NVIDIA GPU on this machine: kernels run on the emulated device (the CPU)\n"
+        for words, said in (([], note), (["-q"], ""), (["--device", "emulated"], "")):
+            done = gpurun(*words, "--", "echo", "ran", env=env)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "ran\n", said), words)
 
 
 class ClosedDescriptors(unittest.TestCase):

@@ -43,7 +43,7 @@ Result<protocol::Listing> ask(const std::string& server, const ServerChoice& cho
   auto link = connect_to_server(server, choice.secret, choice.insecure_plaintext);
   if (!link.ok()) return link.status();
   Result<protocol::Listing> listing = (*link)->list();
-  if (!listing.ok()) return advised(listing.status(), server);
+  if (!listing.ok()) return advised(listing.status(), server, choice.secret_file);
   return listing;
 }
 

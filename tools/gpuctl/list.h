@@ -12,6 +12,7 @@ namespace gpurun::tools {
 struct ServerChoice {
   std::vector<std::string> servers;  // HOST:PORT.
   Bytes secret;
+  std::string secret_file;  // Where it was read, for messages.
   bool insecure_plaintext = false;
 };
 

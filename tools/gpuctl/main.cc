@@ -12,6 +12,9 @@
 namespace gpurun::tools {
 namespace {
 
+// Words that mean nothing, apart from servers that do not answer (kExitOwnFailure).
+constexpr int kExitWrongUsage = 2;
+
 struct Words {
   std::string servers, servers_file, secret_file, output;
   bool insecure_plaintext = false;
@@ -50,6 +53,7 @@ Result<ServerChoice> choose(const Words& words) {
     Result<Bytes> secret = read_secret_file(secret_file);
     if (!secret.ok()) return secret.status();
     choice.secret = *std::move(secret);
+    choice.secret_file = secret_file;
   }
   const char* accepted = getenv("GPURUN_INSECURE_PLAINTEXT");
   choice.insecure_plaintext =
@@ -80,12 +84,14 @@ int run_gpuctl(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitOwnFailure;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
+    std::fprintf(stderr, "gpuctl: %s; gpuctl --help shows what there is\n", error.what());
+    return kExitWrongUsage;
   }
   const Result<ServerChoice> choice = choose(words);
   if (!choice.ok()) {
     std::fprintf(stderr, "gpuctl: %s\n", choice.status().message().c_str());
-    return kExitOwnFailure;
+    return choice.status().code() == Code::kInvalidArgument ? kExitWrongUsage : kExitOwnFailure;
   }
   if (list->parsed()) return list_servers(*choice, words.as_json);
   return write_report(words.output.empty() ? default_report_name() : words.output, *choice);

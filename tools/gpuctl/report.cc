@@ -163,8 +163,9 @@ void add_servers(std::string* report, const ServerChoice& choice) {
     const std::string release = (*link)->server_release();
     const Result<protocol::Listing> listing = (*link)->list();
     *report += server + ": gpurun " + release + "\n";
-    *report += listing.ok() ? listing_heading() + listing_rows(server, *listing)
-                            : advised(listing.status(), server).message() + "\n";
+    *report += listing.ok()
+                   ? listing_heading() + listing_rows(server, *listing)
+                   : advised(listing.status(), server, choice.secret_file).message() + "\n";
   }
 }
 

@@ -35,13 +35,27 @@ Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
               (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
   };
   Result<client::SessionData> session = (*link)->request_lease(request);
-  if (!session.ok()) return advised(session.status(), server);
+  if (!session.ok()) return advised(session.status(), server, order.secret_file);
   return HeldLease{*std::move(link), *std::move(session)};
+}
+
+// Why this user's secret may not be the server's, and what to say instead.
+std::string secret_advice(const std::string& server, const std::string& secret_file) {
+  if (!secret_file.empty()) {
+    return "; it refused the secret of " + secret_file +
+           ", which --secret-file or GPURUN_SECRET_FILE names";
+  }
+  const std::string advice = "; name the file with the server's secret by --secret-file";
+  const Result<Bytes> own = read_run_secret(server);
+  if (own.ok() && own->empty()) return advice;
+  return advice +
+         (own.ok() ? " (it refused what a server of your own has left for " + server + ")"
+                   : " (there is none of a server of your own: " + own.status().message() + ")");
 }
 
 }  // namespace
 
-Status advised(const Status& status, const std::string& server) {
+Status advised(const Status& status, const std::string& server, const std::string& secret_file) {
   std::string advice;
   switch (status.code()) {
     case Code::kUnavailable:
@@ -68,9 +82,7 @@ Status advised(const Status& status, const std::string& server) {
     case Code::kRefused:
       advice = status.message();
       if (advice.find("the secret is wrong") != std::string::npos) {
-        advice += "; name the file with the server's secret by --secret-file";
-        const Status own = read_run_secret(server).status();
-        if (!own.ok()) advice += " (there is none of a server of your own: " + own.message() + ")";
+        advice += secret_advice(server, secret_file);
       }
       break;
     default:

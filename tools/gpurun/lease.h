@@ -16,6 +16,7 @@ namespace gpurun::tools {
 struct LeaseOrder {
   std::vector<std::string> servers;  // HOST:PORT, at least one; the first that grants is taken.
   ByteView secret;  // Empty: of a server of this user's own on this machine, what it has made.
+  std::string secret_file;  // Where `secret` was read, for messages; empty: in no file.
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
   // Reach servers beyond this machine although nothing is encrypted.
@@ -34,8 +35,9 @@ struct HeldLease {
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
                                                                ByteView secret,
                                                                bool insecure_plaintext);
-// What to do about a failure of that link.
-Status advised(const Status& status, const std::string& server);
+// What to do about a failure of that link. `secret_file`: the one that the user named, if any.
+Status advised(const Status& status, const std::string& server,
+               const std::string& secret_file = "");
 
 // With several servers and a wait, each is asked once without waiting; then the first that could
 // be reached is waited for.

@@ -57,6 +57,7 @@ struct Run {
   std::string program;  // The file that will be executed.
   std::unique_ptr<PrivateServer> server;
   Bytes secret;
+  std::string secret_file;  // That it was read from, if any.
   HeldLease lease;
   UniqueFd session_file;
 
@@ -101,6 +102,7 @@ Status find_secret(Run* run) {
   Result<Bytes> secret = read_secret_file(file);
   if (!secret.ok()) return secret.status();
   run->secret = *std::move(secret);
+  run->secret_file = file;
   return {};
 }
 
@@ -110,8 +112,10 @@ Status start_private_server(Run* run) {
   if (!server.ok()) return server.status();
   run->server = *std::move(server);
   run->secret = run->server->secret();
-  // Never silently: a person must not take this for the speed of a GPU.
-  if (run->server->is_emulated() && run->options.device == Device::kAutomatic) {
+  // A warning, terminal or not: nobody must take this for the speed of a GPU. Who asked for the
+  // emulated device, or for silence, knows.
+  if (run->server->is_emulated() && run->options.device == Device::kAutomatic &&
+      !run->options.quiet) {
     say("no NVIDIA GPU on this machine: kernels run on the emulated device (the CPU)");
   }
   return {};
@@ -134,6 +138,7 @@ Status take_lease(Run* run) {
   if (run->server != nullptr) order.servers.push_back(run->server->address());
   for (const Address& address : run->options.servers) order.servers.push_back(address.to_string());
   order.secret = run->secret;
+  if (run->server == nullptr) order.secret_file = run->secret_file;
   order.gpu_count = static_cast<unsigned>(run->options.gpu_count);
   order.wait = run->options.lease_wait;
   order.insecure_plaintext =
