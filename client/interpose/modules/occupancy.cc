@@ -30,12 +30,16 @@ int by_registers(const OccupancyDevice& device, const OccupancyFunction& functio
   return warps_in_file * kRegisterFiles / warps;
 }
 
+std::size_t most_dynamic(const OccupancyFunction& function) {
+  return static_cast<std::size_t>(std::max(function.dynamic_shared_bytes_max, 0));
+}
+
 int by_shared(const OccupancyDevice& device, const OccupancyFunction& function,
               std::size_t dynamic_bytes) {
   const auto fixed = static_cast<std::size_t>(function.static_shared_bytes) +
                      static_cast<std::size_t>(device.shared_reserved_per_block);
   const auto whole = static_cast<std::size_t>(device.shared_per_multiprocessor);
-  if (dynamic_bytes > whole) return 0;
+  if (dynamic_bytes > whole || dynamic_bytes > most_dynamic(function)) return 0;
   const std::size_t block = round_up(fixed + dynamic_bytes, shared_run(device));
   return block == 0 ? kUnlimited : static_cast<int>(whole / block);
 }
@@ -65,7 +69,7 @@ std::size_t available_dynamic_shared(const OccupancyDevice& device,
   if (share < reserved + fixed) return 0;
   const auto most = static_cast<std::size_t>(device.shared_per_block_optin);
   const std::size_t block = std::min(share - reserved, most);
-  return block < fixed ? 0 : block - fixed;
+  return block < fixed ? 0 : std::min(block - fixed, most_dynamic(function));
 }
 
 PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction& function,

@@ -1,7 +1,8 @@
 // Occupancy: how many blocks of a kernel fit on a multiprocessor, from the attributes of device and
 // kernel. The rules are those that the CUDA Programming Guide publishes ("Hardware Multithreading",
 // "Compute Capabilities", table of technical specifications) and Nsight Compute's occupancy
-// calculator shows. Pure.
+// calculator shows; that no block has more dynamic shared memory than its function may ask for, the
+// toolkit's cuda_occupancy.h. Pure.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,10 @@ struct OccupancyFunction {
   int registers = 0;  // Per thread.
   int threads_max = 0;
   int static_shared_bytes = 0;
+  // What a launch may ask for: 48 KiB less the static part, unless the program set another limit
+  // (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES).
+  int dynamic_shared_bytes_max = kUnknown;
+  static constexpr int kUnknown = 0x7fffffff;
 
   static OccupancyFunction of(const Function& function);
 };
@@ -41,7 +46,8 @@ struct OccupancyFunction {
 int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& function,
                       int block_threads, std::size_t dynamic_shared_bytes) noexcept;
 
-// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most.
+// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most; 0 when
+// so many blocks do not fit.
 std::size_t available_dynamic_shared(const OccupancyDevice& device,
                                      const OccupancyFunction& function, int blocks,
                                      int block_threads) noexcept;

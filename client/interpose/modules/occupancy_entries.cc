@@ -39,6 +39,10 @@ OccupancyFunction OccupancyFunction::of(const Function& from) {
   function.registers = from.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
   function.threads_max = from.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   function.static_shared_bytes = from.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  if (from.info.knows_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) {
+    function.dynamic_shared_bytes_max =
+        from.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  }
   return function;
 }
 

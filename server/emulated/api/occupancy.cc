@@ -11,9 +11,11 @@ namespace {
 
 std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
 
-// Shared memory is given out in pieces of 128 bytes, and each block has 1 KiB of the system's.
+// Shared memory is given out in pieces, and each block has 1 KiB of the system's.
+constexpr std::uint64_t kSharedPiece = 128;
+
 std::uint64_t shared_footprint(std::uint64_t bytes) {
-  return (bytes + 127) / 128 * 128 + kSharedBytesReserved;
+  return (bytes + kSharedPiece - 1) / kSharedPiece * kSharedPiece + kSharedBytesReserved;
 }
 
 std::uint64_t shared_per_multiprocessor() {
@@ -121,10 +123,15 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t share = shared_per_multiprocessor() / static_cast<unsigned>(blocks);
+  *bytes = 0;
+  const auto threads = static_cast<unsigned>(block_threads);
+  if (resident_blocks(*function, context->device(), threads, 0) < blocks) return CUDA_SUCCESS;
+  // A block's whole memory is given out in pieces: its share is rounded, not what is left of it.
+  const std::uint64_t share =
+      shared_per_multiprocessor() / static_cast<unsigned>(blocks) / kSharedPiece * kSharedPiece;
   const std::uint64_t taken = function->attributes().static_shared_bytes + kSharedBytesReserved;
-  const std::uint64_t left = share > taken ? (share - taken) / 128 * 128 : 0;
-  *bytes = std::min<std::uint64_t>(left, function->dynamic_shared_bytes_max());
+  *bytes = std::min<std::uint64_t>(share > taken ? share - taken : 0,
+                                   function->dynamic_shared_bytes_max());
   return CUDA_SUCCESS;
 }
 

@@ -69,6 +69,19 @@ TEST(Occupancy, IsLimitedBySharedMemory) {
   EXPECT_EQ(blocks(a100(), 16, 256, ~std::size_t{0}), 0);
 }
 
+// A launch may ask for 48 KiB until the program sets another limit for the kernel.
+TEST(Occupancy, IsLimitedByWhatTheKernelMayAskFor) {
+  const OccupancyFunction usual{16, 1024, 0, 48 * 1024};
+  EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024), 3);
+  EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024 + 1), 0);
+  EXPECT_EQ(available_dynamic_shared(a100(), usual, 1, 256), 48u * 1024);
+  EXPECT_EQ(available_dynamic_shared(a100(), usual, 8, 256), 19u * 1024 + 512);  // Its share.
+  const OccupancyFunction more{16, 1024, 0, 70'000};
+  EXPECT_EQ(max_active_blocks(a100(), more, 256, 70'000), 2);
+  EXPECT_EQ(max_active_blocks(a100(), more, 256, 70'001), 0);
+  EXPECT_EQ(available_dynamic_shared(a100(), more, 1, 256), 70'000u);
+}
+
 TEST(Occupancy, IsNothingForABlockThatCannotBe) {
   EXPECT_EQ(blocks(a100(), 16, 1025, 0), 0);
   EXPECT_EQ(blocks(a100(), 16, 0, 0), 0);
