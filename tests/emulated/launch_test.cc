@@ -177,7 +177,14 @@ TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
   config.numAttrs = 1;
   EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr),
             CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  // It would run with clusters of one block and be wrong: refused, and named.
   config.gridDimX = 4;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr),
+            CUDA_ERROR_NOT_SUPPORTED);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("kernel small wants clusters of 2x1x1 blocks"), std::string::npos) << said;
+  cluster.value.clusterDim = {1, 1, 1};
   EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuCtxSynchronize), CUDA_SUCCESS);
   // With the attribute more dynamic shared memory is allowed, up to the device's limit.

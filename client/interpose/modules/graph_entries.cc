@@ -34,6 +34,11 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
   modules::LaunchLimits limits;
   limits.kernel_threads = function->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (const int result = modules::check_launch(limits, node->launch); result != 0) return result;
+  if (here.devices().emulated()) {
+    const int refused =
+        modules::check_cluster(function->info, function->required_cluster(), node->launch, {});
+    if (refused != 0) return refused;
+  }
   modules::PackedParameters packed;
   const int result = packed.pack(function->info, given->kernelParams, given->extra);
   if (result != 0) return result;

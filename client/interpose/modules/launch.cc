@@ -1,6 +1,7 @@
 // Checks of a launch in the driver's order, and the packing of its parameter block.
 #include "client/interpose/modules/launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/log.h"
@@ -67,6 +68,34 @@ int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& laun
     return CUDA_ERROR_INVALID_VALUE;
   }
   return 0;
+}
+
+int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
+                  const protocol::LaunchPayload& launch,
+                  std::span<const protocol::LaunchAttribute> attributes) noexcept {
+  constexpr std::uint64_t kBlocksMax = 16;  // Of the largest cluster that there is.
+  std::uint32_t cluster[3] = {};
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    cluster[axis] = static_cast<std::uint32_t>(std::max(required[axis], 0));
+  }
+  for (const protocol::LaunchAttribute& each : attributes) {
+    // Its value begins with x, y and z (cuda.h, CUlaunchAttributeValue).
+    if (each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      std::memcpy(cluster, each.value, sizeof cluster);
+    }
+  }
+  std::uint64_t blocks = 1;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    if (cluster[axis] == 0 || cluster[axis] > kBlocksMax) return 0;
+    if (launch.grid[axis] % cluster[axis] != 0) return 0;
+    blocks *= cluster[axis];
+  }
+  if (blocks == 1 || blocks > kBlocksMax) return 0;
+  GPURUN_LOG(kWarning,
+             "emulated device: kernel %s wants clusters of %ux%ux%u blocks; a cluster of more than "
+             "one block is not supported",
+             kernel.name.c_str(), cluster[0], cluster[1], cluster[2]);
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* const* extra) {

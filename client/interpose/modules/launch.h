@@ -29,6 +29,13 @@ struct LaunchLimits {
 // threads than this kernel can have.
 int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept;
 
+// The emulated device refuses clusters of more than one block (NOT_SUPPORTED): 0, or that with a
+// log line, so that the program learns of it from the launch itself. `required` is the cluster that
+// the kernel was made for, 0 for none. What is wrong with a cluster otherwise, the driver says.
+int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
+                  const protocol::LaunchPayload& launch,
+                  std::span<const protocol::LaunchAttribute> attributes) noexcept;
+
 // Where a launch's parameters come from: `parameters` (one pointer each) or `extra`.
 struct PackedParameters {
   // INVALID_VALUE: both or none are given although the kernel takes some, or `extra` is malformed

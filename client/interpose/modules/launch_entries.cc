@@ -97,6 +97,11 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
     if (result != 0) return cuda(result);
     note_events(here, attributes, attribute_count);
   }
+  if (here.devices().emulated()) {
+    result = modules::check_cluster(function->info, function->required_cluster(), payload,
+                                    std::span<const LaunchAttribute>(attributes, attribute_count));
+    if (result != 0) return cuda(result);
+  }
   if (call.cooperative) {
     if (attribute_count == protocol::kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
     attributes[attribute_count] = {};

@@ -63,6 +63,11 @@ struct Function {
   int attribute(int id) const noexcept {
     return values[static_cast<unsigned>(id)].load(std::memory_order_relaxed);
   }
+  std::array<int, 3> required_cluster() const noexcept {
+    return {attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
+            attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),
+            attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)};
+  }
 
   Handle handle = 0;
   HandleKind kind = HandleKind::kFunction;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/log.h"
 #include "server/emulated/api.h"
 #include "server/emulated/objects/event.h"
 #include "server/emulated/settings.h"
@@ -103,7 +104,13 @@ CUresult settle_cluster(KernelLaunch* launch) {
   if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
-  return CUDA_SUCCESS;
+  if (cluster.count() == 1) return CUDA_SUCCESS;
+  // To compiled code a cluster is one block (codegen/cluster.cc): it would run, and be wrong.
+  GPURUN_LOG(kWarning,
+             "emulated device: kernel %s wants clusters of %ux%ux%u blocks; a cluster of more than "
+             "one block is not supported",
+             launch->function->name().c_str(), cluster.x, cluster.y, cluster.z);
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult check_resources(const KernelLaunch& launch, const Device& device) {

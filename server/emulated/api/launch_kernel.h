@@ -27,7 +27,8 @@ struct LaunchEvents {
 
 // Checks everything that CUDA checks when it is called, copies the parameters and compiles the
 // kernel, for the context in which it will run. INVALID_HANDLE, INVALID_VALUE,
-// LAUNCH_OUT_OF_RESOURCES, INVALID_CLUSTER_SIZE, COOPERATIVE_LAUNCH_TOO_LARGE, NO_BINARY_FOR_GPU.
+// LAUNCH_OUT_OF_RESOURCES, INVALID_CLUSTER_SIZE, COOPERATIVE_LAUNCH_TOO_LARGE, NO_BINARY_FOR_GPU;
+// NOT_SUPPORTED, with a log line, for clusters of more than one block.
 CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, KernelLaunch* launch,
                         LaunchEvents* events);
 

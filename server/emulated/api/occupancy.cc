@@ -142,11 +142,11 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
   std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (blocks == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *blocks = function->settings().non_portable_cluster != 0 ? 16 : 8;
+  *blocks = 1;  // A launch of larger clusters is refused (launch_kernel.cc).
   return CUDA_SUCCESS;
 }
 
-// All blocks of a cluster are resident at once; they may share a multiprocessor here.
+// None of a size whose launch is refused.
 CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
                                       const CUlaunchConfig* config) {
   ContextPtr context;
@@ -157,7 +157,9 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
       (config->numAttrs != 0 && config->attrs == nullptr) || config->numAttrs > 64) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::uint64_t cluster_blocks = 1;
+  const auto& required = function->attributes().required_cluster;
+  std::uint64_t cluster_blocks =
+      required[0] == 0 ? 1 : std::uint64_t{required[0]} * required[1] * required[2];
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
     const auto& size = config->attrs[i].value.clusterDim;
@@ -169,7 +171,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
   const auto blocks = static_cast<std::uint64_t>(resident_blocks(*function, context->device(),
                                                                  threads, config->sharedMemBytes)) *
                       static_cast<std::uint64_t>(settings().multiprocessors);
-  *clusters = static_cast<int>(blocks / cluster_blocks);
+  *clusters = cluster_blocks == 1 ? static_cast<int>(blocks) : 0;
   return CUDA_SUCCESS;
 }
 

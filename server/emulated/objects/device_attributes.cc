@@ -150,7 +150,7 @@ bool Device::attribute(CUdevice_attribute attribute, int capability, int* value)
       *value = shared_bytes_per_block_optin(own) + kSharedBytesReserved;
       return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-      *value = own >= 90;
+      *value = 0;  // Launches of more than one block to a cluster are refused.
       return true;
     default:
       break;

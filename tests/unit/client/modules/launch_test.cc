@@ -37,6 +37,27 @@ TEST(PackedParameters, CopiesEachToItsOffsetAndZeroesTheGaps) {
   EXPECT_EQ(std::memcmp(packed.block.data(), expected, sizeof expected), 0);
 }
 
+// A cluster of several blocks, from the kernel or the launch, on the device that has none.
+TEST(CheckCluster, RefusesMoreThanOneBlock) {
+  const Kernel plain = kernel({});
+  LaunchPayload launch;
+  launch.grid[0] = 4, launch.grid[1] = launch.grid[2] = 1;
+  protocol::LaunchAttribute asked = {};
+  asked.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  const auto check = [&](std::array<int, 3> required, std::array<std::uint32_t, 3> wanted) {
+    std::memcpy(asked.value, wanted.data(), sizeof wanted);
+    return check_cluster(plain, required, launch, std::span(&asked, wanted[0] == 0 ? 0 : 1));
+  };
+  EXPECT_EQ(check({0, 0, 0}, {0}), 0);
+  EXPECT_EQ(check({1, 1, 1}, {0}), 0);
+  EXPECT_EQ(check({0, 0, 0}, {1, 1, 1}), 0);
+  EXPECT_EQ(check({2, 1, 1}, {0}), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(check({0, 0, 0}, {4, 1, 1}), CUDA_ERROR_NOT_SUPPORTED);
+  // The driver's to say.
+  EXPECT_EQ(check({0, 0, 0}, {3, 1, 1}), 0);
+  EXPECT_EQ(check({0, 0, 0}, {0xffffffff, 0xffffffff, 2}), 0);
+}
+
 TEST(PackedParameters, TakesTheLargestBlock) {
   const auto most = static_cast<std::uint32_t>(limits::kKernelParameterBytesMax);
   const Kernel large = kernel({{0, most}});
