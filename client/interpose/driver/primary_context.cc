@@ -70,14 +70,14 @@ int activate(const Here& here, Primary& primary) {
   return 0;
 }
 
-// The worker's context goes once everything in it has been issued.
-int deactivate(const Here& here, Primary& primary, bool wait) {
+// The worker's context goes once everything in it is done. Waited for, also where a program ends
+// with it: what its last kernels printed comes with the reply.
+int deactivate(const Here& here, Primary& primary) {
   begin_end_of_context(here, *primary.context);
   CallSite site;
   site.order = protocol::Order::kOrderedHost;
   const int device = primary.context->server_ordinal;
-  const int result = wait ? call_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {}, device)
-                          : post_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {}, device);
+  const int result = call_row(here, opcode::cuDevicePrimaryCtxRelease_v2, site, {}, device);
   end_context(here, *primary.context);
   return result;
 }
@@ -123,7 +123,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   const Lock lock(*primary);
   if (primary->retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary->retains != 0 || !is_active(*primary)) return CUDA_SUCCESS;
-  return cuda(deactivate(here, *primary, false));
+  return cuda(deactivate(here, *primary));
 }
 
 // Everything in the context is destroyed; who had retained it must still release it (manual).
@@ -135,7 +135,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   if (!is_active(*primary)) return CUDA_SUCCESS;
   // The worker holds it once: its release destroys the context, as a reset does. Nobody can use it
   // before it is retained again.
-  return cuda(deactivate(here, *primary, true));
+  return cuda(deactivate(here, *primary));
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {

@@ -404,9 +404,10 @@ int unload(Here& here, Loaded* loaded) {
     CallSite site;
     site.order = Order::kOrderedHost;
     site.context = loaded->context;  // 0, for a library: after the calls of all contexts.
-    const std::uint16_t row =
-        loaded->kind == HandleKind::kLibrary ? opcode::cuLibraryUnload : opcode::cuModuleUnload;
-    result = post_row(here, row, site, {}, loaded->handle);
+    // The end of a module shows what kernels have printed (Programming Guide, "Formatted Output").
+    result = loaded->kind == HandleKind::kLibrary
+                 ? post_row(here, opcode::cuLibraryUnload, site, {}, loaded->handle)
+                 : call_row(here, opcode::cuModuleUnload, site, {}, loaded->handle);
   }
   forget(here, loaded);
   return result;

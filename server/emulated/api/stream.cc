@@ -191,11 +191,12 @@ CUresult cuStreamSynchronize(CUstream handle) {
   Context& owner = stream->context();
   if (stream.get() == owner.legacy_stream().get()) {
     // The legacy stream stands for all blocking streams: an empty operation comes behind them.
-    if (owner.could_start(*stream)) return owner.sticky_error();
-    std::uint64_t position = 0;
-    GPURUN_TRY(owner.issue(stream, std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; }),
-                           &position));
-    stream->wait_for(position);
+    if (!owner.could_start(*stream)) {
+      std::uint64_t position = 0;
+      auto nothing = std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; });
+      GPURUN_TRY(owner.issue(stream, std::move(nothing), &position));
+      stream->wait_for(position);
+    }
   } else {
     stream->wait_for(stream->position());
   }

@@ -62,16 +62,13 @@ bool Device::release_primary() {
     if (retained_ == 0) return false;
     if (--retained_ > 0) return true;
   }
-  context->destroy();
+  if (context->is_active()) context->destroy();
   return true;
 }
 
+// Who had retained it must still release it (manual, cuDevicePrimaryCtxReset).
 void Device::reset_primary() {
   const ContextPtr& context = primary();
-  {
-    const std::lock_guard lock(mutex_);
-    retained_ = 0;
-  }
   if (context->is_active()) context->destroy();
 }
 

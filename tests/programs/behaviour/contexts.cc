@@ -62,6 +62,13 @@ int main() {
   MUST(cuDevicePrimaryCtxRelease(device));
   MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
   EXPECT(active == 0);
+  // A reset ends what is in the context; who retained it must still release it (manual).
+  MUST(cuDevicePrimaryCtxRetain(&primary, device));
+  MUST(cuDevicePrimaryCtxReset(device));
+  MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT(active == 0);
+  MUST(cuDevicePrimaryCtxRelease(device));
+  EXPECT(cuDevicePrimaryCtxRelease(device) == CUDA_ERROR_INVALID_CONTEXT);
   for (CUcontext context : contexts) MUST(cuCtxDestroy(context));
   std::printf("destroyed context: %s\n", name_of(cuCtxSetCurrent(contexts[0])));
   std::printf("PASSED\n");

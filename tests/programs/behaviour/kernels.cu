@@ -1,4 +1,6 @@
 // Device code of the driver-API programs; nvcc makes a fat binary and PTX of it.
+#include <cstdio>
+
 extern "C" {
 
 __constant__ float scale_of_all = 1.0f;
@@ -48,6 +50,8 @@ __global__ void block_sum(const unsigned* in, unsigned* out) {
   }
   if (threadIdx.x == 0) out[blockIdx.x] = values[0];
 }
+
+__global__ void say(int number) { printf("kernel %d\n", number); }
 
 __global__ void write_to(unsigned* address) { *address = 1; }
 
