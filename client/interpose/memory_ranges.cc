@@ -22,12 +22,15 @@ struct Ranges {
   std::mutex mutex;
   std::map<std::uint64_t, MemoryRange> by_base;    // Guarded by mutex.
   std::map<std::uint64_t, std::uint64_t> blocked;  // Start to end, disjoint. Guarded by mutex.
-  std::uint64_t last_buffer_id = 0;                // Guarded by mutex.
+  // Start to end of what of it could be had. Guarded by mutex.
+  std::map<std::uint64_t, std::uint64_t> held;
+  std::uint64_t last_buffer_id = 0;  // Guarded by mutex.
 };
 
 // Base 0: no window.
 std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
 std::atomic<std::uint64_t> g_window_ends[kWindowedDevicesMax];
+std::atomic<int> g_window_places{0};  // One past the last device that has one.
 
 // Calls come after exit handlers have run: never destroyed.
 Ranges& ranges() {
@@ -59,12 +62,16 @@ void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
       continue;
     }
     const std::uint64_t end = next == all.blocked.end() ? last : std::min(last, next->first);
-    if (!map_nothing(start, end)) {
+    if (map_nothing(start, end)) {
+      all.held[start] = end;
+    } else {
       // Something of the program's is near: block just what is the device's.
       const std::uint64_t page = std::max(start, base & ~(kPageBytes - 1));
       const std::uint64_t page_end =
           std::min(end, (base + bytes + kPageBytes - 1) & ~(kPageBytes - 1));
-      if (page < page_end && !map_nothing(page, page_end)) {
+      if (page < page_end && map_nothing(page, page_end)) {
+        all.held[page] = page_end;
+      } else if (page < page_end) {
         GPURUN_LOG(kInfo, "device memory at 0x%llx has the address of memory of this process",
                    static_cast<unsigned long long>(page));
       }
@@ -72,6 +79,15 @@ void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
     all.blocked[start] = end;
     start = end;
   }
+}
+
+// Under the mutex.
+std::optional<MemoryRange> range_at(const Ranges& all, std::uint64_t address) {
+  const auto next = all.by_base.upper_bound(address);
+  if (next == all.by_base.begin()) return std::nullopt;
+  const MemoryRange& range = std::prev(next)->second;
+  if (address - range.base >= range.bytes) return std::nullopt;
+  return range;
 }
 
 template <typename Matches>
@@ -113,11 +129,18 @@ bool add_range(MemoryRange range) noexcept try {
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept {
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto next = all.by_base.upper_bound(address);
-  if (next == all.by_base.begin()) return std::nullopt;
-  const MemoryRange& range = std::prev(next)->second;
-  if (address - range.base >= range.bytes) return std::nullopt;
-  return range;
+  return range_at(all, address);
+}
+
+std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  *held = false;
+  auto range = range_at(all, address);
+  if (range.has_value()) return range;
+  const auto next = all.held.upper_bound(address);
+  *held = next != all.held.begin() && address < std::prev(next)->second;
+  return std::nullopt;
 }
 
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept {
@@ -150,6 +173,7 @@ bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
   if (next != all.blocked.begin() && std::prev(next)->second > base) return false;
   if (!map_nothing(base, base + bytes)) return false;
   all.blocked[base] = base + bytes;
+  all.held[base] = base + bytes;
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -158,12 +182,18 @@ bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
 void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept {
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.blocked.erase(base) != 0) munmap(reinterpret_cast<void*>(base), bytes);
+  if (all.blocked.erase(base) == 0) return;
+  all.held.erase(base);
+  munmap(reinterpret_cast<void*>(base), bytes);
 }
 
 void add_device_window(int server_ordinal, std::uint64_t base, std::uint64_t bytes) noexcept {
   g_window_ends[server_ordinal].store(base + bytes, std::memory_order_relaxed);
   g_window_bases[server_ordinal].store(base, std::memory_order_release);
+  int places = g_window_places.load(std::memory_order_relaxed);
+  while (places <= server_ordinal && !g_window_places.compare_exchange_weak(
+                                         places, server_ordinal + 1, std::memory_order_acq_rel)) {
+  }
 }
 
 bool has_device_window(int server_ordinal) noexcept {
@@ -171,12 +201,23 @@ bool has_device_window(int server_ordinal) noexcept {
 }
 
 int device_of_window(std::uint64_t address) noexcept {
-  for (int device = 0; device < kWindowedDevicesMax; ++device) {
+  const int places = g_window_places.load(std::memory_order_acquire);
+  for (int device = 0; device < places; ++device) {
     const std::uint64_t base = g_window_bases[device].load(std::memory_order_acquire);
     if (base == 0 || address < base) continue;
     if (address < g_window_ends[device].load(std::memory_order_relaxed)) return device;
   }
   return -1;
+}
+
+bool reaches_window(std::uint64_t address, std::uint64_t bytes) noexcept {
+  const int places = g_window_places.load(std::memory_order_acquire);
+  for (int device = 0; device < places; ++device) {
+    const std::uint64_t base = g_window_bases[device].load(std::memory_order_acquire);
+    if (base == 0 || address + bytes <= base) continue;
+    if (address < g_window_ends[device].load(std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
 
 }  // namespace gpurun::client::interpose

@@ -46,6 +46,9 @@ struct MemoryRange {
 bool add_range(MemoryRange range) noexcept;
 // The range that `address` lies in.
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
+// find_range(). `held`: where there is none, whether the address is one that we keep from this
+// process because a device's memory is, or was, there.
+std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept;
 // Forgets the range that starts at `base` if it is of `kind`.
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;
 // Of a context, or of an owner, that ends.
@@ -65,6 +68,8 @@ void add_device_window(int server_ordinal, std::uint64_t base, std::uint64_t byt
 bool has_device_window(int server_ordinal) noexcept;
 // Whose window the address lies in, whether or not anything lives there; -1: nobody's. No lock.
 int device_of_window(std::uint64_t address) noexcept;
+// Whether any of [address, address + bytes), which does not overflow, is in a window. No lock.
+bool reaches_window(std::uint64_t address, std::uint64_t bytes) noexcept;
 
 // Gives back memory that cuMemHostAlloc made; nothing for other kinds.
 void free_host_range(const MemoryRange& range) noexcept;

@@ -10,15 +10,13 @@ std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint
 
 CopySide device(CUdeviceptr address) { return {Place::kDevice, address, 0, 0}; }
 
-CopySide host(const void* memory, size_t bytes) {
-  const std::uint64_t address = address_of(memory);
-  const Place place = place_of(address, bytes);
-  return {place == Place::kPinned ? place : Place::kPageable, address, 0, 0};
-}
-
 CopySide either(CUdeviceptr address, size_t bytes) {
   return {place_of(address, bytes), address, 0, 0};
 }
+
+// What the call takes for host memory may be a device's (unified addressing): such a copy is made
+// between devices.
+CopySide host(const void* memory, size_t bytes) { return either(address_of(memory), bytes); }
 
 CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& source, size_t bytes,
               CUstream given, Waiting waiting) {

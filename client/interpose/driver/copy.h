@@ -36,7 +36,7 @@ struct Copy {
 // The box of bytes that the structure describes, in as few lines as it can be; INVALID_VALUE, or
 // NOT_SUPPORTED for arrays.
 int describe_copy(const CUDA_MEMCPY3D& given, Copy* copy);
-// Device memory that we know holds all of it.
+// Device memory that we know holds all of it, and host memory can be where it is said to be.
 bool stays_inside(const Copy& copy);
 
 enum class Waiting : std::uint8_t {

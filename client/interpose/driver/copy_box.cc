@@ -1,4 +1,5 @@
 // Copies of two and three dimensions, brought to as few lines as their gaps allow.
+#include <sys/mman.h>
 
 #include <cstring>
 
@@ -16,9 +17,25 @@ std::uint64_t extent(const CopySide& side, const Copy& copy) {
   return (copy.slices - 1) * side.slice_pitch + (copy.lines - 1) * side.line_pitch + copy.width;
 }
 
+// One past the last address of a program's memory (x86-64, 4 levels of pages, which is what the
+// kernel gives out unless it is asked for more), and the first (Linux, vm.mmap_min_addr). Programs
+// that have memory elsewhere are asked about by a system call, the others by none.
+constexpr std::uint64_t kUsualBegin = 64 << 10;
+constexpr std::uint64_t kUsualEnd = std::uint64_t{1} << 47;
+constexpr std::uint64_t kPageBytes = 4096;
+
+// Host memory that cannot be: null with an offset, no address at all, or what runs into a window.
+bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
+  if (address + bytes < address || reaches_window(address, bytes)) return true;
+  if (address >= kUsualBegin && address + bytes <= kUsualEnd) return false;
+  // The kernel looks only at its list of mappings for this.
+  const std::uint64_t page = address & ~(kPageBytes - 1);
+  return msync(reinterpret_cast<void*>(page), address + bytes - page, MS_ASYNC) != 0;
+}
+
 // Device memory of which we know must hold all of it.
 bool reaches_beyond(const CopySide& side, const Copy& copy) {
-  if (side.place != Place::kDevice) return false;
+  if (side.place != Place::kDevice) return is_nowhere(side.address, extent(side, copy));
   const auto range = find_range(side.address);
   // In a window, memory that nobody has allocated is no memory.
   if (!range.has_value()) return device_of_window(side.address) >= 0;
@@ -151,8 +168,11 @@ class Run {
 }  // namespace
 
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
-  const auto range = find_range(address);
-  if (!range.has_value()) return device_of_window(address) >= 0 ? Place::kDevice : Place::kPageable;
+  bool held = false;
+  const auto range = find_range(address, &held);
+  if (!range.has_value()) {
+    return held || device_of_window(address) >= 0 ? Place::kDevice : Place::kPageable;
+  }
   if (!range->on_host()) return Place::kDevice;
   return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
 }

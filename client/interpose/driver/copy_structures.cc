@@ -33,8 +33,7 @@ int side_of(const Described& in, const Copy& copy, CopySide* out) {
       return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_HOST:
       out->address = in.host + offset;
-      out->place =
-          place_of(out->address, copy.width) == Place::kPinned ? Place::kPinned : Place::kPageable;
+      out->place = place_of(out->address, copy.width);  // Of a device all the same, it may be.
       return in.host == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_UNIFIED:
       out->address = in.device + offset;

@@ -84,6 +84,35 @@ static bool copy_in_turn(const std::vector<unsigned*>& memory, int from, int to)
   return holds(memory[from], salt);
 }
 
+// And after an upload to the source that is still on its way.
+static bool copy_after_upload(int from, int to) {
+  constexpr std::size_t kBytes = 32 << 20;
+  unsigned *source, *target, *pinned, last = 0;
+  cudaStream_t stream;
+  MUST(cudaSetDevice(to));
+  MUST(cudaMalloc(&target, kBytes));
+  MUST(cudaMemset(target, 0, kBytes));
+  MUST(cudaDeviceSynchronize());
+  MUST(cudaSetDevice(from));
+  MUST(cudaMalloc(&source, kBytes));
+  MUST(cudaMemset(source, 0, kBytes));
+  MUST(cudaDeviceSynchronize());
+  MUST(cudaMallocHost(&pinned, kBytes));
+  constexpr std::size_t kLast = kBytes / sizeof(unsigned) - 1;
+  for (std::size_t i = 0; i <= kLast; ++i) pinned[i] = static_cast<unsigned>(i) + 1;
+  MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  MUST(cudaMemcpyAsync(source, pinned, kBytes, cudaMemcpyHostToDevice, stream));
+  MUST(cudaSetDevice(to));
+  MUST(cudaMemcpyPeer(target, to, source, from, kBytes));
+  MUST(cudaMemcpy(&last, target + kLast, sizeof last, cudaMemcpyDeviceToHost));
+  MUST(cudaFree(target));
+  MUST(cudaSetDevice(from));
+  MUST(cudaStreamDestroy(stream));
+  MUST(cudaFreeHost(pinned));
+  MUST(cudaFree(source));
+  return last == kLast + 1;
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const int wanted = std::atoi(argv[1]);
@@ -123,7 +152,10 @@ int main(int argc, char** argv) {
       std::printf("from %d to %d: %s\n", from, to, good ? "right" : "WRONG");
       const bool in_turn = copy_in_turn(memory, from, to);
       std::printf("from %d to %d in turn: %s\n", from, to, in_turn ? "right" : "WRONG");
-      if (!good || !in_turn) return 1;
+      const bool after_upload = copy_after_upload(from, to);
+      std::printf("from %d to %d after an upload: %s\n", from, to,
+                  after_upload ? "right" : "WRONG");
+      if (!good || !in_turn || !after_upload) return 1;
     }
   }
   std::puts("PASSED");

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
+#include <cstring>
 #include <initializer_list>
 
 __global__ void write_to(unsigned* address) { *address = 1; }
@@ -21,13 +22,14 @@ static void expect(const char* what, cudaError_t code, std::initializer_list<cud
 }
 
 // Device memory that was freed: still no memory of the host's, whichever operand it is.
-static void copies_of_freed_memory() {
+static void copies_of_freed_memory(bool in_streams) {
   char *gone, *live, host[64] = {};
   cudaStream_t stream;
   expect("memory", cudaMalloc(&gone, 1 << 20), {cudaSuccess});
   expect("more memory", cudaMalloc(&live, 1 << 20), {cudaSuccess});
   expect("stream", cudaStreamCreate(&stream), {cudaSuccess});
   expect("free", cudaFree(gone), {cudaSuccess});
+  expect("it is gone", cudaDeviceSynchronize(), {cudaSuccess});
   const auto refused = [](const char* what, cudaError_t code) {
     expect(what, code, {cudaErrorInvalidValue});
     cudaGetLastError();
@@ -36,13 +38,87 @@ static void copies_of_freed_memory() {
   refused("device to freed", cudaMemcpy(gone, live, 4, cudaMemcpyDefault));
   refused("freed to host", cudaMemcpy(host, gone, 4, cudaMemcpyDefault));
   refused("host to freed", cudaMemcpy(gone, host, 4, cudaMemcpyDefault));
-  refused("freed to host, in a stream", cudaMemcpyAsync(host, gone, 4, cudaMemcpyDefault, stream));
-  refused("host to freed, in a stream", cudaMemcpyAsync(gone, host, 4, cudaMemcpyDefault, stream));
-  refused("freed to host, a box", cudaMemcpy2D(host, 4, gone, 4, 4, 4, cudaMemcpyDefault));
-  refused("host to freed, a box", cudaMemcpy2D(gone, 4, host, 4, 4, 4, cudaMemcpyDefault));
+  if (in_streams) {
+    refused("freed to host, in a stream",
+            cudaMemcpyAsync(host, gone, 4, cudaMemcpyDefault, stream));
+    refused("host to freed, in a stream",
+            cudaMemcpyAsync(gone, host, 4, cudaMemcpyDefault, stream));
+    refused("freed to host, a box", cudaMemcpy2D(host, 4, gone, 4, 4, 4, cudaMemcpyDefault));
+    refused("host to freed, a box", cudaMemcpy2D(gone, 4, host, 4, 4, 4, cudaMemcpyDefault));
+  }
   expect("no error is left", cudaStreamSynchronize(stream), {cudaSuccess});
   expect("stream's end", cudaStreamDestroy(stream), {cudaSuccess});
   expect("free", cudaFree(live), {cudaSuccess});
+}
+
+// Device memory where the call's words say host memory, and the other way round. The Driver API's
+// manual (Unified Addressing) tells what memory is by its address: the copy is made or refused, and
+// nobody reads device memory on the host.
+static void copies_of_wrong_kind() {
+  const auto expect_copied = [](const char* what, cudaError_t code) {
+    expect(what, code, {cudaSuccess, cudaErrorInvalidValue});
+    cudaGetLastError();
+  };
+  char *a, *b, host[400] = {}, value[64] = "a";
+  cudaStream_t stream;
+  expect("memory", cudaMalloc(&a, 4096), {cudaSuccess});
+  expect("more memory", cudaMalloc(&b, 4096), {cudaSuccess});
+  expect("stream", cudaStreamCreate(&stream), {cudaSuccess});
+  const auto show = [&](const char* what) {
+    expect(what, cudaMemcpy(host, b, 8, cudaMemcpyDeviceToHost), {cudaSuccess});
+    std::printf("%s: \"%.8s\"\n", what, host);
+    ++value[0];
+    expect("new value", cudaMemcpy(a, value, sizeof value, cudaMemcpyHostToDevice), {cudaSuccess});
+  };
+  expect("values", cudaMemcpy(a, value, sizeof value, cudaMemcpyHostToDevice), {cudaSuccess});
+  expect("no values", cudaMemset(b, 0, 4096), {cudaSuccess});
+  expect_copied("device to device as if in", cudaMemcpy(b, a, 8, cudaMemcpyHostToDevice));
+  show("what came in");
+  expect_copied("device to device as if out", cudaMemcpy(b, a, 8, cudaMemcpyDeviceToHost));
+  show("what came out");
+  expect_copied("a box as if in", cudaMemcpy2D(b, 20, a, 20, 10, 2, cudaMemcpyHostToDevice));
+  show("what came in by a box");
+  expect_copied("a box as if out", cudaMemcpy2D(b, 20, a, 20, 10, 2, cudaMemcpyDeviceToHost));
+  show("what came out by a box");
+  expect_copied("in a stream as if in", cudaMemcpyAsync(b, a, 8, cudaMemcpyHostToDevice, stream));
+  expect("stream", cudaStreamSynchronize(stream), {cudaSuccess});
+  show("what came in by a stream");
+  expect_copied("in a stream as if out", cudaMemcpyAsync(b, a, 8, cudaMemcpyDeviceToHost, stream));
+  expect("stream", cudaStreamSynchronize(stream), {cudaSuccess});
+  show("what came out by a stream");
+  expect_copied("in a stream as if of hosts",
+                cudaMemcpyAsync(b, a, 8, cudaMemcpyHostToHost, stream));
+  expect("stream", cudaStreamSynchronize(stream), {cudaSuccess});
+  show("what came by a stream");
+  const auto refused = [](const char* what, cudaError_t code) {
+    expect(what, code, {cudaErrorInvalidValue});
+    cudaGetLastError();
+  };
+  host[0] = 0;
+  expect_copied("out as if of hosts", cudaMemcpy(host, a, 4, cudaMemcpyHostToHost));
+  std::printf("what came out: \"%.1s\"\n", host);
+  refused("out as if in", cudaMemcpy(host, a, 4, cudaMemcpyHostToDevice));
+  refused("in as if out", cudaMemcpy(a, host, 4, cudaMemcpyDeviceToHost));
+  refused("in as if between", cudaMemcpyAsync(a, host, 8, cudaMemcpyDeviceToDevice, stream));
+  refused("in, beyond", cudaMemcpy(b, a + 4092, 8, cudaMemcpyHostToDevice));
+  refused("out, beyond", cudaMemcpy(b + 4092, a, 8, cudaMemcpyDeviceToHost));
+  // Addresses where nobody has memory: null with an offset, and none of x86-64.
+  const auto low = reinterpret_cast<char*>(0x5000), high = reinterpret_cast<char*>(~0ull - 4096);
+  for (char* const nowhere : {low, high}) {
+    refused("from nowhere", cudaMemcpy(a, nowhere, 4, cudaMemcpyHostToDevice));
+    refused("from nowhere, in a stream",
+            cudaMemcpyAsync(a, nowhere, 4, cudaMemcpyHostToDevice, stream));
+    refused("from nowhere, a box", cudaMemcpy2D(a, 4, nowhere, 4, 4, 4, cudaMemcpyHostToDevice));
+    refused("from nowhere, anything", cudaMemcpy(a, nowhere, 4096, cudaMemcpyDefault));
+    refused("to nowhere", cudaMemcpy(nowhere, a, 4096, cudaMemcpyDeviceToHost));
+    refused("to nowhere, anything", cudaMemcpy(nowhere, a, 4, cudaMemcpyDefault));
+    refused("to nowhere from the host",
+            cudaMemcpyAsync(nowhere, host, 4, cudaMemcpyDefault, stream));
+  }
+  expect("no error is left", cudaStreamSynchronize(stream), {cudaSuccess});
+  expect("stream's end", cudaStreamDestroy(stream), {cudaSuccess});
+  expect("free", cudaFree(a), {cudaSuccess});
+  expect("free", cudaFree(b), {cudaSuccess});
 }
 
 // Calls that are refused at once.
@@ -116,9 +192,12 @@ static void faults() {
   expect("trap", cudaDeviceSynchronize(), {cudaErrorLaunchFailure});
 }
 
-int main() {
+// "synchronous": of freed memory, only what waits. Without windows no other call is refused in
+// time.
+int main(int argc, char** argv) {
   refused_calls();
-  copies_of_freed_memory();
+  copies_of_freed_memory(argc == 1 || std::strcmp(argv[1], "synchronous") != 0);
+  copies_of_wrong_kind();
   refused_launches();
   faults();
   std::printf("%s\n", all_right ? "PASSED" : "FAILED");
