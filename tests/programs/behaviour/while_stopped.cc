@@ -1,6 +1,7 @@
-// Driver API: a thousand of each call that returns at once, and copies to the device that are too
-// large for the command log. Says "ready", waits for a line, makes the calls, says "all returned",
-// waits for a line, then looks at the results.
+// Driver API: a thousand of each call that returns at once, each kind of handle that is made
+// without an answer among them, and copies to the device that are too large for the command log.
+// Says "ready", waits for a line, makes the calls, says "all returned", waits for a line, then
+// looks at the results.
 //
 // A copy to the device returns when its bytes lie in the client's window, which holds
 // kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (256 KiB), of which each
@@ -85,6 +86,99 @@ struct LargeCopies {
   }
 };
 
+// Graphs, and nodes of each kind that is made without asking the server: made while it is stopped,
+// run when it goes on. (To instantiate one, and to end a capture, is to wait for it.)
+class Graphs {
+ public:
+  explicit Graphs(CUcontext context, CUfunction fill, CUevent event)
+      : context_(context), fill_(fill), event_(event) {
+    for (CUdeviceptr* memory : {&filled_, &set_, &copied_}) MUST(cuMemAlloc(memory, kBytes));
+  }
+
+  void make(unsigned value) {
+    CUgraph graph = nullptr, clone = nullptr, child = nullptr;
+    MUST(cuGraphCreate(&graph, 0));
+    CUgraphNode start = nullptr, kernel = nullptr, set = nullptr, copy = nullptr, host = nullptr;
+    MUST(cuGraphAddEmptyNode(&start, graph, nullptr, 0));
+    unsigned count = kCount;
+    void* arguments[] = {&filled_, &count, &value};
+    CUDA_KERNEL_NODE_PARAMS launch = {};
+    launch.func = fill_;
+    launch.gridDimX = launch.gridDimY = launch.gridDimZ = 1;
+    launch.blockDimX = kCount;
+    launch.blockDimY = launch.blockDimZ = 1;
+    launch.kernelParams = arguments;
+    MUST(cuGraphAddKernelNode(&kernel, graph, &start, 1, &launch));
+    CUDA_MEMSET_NODE_PARAMS memset = {};
+    memset.dst = set_;
+    memset.value = value;
+    memset.elementSize = sizeof value;
+    memset.width = kCount;
+    memset.height = 1;
+    MUST(cuGraphAddMemsetNode(&set, graph, &kernel, 1, &memset, context_));
+    CUDA_MEMCPY3D box = {};
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.srcDevice = filled_;
+    box.dstDevice = copied_;
+    box.WidthInBytes = kBytes;
+    box.Height = box.Depth = 1;
+    MUST(cuGraphAddMemcpyNode(&copy, graph, &kernel, 1, &box, context_));
+    const CUDA_HOST_NODE_PARAMS call = {[](void* runs) { ++*static_cast<unsigned*>(runs); },
+                                        &runs_};
+    MUST(cuGraphAddHostNode(&host, graph, &copy, 1, &call));
+    // The clone has what its graph has now; the child of another has it all.
+    MUST(cuGraphClone(&clone, graph));
+    MUST(cuGraphCreate(&child, 0));
+    CUgraphNode all = nullptr, record = nullptr, wait = nullptr;
+    MUST(cuGraphAddEventWaitNode(&wait, child, nullptr, 0, event_));
+    MUST(cuGraphAddChildGraphNode(&all, child, &wait, 1, graph));
+    MUST(cuGraphAddEventRecordNode(&record, child, &all, 1, event_));
+    made_.push_back({value, {graph, clone, child}});
+  }
+
+  void look_at_all(CUstream stream) {
+    for (const std::size_t at : {std::size_t{0}, made_.size() / 2, made_.size() - 1}) {
+      for (CUgraph graph : made_[at].graphs) run(graph, made_[at].value, stream);
+    }
+    for (const Made& made : made_) {
+      for (CUgraph graph : made.graphs) MUST(cuGraphDestroy(graph));
+    }
+  }
+
+ private:
+  static constexpr unsigned kCount = 64;
+  static constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+  struct Made {
+    unsigned value;
+    CUgraph graphs[3];
+  };
+
+  void run(CUgraph graph, unsigned value, CUstream stream) {
+    for (CUdeviceptr memory : {filled_, set_, copied_}) {
+      MUST(cuMemsetD8Async(memory, 0xee, kBytes, stream));
+    }
+    const unsigned before = runs_;
+    CUgraphExec executable = nullptr;
+    MUST(cuGraphInstantiate(&executable, graph, 0));
+    MUST(cuGraphLaunch(executable, stream));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(runs_ == before + 1);
+    unsigned host[kCount];
+    for (CUdeviceptr memory : {filled_, set_, copied_}) {
+      MUST(cuMemcpyDtoH(host, memory, kBytes));
+      for (unsigned i = 0; i < kCount; ++i) EXPECT(host[i] == value + (memory == set_ ? 0 : i));
+    }
+    MUST(cuGraphExecDestroy(executable));
+  }
+
+  CUcontext context_;
+  CUfunction fill_;
+  CUevent event_;
+  CUdeviceptr filled_ = 0, set_ = 0, copied_ = 0;
+  unsigned runs_ = 0;  // Of host nodes.
+  std::vector<Made> made_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -111,11 +205,14 @@ int main(int argc, char** argv) {
   MUST(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kCount * 4, 0));
   LargeCopies copies;
   copies.allocate();
+  Graphs graphs(context, fill, event);
+  CUlibrary library;
+  MUST(cuLibraryLoadFromFile(&library, argv[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
   MUST(cuCtxSynchronize());
   say("ready");
   wait_for_line();
 
-  std::vector<CUstream> streams(kTimes);
+  std::vector<CUstream> streams(kTimes), hurried(kTimes);
   std::vector<CUevent> events(kTimes);
   unsigned count = kCount;
   for (unsigned i = 0; i < kTimes; ++i) {
@@ -129,15 +226,23 @@ int main(int argc, char** argv) {
     MUST(cuMemcpyHtoDAsync(copied, source, sizeof source, two));  // Pageable: free at once.
     std::memset(source, 0xee, sizeof source);
     MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreateWithPriority(&hurried[i], CU_STREAM_NON_BLOCKING, 0));
     MUST(cuEventCreate(&events[i], CU_EVENT_DEFAULT));
     CUfunction again;
     MUST(cuModuleGetFunction(&again, module, i % 2 == 0 ? "add" : "block_sum"));
+    CUkernel kernel;
+    MUST(cuLibraryGetKernel(&kernel, library, i % 2 == 0 ? "block_sum" : "write_to"));
+    MUST(cuKernelGetFunction(&again, kernel));
   }
   for (unsigned i = 0; i < kCount; ++i) pinned[i] = 7 * i;
   MUST(cuMemcpyHtoDAsync(copied + 256, pinned, 64, two));
   copies.start(two);
+  // Last: from now on host nodes may write where they like, so that a copy of more than 64 KiB from
+  // pageable memory waits for its stream.
+  for (unsigned i = 0; i < kTimes; ++i) graphs.make(i);
   for (unsigned i = 0; i < kTimes; ++i) {
     MUST(cuStreamDestroy(streams[i]));
+    MUST(cuStreamDestroy(hurried[i]));
     MUST(cuEventDestroy(events[i]));
   }
   say("all returned");
@@ -153,6 +258,7 @@ int main(int argc, char** argv) {
   for (unsigned i = 0; i < 64; ++i) EXPECT(host[i] == ((kTimes - 1) & 0xff) * 0x01010101u);
   for (unsigned i = 0; i < 16; ++i) EXPECT(host[64 + i] == 7 * i);
   copies.look_at_all();
+  graphs.look_at_all(two);
   say("PASSED");
   return 0;
 }
