@@ -45,6 +45,29 @@ wait:
   ret;
 }
 
+.visible .entry increment(.param .u64 words, .param .u32 count)
+{
+  .reg .u64 %address, %offset;
+  .reg .u32 %block, %size, %index, %count, %value;
+  .reg .pred %beyond;
+  mov.u32 %block, %ctaid.x;
+  mov.u32 %size, %ntid.x;
+  mov.u32 %index, %tid.x;
+  mad.lo.u32 %index, %block, %size, %index;
+  ld.param.u32 %count, [count];
+  setp.ge.u32 %beyond, %index, %count;
+  @%beyond bra done;
+  ld.param.u64 %address, [words];
+  cvta.to.global.u64 %address, %address;
+  mul.wide.u32 %offset, %index, 4;
+  add.u64 %address, %address, %offset;
+  ld.global.u32 %value, [%address];
+  add.u32 %value, %value, 1;
+  st.global.u32 [%address], %value;
+done:
+  ret;
+}
+
 .visible .entry bad_address()
 {
   .reg .u64 %address;

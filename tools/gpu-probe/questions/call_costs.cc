@@ -81,11 +81,58 @@ void launch_costs(const Stage& s, Answer* answer) {
     const CUresult result = launch();
     return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
   });
+  cost(answer, "cuModuleGetFunction", [&] {
+    CUfunction found = nullptr;
+    return CU(d, cuModuleGetFunction)(&found, s.module, "with_five");
+  });
   cost(answer, "cuModuleLoadData + cuModuleUnload", [&] {
     CUmodule made = nullptr;
     const CUresult result = CU(d, cuModuleLoadData)(&made, kKernels);
     return result != CUDA_SUCCESS ? result : CU(d, cuModuleUnload)(made);
   });
+}
+
+// Of one kernel, and of a hundred in a row: what a graph saves.
+void graph_costs(const Stage& s, Answer* answer) {
+  const Driver& d = s.driver;
+  for (const unsigned nodes : {1u, 100u}) {
+    const std::string size = " of " + std::to_string(nodes) + (nodes == 1 ? " kernel" : " kernels");
+    CUgraph graph = nullptr;
+    CUresult result = CU(d, cuGraphCreate)(&graph, 0);
+    CUDA_KERNEL_NODE_PARAMS launch = {};
+    launch.func = s.empty;
+    launch.gridDimX = launch.gridDimY = launch.gridDimZ = 1;
+    launch.blockDimX = 32;
+    launch.blockDimY = launch.blockDimZ = 1;
+    CUgraphNode last = nullptr;
+    for (unsigned i = 0; i < nodes && result == CUDA_SUCCESS; ++i) {
+      const CUgraphNode before = last;
+      result = CU(d, cuGraphAddKernelNode_v2)(&last, graph, &before, i == 0 ? 0 : 1, &launch);
+    }
+    if (result != CUDA_SUCCESS) {
+      answer->fact("graph" + size, Json::result(result));
+      continue;
+    }
+    cost(answer, "cuGraphInstantiate + cuGraphExecDestroy" + size, [&] {
+      CUgraphExec made = nullptr;
+      const CUresult instantiated = CU(d, cuGraphInstantiateWithFlags)(&made, graph, 0);
+      return instantiated != CUDA_SUCCESS ? instantiated : CU(d, cuGraphExecDestroy)(made);
+    });
+    CUgraphExec executable = nullptr;
+    result = CU(d, cuGraphInstantiateWithFlags)(&executable, graph, 0);
+    if (result != CUDA_SUCCESS) continue;  // The cost above says it.
+    cost(answer, "cuGraphLaunch + cuStreamSynchronize" + size, [&] {
+      const CUresult launched = CU(d, cuGraphLaunch)(executable, s.stream);
+      return launched != CUDA_SUCCESS ? launched : CU(d, cuStreamSynchronize)(s.stream);
+    });
+    cost(answer, "10 cuGraphLaunch + cuStreamSynchronize" + size, [&] {
+      CUresult launched = CUDA_SUCCESS;
+      for (int i = 0; i < 10 && launched == CUDA_SUCCESS; ++i) {
+        launched = CU(d, cuGraphLaunch)(executable, s.stream);
+      }
+      return launched != CUDA_SUCCESS ? launched : CU(d, cuStreamSynchronize)(s.stream);
+    });
+  }
 }
 
 void memory_costs(const Stage& s, Answer* answer) {
@@ -104,6 +151,27 @@ void memory_costs(const Stage& s, Answer* answer) {
       return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
     });
   }
+  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1} << 20, std::size_t{64} << 20}) {
+    const std::string size = std::to_string(bytes >> 10) + " KiB";
+    cost(answer, "cuMemHostAlloc + cuMemFreeHost " + size, [&] {
+      void* made = nullptr;
+      const CUresult result = CU(d, cuMemHostAlloc)(&made, bytes, 0);
+      return result != CUDA_SUCCESS ? result : CU(d, cuMemFreeHost)(made);
+    });
+  }
+  for (const std::size_t bytes : {std::size_t{4}, Stage::kMemoryBytes}) {
+    cost(answer, "cuMemsetD8Async + synchronize " + std::to_string(bytes) + " B", [&] {
+      const CUresult result = CU(d, cuMemsetD8Async)(s.memory, 1, bytes, s.stream);
+      return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+    });
+  }
+  cost(answer, "100 cuMemsetD8Async 4 B + synchronize", [&] {
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 100 && result == CUDA_SUCCESS; ++i) {
+      result = CU(d, cuMemsetD8Async)(s.memory, 1, 4, s.stream);
+    }
+    return result != CUDA_SUCCESS ? result : CU(d, cuStreamSynchronize)(s.stream);
+  });
   void* pinned = nullptr;
   if (CU(d, cuMemHostAlloc)(&pinned, 16 << 20, 0) != CUDA_SUCCESS) pinned = nullptr;
   std::vector<char> pageable(16 << 20);
@@ -134,6 +202,7 @@ void ask_call_costs(const std::string& libcuda, Answer* answer) {
   Stage stage(driver, Level::kWork);
   state_costs(stage, answer);
   launch_costs(stage, answer);
+  graph_costs(stage, answer);
   memory_costs(stage, answer);
 }
 

@@ -48,6 +48,9 @@ constexpr Table kStorage = {"CLS",
                             {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3,
                              0x55, 0xd8, 0x95, 0x93}};
 
+constexpr const Table& kStreams = kTables[6];  // T2131
+constexpr const Table& kGroups = kTables[8];   // T1734
+
 CUresult open(const Driver& driver, const Table& table, const void* const** slots) {
   CUuuid id;
   std::memcpy(id.bytes, table.uuid, sizeof table.uuid);
@@ -87,7 +90,7 @@ void ask_storage(const Driver& driver, Answer* answer) {
 
 void ask_groups(const Driver& driver, Answer* answer) {
   const void* const* table = nullptr;
-  const CUresult opened = open(driver, kTables[8], &table);
+  const CUresult opened = open(driver, kGroups, &table);
   if (opened != CUDA_SUCCESS || table == nullptr) {
     answer->fact("T1734.slot_4", Json::result(opened));
     return;
@@ -103,6 +106,48 @@ void ask_groups(const Driver& driver, Answer* answer) {
                Json::object({{"result", Json::result(result)},
                              {"count", Json::integer(static_cast<std::int64_t>(count))},
                              {"bytes", Json::list(bytes)}}));
+}
+
+// Identities of contexts and streams, which math libraries ask for: are they those of the API?
+void ask_identities(const Stage& stage, Answer* answer) {
+  const Driver& driver = stage.driver;
+  const void* const* table = nullptr;
+  const CUresult opened = open(driver, kStreams, &table);
+  constexpr unsigned kContextId = 4, kStreamId = 39, kStreamObject = 51;
+  const bool holds_them = opened == CUDA_SUCCESS && table != nullptr &&
+                          reinterpret_cast<std::uintptr_t>(table[0]) / 8 > kStreamObject;
+  if (!holds_them) {
+    answer->fact("T2131.slot_4", opened == CUDA_SUCCESS
+                                     ? Json::text("unanswerable: the table has no slot 51")
+                                     : Json::result(opened));
+    return;
+  }
+  unsigned long long named = 0;
+  std::uint64_t id = 0;
+  CUresult result =
+      slot<CUresult(CUcontext, std::uint64_t*)>(table, kContextId)(stage.context, &id);
+  CUresult by_name = CU(driver, cuCtxGetId)(stage.context, &named);
+  answer->fact("T2131.slot_4", Json::object({{"result", Json::result(result)},
+                                             {"cuCtxGetId", Json::result(by_name)},
+                                             {"same_id", Json::boolean(id == named)}}));
+  const CUstream streams[] = {nullptr, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stage.stream};
+  const char* const names[] = {"default", "legacy", "per_thread", "created"};
+  for (unsigned i = 0; i < 4; ++i) {
+    void* object = nullptr;
+    const CUresult resolved = slot<CUresult(CUcontext, CUstream, void**, int)>(
+        table, kStreamObject)(stage.context, streams[i], &object, i == 2 ? 1 : 0);
+    result = resolved;
+    if (result == CUDA_SUCCESS) {
+      result = slot<CUresult(CUcontext, void*, std::uint64_t*)>(table, kStreamId)(stage.context,
+                                                                                  object, &id);
+    }
+    by_name = CU(driver, cuStreamGetId)(streams[i], &named);
+    answer->fact(std::string("T2131.slots_51_and_39.") + names[i],
+                 Json::object({{"resolved", Json::result(resolved)},
+                               {"result", Json::result(result)},
+                               {"cuStreamGetId", Json::result(by_name)},
+                               {"same_id", Json::boolean(id == named)}}));
+  }
 }
 
 }  // namespace
@@ -124,6 +169,7 @@ void ask_export_tables(const std::string& libcuda, Answer* answer) {
   }
   ask_storage(driver, answer);
   ask_groups(driver, answer);
+  ask_identities(stage, answer);
 }
 
 }  // namespace gpurun::probe

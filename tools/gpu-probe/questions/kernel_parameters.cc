@@ -23,6 +23,46 @@ Json layout(const Ask& ask) {
   return Json::text("does not end");
 }
 
+// What answers for a kernel, whichever way its handle came, and for a handle of the other kind.
+void ask_every_kind(const Stage& stage, CUlibrary library, Answer* answer) {
+  const Driver& driver = stage.driver;
+  const auto as_kernel = [&driver](CUkernel kernel) {
+    return layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+      return CU(driver, cuKernelGetParamInfo)(kernel, i, at, size);
+    });
+  };
+  CUkernel empty = nullptr, kernel = nullptr;
+  must(CU(driver, cuLibraryGetKernel)(&empty, library, "empty"), "cuLibraryGetKernel");
+  must(CU(driver, cuLibraryGetKernel)(&kernel, library, "with_five"), "cuLibraryGetKernel");
+  answer->fact("kernel.empty", as_kernel(empty));
+  unsigned count = 0;
+  CUkernel enumerated[16] = {};
+  CUresult result = CU(driver, cuLibraryGetKernelCount)(&count, library);
+  if (result == CUDA_SUCCESS) {
+    result = CU(driver, cuLibraryEnumerateKernels)(enumerated, count < 16 ? count : 16, library);
+  }
+  answer->fact("enumerated_kernels",
+               result == CUDA_SUCCESS ? Json::integer(count) : Json::result(result));
+  for (const CUkernel found : enumerated) {
+    if (found == kernel) answer->fact("enumerated_kernel.with_five", as_kernel(found));
+  }
+  CUfunction function = nullptr;
+  result = CU(driver, cuKernelGetFunction)(&function, kernel);
+  answer->fact("function_of_the_kernel.with_five",
+               result != CUDA_SUCCESS
+                   ? Json::result(result)
+                   : layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+                       return CU(driver, cuFuncGetParamInfo)(function, i, at, size);
+                     }));
+  // Last: a driver may look behind a handle that is none of its own.
+  answer->fact(
+      "kernel_asked_as_a_function", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
+        return CU(driver, cuFuncGetParamInfo)(reinterpret_cast<CUfunction>(kernel), i, at, size);
+      }));
+  answer->fact("function_asked_as_a_kernel",
+               as_kernel(reinterpret_cast<CUkernel>(stage.with_five)));
+}
+
 CUresult launch_handle(const Stage& stage, CUkernel kernel, CUstream stream) {
   const CUresult result = CU(stage.driver, cuLaunchKernel)(
       reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
@@ -60,6 +100,8 @@ void ask_kernel_parameters(const std::string& libcuda, Answer* answer) {
   answer->fact(
       "function_launched_in_another_context",
       Json::result(launch_handle(stage, reinterpret_cast<CUkernel>(stage.empty), nullptr)));
+  must(CU(driver, cuCtxSetCurrent)(stage.context), "cuCtxSetCurrent");
+  ask_every_kind(stage, library, answer);
 }
 
 }  // namespace gpurun::probe

@@ -35,6 +35,30 @@ class EmulatedProbe(unittest.TestCase):
         answered = {name for name, q in self.questions.items() if q["status"] == "answered"}
         self.assertEqual(set(self.questions) - answered, {"beyond_one_process"})
 
+    def test_what_is_open_on_a_real_driver_is_asked(self):
+        tables = self.questions["export_tables"]["facts"]
+        for name in ("slot_4", *(f"slots_51_and_39.{stream}" for stream in
+                                 ("default", "legacy", "per_thread", "created"))):
+            self.assertEqual((tables[f"T2131.{name}"]["result"], tables[f"T2131.{name}"]["same_id"]),
+                             ("0 CUDA_SUCCESS", True), name)
+        layouts = self.questions["kernel_parameters"]["facts"]
+        for name in ("enumerated_kernel.with_five", "function_of_the_kernel.with_five"):
+            self.assertEqual(layouts[name], layouts["kernel.with_five"])
+        self.assertEqual(layouts["kernel.empty"]["parameters"], [])
+        memory = self.questions["host_memory"]["facts"]
+        for name in ("coherency.64KiB", "coherency.4096KiB"):
+            self.assertEqual(memory[name].pop("times_incremented"), 6)
+            self.assertTrue(all(cost > 0 for cost in memory[name].values()), memory[name])
+        self.assertEqual(memory["host_write_into_the_shadow"]["seen_by_the_running_kernel"],
+                         "0 CUDA_SUCCESS")
+
+    def test_each_cost_is_a_time(self):
+        costs = self.questions["call_costs"]["facts"]
+        for call in ("cuGraphLaunch", "cuModuleGetFunction", "cuMemsetD8Async", "cuMemHostAlloc"):
+            self.assertTrue(any(call in name for name in costs), call)
+        for name, cost in costs.items():
+            self.assertGreater(cost["us"], 0, name)
+
     def test_no_wrong_call_crashes_or_hangs(self):
         bad = [(c["function"], c["how"], c["got"]) for c in self.calls
                if "signal" in c["got"] or "time" in c["got"]]
