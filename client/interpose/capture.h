@@ -1,27 +1,51 @@
 // Captures: which streams capture, in which mode, and what a thread may therefore not call. The
-// worker always captures relaxed (architecture, section 4); the rules are kept here.
+// worker always captures relaxed (docs/architecture.md, section 4): what the program asked for is
+// kept here.
 //
-// Rules: CUDA driver API manual, cuStreamBeginCapture_v2 and cuThreadExchangeStreamCaptureMode.
-// While nothing captures, everything here is one load. Any thread.
+// Rules: driver_abi/capture_rules.h. Streams join a capture by waiting for an event that was
+// recorded in it, so events are followed too. Any thread.
 #pragma once
 
+#include <optional>
+
+#include "client/interpose/capture_wall.h"
 #include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {
 
-// Whether any stream of the process captures.
-bool capturing_somewhere() noexcept;
+// The capture that a stream is in, as it was when asked.
+struct Capturing {
+  bool origin = false;  // It was begun on this stream.
+  bool invalidated = false;
+  CaptureMode mode = CaptureMode::kGlobal;
+  std::uint32_t lane = 0;  // Of the thread that began it.
+};
+std::optional<Capturing> capture_of(const Here& here, Handle stream);
+inline bool is_captured(const Here& here, Handle stream) {
+  return capture_of(here, stream).has_value();
+}
 
-// For calls that CUDA calls potentially unsafe (allocations, frees, event queries, ...): 0, or
-// STREAM_CAPTURE_UNSUPPORTED, and the captures that forbid the call are invalidated.
-int refuse_while_capturing(const Here& here) noexcept;
+void capture_begun(const Here& here, Handle stream, CaptureMode mode);
+void capture_invalidated(const Here& here, Handle stream);
+// All of its streams leave it.
+void capture_ended(const Here& here, Handle stream);
 
-// Whether the stream captures, by itself or because it waited for a capturing one. 0, or
-// STREAM_CAPTURE_INVALIDATED. A round trip while anything captures.
-int is_captured(const Here& here, Handle stream, bool* captures);
+// For an unsafe call whose argument makes it so (CaptureRule::by_argument).
+int refuse_unsafe_call(const Here& here);
+// What the call that this thread is in may do with a stream: 0, or what it returns instead.
+int refuse_stream(const Here& here, Handle stream);
+// Likewise for a call that asks or awaits an event.
+int refuse_event(const Here& here, Handle event);
+// Likewise for one that waits for a whole context.
+int refuse_context_wait(Handle context);
+// Whether a stream of the context captures: then nobody may wait for the context.
+bool context_captures(Handle context);
 
-// For calls that CUDA does not capture (cuStreamAddCallback): 0, or STREAM_CAPTURE_UNSUPPORTED when
-// the stream captures.
-int refuse_capture_of(const Here& here, Handle stream);
+// `external`: CU_EVENT_RECORD_EXTERNAL or CU_EVENT_WAIT_EXTERNAL, which make nodes of a graph.
+void note_event_record(const Here& here, Handle event, Handle stream, bool external);
+// 0, and the stream has joined the capture in which the event was recorded, if any. Else: MERGE of
+// two captures, ISOLATION of work outside, INVALIDATED, INVALID_VALUE for a capture that has ended.
+int note_event_wait(const Here& here, Handle event, Handle stream, bool external);
+void note_event_end(Handle event);
 
 }  // namespace gpurun::client::interpose

@@ -22,6 +22,7 @@ using driver_abi::StreamVariant;
 
 thread_local unsigned t_depth = 0;
 thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
+thread_local const Row* t_row = nullptr;
 
 // One line per function: a bit for each opcode. True the first time.
 bool first_refusal(const Row& row) {
@@ -43,8 +44,11 @@ CUstream default_stream() noexcept {
   return stream;
 }
 
+const Row* current_row() noexcept { return t_depth == 0 ? nullptr : t_row; }
+
 CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
   if (!outermost_) return;
+  t_row = &row;
   t_default_stream =
       row.variant == StreamVariant::kPlain ? protocol::kStreamNull : protocol::kStreamPerThread;
   GPURUN_LOG(kTrace, "%s", row.symbol);

@@ -10,6 +10,7 @@
 // An alias (ptsz, ptds, an old name) passes its own row, which names the opcode that it stands for.
 #pragma once
 
+#include "client/interpose/capture_wall.h"
 #include "client/interpose/process.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/row.h"
@@ -41,6 +42,9 @@ inline bool refused_by_server(const driver_abi::Row& row) noexcept {
 // the _ptds and _ptsz copies. For custom functions.
 CUstream default_stream() noexcept;
 
+// The row of the call that this thread is in, the outermost one; nullptr in our own threads.
+const driver_abi::Row* current_row() noexcept;
+
 // Marks the call that this thread is in; nested calls (a custom function that calls another's
 // implementation) keep the outer one's default stream.
 class CallScope {
@@ -49,6 +53,8 @@ class CallScope {
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
+
+  bool outermost() const noexcept { return outermost_; }
 
  private:
   bool outermost_;
@@ -62,6 +68,11 @@ CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
   const CallScope scope(row);
   if (refused_by_server(row)) return call_lacking(row);
   try {
+    if (capturing_somewhere() && scope.outermost()) {
+      if (const int refused = refuse_while_capturing(row); refused != 0) {
+        return static_cast<CUresult>(refused);
+      }
+    }
     return body();
   } catch (...) {
     return result_of_current_exception(row);

@@ -2,6 +2,7 @@
 #include "client/interpose/forward.h"
 
 #include "base/log.h"
+#include "client/interpose/capture.h"
 #include "protocol/call.h"
 
 namespace gpurun::client::interpose {
@@ -35,7 +36,10 @@ int Here::stream(CUstream given, Handle* stream) const noexcept {
   Handle value = handle_of(given);
   if (value == protocol::kStreamNull) value = handle_of(default_stream());
   *stream = value;
-  return value <= protocol::kStreamPerThread ? 0 : check(value, HandleKind::kStream);
+  if (value > protocol::kStreamPerThread) {
+    if (const int result = check(value, HandleKind::kStream); result != 0) return result;
+  }
+  return capturing_somewhere() ? refuse_stream(*this, value) : 0;
 }
 
 CallSite Here::site(protocol::Order order) const noexcept {

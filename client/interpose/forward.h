@@ -78,7 +78,8 @@ struct Here {
   const DeviceSnapshot& devices() const noexcept { return *process->devices; }
 
   // What the stream means in this call: stream 0 is the thread's own in _ptds and _ptsz copies.
-  // 0 and the value for CallSite::stream, or INVALID_HANDLE, or the failure of its creation.
+  // 0 and the value for CallSite::stream, or INVALID_HANDLE, or the failure of its creation, or
+  // what a capture lets this call answer (capture.h).
   int stream(CUstream given, Handle* stream) const noexcept;
   // 0 when `handle` is alive and of `kind`; else what the call returns.
   int check(Handle handle, HandleKind kind) const noexcept { return handles().check(handle, kind); }

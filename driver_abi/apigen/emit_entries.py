@@ -140,6 +140,7 @@ EMULATED_TOP = """
 #include "base/log.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/caller.h"
+#include "server/emulated/objects/capture.h"
 #include "server/emulated/objects/thread_state.h"
 
 namespace {
@@ -171,5 +172,7 @@ def emulated_entries(rows, implemented):
                          "__builtin_return_address(0));")
         if row.variant:
             lines.append("  const gpurun::emulated::PerThreadDefaultStream scope;")
-        lines += ["  return gpurun::emulated::api::%s(%s);" % (name, values(row)), "}", ""]
+        lines += ["  if (const CUresult refused = gpurun::emulated::refuse_while_capturing(\"%s\")) {"
+                  % row.base, "    return refused;", "  }",
+                  "  return gpurun::emulated::api::%s(%s);" % (name, values(row)), "}", ""]
     return "\n".join(lines + addresses(rows, "gpurun::emulated"))

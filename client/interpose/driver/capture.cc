@@ -1,10 +1,5 @@
-// Stream capture.
+// Stream capture: beginning, ending, asking.
 #include "client/interpose/capture.h"
-
-#include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <vector>
 
 #include "base/log.h"
 #include "client/interpose/custom.h"
@@ -12,61 +7,6 @@
 
 namespace gpurun::client::interpose {
 namespace {
-
-// One capture, by the stream that it began on.
-struct Capture {
-  Handle stream = 0;
-  Handle context = 0;
-  std::uint32_t lane = 0;  // Of the thread that began it; also tells per-thread streams apart.
-  CaptureMode mode = CaptureMode::kGlobal;
-  bool invalid = false;  // A prohibited call was made meanwhile.
-
-  bool is(const Here& here, Handle wanted) const {
-    if (stream != wanted) return false;
-    if (wanted != protocol::kStreamPerThread) return true;
-    return lane == here.lane->id() && here.context != nullptr && context == here.context->handle;
-  }
-};
-
-struct Captures {
-  std::mutex mutex;
-  std::vector<Capture> active;  // Guarded by mutex.
-};
-
-std::atomic<int> g_count{0};
-
-// Never destroyed: calls come after exit handlers have run.
-Captures& captures() {
-  static auto* const all = new Captures;
-  return *all;
-}
-
-template <typename Visit>
-bool visit_capture(const Here& here, Handle stream, Visit visit) {
-  if (!capturing_somewhere()) return false;
-  Captures& all = captures();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (Capture& capture : all.active) {
-    if (!capture.is(here, stream)) continue;
-    visit(capture);
-    return true;
-  }
-  return false;
-}
-
-void remember(const Here& here, Handle stream, CaptureMode mode) {
-  Captures& all = captures();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.active.push_back({stream, here.stream_site(stream).context, here.lane->id(), mode, false});
-  g_count.store(static_cast<int>(all.active.size()), std::memory_order_release);
-}
-
-void forget(const Here& here, Handle stream) {
-  Captures& all = captures();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  std::erase_if(all.active, [&](const Capture& each) { return each.is(here, stream); });
-  g_count.store(static_cast<int>(all.active.size()), std::memory_order_release);
-}
 
 int enter_stream(Here& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
@@ -81,8 +21,7 @@ int enter_begin(Here& here, CUstream given, CUstreamCaptureMode mode, Handle* st
   }
   // The legacy stream cannot be captured.
   if (*stream < protocol::kStreamPerThread) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  const bool already = visit_capture(here, *stream, [](const Capture&) {});
-  return already ? int{CUDA_ERROR_ILLEGAL_STATE} : settle_frees(here);
+  return is_captured(here, *stream) ? int{CUDA_ERROR_ILLEGAL_STATE} : settle_frees(here);
 }
 
 struct Status {
@@ -95,53 +34,14 @@ int ask(const Here& here, Handle stream, Status* out) {
   const int result = call_row(here, opcode::cuStreamGetCaptureInfo, here.stream_site(stream), {},
                               as<CUstream>(stream), &out->status, &out->id);
   if (result != 0) return result;
-  visit_capture(here, stream, [out](const Capture& capture) {
-    if (capture.invalid) out->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-  });
+  const auto capture = capture_of(here, stream);
+  if (capture.has_value() && capture->invalidated) {
+    out->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  }
   return 0;
 }
 
 }  // namespace
-
-bool capturing_somewhere() noexcept { return g_count.load(std::memory_order_acquire) != 0; }
-
-int refuse_while_capturing(const Here& here) noexcept {
-  if (!capturing_somewhere()) return 0;
-  const CaptureMode own = here.lane->capture_mode();
-  if (own == CaptureMode::kRelaxed) return 0;
-  Captures& all = captures();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  bool refused = false;
-  for (Capture& capture : all.active) {
-    const bool of_this_thread =
-        capture.lane == here.lane->id() && capture.mode != CaptureMode::kRelaxed;
-    const bool of_another = own == CaptureMode::kGlobal && capture.mode == CaptureMode::kGlobal;
-    if (!of_this_thread && !of_another) continue;
-    capture.invalid = true;
-    refused = true;
-  }
-  return refused ? int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} : 0;
-}
-
-int is_captured(const Here& here, Handle stream, bool* captures) {
-  *captures = false;
-  Status found;
-  if (const int result = ask(here, stream, &found); result != 0) return result;
-  if (found.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  *captures = found.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  return 0;
-}
-
-int refuse_capture_of(const Here& here, Handle stream) {
-  bool captures = false;
-  if (const int result = is_captured(here, stream, &captures); result != 0) return result;
-  if (!captures) return 0;
-  visit_capture(here, stream, [](Capture& capture) { capture.invalid = true; });
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
 }  // namespace gpurun::client::interpose
 
 namespace gpurun::client::interpose::custom {
@@ -152,7 +52,7 @@ CUresult cuStreamBeginCapture_v2(CUstream given, CUstreamCaptureMode mode) {
   if (const int result = enter_begin(here, given, mode, &stream); result != 0) return cuda(result);
   const int result = post_row(here, opcode::cuStreamBeginCapture_v2, here.stream_site(stream), {},
                               as<CUstream>(stream), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (result == 0) remember(here, stream, static_cast<CaptureMode>(mode));
+  if (result == 0) capture_begun(here, stream, static_cast<CaptureMode>(mode));
   return cuda(result);
 }
 
@@ -172,7 +72,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream given, CUgraph graph, const CUgrap
   const int result = post_row(here, opcode::cuStreamBeginCaptureToGraph, here.stream_site(stream),
                               {}, as<CUstream>(stream), graph, dependencies, edges, count,
                               CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (result == 0) remember(here, stream, static_cast<CaptureMode>(mode));
+  if (result == 0) capture_begun(here, stream, static_cast<CaptureMode>(mode));
   return cuda(result);
 }
 
@@ -181,9 +81,13 @@ CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Capture capture;
-  const bool known = visit_capture(here, stream, [&](const Capture& each) { capture = each; });
-  if (known && capture.mode != CaptureMode::kRelaxed && capture.lane != here.lane->id()) {
+  const auto capture = capture_of(here, stream);
+  if (capture.has_value() && !capture->origin) {
+    capture_invalidated(here, stream);
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  if (capture.has_value() && capture->mode != CaptureMode::kRelaxed &&
+      capture->lane != here.lane->id()) {
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
   const Handle graph = here.handles().mint(HandleKind::kGraph, 0, nullptr);
@@ -191,10 +95,10 @@ CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
   CUgraph placed = nullptr;
   const int result = call_row(here, opcode::cuStreamEndCapture, here.stream_site(stream), {graph},
                               as<CUstream>(stream), &placed);
-  if (known) forget(here, stream);
+  if (capture.has_value()) capture_ended(here, stream);
   *out = placed;
   if (placed != as<CUgraph>(graph)) here.handles().retire(graph);
-  if (known && capture.invalid) {
+  if (capture.has_value() && capture->invalidated) {
     if (placed != nullptr) (void)::cuGraphDestroy(placed);
     *out = nullptr;
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

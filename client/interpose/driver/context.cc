@@ -259,7 +259,8 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CUresult cuCtxSynchronize() {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
+  if (const int result = refuse_context_wait(here.context->handle); result != 0)
+    return cuda(result);
   return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
 }
 
@@ -270,6 +271,8 @@ CUresult cuCtxSynchronize_v2(CUcontext given) {
   here.context = find_context(*here.process, handle_of(given));
   if (here.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (!here.context->active.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (const int result = refuse_context_wait(here.context->handle); result != 0)
+    return cuda(result);
   // The site names the context: the worker makes it current.
   return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
 }

@@ -210,18 +210,10 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
   }
   const bool on_device =
       wanted.source.place == Place::kDevice && wanted.destination.place == Place::kDevice;
-  // A synchronous copy is one of the calls that captures forbid.
-  if (!on_device && waiting == Waiting::kSynchronous) {
-    if (const int result = refuse_while_capturing(here); result != 0) return result;
-  }
   if (!stays_inside(wanted)) return CUDA_ERROR_INVALID_VALUE;
   Copy copy = wanted;
   copy.merge();
-  bool captures = false;
-  if (!on_device && waiting == Waiting::kAsynchronous) {
-    if (const int result = is_captured(here, stream, &captures); result != 0) return result;
-  }
-  if (captures) {
+  if (!on_device && waiting == Waiting::kAsynchronous && is_captured(here, stream)) {
     GraphWork work;
     const int result = work_of(copy, &work);
     return result != 0 ? result : capture_work(here, stream, std::move(work));

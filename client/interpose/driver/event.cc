@@ -32,6 +32,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   CallSite site = here.stream_site(stream);
   // Event and stream must be of one context (manual, cuEventRecord).
   if (here.handles().context_of(event) != site.context) return CUDA_ERROR_INVALID_HANDLE;
+  note_event_record(here, event, stream, (flags & CU_EVENT_RECORD_EXTERNAL) != 0);
   site.opcode = code;
   site.form = protocol::Form::kEventRecord;
   site.flags = protocol::kFlagWritesSubject;
@@ -48,7 +49,7 @@ CUresult ask(CUevent given, std::uint16_t code, bool wait) {
   Here here;
   CallSite site;
   if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
+  if (const int result = refuse_event(here, site.subject); result != 0) return cuda(result);
   site.opcode = code;
   int result = 0;
   if (here.session().event_answered(*here.lane, site, wait, &result)) return cuda(result);
@@ -88,6 +89,7 @@ CUresult cuEventDestroy_v2(CUevent given) {
   site.flags = protocol::kFlagWritesSubject;
   const int result = post_row(here, opcode::cuEventDestroy_v2, site, {}, given);
   here.handles().retire(handle_of(given));
+  note_event_end(handle_of(given));
   return cuda(result);
 }
 

@@ -27,7 +27,6 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   if (out == nullptr || bytes == 0 || (flags & ~kAllocFlagsKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory =
       mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,6 +44,14 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   }
   *out = memory;
   return CUDA_SUCCESS;
+}
+
+// In relaxed mode a program may end memory while a stream of its context captures; but then nobody
+// can wait for the bytes that are still to come into it.
+int refuse_to_end(const Here& here, const MemoryRange& range) {
+  return here.session().host_write_outstanding() && context_captures(range.context)
+             ? int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}
+             : 0;
 }
 
 // Bytes of a copy may still be on their way into the memory, or have to be read from it. The driver
@@ -82,12 +89,12 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
 CUresult cuMemFreeHost(void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto range = find_range(base);
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
   const int result = await_copies(here, *range);
   if (const auto removed = remove_range(base, MemoryKind::kHost); removed.has_value()) {
     free_host_range(*removed);
@@ -119,12 +126,12 @@ CUresult cuMemHostUnregister(void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto range = find_range(base);
   if (!range.has_value() || range->base != base || range->kind != MemoryKind::kRegistered) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
   const int result = await_copies(here, *range);
   (void)remove_range(base, MemoryKind::kRegistered);
   return cuda(result);

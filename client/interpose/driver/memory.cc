@@ -68,7 +68,6 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   return cuda(allocate_device_memory(here, bytes, out));
 }
 
@@ -80,7 +79,6 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
   if (out == nullptr || pitch_out == nullptr || width == 0 || height == 0 || !element_known) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
   CUdeviceptr address = 0;
   size_t pitch = (width + kPitchUnitBytes - 1) & ~(kPitchUnitBytes - 1);
   if (pitch < width || height > SIZE_MAX / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -121,7 +119,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (address == 0) return CUDA_SUCCESS;
-  if (const int result = refuse_while_capturing(here); result != 0) return cuda(result);
+  if (const int result = refuse_unsafe_call(here); result != 0) return cuda(result);
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;

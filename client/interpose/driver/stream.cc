@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/object_pool.h"
 
@@ -188,6 +189,10 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
     return cuda(result);
   }
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
+  if (const int result = note_event_wait(here, waited_for, stream, external); result != 0) {
+    return cuda(result);
+  }
   CallSite site = here.stream_site(stream);
   site.opcode = opcode::cuStreamWaitEvent;
   site.form = protocol::Form::kStreamWait;

@@ -139,12 +139,9 @@ int add(CUstream given, Job job) {
   if (const int result = here.enter_context(); result != 0) return result;
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return result;
-  if (job.callback != nullptr) {
-    if (const int result = refuse_capture_of(here, stream); result != 0) return result;
-  } else {
-    bool captures = false;
-    if (const int result = is_captured(here, stream, &captures); result != 0) return result;
-    if (captures) return capture_work(here, stream, work_of(job.function, job.user));
+  // No graph can hold a callback: here.stream() has refused it in a capture.
+  if (job.function != nullptr && is_captured(here, stream)) {
+    return capture_work(here, stream, work_of(job.function, job.user));
   }
   job.stream = given;
   // A gate that is waited for would stand until a thread of ours comes, which waits for us.

@@ -130,10 +130,7 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
       byte_view(static_cast<const void*>(attributes), attribute_count * sizeof attributes[0])};
   result = here.session().post(*here.lane, site, std::span<const ByteView>(parts));
   if (result != 0 || !here.session().launches_wait()) return cuda(result);
-  bool captured = false;
-  result = is_captured(here, stream, &captured);
-  if (result != 0 || captured) return cuda(result);
-  return cuda(synchronize_stream(here, stream));
+  return is_captured(here, stream) ? CUDA_SUCCESS : cuda(synchronize_stream(here, stream));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ CUresult enter_capture(CUstream handle, StreamPtr* stream, std::shared_ptr<Captu
   GPURUN_ENTER(context);
   *stream = find_stream(context, handle);
   if (*stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  GPURUN_TRY(check_legacy_use((*stream)->context(), **stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kStatus, **stream));
   *capture = (*stream)->capture();
   return CUDA_SUCCESS;
 }

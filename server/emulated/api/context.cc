@@ -132,7 +132,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
 
 CUresult cuCtxSynchronize(void) {
   GPURUN_ENTER(context);
-  GPURUN_TRY(check_unsafe_call(context));
+  GPURUN_TRY(check_context_wait(*context));
   return context->synchronize();
 }
 
@@ -140,7 +140,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   ContextPtr context;
   GPURUN_TRY(named_or_current(handle, &context));
   if (!context->is_active()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  GPURUN_TRY(check_unsafe_call(context));
+  GPURUN_TRY(check_context_wait(*context));
   return context->synchronize();
 }
 

@@ -64,6 +64,7 @@ CUresult copy(CUstream handle, const CopyCall& call) {
   GPURUN_TRY(check_side(call.source, box.source, box));
   GPURUN_TRY(check_side(call.destination, box.destination, box));
   if (call.wait) return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   if (stream->capture() != nullptr) {
     return submit(context, stream, std::make_shared<CopyOperation>(box));
   }
@@ -228,8 +229,8 @@ CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> othe
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, nullptr);
   auto operation = std::make_shared<CopyOperation>(box);
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   if (stream->capture() != nullptr) return submit(context, stream, std::move(operation));
-  GPURUN_TRY(check_legacy_use(*context, *stream));
   std::vector<ContextPtr> contexts{context};
   for (const ContextPtr& other : others) {
     if (other == nullptr || !other->is_active()) continue;
@@ -242,7 +243,6 @@ CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> othe
     return range.has_value() && !range->on_host();
   };
   const bool wait = !on_device(box.source) || !on_device(box.destination);
-  if (wait) GPURUN_TRY(check_unsafe_call(context));
   const std::uint64_t position = issue_between(contexts, stream, std::move(operation));
   if (!wait) return CUDA_SUCCESS;
   stream->wait_for(position);

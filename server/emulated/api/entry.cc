@@ -64,22 +64,17 @@ StreamPtr find_stream(const ContextPtr& context, CUstream handle) {
   return handles().find<Stream>(handle);
 }
 
-CUresult submit(const ContextPtr& context, const StreamPtr& stream, OperationPtr operation) {
+CUresult submit(const ContextPtr&, const StreamPtr& stream, OperationPtr operation) {
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   if (const auto capture = stream->capture()) {
     return capture->add(*stream, std::move(operation));
   }
-  GPURUN_TRY(check_legacy_use(*context, *stream));
   return stream->context().issue(stream, std::move(operation));
 }
 
 CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
                          OperationPtr operation) {
-  GPURUN_TRY(check_unsafe_call(context));
-  if (const auto capture = stream->capture()) {
-    capture->invalidate();
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  GPURUN_TRY(check_legacy_use(*context, *stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWaits, *stream));
   if (context->could_start(*stream)) {
     if (const CUresult result = operation->run(*context)) context->fail(result);
     context->flush_output();
@@ -91,15 +86,5 @@ CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
   context->flush_output();
   return context->sticky_error();
 }
-
-CUresult check_no_capture(const StreamPtr& stream) {
-  if (const auto capture = stream->capture()) {
-    capture->invalidate();
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  return check_legacy_use(stream->context(), *stream);
-}
-
-CUresult check_unsafe_call(const ContextPtr&) { return check_capture_rules(); }
 
 }  // namespace gpurun::emulated

@@ -41,10 +41,6 @@ CUresult submit(const ContextPtr& context, const StreamPtr& stream, OperationPtr
 CUresult submit_and_wait(const ContextPtr& context, const StreamPtr& stream,
                          OperationPtr operation);
 
-// STREAM_CAPTURE_UNSUPPORTED, and the capture is invalidated, when `stream` captures; IMPLICIT when
-// it is the legacy stream and a blocking one captures.
-CUresult check_no_capture(const StreamPtr& stream);
-
 // What `handle` means to a launch or a query: a function, or a library's kernel in `context`, which
 // may load the library there. INVALID_HANDLE.
 class Function;
@@ -58,10 +54,6 @@ CUresult wait_for_event(const ContextPtr& context, const StreamPtr& stream,
                         const std::shared_ptr<Event>& event);
 // Calls `function` in the stream's turn; no CUDA call is permitted inside.
 OperationPtr make_host_operation(CUhostFn function, void* user_data);
-
-// Whether this thread may make calls that captures forbid (allocation, synchronisation with other
-// streams): STREAM_CAPTURE_UNSUPPORTED if not, and the captures in question are invalidated.
-CUresult check_unsafe_call(const ContextPtr& context);
 
 }  // namespace gpurun::emulated
 

@@ -8,8 +8,8 @@ namespace gpurun::emulated {
 
 CUresult record_event(const ContextPtr& context, const StreamPtr& stream, const EventPtr& event) {
   if (&event->context() != &stream->context()) return CUDA_ERROR_INVALID_HANDLE;
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   if (const auto capture = stream->capture()) {
-    if (capture->invalidated()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     event->set_captured({capture, capture->frontier(*stream)});
     return CUDA_SUCCESS;
   }
@@ -20,6 +20,7 @@ CUresult record_event(const ContextPtr& context, const StreamPtr& stream, const 
 }
 
 CUresult wait_for_event(const ContextPtr& context, const StreamPtr& stream, const EventPtr& event) {
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   const Event::CapturedMark mark = event->captured();
   if (mark.capture != nullptr) return mark.capture->join(stream, mark.nodes);
   if (const auto capture = stream->capture()) {
@@ -81,10 +82,7 @@ CUresult cuEventQuery(CUevent handle) {
   GPURUN_ENTER(context);
   const auto event = handles().find<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const auto mark = event->captured(); mark.capture != nullptr) {
-    mark.capture->invalidate();
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
+  GPURUN_TRY(check_event_use(*event));
   const OccurrencePtr occurrence = event->last();
   if (occurrence != nullptr && !occurrence->done()) return CUDA_ERROR_NOT_READY;
   return event->context().sticky_error();
@@ -94,10 +92,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   GPURUN_ENTER(context);
   const auto event = handles().find<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const auto mark = event->captured(); mark.capture != nullptr) {
-    mark.capture->invalidate();
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
+  GPURUN_TRY(check_event_use(*event));
   if (const OccurrencePtr occurrence = event->last()) occurrence->wait();
   event->context().flush_output();
   return event->context().sticky_error();

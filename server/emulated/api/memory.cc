@@ -19,7 +19,6 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 
 CUresult allocate_device(const ContextPtr& context, MemoryKind kind, std::uint64_t bytes,
                          unsigned flags, CUdeviceptr* out) {
-  GPURUN_TRY(check_unsafe_call(context));
   const std::uint64_t address = context->device().arena().allocate(bytes);
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryRange range;
@@ -96,10 +95,10 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
 CUresult cuMemFree_v2(CUdeviceptr address) {
   GPURUN_ENTER(context);
   if (address == 0) return CUDA_SUCCESS;
+  GPURUN_TRY(check_modes(driver_abi::CaptureFamily::kFree));
   const auto known = memory_registry().find(address);
   if (!known || known->base != address) return CUDA_ERROR_INVALID_VALUE;
   if (known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;  // See GraphMemory.
-  GPURUN_TRY(check_unsafe_call(context));
   const auto owner = handles().find<Context>(known->context_handle);
   GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
   const auto range = memory_registry().take(

@@ -37,7 +37,6 @@ CUresult refuse(const Status& status, const JitOptions& options) {
 CUresult load(CUmodule* out, const ImageResult& image, const JitOptions& options) {
   GPURUN_ENTER(context);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GPURUN_TRY(check_unsafe_call(context));
   if (!image.ok()) return refuse(image.status(), options);
   std::shared_ptr<ContextModule> module;
   std::string why;
@@ -112,7 +111,6 @@ CUresult cuModuleUnload(CUmodule handle) {
   GPURUN_ENTER(context);
   const auto module = handles().find<ContextModule>(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  GPURUN_TRY(check_unsafe_call(context));
   module->unload();
   context->flush_output();
   return CUDA_SUCCESS;

@@ -20,7 +20,7 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
     GPURUN_TRY(make_allocation(*capture->graph(), pool->device(), bytes, out, &operation));
     return submit(context, stream, std::move(operation));
   }
-  GPURUN_TRY(check_no_capture(stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   std::uint64_t address = pool->allocate(bytes);
   if (address == 0) {
     // Frees that are still queued in this stream come before this allocation.
@@ -63,7 +63,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
     GPURUN_TRY(make_free(address, &operation));
     return submit(context, stream, std::move(operation));
   }
-  GPURUN_TRY(check_no_capture(stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   const auto known = memory_registry().find(address);
   // The graph keeps it: see GraphMemory.
   if (known && known->base == address && known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;

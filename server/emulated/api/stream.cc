@@ -178,7 +178,7 @@ CUresult cuStreamQuery(CUstream handle) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  GPURUN_TRY(check_no_capture(stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
   if (!stream->context().could_start(*stream)) return CUDA_ERROR_NOT_READY;
   return context->sticky_error();
 }
@@ -187,7 +187,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  GPURUN_TRY(check_no_capture(stream));
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
   Context& owner = stream->context();
   if (stream.get() == owner.legacy_stream().get()) {
     // The legacy stream stands for all blocking streams: an empty operation comes behind them.
@@ -292,10 +292,7 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* u
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto capture = stream->capture()) {
-    capture->invalidate();
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
   // Also called after a failure, with its code (manual, cuStreamAddCallback).
   const std::weak_ptr<Context> owner = stream->shared_context();
   auto body = [callback, handle, user_data, owner] {

@@ -11,6 +11,8 @@
 namespace gpurun::emulated {
 namespace {
 
+using driver_abi::CaptureFamily;
+
 std::uint64_t next_capture_id() {
   static std::atomic<std::uint64_t> next{1};
   return next.fetch_add(1);
@@ -19,7 +21,6 @@ std::uint64_t next_capture_id() {
 struct Captures {
   std::mutex mutex;
   std::vector<std::shared_ptr<Capture>> active;
-  std::atomic<std::size_t> count{0};
 };
 
 Captures& captures() {
@@ -29,10 +30,26 @@ Captures& captures() {
 
 // Nearly always none: then no lock is taken.
 std::vector<std::shared_ptr<Capture>> active_captures() {
+  if (active_capture_count.load(std::memory_order_relaxed) == 0) return {};
   Captures& all = captures();
-  if (all.count.load(std::memory_order_acquire) == 0) return {};
   const std::lock_guard lock(all.mutex);
   return all.active;
+}
+
+CUresult refuse(const std::shared_ptr<Capture>& capture,
+                const driver_abi::CaptureRefusal& refusal) {
+  if (refusal.invalidates) capture->invalidate();
+  return static_cast<CUresult>(refusal.code);
+}
+
+CUresult refuse_context(const Context& context, bool blocking_only,
+                        const driver_abi::CaptureRefusal& refusal) {
+  CUresult result = CUDA_SUCCESS;
+  if (refusal.code == 0) return result;
+  for (const auto& capture : active_captures()) {
+    if (capture->has_stream_of(context, blocking_only)) result = refuse(capture, refusal);
+  }
+  return result;
 }
 
 }  // namespace
@@ -121,10 +138,11 @@ CUresult Capture::join(const StreamPtr& stream,
   return CUDA_SUCCESS;
 }
 
-bool Capture::has_blocking_stream_of(const Context& context) const {
+bool Capture::has_stream_of(const Context& context, bool blocking_only) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [stream, participant] : participants_) {
-    if (stream->is_blocking() && &stream->context() == &context) return true;
+    if (blocking_only && !stream->is_blocking()) continue;
+    if (&stream->context() == &context) return true;
   }
   return false;
 }
@@ -165,7 +183,7 @@ CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
   Captures& all = captures();
   const std::lock_guard lock(all.mutex);
   all.active.push_back(capture);
-  all.count.fetch_add(1, std::memory_order_release);
+  active_capture_count.fetch_add(1, std::memory_order_release);
   stream->set_capture(capture);
   return CUDA_SUCCESS;
 }
@@ -183,39 +201,50 @@ CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph) {
   {
     Captures& all = captures();
     const std::lock_guard lock(all.mutex);
-    if (std::erase(all.active, capture) != 0) all.count.fetch_sub(1, std::memory_order_release);
+    if (std::erase(all.active, capture) != 0) {
+      active_capture_count.fetch_sub(1, std::memory_order_release);
+    }
   }
   const CUresult result = capture->end();
   if (result == CUDA_SUCCESS) *graph = capture->graph();
   return result;
 }
 
-// Manual, cuThreadExchangeStreamCaptureMode.
-CUresult check_capture_rules() {
+CUresult check_modes(driver_abi::CaptureFamily family) {
+  if (!driver_abi::capture_rule(family).unsafe) return CUDA_SUCCESS;
   const CUstreamCaptureMode own = thread_state().capture_mode;
-  if (own == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   for (const auto& capture : active_captures()) {
-    if (capture->mode() == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-    const bool everywhere =
-        own == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode() == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!capture->is_of_this_thread() && !everywhere) continue;
-    capture->invalidate();
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (driver_abi::mode_prohibits(own, capture->mode(), capture->is_of_this_thread())) {
+      result = refuse(capture, driver_abi::kProhibited);
+    }
   }
   return result;
 }
 
-CUresult check_legacy_use(Context& context, Stream& stream) {
-  const auto active = active_captures();
-  if (active.empty() || &stream != context.legacy_stream().get()) return CUDA_SUCCESS;
-  CUresult result = CUDA_SUCCESS;
-  for (const auto& capture : active) {
-    if (!capture->has_blocking_stream_of(context)) continue;
-    capture->invalidate();
-    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+CUresult check_modes_of(const char* base) {
+  const driver_abi::CaptureFamily family = driver_abi::capture_family(base);
+  return driver_abi::capture_rule(family).by_argument ? CUDA_SUCCESS : check_modes(family);
+}
+
+CUresult check_stream_use(driver_abi::CaptureFamily family, Stream& stream) {
+  const driver_abi::CaptureRule& rule = driver_abi::capture_rule(family);
+  if (const auto capture = stream.capture()) {
+    const bool told = capture->invalidated() && rule.invalidated.code != 0;
+    return refuse(capture, told ? rule.invalidated : rule.capturing);
   }
-  return result;
+  const bool legacy = &stream == stream.context().legacy_stream().get();
+  return legacy ? refuse_context(stream.context(), true, rule.legacy) : CUDA_SUCCESS;
+}
+
+CUresult check_context_wait(const Context& context) {
+  return refuse_context(context, false, driver_abi::capture_rule(CaptureFamily::kContext).context);
+}
+
+CUresult check_event_use(const Event& event) {
+  const Event::CapturedMark mark = event.captured();
+  if (mark.capture == nullptr) return check_modes(CaptureFamily::kEvent);
+  return refuse(mark.capture, driver_abi::capture_rule(CaptureFamily::kEvent).event);
 }
 
 }  // namespace gpurun::emulated

@@ -2,11 +2,13 @@
 // meanwhile (Programming Guide, "Creating a Graph Using Stream Capture").
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "driver_abi/capture_rules.h"
 #include "server/emulated/objects/event.h"
 #include "server/emulated/objects/stream.h"
 
@@ -43,7 +45,8 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   // The handles of frontier(), valid until the next call for this stream.
   const CUgraphNode* frontier_handles(const Stream& stream, std::size_t* count);
   bool ended() const;
-  bool has_blocking_stream_of(const Context& context) const;
+  // `blocking_only`: streams that the legacy stream waits for.
+  bool has_stream_of(const Context& context, bool blocking_only) const;
 
   // Takes all streams out. INVALIDATED, or UNJOINED when work of a joined stream is not waited for
   // by the origin.
@@ -75,12 +78,27 @@ CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
 // capture; STREAM_CAPTURE_WRONG_THREAD; and as Capture::end().
 CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph);
 
-// For calls that a capture in global mode anywhere, or in thread-local mode on this thread,
-// forbids.
-CUresult check_capture_rules();
+// How many go on. Written by capture.cc.
+inline constinit std::atomic<std::size_t> active_capture_count{0};
 
-// The legacy stream cannot be used while blocking streams of its context capture: that would make
-// them depend on what is not captured (STREAM_CAPTURE_IMPLICIT).
-CUresult check_legacy_use(Context& context, Stream& stream);
+// What captures let calls answer (driver_abi/capture_rules.h): CUDA_SUCCESS, or what a call returns
+// instead, and the captures in question are invalidated.
+//
+// Whether this thread may make calls of a family that is potentially unsafe.
+CUresult check_modes(driver_abi::CaptureFamily family);
+// Whether a call of `family` may use the stream.
+CUresult check_stream_use(driver_abi::CaptureFamily family, Stream& stream);
+// Whether the context may be waited for.
+CUresult check_context_wait(const Context& context);
+// Whether the event may be waited for or asked.
+CUresult check_event_use(const Event& event);
+
+// Every entry point, before all else: modes, but for functions that ask themselves
+// (CaptureRule::by_argument).
+CUresult check_modes_of(const char* base);
+inline CUresult refuse_while_capturing(const char* base) {
+  return active_capture_count.load(std::memory_order_relaxed) == 0 ? CUDA_SUCCESS
+                                                                   : check_modes_of(base);
+}
 
 }  // namespace gpurun::emulated

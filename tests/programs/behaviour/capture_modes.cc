@@ -1,0 +1,300 @@
+// Capture modes kept: what each of some calls answers while a stream captures, in each mode, made
+// by the thread that captures and by another, and what has become of the capture.
+//
+// Expected (sources): modes and what is unsafe: cuda.h, cuThreadExchangeStreamCaptureMode, with
+// cudaMalloc as its example; captured streams, contexts and the legacy stream: Programming Guide,
+// "Prohibited and Unhandled Operations"; asking the legacy stream for its status: cuda.h,
+// cuStreamIsCapturing; events: cuda.h, CUDA_ERROR_CAPTURED_EVENT, and for those of before the
+// capture NVIDIA's "CUDA Graph Best Practice for PyTorch" (no background thread queries). Nowhere
+// written, and as the project decided it in driver_abi/capture_rules.cc: frees and host memory,
+// loads of modules; that an unsafe call which also conflicts answers as an unsafe one.
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+constexpr char kPtx[] =
+    ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+constexpr CUstream kLegacy = nullptr;
+
+struct World {
+  CUstream captured = nullptr, other = nullptr;
+  CUevent inside = nullptr, before = nullptr;
+  CUdeviceptr device = 0, spare = 0;
+  void* host = nullptr;  // Pinned.
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  unsigned pageable = 0;
+};
+
+// Made by this thread, or another, in mode global, thread-local, relaxed.
+struct Expected {
+  CUresult own[3];
+  CUresult other[3];
+  bool invalidates = true;
+};
+constexpr Expected always(CUresult code, bool invalidates = true) {
+  return {{code, code, code}, {code, code, code}, invalidates};
+}
+constexpr CUresult kOk = CUDA_SUCCESS;
+constexpr CUresult kRefused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+constexpr CUresult kImplicit = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+constexpr Expected kAllowed = always(kOk);
+// A capture in thread-local mode binds its own thread only, one in relaxed mode nobody.
+constexpr Expected kUnsafe = {{kRefused, kRefused, kOk}, {kRefused, kOk, kOk}};
+// The same, and otherwise it enqueues in the legacy stream.
+constexpr Expected kWaits = {{kRefused, kRefused, kImplicit}, {kRefused, kImplicit, kImplicit}};
+
+struct Case {
+  const char* name;
+  Expected blocking;      // The captured stream is a blocking one.
+  Expected non_blocking;  // It is not.
+  std::function<CUresult(World&)> call;
+};
+
+void CUDA_CB nothing(void*) {}
+void CUDA_CB nothing_either(CUstream, CUresult, void*) {}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&](const char* name, Expected expected, std::function<CUresult(World&)> call) {
+    all.push_back({name, expected, expected, std::move(call)});
+  };
+  // Of the legacy stream: nothing, while no blocking stream captures.
+  const auto legacy = [&](const char* name, Expected expected, Expected non_blocking,
+                          std::function<CUresult(World&)> call) {
+    all.push_back({name, expected, non_blocking, std::move(call)});
+  };
+  add("MemAlloc", kUnsafe, [](World&) {
+    CUdeviceptr memory;
+    return cuMemAlloc(&memory, 64);
+  });
+  add("MemFree", kUnsafe, [](World& w) { return cuMemFree(w.device); });
+  add("MemFree of nothing", kAllowed, [](World&) { return cuMemFree(0); });
+  add("MemAllocHost", kUnsafe, [](World&) {
+    void* memory;
+    return cuMemAllocHost(&memory, 64);
+  });
+  add("MemHostAlloc", kUnsafe, [](World&) {
+    void* memory;
+    return cuMemHostAlloc(&memory, 64, 0);
+  });
+  add("MemFreeHost", kUnsafe, [](World& w) { return cuMemFreeHost(w.host); });
+  add("ModuleLoadData", kUnsafe, [](World&) {
+    CUmodule module;
+    return cuModuleLoadData(&module, kPtx);
+  });
+  add("EventQuery", kUnsafe, [](World& w) { return cuEventQuery(w.before); });
+  add("EventSynchronize", kUnsafe, [](World& w) { return cuEventSynchronize(w.before); });
+  add("EventQuery captured", always(CUDA_ERROR_CAPTURED_EVENT),
+      [](World& w) { return cuEventQuery(w.inside); });
+  add("EventSynchronize captured", always(CUDA_ERROR_CAPTURED_EVENT),
+      [](World& w) { return cuEventSynchronize(w.inside); });
+  add("CtxSynchronize", always(kRefused), [](World&) { return cuCtxSynchronize(); });
+  add("StreamQuery captured", always(kRefused), [](World& w) { return cuStreamQuery(w.captured); });
+  add("StreamSynchronize captured", always(kRefused),
+      [](World& w) { return cuStreamSynchronize(w.captured); });
+  add("StreamAddCallback captured", always(kRefused),
+      [](World& w) { return cuStreamAddCallback(w.captured, nothing_either, nullptr, 0); });
+  add("StreamWaitEvent captured, of outside", always(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
+      [](World& w) { return cuStreamWaitEvent(w.captured, w.before, 0); });
+  add("StreamBeginCapture captured", always(CUDA_ERROR_ILLEGAL_STATE, false),
+      [](World& w) { return cuStreamBeginCapture(w.captured, CU_STREAM_CAPTURE_MODE_RELAXED); });
+  add("MemsetD8Async captured", kAllowed,
+      [](World& w) { return cuMemsetD8Async(w.device, 1, 4, w.captured); });
+  add("LaunchKernel captured", kAllowed, [](World& w) {
+    return cuLaunchKernel(w.kernel, 1, 1, 1, 1, 1, 1, 0, w.captured, nullptr, nullptr);
+  });
+  add("EventRecord captured", kAllowed,
+      [](World& w) { return cuEventRecord(w.inside, w.captured); });
+  add("StreamQuery other", kAllowed, [](World& w) { return cuStreamQuery(w.other); });
+  add("StreamSynchronize other", kAllowed, [](World& w) { return cuStreamSynchronize(w.other); });
+  add("MemsetD8Async other", kAllowed,
+      [](World& w) { return cuMemsetD8Async(w.device, 1, 4, w.other); });
+  add("MemcpyDtoHAsync other", kAllowed,
+      [](World& w) { return cuMemcpyDtoHAsync(&w.pageable, w.device, 4, w.other); });
+  add("EventRecord other", kAllowed, [](World& w) { return cuEventRecord(w.before, w.other); });
+  add("StreamCreate", kAllowed, [](World&) {
+    CUstream stream;
+    return cuStreamCreate(&stream, 0);
+  });
+  add("EventCreate", kAllowed, [](World&) {
+    CUevent event;
+    return cuEventCreate(&event, 0);
+  });
+  legacy("MemcpyHtoD", kWaits, kUnsafe,
+         [](World& w) { return cuMemcpyHtoD(w.device, &w.pageable, 4); });
+  legacy("MemcpyDtoH", kWaits, kUnsafe,
+         [](World& w) { return cuMemcpyDtoH(&w.pageable, w.device, 4); });
+  const Expected implicit = always(kImplicit);
+  legacy("MemsetD8", implicit, kAllowed, [](World& w) { return cuMemsetD8(w.device, 1, 4); });
+  legacy("MemcpyDtoD", implicit, kAllowed,
+         [](World& w) { return cuMemcpyDtoD(w.device, w.device + 8, 4); });
+  legacy("MemsetD8Async legacy", implicit, kAllowed,
+         [](World& w) { return cuMemsetD8Async(w.device, 1, 4, kLegacy); });
+  legacy("MemcpyDtoHAsync legacy", implicit, kAllowed,
+         [](World& w) { return cuMemcpyDtoHAsync(&w.pageable, w.device, 4, kLegacy); });
+  legacy("LaunchKernel legacy", implicit, kAllowed, [](World& w) {
+    return cuLaunchKernel(w.kernel, 1, 1, 1, 1, 1, 1, 0, kLegacy, nullptr, nullptr);
+  });
+  legacy("EventRecord legacy", implicit, kAllowed,
+         [](World& w) { return cuEventRecord(w.before, kLegacy); });
+  legacy("StreamWaitEvent legacy", implicit, kAllowed,
+         [](World& w) { return cuStreamWaitEvent(kLegacy, w.before, 0); });
+  legacy("LaunchHostFunc legacy", implicit, kAllowed,
+         [](World&) { return cuLaunchHostFunc(kLegacy, nothing, nullptr); });
+  legacy("StreamQuery legacy", implicit, kAllowed, [](World&) {
+    const CUresult result = cuStreamQuery(kLegacy);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+  });
+  legacy("StreamSynchronize legacy", implicit, kAllowed,
+         [](World&) { return cuStreamSynchronize(kLegacy); });
+  legacy("StreamIsCapturing legacy", always(kImplicit, false), kAllowed, [](World&) {
+    CUstreamCaptureStatus status;
+    return cuStreamIsCapturing(kLegacy, &status);
+  });
+  return all;
+}
+
+const char* const kModes[] = {"global", "thread-local", "relaxed"};
+CUcontext g_context;
+int g_wrong = 0;
+
+void prepare(World& world, unsigned stream_flags) {
+  MUST(cuStreamCreate(&world.captured, stream_flags));
+  MUST(cuMemAlloc(&world.device, 64));
+  MUST(cuMemAllocHost(&world.host, 64));
+  MUST(cuEventRecord(world.before, world.other));
+  MUST(cuStreamSynchronize(world.other));
+  MUST(cuEventSynchronize(world.before));
+}
+
+void clean(World& world) {
+  MUST(cuCtxSynchronize());
+  (void)cuMemFree(world.device);  // Either may be gone.
+  (void)cuMemFreeHost(world.host);
+  MUST(cuStreamDestroy(world.captured));
+}
+
+void run(World& world, const Case& each, unsigned stream_flags, int mode, bool by_other) {
+  const bool blocking = stream_flags == CU_STREAM_DEFAULT;
+  const Expected& wanted = blocking ? each.blocking : each.non_blocking;
+  prepare(world, stream_flags);
+  MUST(cuStreamBeginCapture(world.captured, static_cast<CUstreamCaptureMode>(mode)));
+  MUST(cuMemsetD8Async(world.device, 7, 4, world.captured));
+  MUST(cuEventRecord(world.inside, world.captured));
+  CUresult code = kOk;
+  if (by_other) {
+    std::thread([&] {
+      MUST(cuCtxSetCurrent(g_context));
+      code = each.call(world);
+    }).join();
+  } else {
+    code = each.call(world);
+  }
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  MUST(cuStreamIsCapturing(world.captured, &status));
+  CUgraph graph = nullptr;
+  const CUresult end = cuStreamEndCapture(world.captured, &graph);
+  if (graph != nullptr) MUST(cuGraphDestroy(graph));
+
+  const CUresult expected = (by_other ? wanted.other : wanted.own)[mode];
+  const bool ended = expected != kOk && wanted.invalidates;
+  const bool right =
+      code == expected &&
+      status == (ended ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE) &&
+      end == (ended ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : kOk) && (graph == nullptr) == ended;
+  std::printf("%s, %s, %s thread, %s: %s, status %d, end %s%s\n",
+              blocking ? "blocking" : "non-blocking", kModes[mode], by_other ? "other" : "own",
+              each.name, name_of(code), static_cast<int>(status), name_of(end),
+              right ? "" : " WRONG");
+  if (!right) ++g_wrong;
+  clean(world);
+}
+
+void check(bool right, const char* what) {
+  std::printf("%s: %s\n", what, right ? "right" : "WRONG");
+  if (!right) ++g_wrong;
+}
+
+// Streams that join a capture, two captures that meet, and ends in the wrong place.
+void run_joined(World& world) {
+  CUstream one, two;
+  CUevent mark;
+  CUgraph graph = nullptr;
+  MUST(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+  MUST(cuStreamCreate(&two, CU_STREAM_DEFAULT));
+  MUST(cuEventCreate(&mark, 0));
+  MUST(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+  MUST(cuEventRecord(mark, one));
+  check(cuMemsetD8(world.spare, 1, 4) == kOk, "legacy stream beside a non-blocking capture");
+  MUST(cuStreamWaitEvent(two, mark, 0));
+  check(cuMemsetD8(world.spare, 1, 4) == kImplicit, "legacy stream once a blocking one has joined");
+  check(cuMemsetD8Async(world.spare, 1, 4, two) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        "work in an invalidated capture");
+  check(cuStreamEndCapture(one, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "its end");
+
+  MUST(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  MUST(cuEventRecord(mark, one));
+  MUST(cuStreamWaitEvent(two, mark, 0));
+  check(cuStreamEndCapture(two, &graph) == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+        "an end on a joined stream");
+  CUresult code = kOk;
+  std::thread([&] {
+    MUST(cuCtxSetCurrent(g_context));
+    code = cuStreamEndCapture(one, &graph);
+  }).join();
+  check(code == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "an end on another thread");
+  check(cuStreamEndCapture(one, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "its end");
+
+  MUST(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+  MUST(cuStreamBeginCapture(two, CU_STREAM_CAPTURE_MODE_RELAXED));
+  MUST(cuEventRecord(mark, one));
+  check(cuStreamWaitEvent(two, mark, 0) == CUDA_ERROR_STREAM_CAPTURE_MERGE, "two captures meet");
+  check(cuStreamEndCapture(one, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        "the first's end");
+  check(cuStreamEndCapture(two, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the second's");
+  check(cuEventQuery(mark) == CUDA_ERROR_CAPTURED_EVENT, "an event of a capture that has ended");
+  MUST(cuEventRecord(mark, one));
+  MUST(cuEventSynchronize(mark));
+
+  // A thread may ask for less, and a relaxed one for as little as nothing.
+  MUST(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  MUST(cuThreadExchangeStreamCaptureMode(&mode));
+  CUdeviceptr memory = 0;
+  check(cuMemAlloc(&memory, 64) == kOk, "an allocation by a thread in relaxed mode");
+  MUST(cuThreadExchangeStreamCaptureMode(&mode));
+  MUST(cuStreamEndCapture(one, &graph));
+  MUST(cuGraphDestroy(graph));
+}
+
+}  // namespace
+
+int main() {
+  MUST(cuInit(0));
+  CUdevice device;
+  MUST(cuDeviceGet(&device, 0));
+  MUST(cuCtxCreate(&g_context, nullptr, 0, device));
+  World world;
+  MUST(cuModuleLoadData(&world.module, kPtx));
+  MUST(cuModuleGetFunction(&world.kernel, world.module, "nothing"));
+  MUST(cuStreamCreate(&world.other, CU_STREAM_NON_BLOCKING));
+  MUST(cuEventCreate(&world.inside, 0));
+  MUST(cuEventCreate(&world.before, 0));
+  MUST(cuMemAlloc(&world.spare, 64));
+  for (const unsigned flags : {unsigned{CU_STREAM_DEFAULT}, unsigned{CU_STREAM_NON_BLOCKING}}) {
+    for (int mode = 0; mode < 3; ++mode) {
+      for (const bool by_other : {false, true}) {
+        for (const Case& each : cases()) run(world, each, flags, mode, by_other);
+      }
+    }
+  }
+  run_joined(world);
+  MUST(cuCtxDestroy(g_context));
+  std::printf(g_wrong == 0 ? "PASSED\n" : "FAILED: %d\n", g_wrong);
+  return g_wrong == 0 ? 0 : 1;
+}
