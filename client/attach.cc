@@ -2,6 +2,7 @@
 // ticket carries the server's challenge; so attaching costs one round trip and the worker's start.
 #include "client/attach.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -87,9 +88,16 @@ Result<Connections> open_all(Openings& openings) {
 }
 
 Result<protocol::Accept> receive_accept(transport::Connection& log, const protocol::Key& key,
-                                        const std::string& server, Deadline deadline) {
+                                        const std::string& server, Deadline deadline,
+                                        std::chrono::milliseconds patience) {
   const Result<ControlFrame> frame =
       protocol::receive_control(log, limits::kFrameBytesMax, deadline);
+  if (frame.status().code() == Code::kDeadline) {
+    return Status(Code::kDeadline, "server " + server +
+                                       " has taken the connections and not answered within " +
+                                       std::to_string(patience.count()) +
+                                       " ms; its log may say whether its driver starts");
+  }
   if (!frame.ok()) return frame.status();
   Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return message.status();
@@ -116,6 +124,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   }
   const std::string& server = session.servers.front();
   const Deadline deadline = Deadline::in(options.deadline);
+  const Deadline connected = Deadline::in(std::min(options.connect_deadline, options.deadline));
   Result<protocol::Attach> words = first_words(session, options, count);
   if (!words.ok()) return words.status();
   const protocol::Key key =
@@ -125,12 +134,13 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   for (unsigned index = 0; index < count; ++index) {
     words->index = static_cast<std::uint16_t>(index);
     openings.push_back(std::make_unique<Opening>(
-        Opening{server, *words, key, options.fd_min, deadline, std::nullopt, {}}));
+        Opening{server, *words, key, options.fd_min, connected, std::nullopt, {}}));
   }
   Result<Connections> opened = open_all(openings);
   if (!opened.ok()) return opened.status();
   Connections connections = *std::move(opened);
-  Result<protocol::Accept> accept = receive_accept(*connections[0], key, server, deadline);
+  Result<protocol::Accept> accept =
+      receive_accept(*connections[0], key, server, deadline, options.deadline);
   if (!accept.ok()) return accept.status();
   const auto no = [&server](const Status& why) {
     return Status(why.code(), "server " + server + ": " + why.message());

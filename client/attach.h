@@ -16,6 +16,7 @@
 #include "client/session_data.h"
 #include "driver_abi/row.h"
 #include "protocol/features.h"
+#include "protocol/limits.h"
 
 namespace gpurun::client {
 
@@ -27,7 +28,11 @@ struct AttachOptions {
   std::span<const driver_abi::Row> rows = driver_abi::rows();
   // What we offer and require (protocol/features.h); others are for tests.
   protocol::Features features = protocol::our_features(protocol::Sender::kClient);
-  // Connecting, the daemon's part and the start of the worker with its driver, together.
+  // For each connection to be made.
+  std::chrono::milliseconds connect_deadline = std::chrono::seconds(limits::kHandshakeDeadlineS);
+  // That, the daemon's part and the start of the worker with its driver, together. As long as
+  // gpurund itself waits for that driver when it starts: many GPUs without NVIDIA's persistence
+  // daemon take tens of seconds, and nothing says meanwhile that the worker lives.
   std::chrono::milliseconds deadline{60'000};
 };
 
@@ -47,7 +52,8 @@ struct Attached {
 //   kRefused      the server's sentence: lease over, versions differ, driver does not start.
 //                 Or ours: a row of the two tables differs, a feature that one requires is missing.
 //   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.
-//   kDeadline, kPeerGone
+//   kDeadline     nobody accepts the connection, or nothing is heard of the worker: a sentence.
+//   kPeerGone
 Result<Attached> attach(const SessionData& session, const AttachOptions& options);
 
 }  // namespace gpurun::client

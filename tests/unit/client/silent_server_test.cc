@@ -1,0 +1,112 @@
+// Protects: a server that goes silent while a process attaches costs that process a bounded time,
+// and says which server and what it did. Method: peers on the loopback interface that take
+// connections and answer nothing, or too little, or take none.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "client/attach.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Far below what the product waits, far above what a busy machine takes.
+constexpr milliseconds kShort{200};
+constexpr milliseconds kBound{15'000};
+
+struct Outcome {
+  Status status;
+  milliseconds took{0};
+};
+
+Outcome attach_to(const std::string& server, const AttachOptions& options) {
+  SessionData session;
+  session.servers = {server};
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Attached> attached = attach(session, options);
+  return {attached.status(),
+          std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start)};
+}
+
+void expect_bounded(const Outcome& outcome, const char* said) {
+  EXPECT_EQ(outcome.status.code(), Code::kDeadline) << outcome.status.to_string();
+  EXPECT_NE(outcome.status.message().find(said), std::string::npos) << outcome.status.to_string();
+  EXPECT_GE(outcome.took, kShort);
+  EXPECT_LT(outcome.took, kBound);
+}
+
+TEST(SilentServer, SaysNothingOnceItHasTheConnections) {
+  const auto listener = transport::listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  AttachOptions options;
+  options.deadline = kShort;
+  expect_bounded(attach_to((*listener)->address(), options), "not answered within 200 ms");
+}
+
+TEST(SilentServer, StopsInTheMiddleOfItsAnswer) {
+  const auto listener = transport::listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  std::thread server([&] {
+    std::vector<std::unique_ptr<transport::Connection>> taken;
+    for (int i = 0; i < 2; ++i) {
+      auto connection = (*listener)->accept(Deadline::in(kBound));
+      if (!connection.ok()) continue;
+      const std::byte start_of_a_frame[4] = {};
+      const ByteView parts[] = {start_of_a_frame};
+      static_cast<void>((*connection)->send(parts, Deadline::in(kBound)));
+      taken.push_back(*std::move(connection));
+    }
+    std::byte heard[256];
+    for (const auto& connection : taken) {  // Until the client has gone.
+      while (connection->receive(heard, 1, Deadline::in(kBound)).ok()) continue;
+    }
+  });
+  AttachOptions options;
+  options.deadline = kShort;
+  expect_bounded(attach_to((*listener)->address(), options), "not answered within 200 ms");
+  server.join();
+}
+
+// A queue that is full already: the kernel answers no connect.
+TEST(SilentServer, TakesNoConnection) {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), name, bytes), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  ASSERT_EQ(getsockname(listener.get(), name, &bytes), 0);
+  std::vector<UniqueFd> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    static_cast<void>(connect(waiting.back().get(), name, bytes));
+  }
+  AttachOptions options;
+  options.connect_deadline = kShort;
+  const Outcome outcome =
+      attach_to("127.0.0.1:" + std::to_string(ntohs(address.sin_port)), options);
+  expect_bounded(outcome, "no answer");
+}
+
+// What the manual page says (docs/man/gpurun.1.md, "Times").
+TEST(SilentServer, IsWaitedForAsTheManualSays) {
+  EXPECT_EQ(AttachOptions().connect_deadline, std::chrono::seconds(10));
+  EXPECT_EQ(AttachOptions().deadline, std::chrono::seconds(60));
+  EXPECT_EQ(limits::kHeartbeatS, 5);
+  EXPECT_EQ(limits::kSilenceDeadlineS, 30);
+}
+
+}  // namespace
+}  // namespace gpurun::client
