@@ -2,9 +2,9 @@
 // ISA, section 9.7.12.5, and "PTX Writer's Guide to Interoperability").
 #include <algorithm>
 
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/runtime_calls.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

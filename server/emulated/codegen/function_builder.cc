@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/codegen/warp_call.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

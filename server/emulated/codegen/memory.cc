@@ -1,7 +1,7 @@
 // Loads, stores, moves and address conversion (PTX ISA, section 9.7.9).
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

@@ -1,8 +1,8 @@
 // Reading and writing operands: registers, constants, vectors, symbols and memory addresses.
 #include <cstring>
 
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_builder.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

@@ -1,7 +1,7 @@
 // Questions about address spaces, and hints about caches (PTX ISA, sections 9.7.9.14 to 9.7.9.23).
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

@@ -1,8 +1,8 @@
 // Special registers (PTX ISA, section 10).
 #include <array>
 
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_builder.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

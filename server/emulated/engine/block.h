@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/engine/cluster.h"
 #include "server/emulated/engine/fault.h"
 #include "server/emulated/engine/fiber.h"
 #include "server/emulated/engine/shared_window.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

@@ -1,4 +1,4 @@
-// The functions that compiled code calls, as C functions in one table (codegen/device_abi.h).
+// The functions that compiled code calls, as C functions in one table (runtime/device_abi.h).
 #include <chrono>
 #include <string>
 

@@ -1,5 +1,5 @@
 // Engine: runs the grids of one emulated device on a pool of host threads. Takes compiled kernels
-// (codegen/device_abi.h) and launch dimensions; knows no PTX, no streams and no CUDA handles.
+// (runtime/device_abi.h) and launch dimensions; knows no PTX, no streams and no CUDA handles.
 //
 // What it promises
 //   - Blocks start in index order. A block is run by one host thread at a time, but may move
@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

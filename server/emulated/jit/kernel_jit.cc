@@ -13,11 +13,11 @@
 #include <atomic>
 #include <string>
 
-#include "server/emulated/codegen/native_functions.h"
 #include "server/emulated/codegen/translate.h"
 #include "server/emulated/jit/code_facts.h"
 #include "server/emulated/runtime/matrix_functions.h"
 #include "server/emulated/runtime/mbarrier.h"
+#include "server/emulated/runtime/native_functions.h"
 #include "server/emulated/runtime/warp_functions.h"
 
 namespace gpurun::emulated {

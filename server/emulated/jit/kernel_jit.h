@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "server/emulated/codegen/device_abi.h"
 #include "server/emulated/codegen/function_source.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {

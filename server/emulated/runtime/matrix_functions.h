@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-#include "server/emulated/codegen/native_functions.h"
 #include "server/emulated/runtime/matrix_formats.h"
+#include "server/emulated/runtime/native_functions.h"
 
 namespace gpurun::emulated {
 

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "server/emulated/codegen/native_functions.h"
+#include "server/emulated/runtime/native_functions.h"
 
 namespace gpurun::emulated {
 

@@ -1,11 +1,11 @@
 // What the .sync warp instructions compute, for a whole warp at once: pure functions of the lanes
-// that are present (WarpFunction, codegen/device_abi.h). Compiled code names them; the engine calls
+// that are present (WarpFunction, device_abi.h). Compiled code names them; the engine calls
 // them when the last lane has come.
 #pragma once
 
 #include <span>
 
-#include "server/emulated/codegen/device_abi.h"
+#include "server/emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 

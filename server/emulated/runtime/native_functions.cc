@@ -1,12 +1,12 @@
 // Arithmetic with directed rounding, and the host's math functions, for compiled code. Built with
 // -frounding-math: the compiler must not move arithmetic over the change of the rounding mode.
-#include "server/emulated/codegen/native_functions.h"
+#include "server/emulated/runtime/native_functions.h"
 
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
 
-#include "server/emulated/codegen/narrow_floats.h"
+#include "server/emulated/runtime/narrow_floats.h"
 
 namespace gpurun::emulated {
 namespace {

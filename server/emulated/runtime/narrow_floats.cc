@@ -1,5 +1,5 @@
 // Rounds to 8-bit formats with the arithmetic of double, which is exact here.
-#include "server/emulated/codegen/narrow_floats.h"
+#include "server/emulated/runtime/narrow_floats.h"
 
 #include <algorithm>
 #include <cmath>
