@@ -107,22 +107,27 @@ void add_beginnings(TrialTable& table) {
   });
 }
 
-// While a stream captures, or while none does; the answer is about that one or about another.
+// While a stream captures, or while none does; the answer is about that one or about another. A
+// blocking one would forbid to ask the legacy stream (tests/programs/behaviour/capture_modes.cc).
 struct Captured {
   Both<CUstream> stream, asked;
   bool capturing;
 
   explicit Captured(Trial& t)
-      : stream(t.new_stream()),
+      : stream(t.new_stream(CU_STREAM_NON_BLOCKING)),
         asked(t.draw(0, 1) == 0 ? stream : t.stream()),
         capturing(t.draw(0, 2) != 0) {
     if (!capturing) return;
     EXPECT_EQ(t.call_client(FN(cuStreamBeginCapture_v2), stream, CU_STREAM_CAPTURE_MODE_RELAXED),
               CUDA_SUCCESS);
+    // What was posted is carried out: nobody may wait for the context before the capture's end.
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    EXPECT_EQ(t.call_client(FN(cuStreamIsCapturing), stream, &status), CUDA_SUCCESS);
     t.at_end([&t, ended = stream] {
       CUgraph graph = nullptr;
       EXPECT_EQ(t.call_client(FN(cuStreamEndCapture), ended, &graph), CUDA_SUCCESS);
       EXPECT_EQ(t.call_client(FN(cuGraphDestroy), graph), CUDA_SUCCESS);
+      EXPECT_EQ(t.call_client(FN(cuStreamDestroy_v2), ended), CUDA_SUCCESS);
     });
   }
 };
@@ -137,7 +142,7 @@ template <typename Ask>
 void compare_answers(Trial& t, bool tells_id, Ask ask) {
   const Captured captured(t);
   Answer answer;
-  const Seen seen = t.client_call([&] { return ask(captured.asked, answer); });
+  const Seen seen = t.client_call([&] { return ask(captured.asked, answer); }, !captured.capturing);
   if (captured.capturing) {
     t.expect_same(seen, t.direct(FN(cuStreamGetCaptureInfo), captured.asked, &answer.status.driver,
                                  &answer.id.driver));
