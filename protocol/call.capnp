@@ -17,6 +17,8 @@ struct Call {
 
   # In parameter order: the bytes of each by-value struct, of each string (NUL included), and of
   # what each pointer that goes in, or in and out, points to. Handles in there are the client's.
+  # An array of graph nodes that comes out goes in too: with a freshly minted handle in each place,
+  # for nodes that the client has no handle of (made by a capture or a clone).
   blobs @1 :List(Data);
 }
 

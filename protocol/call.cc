@@ -41,6 +41,7 @@ bool is_pointer(const Parameter& parameter) {
 bool goes_in(const Parameter& parameter) {
   if (parameter.shape == Shape::kStruct) return true;
   if (parameter.shape == Shape::kStringBuffer) return false;
+  if (holds_spares(parameter)) return true;
   return is_pointer(parameter) && parameter.direction != Direction::kOut;
 }
 

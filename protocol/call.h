@@ -32,6 +32,14 @@ class MessageBuffer {
   std::vector<std::uint64_t> large_;
 };
 
+// Of nodes that a capture or a clone made the program has no handle yet: an array of nodes that
+// comes out goes in with handles that the client minted for them, one for each place.
+inline bool holds_spares(const driver_abi::Parameter& parameter) {
+  return parameter.shape == driver_abi::Shape::kHandleArray &&
+         parameter.direction == driver_abi::Direction::kOut &&
+         parameter.handle == driver_abi::HandleKind::kGraphNode;
+}
+
 // A call, ready for the command log.
 class PackedCall {
  public:
@@ -73,7 +81,7 @@ class UnpackedCall {
   // For ffi_call: one pointer to storage for each parameter.
   void** arguments() { return arguments_.data(); }
   // The handle slots of parameter `index`: one for kHandle and kHandlePointee, `count` for
-  // kHandleArray, none for NULL or another shape. Those that only come out are 0.
+  // kHandleArray, none for NULL or another shape. Those that only come out are 0, or hold spares.
   std::span<std::uint64_t> handles(std::size_t index);
   // What the client minted for parameter `index`, a kHandlePointee that comes out; 0 for NULL.
   std::uint64_t minted(std::size_t index) const { return minted_[index]; }

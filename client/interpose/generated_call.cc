@@ -1,9 +1,11 @@
 // The one body of all generated rows.
 #include "client/interpose/generated_call.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "client/interpose/device_numbers.h"
@@ -65,6 +67,10 @@ class GeneratedCall {
     if (const int result = refuse_in_window(row_, program_); result != 0) return result;
     if (const int result = adopt_arguments(); result != 0) return result;
     if (const int result = mint(); result != 0) return result;
+    if (const int result = mint_spares(); result != 0) {
+      drop_minted();
+      return result;
+    }
     protocol::PackedCall packed;
     const Status status = packed.pack(row_, arguments_.data(), {minted_.data(), minted_count_});
     int result = 0;
@@ -76,6 +82,7 @@ class GeneratedCall {
       result = call(packed.bytes());
     }
     if (result != 0) drop_minted();
+    keep_spares(result == 0);
     if (result == 0) observe(here_, row_, program_);
     return result;
   }
@@ -132,6 +139,53 @@ class GeneratedCall {
       if (parameter.handle == HandleKind::kEvent) here_.session().event_recorded_elsewhere(handle);
     }
     return 0;
+  }
+
+  // Arrays of nodes that come out: ours, with a handle for each node that we may not know yet.
+  int mint_spares() {
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      const Parameter& parameter = row_.parameters[i];
+      if (!protocol::holds_spares(parameter)) continue;
+      void* const target = *static_cast<void* const*>(arguments_[i]);
+      const void* const counter = *static_cast<void* const*>(arguments_[parameter.count_parameter]);
+      if (target == nullptr || counter == nullptr) continue;
+      std::size_t count = 0;
+      std::memcpy(&count, counter, sizeof count);
+      if (count == 0) continue;
+      if (count > limits::kArrayCountMax) return CUDA_ERROR_INVALID_VALUE;
+      Spares& spares = spares_.emplace_back();
+      spares.target = static_cast<Handle*>(target);
+      while (spares.minted.size() < count) {
+        const Handle handle = here_.handles().mint(parameter.handle, 0, nullptr);
+        if (handle == 0) {
+          keep_spares(false);
+          return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        spares.minted.push_back(handle);
+      }
+      spares.nodes = spares.minted;
+      own_[i] = reinterpret_cast<std::uintptr_t>(spares.nodes.data());
+      arguments_[i] = &own_[i];
+    }
+    return 0;
+  }
+
+  // What came out is the program's; handles that no node took go back.
+  void keep_spares(bool succeeded) {
+    for (const Spares& spares : spares_) {
+      std::vector<Handle> used;
+      if (succeeded) {
+        std::copy(spares.nodes.begin(), spares.nodes.end(), spares.target);
+        for (const Spares& each : spares_) {
+          used.insert(used.end(), each.nodes.begin(), each.nodes.end());
+        }
+        std::sort(used.begin(), used.end());
+      }
+      for (const Handle handle : spares.minted) {
+        if (!std::binary_search(used.begin(), used.end(), handle)) here_.handles().retire(handle);
+      }
+    }
+    spares_.clear();
   }
 
   void drop_minted() {
@@ -211,6 +265,13 @@ class GeneratedCall {
     here_.handles().retire(own_[row_.destroyed_parameter]);
   }
 
+  // Of one array of nodes that comes out.
+  struct Spares {
+    Handle* target = nullptr;    // The program's array.
+    std::vector<Handle> minted;  // One for each place.
+    std::vector<Handle> nodes;   // What goes over the wire, both ways.
+  };
+
   const Row& row_;
   void* const* const program_;  // The arguments as they came.
   Here here_;
@@ -220,6 +281,7 @@ class GeneratedCall {
   std::array<std::uint64_t, protocol::kParametersMax> own_{};  // Arguments that we replaced.
   std::array<Handle, protocol::kParametersMax> minted_{};
   std::size_t minted_count_ = 0;
+  std::vector<Spares> spares_;  // Nearly always none.
 };
 
 }  // namespace

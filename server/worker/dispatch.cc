@@ -2,6 +2,9 @@
 #include "server/worker/dispatch.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "server/worker/event_book.h"
 #include "server/worker/executor.h"
@@ -48,9 +51,31 @@ int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleT
   return 0;
 }
 
+// What the client minted for nodes that come out, by parameter, next one last; the places become 0.
+using Spares = std::array<std::vector<std::uint64_t>, protocol::kParametersMax>;
+void take_spares(const Row& row, protocol::UnpackedCall& call, Spares& spares) {
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    if (!protocol::holds_spares(row.parameters[i])) continue;
+    const std::span<std::uint64_t> slots = call.handles(i);
+    spares[i].assign(slots.rbegin(), slots.rend());
+    std::fill(slots.begin(), slots.end(), 0);
+  }
+}
+
+// A handle of the client's own for a node that it has none of. Never NULL: the program would take
+// that for a node.
+int announce(HandleKind kind, DriverValue value, std::vector<std::uint64_t>& spares,
+             HandleTable& handles, std::uint64_t* slot) {
+  if (spares.empty()) return kErrorNotSupported;
+  *slot = spares.back();
+  spares.pop_back();
+  return handles.bind(*slot, kind, value);
+}
+
 // The driver's handles that came out, in place, to the client's: the known one where the driver
 // returned an old acquaintance, else the one that the client minted, which now stands for it.
-int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable& handles) {
+int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable& handles,
+                      Spares& spares) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
     const Parameter& parameter = row.parameters[i];
     if (!holds_handles(parameter) || parameter.direction == Direction::kIn) continue;
@@ -59,7 +84,12 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
       if (slot == 0) continue;
       const std::uint64_t value = slot;
       slot = handles.client_handle_of(value, parameter.handle);
-      if (slot != 0 || parameter.shape != Shape::kHandlePointee) continue;
+      if (slot != 0) continue;
+      if (protocol::holds_spares(parameter)) {
+        const int result = announce(parameter.handle, value, spares[i], handles, &slot);
+        if (result != 0) return result;
+      }
+      if (parameter.shape != Shape::kHandlePointee) continue;
       slot = call.minted(i);
       if (slot == 0) return kErrorInvalidHandle;
       if (const int result = handles.bind(slot, parameter.handle, value); result != 0) {
@@ -111,9 +141,11 @@ int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTabl
     const auto slots = unpacked.handles(row.destroyed_parameter);
     if (!slots.empty()) ended = slots.front();
   }
+  Spares spares;
+  take_spares(row, unpacked, spares);
   if (result == 0) result = translate_inputs(row, unpacked, handles, streams);
   if (result == 0) result = foreign->invoke(function, unpacked.arguments());
-  if (result == 0) result = translate_outputs(row, unpacked, handles);
+  if (result == 0) result = translate_outputs(row, unpacked, handles, spares);
   if (result != 0) {
     poison_minted(row, unpacked, handles, result);
     return result;

@@ -16,7 +16,6 @@ using driver_abi::Row;
 using driver_abi::Shape;
 
 constexpr std::size_t kStorageBytes = 256;  // A by-value structure, or a word.
-constexpr std::size_t kHandlesInArray = 64;
 
 // At least 3: tensor maps have arrays that are two shorter.
 std::uint64_t small_count(std::size_t index) { return 3 + index % 3; }

@@ -12,6 +12,9 @@
 
 namespace gpurun::every_row {
 
+// Places of every array of handles.
+inline constexpr std::size_t kHandlesInArray = 64;
+
 inline constexpr std::size_t kBufferBytes = 4096;  // Each pointer's, far more than any row needs.
 inline constexpr unsigned char kUntouched = 0xee;  // What outputs hold before the call.
 

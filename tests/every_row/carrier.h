@@ -42,6 +42,7 @@ class Carrier {
                          bool* succeeded);
 
  private:
+  bool all_known(const driver_abi::Parameter& parameter, const void* array, std::size_t count);
   std::string output_difference(const driver_abi::Row& truth, const Arguments& direct,
                                 const Arguments& forwarded, const std::string& line);
 

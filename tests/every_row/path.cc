@@ -1,6 +1,7 @@
 // Carries one call.
 #include "tests/every_row/path.h"
 
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <vector>
@@ -57,6 +58,14 @@ int Path::forward(const Row& row, void* const* arguments) {
   std::vector<std::uint64_t> minted;
   for (const Parameter& parameter : row.parameters) {
     if (comes_out_minted(parameter)) minted.push_back(fresh(parameter.handle));
+  }
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    void* const array = *static_cast<void* const*>(arguments[i]);
+    if (!protocol::holds_spares(row.parameters[i]) || array == nullptr) continue;
+    for (std::size_t n = 0; n < kHandlesInArray; ++n) {
+      const std::uint64_t spare = fresh(row.parameters[i].handle);
+      std::memcpy(static_cast<std::byte*>(array) + n * sizeof spare, &spare, sizeof spare);
+    }
   }
   protocol::PackedCall packed;
   if (const Status status = packed.pack(row, arguments, minted); !status.ok()) {
