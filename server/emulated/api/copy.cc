@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "driver_abi/copy_batch.h"
 #include "server/emulated/api/copies.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/copy.h"
@@ -344,30 +345,36 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
   return copy_3d(&plain, stream, false);
 }
 
-// Sources of a batch may be read in stream order whatever their attributes say: copies of pageable
-// memory wait as elsewhere. The legacy stream is not allowed (manual, cuMemcpyBatchAsync).
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
-                               size_t count, CUmemcpyAttributes* attributes,
-                               size_t* attribute_indices, size_t attribute_count, CUstream stream) {
-  GPURUN_ENTER(context);
-  if (count == 0 || destinations == nullptr || sources == nullptr || bytes == nullptr ||
-      attributes == nullptr || attribute_indices == nullptr || attribute_count == 0 ||
-      attribute_count > count || attribute_indices[0] != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    GPURUN_TRY(copy_line(stream, destinations[i], Side::kUnified, sources[i], Side::kUnified,
-                         bytes[i], false));
-  }
-  return CUDA_SUCCESS;
-}
-
+// Each copy of its own, in the stream's order. Whose source must be read before the call returns is
+// waited for; others are read as any asynchronous copy's.
 CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
                             size_t count, CUmemcpyAttributes* attributes, size_t* attribute_indices,
                             size_t attribute_count, size_t* failed, CUstream stream) {
-  if (failed != nullptr) *failed = std::numeric_limits<std::size_t>::max();
-  return api::cuMemcpyBatchAsync_v2(destinations, sources, bytes, count, attributes,
-                                    attribute_indices, attribute_count, stream);
+  std::size_t nobody_asks = 0;
+  if (failed == nullptr) failed = &nobody_asks;
+  *failed = std::numeric_limits<std::size_t>::max();
+  GPURUN_ENTER(context);
+  const driver_abi::CopyBatch batch = {destinations, sources,           bytes,          count,
+                                       attributes,   attribute_indices, attribute_count};
+  if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
+  const StreamPtr found = find_stream(context, stream);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // cuda.h: "must not be legacy NULL stream".
+  if (found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
+  const bool captured = found->capture() != nullptr;
+  return static_cast<CUresult>(
+      batch.visit(failed, [&](std::size_t i, CUmemcpySrcAccessOrder order) {
+        const bool wait = !captured && order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+        return copy_line(stream, destinations[i], Side::kUnified, sources[i], Side::kUnified,
+                         bytes[i], wait);
+      }));
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                               size_t count, CUmemcpyAttributes* attributes,
+                               size_t* attribute_indices, size_t attribute_count, CUstream stream) {
+  return api::cuMemcpyBatchAsync(destinations, sources, bytes, count, attributes, attribute_indices,
+                                 attribute_count, nullptr, stream);
 }
 
 }  // namespace gpurun::emulated::api

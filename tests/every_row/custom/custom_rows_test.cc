@@ -54,6 +54,7 @@ const TrialTable& trials() {
     add_host_memory_trials(all);
     add_copy_trials(all);
     add_box_copy_trials(all);
+    add_copy_batch_trials(all);
     add_memset_trials(all);
     add_launch_trials(all);
     add_module_trials(all);

@@ -232,6 +232,7 @@ void add_memory_trials(TrialTable& table);
 void add_host_memory_trials(TrialTable& table);
 void add_copy_trials(TrialTable& table);
 void add_box_copy_trials(TrialTable& table);
+void add_copy_batch_trials(TrialTable& table);
 void add_memset_trials(TrialTable& table);
 void add_launch_trials(TrialTable& table);
 void add_module_trials(TrialTable& table);

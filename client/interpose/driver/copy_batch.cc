@@ -1,0 +1,91 @@
+// Batches of copies: each is made as a copy of its own, in the order of the stream. That is one of
+// the orders that CUDA allows (cuda.h, cuMemcpyBatchAsync: within a batch there is none), and each
+// is a record of its own that nobody waits for.
+#include "driver_abi/copy_batch.h"
+
+#include <cstdint>
+
+#include "client/interpose/capture.h"
+#include "client/interpose/custom.h"
+#include "client/interpose/driver/copy.h"
+#include "client/interpose/stream.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using driver_abi::CopyBatch;
+
+CopySide side(CUdeviceptr address, std::size_t bytes) {
+  return {place_of(address, bytes), address, 0, 0};
+}
+
+// One copy, and when its source is read:
+//   STREAM           in the stream's turn. Pageable memory is read now, as by other copies: after
+//                    earlier work, if some may still write there.
+//   DURING_API_CALL  before the call returns: now, pinned or not; *await if a device has it.
+//   ANY              whenever it suits us: as STREAM.
+int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
+             CUmemcpySrcAccessOrder order, bool* await) {
+  if (copy.width != 0 && (copy.source.address == 0 || copy.destination.address == 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // A captured copy reads its source at each launch, whatever was said.
+  if (is_captured(here, stream)) return run_copy(here, code, stream, copy, Waiting::kAsynchronous);
+  if (order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
+    if (copy.source.place == Place::kDevice) *await = true;
+    if (copy.source.place == Place::kPinned) copy.source.place = Place::kPageable;
+  } else if (order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && copy.source.place == Place::kPageable) {
+    const auto* source = reinterpret_cast<const void*>(copy.source.address);
+    if (here.session().may_still_write(byte_view(source, copy.width))) {
+      if (const int result = synchronize_stream(here, stream); result != 0) return result;
+    }
+  }
+  return run_copy(here, code, stream, copy, Waiting::kAsynchronous);
+}
+
+// `failed`: the first copy that could not be made; SIZE_MAX: it is none's failure.
+CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* failed, CUstream given) {
+  *failed = SIZE_MAX;
+  Here here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
+  Handle stream = 0;
+  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  // cuda.h: "must not be legacy NULL stream".
+  if (stream == 0 || stream == protocol::kStreamLegacy) return CUDA_ERROR_INVALID_VALUE;
+  bool await = false;
+  const int result = batch.visit(failed, [&](std::size_t i, CUmemcpySrcAccessOrder order) {
+    Copy copy;
+    copy.destination = side(batch.destinations[i], batch.bytes[i]);
+    copy.source = side(batch.sources[i], batch.bytes[i]);
+    copy.width = batch.bytes[i];
+    return copy_one(here, code, stream, copy, order, &await);
+  });
+  if (result != 0 || !await) return cuda(result);
+  return cuda(synchronize_stream(here, stream));
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
+namespace gpurun::client::interpose::custom {
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                            size_t count, CUmemcpyAttributes* attributes, size_t* firsts,
+                            size_t attribute_count, size_t* failed, CUstream stream) {
+  std::size_t nobody_asks = 0;
+  return copy_all(opcode::cuMemcpyBatchAsync,
+                  {destinations, sources, bytes, count, attributes, firsts, attribute_count},
+                  failed != nullptr ? failed : &nobody_asks, stream);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                               size_t count, CUmemcpyAttributes* attributes, size_t* firsts,
+                               size_t attribute_count, CUstream stream) {
+  std::size_t nobody_asks = 0;
+  return copy_all(opcode::cuMemcpyBatchAsync_v2,
+                  {destinations, sources, bytes, count, attributes, firsts, attribute_count},
+                  &nobody_asks, stream);
+}
+
+}  // namespace gpurun::client::interpose::custom
