@@ -9,6 +9,9 @@ namespace gpurun::server {
 namespace {
 
 constexpr int kCaptureModeRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED (cuda.h).
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD (cuda.h).
+constexpr int kFirstCaptureError = 900;
+constexpr int kLastCaptureError = 908;
 
 struct ThreadState {
   std::uint64_t owner = 0;  // 0: none yet.
@@ -49,7 +52,8 @@ void forget_all_thread_contexts() noexcept {
 bool is_capturing(const DriverFunctions& driver, void* stream) {
   int status = 0;
   const int result = driver.cuStreamIsCapturing(stream, &status);
-  return result == kErrorNotSupported ? false : result != 0 || status != 0;
+  if (result >= kFirstCaptureError && result <= kLastCaptureError) return true;
+  return result == 0 && status != 0;  // What else is wrong, the call in question says itself.
 }
 
 }  // namespace gpurun::server

@@ -18,7 +18,8 @@ void forget_thread_context() noexcept;
 void forget_all_thread_contexts() noexcept;
 
 // Whether a copy into `stream` would become a node of a graph. False where the driver has no
-// captures; a stream that some capture forbids to be asked counts as capturing.
+// captures or the context has failed; a stream that some capture forbids to be asked counts as
+// capturing.
 bool is_capturing(const DriverFunctions& driver, void* stream);
 
 }  // namespace gpurun::server

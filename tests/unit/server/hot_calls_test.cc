@@ -28,6 +28,7 @@ constexpr std::uint64_t handle(HandleKind kind) {
 struct Asked {
   std::string what;
   int capturing = 0;
+  int answer = 0;  // When asked whether a stream captures.
 } asked;
 
 template <typename... Numbers>
@@ -59,7 +60,7 @@ DriverFunctions scripted_driver() {
   driver.cuThreadExchangeStreamCaptureMode = [](int*) { return 0; };
   driver.cuStreamIsCapturing = [](void*, int* status) {
     *status = asked.capturing;
-    return 0;
+    return asked.answer;
   };
   driver.cuLaunchKernelEx = scripted_launch;
   driver.cuMemcpyHtoDAsync = [](std::uint64_t to, const void* from, std::size_t bytes, void* s) {
@@ -191,6 +192,18 @@ TEST_F(HotCalls, Copies) {
   EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
   copy.source = 8192;
   EXPECT_EQ(run(Form::kCopyDevice, bytes_of(copy)), "DtoD 4096 8192 3 22 -> 0");
+}
+
+TEST_F(HotCalls, ACopyIntoAFailedContextTellsThatFailure) {
+  protocol::CopyPayload copy;
+  copy.destination = 4096;
+  copy.bytes = 1;
+  Bytes bytes(sizeof copy + 1);
+  std::memcpy(bytes.data(), &copy, sizeof copy);
+  asked.answer = 906;  // A legacy stream that a capture of another forbids to be asked.
+  EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
+  asked.answer = 700;  // The copy itself says what failed; a capture has nothing to do with it.
+  EXPECT_EQ(run(Form::kCopyInline, bytes), "HtoD 4096 0 1 22 -> 0");
 }
 
 TEST_F(HotCalls, Memsets) {
