@@ -2,6 +2,7 @@
 #include "client/interpose/capture.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -126,8 +127,10 @@ const CaptureRule& rule_of(const driver_abi::Row& row) {
   return driver_abi::capture_rule(driver_abi::capture_family(row.base));
 }
 
-// It has no parameter for its stream: stream 0, whatever that means in this call.
+// It has no parameter for its stream: stream 0, whatever that means in this call. (The stream of
+// cuLaunchKernelEx stands in its configuration.)
 bool uses_stream_0(const driver_abi::Row& row, const CaptureRule& rule) {
+  if (std::strcmp(row.base, "cuLaunchKernelEx") == 0) return false;
   const bool of_stream =
       rule.family == CaptureFamily::kWork || rule.family == CaptureFamily::kWaits;
   return of_stream && row.stream_parameter == driver_abi::kNoParameter &&

@@ -50,10 +50,12 @@ cuTensorMapEncodeIm2col.tensorMap cuTensorMapEncodeIm2colWide.tensorMap
 cuTensorMapEncodeTiled.tensorMap cuTensorMapReplaceAddress.tensorMap
 cuTexObjectGetResourceViewDesc.pResViewDesc cuTexObjectGetTextureDesc.pTexDesc
 cuThreadExchangeStreamCaptureMode.mode
+cuMemcpyBatchAsync.failIdx
 """.split())
 # Inputs without a description, though their type would let the function write.
 READ = set("""
-cuCtxCreate_v3.paramsArray cuMemGetDefaultMemPool.location cuMemGetMemPool.location
+cuCtxCreate_v3.paramsArray cuMemcpyBatchAsync.attrs cuMemcpyBatchAsync.attrsIdxs
+cuMemcpyBatchAsync.dsts cuMemcpyBatchAsync.sizes cuMemcpyBatchAsync.srcs cuMemGetDefaultMemPool.location cuMemGetMemPool.location
 cuMemSetMemPool.location cuStreamUpdateCaptureDependencies.dependencies
 """.split())
 # Written, and read before that.

@@ -48,9 +48,9 @@ CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* faile
   *failed = SIZE_MAX;
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
   // cuda.h: "must not be legacy NULL stream".
   if (stream == 0 || stream == protocol::kStreamLegacy) return CUDA_ERROR_INVALID_VALUE;
   bool await = false;

@@ -58,6 +58,14 @@ struct Case {
 void CUDA_CB nothing(void*) {}
 void CUDA_CB nothing_either(CUstream, CUresult, void*) {}
 
+CUresult launch_ex(World& world, CUstream stream) {
+  CUlaunchConfig config = {};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  return cuLaunchKernelEx(&config, world.kernel, nullptr, nullptr);
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&](const char* name, Expected expected, std::function<CUresult(World&)> call) {
@@ -108,6 +116,7 @@ std::vector<Case> cases() {
   add("LaunchKernel captured", kAllowed, [](World& w) {
     return cuLaunchKernel(w.kernel, 1, 1, 1, 1, 1, 1, 0, w.captured, nullptr, nullptr);
   });
+  add("LaunchKernelEx captured", kAllowed, [](World& w) { return launch_ex(w, w.captured); });
   add("EventRecord captured", kAllowed,
       [](World& w) { return cuEventRecord(w.inside, w.captured); });
   add("StreamQuery other", kAllowed, [](World& w) { return cuStreamQuery(w.other); });
@@ -140,6 +149,8 @@ std::vector<Case> cases() {
   legacy("LaunchKernel legacy", implicit, kAllowed, [](World& w) {
     return cuLaunchKernel(w.kernel, 1, 1, 1, 1, 1, 1, 0, kLegacy, nullptr, nullptr);
   });
+  legacy("LaunchKernelEx legacy", implicit, kAllowed,
+         [](World& w) { return launch_ex(w, kLegacy); });
   legacy("EventRecord legacy", implicit, kAllowed,
          [](World& w) { return cuEventRecord(w.before, kLegacy); });
   legacy("StreamWaitEvent legacy", implicit, kAllowed,
