@@ -82,6 +82,11 @@ class Bulk {
   // The worker asks for a transfer that was offered or that takes its turn; it is read once the
   // worker's transfers 1 to `watermark` have arrived whole. kProtocol: it cannot be asked for.
   Status wanted(std::uint64_t transfer, std::uint64_t watermark);
+  // Before something that the worker said is acted upon: comes after every read of a source that
+  // the worker may have heard of. A program that hears that its stream has passed a copy may
+  // overwrite the source, and nothing else in this process says that our threads have read it
+  // before.
+  void after_reads() const noexcept { (void)pieces_read_.load(std::memory_order_acquire); }
 
   // Some of `memory` has still to be read for a transfer.
   bool reads(ByteView memory) const noexcept;
@@ -177,6 +182,7 @@ class Bulk {
     bool retired;
   };
   std::vector<Sending> sending_;
+  std::atomic<std::uint64_t> pieces_read_{0};
   std::vector<ByteView> reading_;  // Pieces of sources that fill_next() copies just now.
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;

@@ -131,6 +131,7 @@ Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   reading_.push_back(piece);
   lock.unlock();
   std::memcpy(slot_start(chunk.slot), piece.data(), piece.size());
+  pieces_read_.fetch_add(1, std::memory_order_acq_rel);
   lock.lock();
   // A piece that two threads read at once stands there twice.
   reading_.erase(std::find_if(reading_.begin(), reading_.end(), [piece](ByteView each) {

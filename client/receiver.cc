@@ -137,6 +137,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     return Status(Code::kProtocol, "a reply about call " + std::to_string(header.call_sequence) +
                                        ", which was never made");
   }
+  bulk->after_reads();
   switch (header.kind) {
     case protocol::ReplyKind::kReply:
       return handle_reply(item);

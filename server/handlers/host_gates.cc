@@ -29,8 +29,9 @@ HostGates& gates_of(const Call& call) { return HandlerState::of(call).gates(); }
 CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   HostGates& gates = gates_of(call);
   if (call.scratch[0] == kStanding) {
-    if (!gates.take_released(ticket)) return CallOutcome::held();
-    call.executor().end_client_turn();
+    bool reached = false;
+    if (!gates.take_released(ticket, &reached)) return CallOutcome::held();
+    if (reached) call.executor().end_client_turn();
     return CallOutcome::done(0);
   }
   // Whoever waits at a gate that will never stand hears why.
@@ -45,11 +46,14 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   if (capturing != 0) return refuse(kErrorCaptureUnsupported);
   int result = gates.open(ticket);
   if (result != 0) return CallOutcome::done(result);
-  call.executor().begin_client_turn();
-  result = call.executor().completions().after(
-      call.driver_context(), call.driver_stream(),
-      [&gates, ticket](int ended) { gates.reached(ticket, ended); });
-  if (result != 0) gates.reached(ticket, result);
+  // The client has its turn from here on: until then its calls wait as behind any other work.
+  Executor& executor = call.executor();
+  const auto reached = [&gates, &executor, ticket](int ended) {
+    executor.begin_client_turn();
+    if (!gates.reached(ticket, ended)) executor.end_client_turn();
+  };
+  result = executor.completions().after(call.driver_context(), call.driver_stream(), reached);
+  if (result != 0) reached(result);
   call.scratch[0] = kStanding;
   return CallOutcome::held();
 }
@@ -87,15 +91,16 @@ int HostGates::open(std::uint64_t ticket) {
   return 0;
 }
 
-void HostGates::reached(std::uint64_t ticket, int result) {
+bool HostGates::reached(std::uint64_t ticket, int result) {
   {
     const std::lock_guard lock(mutex_);
     const auto it = gates_.find(ticket);
-    if (it == gates_.end()) return;
+    if (it == gates_.end()) return false;
     it->second.reached = true;
     it->second.result = result;
   }
   changed_.notify_all();
+  return true;
 }
 
 int HostGates::wait(std::uint64_t ticket) {
@@ -134,11 +139,13 @@ void HostGates::release(std::uint64_t ticket) {
   if (it->second.refused) gates_.erase(it);
 }
 
-bool HostGates::take_released(std::uint64_t ticket) {
+bool HostGates::take_released(std::uint64_t ticket, bool* reached) {
   const std::lock_guard lock(mutex_);
+  *reached = false;
   const auto it = gates_.find(ticket);
   if (it == gates_.end()) return true;
   if (!it->second.released) return false;
+  *reached = it->second.reached;
   gates_.erase(it);
   return true;
 }

@@ -15,15 +15,15 @@ class HostGates {
  public:
   // CUDA_ERROR_OUT_OF_MEMORY over protocol::kHostFunctionsMax, INVALID_VALUE for a ticket in use.
   int open(std::uint64_t ticket);
-  // The stream has reached the gate, or has failed with `result`. Nothing for an unknown ticket.
-  void reached(std::uint64_t ticket, int result);
+  // The stream has reached the gate, or has failed with `result`. False: an unknown ticket.
+  bool reached(std::uint64_t ticket, int result);
   // Blocks until reached() or stop(); the stream's result. May come before open().
   int wait(std::uint64_t ticket);
   // The gate cannot stand: wait() returns `result`, release() forgets it.
   void refuse(std::uint64_t ticket, int result);
   void release(std::uint64_t ticket);
-  // True, and the gate is forgotten, when it was released.
-  bool take_released(std::uint64_t ticket);
+  // True, and the gate is forgotten, when it was released. `*reached`: whether the stream had come.
+  bool take_released(std::uint64_t ticket, bool* reached);
 
   // Ends every wait(), now and later, with CUDA_ERROR_UNKNOWN.
   void stop();

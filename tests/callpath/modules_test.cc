@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -362,6 +363,55 @@ TEST_F(Modules, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
               0);
     EXPECT_TRUE(back == between) << round;
   }
+}
+
+// Events of the driver end when a test says so: a stream that is not yet where a gate stands.
+std::atomic<bool> g_events_end{false};
+
+// Nobody has asked the client for anything while the stream has not come to the function: its calls
+// wait for room as behind any work, and the session lives.
+TEST(HostFunctions, CallsBehindOneThatHasNotBegunWaitForRoom) {
+  g_events_end = false;
+  WorldOptions options;
+  options.prepare = [](server::WorkerOptions& of) {
+    of.queued_bytes_max = std::size_t{256} << 10;
+    of.driver.cuEventQuery = [](void*) { return g_events_end ? 0 : 600; };
+    of.driver.cuEventSynchronize = [](void*) {
+      g_events_end.wait(false);
+      return 0;
+    };
+  };
+  World world(options);
+  const Handle stream = world.make_stream();
+  const std::uint64_t device = world.allocate(64);
+  client::Lane& lane = *client::Lane::current();
+  CallSite gate = world.site("cuLaunchHostFunc", stream);
+  gate.form = protocol::Form::kRaw;
+  gate.order = protocol::Order::kStream;
+  HostFunctionPayload payload;
+  payload.ticket = 1;
+  ASSERT_EQ(world.session().post(lane, gate, bytes_of(payload)), 0);
+  CallSite fill = world.site("cuMemsetD8Async", stream);
+  fill.form = protocol::Form::kMemset;
+  fill.order = protocol::Order::kStream;
+  const protocol::MemsetPayload set{device, 0, 64, 1, 3, 1};
+  for (int i = 0; i < 1'000; ++i) {  // Each counts more than 1 KiB.
+    ASSERT_EQ(world.session().post(lane, fill, bytes_of(set)), 0);
+  }
+  CallSite anywhere = gate;
+  anywhere.order = protocol::Order::kImmediate;
+  anywhere.context = anywhere.stream = 0;
+  auto heard = std::async(std::launch::async, [&world, anywhere] {
+    Reply reply;
+    return world.session().call(*client::Lane::current(), anywhere, ByteView(), &reply);
+  });
+  EXPECT_EQ(heard.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  g_events_end = true;
+  g_events_end.notify_all();
+  EXPECT_EQ(heard.get(), kInvalidValue) << "now it is the client's turn, and all is read";
+  payload.step = HostFunctionStep::kRelease;
+  ASSERT_EQ(world.session().post(lane, anywhere, bytes_of(payload)), 0);
+  EXPECT_EQ(world.synchronize(), 0);
 }
 
 // The function waits for a thread that makes more calls than are queued elsewhere, and its end

@@ -1,5 +1,5 @@
-// Only files that every user may read are looked at, and no value of a variable that could be a
-// secret is written.
+// Only files that every user may read are looked at, and no variable is written whose name or value
+// looks like a secret.
 #include "tools/gpuctl/report.h"
 
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -123,7 +124,8 @@ void add_environment(std::string* report) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     if (!is_reported_variable(name)) continue;
-    lines.push_back(holds_a_secret(name) ? std::string(name) + "=(hidden)" : std::string(text));
+    const bool hidden = holds_a_secret(name) || is_a_secret(text.substr(name.size()));
+    lines.push_back(hidden ? std::string(name) + "=(hidden)" : std::string(text));
   }
   std::sort(lines.begin(), lines.end());
   for (const std::string& line : lines) *report += line + "\n";
@@ -192,6 +194,18 @@ bool holds_a_secret(std::string_view name) {
   if (name.ends_with("_FILE")) return false;  // Where a secret lies is none.
   for (const std::string_view word : {"SECRET", "TOKEN", "PASSW", "KEY", "CREDENTIAL", "AUTH"}) {
     if (name.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+bool is_a_secret(std::string_view value) {
+  std::string lower(value);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char each) { return std::tolower(each); });
+  const std::size_t scheme = lower.find("://");
+  if (scheme != std::string::npos && lower.find('@', scheme) != std::string::npos) return true;
+  for (const char* word : {"key=", "token=", "secret=", "password=", "passwd=", "auth="}) {
+    if (lower.find(word) != std::string::npos) return true;
   }
   return false;
 }

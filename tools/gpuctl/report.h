@@ -13,6 +13,8 @@ namespace gpurun::tools {
 bool is_reported_variable(std::string_view name);
 // Whether its value is kept out of it, judged by its name.
 bool holds_a_secret(std::string_view name);
+// Whether a value says that it is one: a URL with a user, or "key=" and the like.
+bool is_a_secret(std::string_view value);
 
 // Writes the report to `path` ("-": stdout). The exit status.
 int write_report(const std::string& path, const ServerChoice& choice);

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <optional>
 
 #include "client/interpose/capture.h"
 #include "client/interpose/driver/copy.h"
@@ -12,9 +13,16 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// One past the last byte of a side, from its start.
-std::uint64_t extent(const CopySide& side, const Copy& copy) {
-  return (copy.slices - 1) * side.slice_pitch + (copy.lines - 1) * side.line_pitch + copy.width;
+// One past the last byte of a side, from its start; nothing for what no memory can hold.
+std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
+  std::uint64_t slices = 0, lines = 0, all = 0;
+  if (__builtin_mul_overflow(copy.slices - 1, side.slice_pitch, &slices) ||
+      __builtin_mul_overflow(copy.lines - 1, side.line_pitch, &lines) ||
+      __builtin_add_overflow(slices, lines, &all) ||
+      __builtin_add_overflow(all, copy.width, &all)) {
+    return std::nullopt;
+  }
+  return all;
 }
 
 // One past the last address of a program's memory (x86-64, 4 levels of pages, which is what the
@@ -35,11 +43,13 @@ bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
 
 // Device memory of which we know must hold all of it.
 bool reaches_beyond(const CopySide& side, const Copy& copy) {
-  if (side.place != Place::kDevice) return is_nowhere(side.address, extent(side, copy));
+  const std::optional<std::uint64_t> bytes = extent(side, copy);
+  if (!bytes.has_value()) return true;
+  if (side.place != Place::kDevice) return is_nowhere(side.address, *bytes);
   const auto range = find_range(side.address);
   // In a window, memory that nobody has allocated is no memory.
   if (!range.has_value()) return device_of_window(side.address) >= 0;
-  return !range->on_host() && !range->covers(side.address, extent(side, copy));
+  return !range->on_host() && !range->covers(side.address, *bytes);
 }
 
 // A pinned source beyond is read by threads of ours, as the wire takes it: the call neither copies

@@ -194,8 +194,24 @@ static void faults() {
 
 // "synchronous": of freed memory, only what waits. Without windows no other call is refused in
 // time.
+// Sizes whose product is beyond 64 bits must not be taken for small ones.
+static void boxes_beyond_all_memory() {
+  static char host[64];
+  char* device;
+  expect("memory", cudaMalloc(&device, 1 << 20), {cudaSuccess});
+  cudaMemcpy3DParms box = {};
+  box.srcPtr = make_cudaPitchedPtr(host, 1 << 20, 4, 1);
+  box.dstPtr = make_cudaPitchedPtr(device, 1 << 20, 4, 1);
+  box.extent = make_cudaExtent(4, 1, (size_t{1} << 44) + 1);
+  box.kind = cudaMemcpyHostToDevice;
+  expect("a box beyond all memory", cudaMemcpy3D(&box), {cudaErrorInvalidValue});
+  cudaGetLastError();
+  expect("free", cudaFree(device), {cudaSuccess});
+}
+
 int main(int argc, char** argv) {
   refused_calls();
+  boxes_beyond_all_memory();
   copies_of_freed_memory(argc == 1 || std::strcmp(argv[1], "synchronous") != 0);
   copies_of_wrong_kind();
   refused_launches();

@@ -307,6 +307,7 @@ static void set_often() {
                                             cudaMemcpyHostToDevice));
     if (i % 40 == 0) MUST(cudaGraphLaunch(exec, nullptr));
   }
+  MUST(cudaDeviceSynchronize());  // The launches so far have read it.
   source[79] = 4;
   MUST(cudaGraphLaunch(exec, nullptr));
   MUST(cudaDeviceSynchronize());

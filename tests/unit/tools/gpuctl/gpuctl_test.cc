@@ -14,6 +14,11 @@ TEST(Report, HidesWhatCouldBeASecret) {
   }
   EXPECT_FALSE(holds_a_secret("GPURUN_SECRET_FILE"));
   EXPECT_FALSE(holds_a_secret("CUDA_VISIBLE_DEVICES"));
+  for (const char* value : {"https://user:word@host/", "/x?apiKey=1", "a,TOKEN=b"}) {
+    EXPECT_TRUE(is_a_secret(value)) << value;
+  }
+  EXPECT_FALSE(is_a_secret("http://host:80/path"));
+  EXPECT_FALSE(is_a_secret("0,1"));
 }
 
 TEST(Report, LeavesOutWhatDoesNotMatter) {
