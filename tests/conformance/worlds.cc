@@ -5,10 +5,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <random>
 
 #include "transport/faulty/connection.h"
 #include "transport/loopback/listener.h"
+#include "transport/tls/connection.h"
 
 namespace gpurun::transport {
 namespace {
@@ -29,6 +31,40 @@ class TcpWorld : public World {
   std::unique_ptr<Listener> listener_;
 };
 
+// TLS over what another world has made, with a key that both ends know.
+class TlsWorld : public World {
+ public:
+  explicit TlsWorld(std::unique_ptr<World> inner) : inner_(std::move(inner)) {
+    for (const char letter : {'t', 'e', 's', 't'}) {
+      key_.identity.push_back(static_cast<std::byte>(letter));
+    }
+    key_.key.fill(7);
+  }
+  Listener& listener() override { return inner_->listener(); }
+  Result<std::unique_ptr<Connection>> connect() override {
+    tls::ServerTrust trust;
+    trust.key = key_;
+    return secured(inner_->connect(), tls::Handshake::of_client(trust));
+  }
+  Result<std::unique_ptr<Connection>> accept() override {
+    return secured(inner_->accept(), tls::Handshake::of_server(key_));
+  }
+
+ private:
+  Result<std::unique_ptr<Connection>> secured(Result<std::unique_ptr<Connection>> below,
+                                              Result<std::unique_ptr<tls::Handshake>> handshake) {
+    if (!below.ok()) return below;
+    if (!handshake.ok()) return handshake.status();
+    std::unique_ptr<Connection> dressed = inner_->dress(*std::move(below));
+    Result<tls::Channel> channel = (*handshake)->finish(*dressed, Deadline::in(kTestTimeout));
+    if (!channel.ok()) return channel.status();
+    return tls::secure(std::move(dressed), *std::move(channel));
+  }
+
+  std::unique_ptr<World> inner_;
+  tls::PreSharedKey key_;
+};
+
 class LoopbackWorld : public World {
  public:
   Listener& listener() override { return listener_; }
@@ -44,6 +80,7 @@ class FaultyWorld : public World {
   explicit FaultyWorld(std::unique_ptr<World> inner) : inner_(std::move(inner)) {}
   Listener& listener() override { return inner_->listener(); }
   Result<std::unique_ptr<Connection>> connect() override { return inner_->connect(); }
+  Result<std::unique_ptr<Connection>> accept() override { return inner_->accept(); }
   std::unique_ptr<Connection> dress(std::unique_ptr<Connection> connection) override {
     return faulty::wrap(std::move(connection), faulty::Plan::harmless(test_seed() + count_++));
   }
@@ -59,6 +96,11 @@ std::unique_ptr<World> make_loopback() { return std::make_unique<LoopbackWorld>(
 std::unique_ptr<World> make_faulty_tcp4() { return std::make_unique<FaultyWorld>(make_tcp4()); }
 std::unique_ptr<World> make_faulty_loopback() {
   return std::make_unique<FaultyWorld>(make_loopback());
+}
+std::unique_ptr<World> make_tls() { return std::make_unique<TlsWorld>(make_tcp4()); }
+std::unique_ptr<World> make_faulty_tls() { return std::make_unique<FaultyWorld>(make_tls()); }
+std::unique_ptr<World> make_tls_over_faulty() {
+  return std::make_unique<TlsWorld>(make_faulty_tcp4());
 }
 
 }  // namespace
@@ -78,7 +120,10 @@ std::vector<WorldKind> worlds_on_this_machine() {
   std::vector<WorldKind> worlds = {{"tcp4", make_tcp4},
                                    {"loopback", make_loopback},
                                    {"faulty_tcp4", make_faulty_tcp4},
-                                   {"faulty_loopback", make_faulty_loopback}};
+                                   {"faulty_loopback", make_faulty_loopback},
+                                   {"tls", make_tls},
+                                   {"faulty_tls", make_faulty_tls},
+                                   {"tls_over_faulty", make_tls_over_faulty}};
   if (listen("tcp://[::1]:0").ok()) {
     worlds.push_back({"tcp6", make_tcp6});
   } else {
@@ -87,10 +132,15 @@ std::vector<WorldKind> worlds_on_this_machine() {
   return worlds;
 }
 
+Result<std::unique_ptr<Connection>> World::accept() {
+  return listener().accept(Deadline::in(kTestTimeout));
+}
+
 Pair connect_pair(World& world) {
-  Result<std::unique_ptr<Connection>> client = world.connect();
+  auto connecting = std::async(std::launch::async, [&world] { return world.connect(); });
+  Result<std::unique_ptr<Connection>> server = world.accept();
+  Result<std::unique_ptr<Connection>> client = connecting.get();
   EXPECT_TRUE(client.ok()) << client.status().to_string();
-  Result<std::unique_ptr<Connection>> server = world.listener().accept(Deadline::in(kTestTimeout));
   EXPECT_TRUE(server.ok()) << server.status().to_string();
   if (!client.ok() || !server.ok()) return {};
   return {world.dress(std::move(*client)), world.dress(std::move(*server))};

@@ -19,6 +19,8 @@ class World {
   virtual ~World() = default;
   virtual Listener& listener() = 0;
   virtual Result<std::unique_ptr<Connection>> connect() = 0;
+  // The other end of what connect() makes, which may wait for this.
+  virtual Result<std::unique_ptr<Connection>> accept();
   // What tests may wrap around both ends; the plain world returns them as they are.
   virtual std::unique_ptr<Connection> dress(std::unique_ptr<Connection> connection) {
     return connection;
@@ -30,8 +32,9 @@ struct WorldKind {
   std::unique_ptr<World> (*make)();
 };
 
-// "tcp4", "tcp6" (where the machine has it), "loopback", and each again over faulty with harmless
-// faults. GPURUN_TEST_SEED fixes the seed, which is printed.
+// "tcp4", "tcp6" (where the machine has it), "loopback", "tls" (over tcp4), and each again over
+// faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED fixes
+// the seed, which is printed.
 std::vector<WorldKind> worlds_on_this_machine();
 
 struct Pair {

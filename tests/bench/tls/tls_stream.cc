@@ -1,0 +1,141 @@
+// How fast one TLS connection is, next to a plain one and to the cipher alone, in the same run:
+// bytes a second in one direction over loopback, and the time of a 64-byte ping-pong.
+//
+// usage: tls_stream [MIB [ROUNDS]]   prints one line a round; take the median.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "transport/tls/connection.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+struct Ends {
+  std::unique_ptr<Connection> client, server;
+};
+
+Ends make_ends(bool encrypted) {
+  auto listener = *listen("tcp://127.0.0.1:0");
+  Ends ends;
+  ends.client = *connect("tcp://" + listener->address(), Deadline::never());
+  ends.server = *listener->accept(Deadline::never());
+  if (!encrypted) return ends;
+  tls::PreSharedKey key{Bytes(4), {}};
+  tls::ServerTrust trust;
+  trust.key = key;
+  std::thread serving([&] {
+    auto channel = (*tls::Handshake::of_server(key))->finish(*ends.server, Deadline::never());
+    ends.server = *tls::secure(std::move(ends.server), *std::move(channel));
+  });
+  auto channel = (*tls::Handshake::of_client(trust))->finish(*ends.client, Deadline::never());
+  serving.join();
+  ends.client = *tls::secure(std::move(ends.client), *std::move(channel));
+  return ends;
+}
+
+constexpr std::size_t kChunk = std::size_t{256} << 10;
+
+// GB/s of `total` bytes in chunks, each received whole.
+double stream(bool encrypted, std::size_t total) {
+  Ends ends = make_ends(encrypted);
+  const Bytes chunk(kChunk, std::byte{1});
+  std::thread sending([&] {
+    const ByteView part(chunk);
+    for (std::size_t sent = 0; sent < total; sent += kChunk) {
+      if (!ends.client->send({&part, 1}, Deadline::never()).ok()) std::abort();
+    }
+  });
+  Bytes into(kChunk);
+  const Clock::time_point begin = Clock::now();
+  for (std::size_t got = 0; got < total; got += kChunk) {
+    if (!ends.server->receive(into, kChunk, Deadline::never()).ok()) std::abort();
+  }
+  const double seconds = seconds_since(begin);
+  sending.join();
+  return static_cast<double>(total) / seconds / 1e9;
+}
+
+double ping_pong_us(bool encrypted, int rounds) {
+  Ends ends = make_ends(encrypted);
+  Bytes ping(64), pong(64);
+  const ByteView word(ping);
+  std::thread echoing([&] {
+    Bytes got(64);
+    const ByteView back(got);
+    for (int i = 0; i < rounds; ++i) {
+      if (!ends.server->receive(got, 64, Deadline::never()).ok() ||
+          !ends.server->send({&back, 1}, Deadline::never()).ok()) {
+        std::abort();
+      }
+    }
+  });
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < rounds; ++i) {
+    if (!ends.client->send({&word, 1}, Deadline::never()).ok() ||
+        !ends.client->receive(pong, 64, Deadline::never()).ok()) {
+      std::abort();
+    }
+  }
+  const double us = seconds_since(begin) * 1e6 / rounds;
+  echoing.join();
+  return us;
+}
+
+// What sealing and opening full records costs one thread each, without a wire.
+void cipher(std::size_t total, double* seal, double* open) {
+  auto sealer = *tls::Protection::create({}, true);
+  auto opener = *tls::Protection::create({}, false);
+  const Bytes plain(tls::kPlainBytesMax);
+  const ByteView part(plain);
+  Bytes record(tls::sealed_record_bytes(plain.size())), into(plain.size() + 1), rest(32);
+  double seconds[2] = {0, 0};
+  for (std::size_t done = 0; done < total; done += plain.size()) {
+    const Clock::time_point begin = Clock::now();
+    if (!sealer->seal(tls::Content::kApplicationData, {&part, 1}, record.data()).ok()) std::abort();
+    seconds[0] += seconds_since(begin);
+    const Clock::time_point middle = Clock::now();
+    if (!opener->open(record, into, rest).ok()) std::abort();
+    seconds[1] += seconds_since(middle);
+  }
+  *seal = static_cast<double>(total) / seconds[0] / 1e9;
+  *open = static_cast<double>(total) / seconds[1] / 1e9;
+}
+
+double first_handshake_ms() {
+  const Clock::time_point begin = Clock::now();
+  make_ends(true);
+  return seconds_since(begin) * 1e3;
+}
+
+}  // namespace
+}  // namespace gpurun::transport
+
+int main(int argc, char** argv) {
+  using namespace gpurun::transport;
+  const std::size_t total = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024) << 20;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  std::printf("first handshake of the process, both ends: %.1f ms; the next: ",
+              first_handshake_ms());
+  std::printf("%.1f ms\n", first_handshake_ms());
+  for (int round = 0; round < rounds; ++round) {
+    double seal = 0, open = 0;
+    cipher(total, &seal, &open);
+    const double tcp = stream(false, total), tls = stream(true, total);
+    std::printf(
+        "stream: tcp %.2f GB/s, tls %.2f GB/s (%.0f %%); cipher: seal %.2f, open %.2f GB/s; ", tcp,
+        tls, 100 * tls / tcp, seal, open);
+    const double plain_us = ping_pong_us(false, 5000), tls_us = ping_pong_us(true, 5000);
+    std::printf("64-byte ping-pong: tcp %.1f us, tls %.1f us\n", plain_us, tls_us);
+  }
+  return 0;
+}

@@ -1,0 +1,360 @@
+// Batches of records out, records in; what a record holds goes straight to where it was asked for.
+#include "transport/tls/connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace gpurun::transport::tls {
+namespace {
+
+// One send() of the connection below: enough for its system call to cost little, few enough to stay
+// in a processor's cache between being encrypted and being copied.
+constexpr std::size_t kBatchRecords = 16;
+constexpr std::size_t kRecordBytesMax = kRecordHeaderBytes + kSealedBytesMax;
+constexpr std::size_t kReadAheadBytes = std::size_t{256} << 10;
+constexpr std::size_t kPartsMax = 64;  // In one record; a message of more has more records.
+// Records without data that a peer may send in a row.
+constexpr unsigned kIdleRecordsMax = 32;
+
+// Messages of a handshake that may come behind it (RFC 8446, section 4).
+constexpr std::uint8_t kNewSessionTicket = 4;
+constexpr std::uint8_t kKeyUpdate = 24;
+
+// What is still to be sent: a position in the caller's parts.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const ByteView> parts) : parts_(parts) { skip_empty(); }
+  bool done() const { return part_ == parts_.size(); }
+
+  // The next record's content: moves on. Returns how many parts, `*bytes` in all.
+  std::size_t take(ByteView* into, std::size_t* bytes) {
+    std::size_t count = 0;
+    *bytes = 0;
+    while (!done() && count < kPartsMax && *bytes < kPlainBytesMax) {
+      const ByteView here = parts_[part_].subspan(
+          offset_, std::min(parts_[part_].size() - offset_, kPlainBytesMax - *bytes));
+      into[count++] = here;
+      *bytes += here.size();
+      offset_ += here.size();
+      skip_empty();
+    }
+    return count;
+  }
+
+ private:
+  void skip_empty() {
+    while (part_ < parts_.size() && offset_ == parts_[part_].size()) {
+      ++part_;
+      offset_ = 0;
+    }
+  }
+
+  std::span<const ByteView> parts_;
+  std::size_t part_ = 0;
+  std::size_t offset_ = 0;
+};
+
+class TlsConnection final : public Connection {
+ public:
+  TlsConnection(std::unique_ptr<Connection> below, std::unique_ptr<Protection> sealer,
+                std::unique_ptr<Protection> opener, Bytes leftover, const TlsOptions& options)
+      : below_(std::move(below)),
+        options_(options),
+        description_("tls 1.3 over " + below_->description()),
+        capabilities_(below_->capabilities()),
+        sealer_(std::move(sealer)),
+        opener_(std::move(opener)),
+        incoming_(
+            std::max(leftover.size(), options.reads_ahead ? kReadAheadBytes : kRecordBytesMax)),
+        end_(leftover.size()) {
+    capabilities_.encrypted = true;
+    std::copy(leftover.begin(), leftover.end(), incoming_.begin());
+  }
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& description() const override { return description_; }
+  int fd() const noexcept override { return below_->fd(); }
+  void shut_down() noexcept override {
+    gone_.store(true);
+    below_->shut_down();
+  }
+
+  Status send(std::span<const ByteView> parts, Deadline deadline) override;
+  Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
+
+ private:
+  // Sending thread.
+  Status wait_for_room(Deadline deadline) const;
+  Status send_batch(Cursor& cursor, Deadline deadline);
+  Status renew_key(Deadline deadline);
+  // Receiving thread.
+  Status fill(Deadline deadline);
+  Result<bool> record_is_whole();
+  Result<std::size_t> open_record(MutableBytes into);
+  Status take_message(Content type, ByteView content);
+  std::size_t take_kept(MutableBytes into);
+  void fail(Status why) { broken_ = std::move(why); }
+  Status protocol_error(const std::string& what) const {
+    return Status(Code::kProtocol, description_ + ": " + what);
+  }
+
+  const std::unique_ptr<Connection> below_;
+  const TlsOptions options_;
+  const std::string description_;
+  Capabilities capabilities_;
+  std::atomic<bool> gone_{false};  // shut_down() was called.
+  std::atomic<bool> key_wanted_{false};
+
+  const std::unique_ptr<Protection> sealer_;
+  Bytes outgoing_;
+
+  const std::unique_ptr<Protection> opener_;
+  Bytes incoming_;  // Records as they came: [begin_, end_).
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t wanted_ = 0;  // Bytes of the next record that are missing.
+  Bytes kept_;              // Decrypted and not asked for yet: from kept_begin_ on.
+  std::size_t kept_begin_ = 0;
+  Bytes rest_;
+  unsigned idle_records_ = 0;
+  Status broken_;
+};
+
+Status TlsConnection::send_batch(Cursor& cursor, Deadline deadline) {
+  const std::uint64_t before = sealer_->sequence();
+  std::size_t bytes = 0;
+  for (std::size_t count = 0; count < kBatchRecords && !cursor.done(); ++count) {
+    ByteView parts[kPartsMax];
+    std::size_t plain = 0;
+    const std::size_t used = cursor.take(parts, &plain);
+    if (outgoing_.size() < bytes + sealed_record_bytes(plain)) {
+      outgoing_.resize(bytes + sealed_record_bytes(plain));
+    }
+    const Status sealed =
+        sealer_->seal(Content::kApplicationData, {parts, used}, outgoing_.data() + bytes);
+    if (!sealed.ok()) {
+      shut_down();
+      return Status(Code::kPeerGone, description_ + ": " + sealed.message());
+    }
+    bytes += sealed_record_bytes(plain);
+  }
+  const ByteView batch(outgoing_.data(), bytes);
+  const Status sent = below_->send({&batch, 1}, deadline);
+  if (sent.code() == Code::kDeadline) sealer_->take_back(before);  // Nothing has left.
+  return sent;
+}
+
+// A short message is a record of more bytes, which the deadline could cut although the message has
+// not begun, and that is final. A descriptor that is ready has room for more than a small record
+// (Linux: a third of its buffer). What a longer message may meet behind that, it may over TCP too.
+Status TlsConnection::wait_for_room(Deadline deadline) const {
+  if (fd() < 0 || deadline.is_never()) return {};
+  for (;;) {
+    pollfd entry = {fd(), POLLOUT, 0};
+    const int ready = poll(&entry, 1, deadline.poll_timeout_ms());
+    if (ready > 0) return {};  // Or it has failed: then sending says how.
+    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, description_ + ": sending");
+    if (deadline.passed()) return Status(Code::kDeadline, description_ + ": sending");
+  }
+}
+
+Status TlsConnection::renew_key(Deadline deadline) {
+  const std::uint64_t before = sealer_->sequence();
+  constexpr std::uint8_t kUpdateNotRequested = 0;
+  const std::uint8_t words[] = {kKeyUpdate, 0, 0, 1, kUpdateNotRequested};
+  const ByteView part = byte_view(words, sizeof words);
+  std::byte record[sealed_record_bytes(sizeof words)];
+  GPURUN_RETURN_IF_ERROR(sealer_->seal(Content::kHandshake, {&part, 1}, record));
+  const ByteView whole(record, sizeof record);
+  const Status sent = below_->send({&whole, 1}, deadline);
+  if (sent.code() == Code::kDeadline) sealer_->take_back(before);
+  if (!sent.ok()) return sent;
+  key_wanted_.store(false);
+  return sealer_->update();
+}
+
+Status TlsConnection::send(std::span<const ByteView> parts, Deadline deadline) {
+  Cursor cursor(parts);
+  bool started = false;
+  if (gone_.load()) return Status(Code::kPeerGone, description_ + ": closed while sending");
+  if (!cursor.done()) GPURUN_RETURN_IF_ERROR(wait_for_room(deadline));
+  while (!cursor.done()) {
+    const bool worn = sealer_->sequence() >= options_.records_per_key;
+    Status sent = worn || key_wanted_.load() ? renew_key(deadline) : Status();
+    if (sent.ok()) {
+      sent = send_batch(cursor, deadline);
+      started = started || sent.ok();
+    }
+    if (sent.ok()) continue;
+    if (sent.code() == Code::kDeadline && started) {
+      shut_down();
+      return Status(Code::kPeerGone, description_ + ": the deadline cut a message in half");
+    }
+    return sent;
+  }
+  return {};
+}
+
+std::size_t TlsConnection::take_kept(MutableBytes into) {
+  const std::size_t count = std::min(into.size(), kept_.size() - kept_begin_);
+  if (count == 0) return 0;
+  std::memcpy(into.data(), kept_.data() + kept_begin_, count);
+  kept_begin_ += count;
+  if (kept_begin_ == kept_.size()) {
+    kept_.clear();
+    kept_begin_ = 0;
+  }
+  return count;
+}
+
+// Sets wanted_ when false.
+Result<bool> TlsConnection::record_is_whole() {
+  const std::size_t held = end_ - begin_;
+  if (held < kRecordHeaderBytes) {
+    wanted_ = kRecordHeaderBytes - held;
+    return false;
+  }
+  const std::byte* head = incoming_.data() + begin_;
+  const std::size_t sealed =
+      std::to_integer<std::size_t>(head[3]) << 8 | std::to_integer<std::size_t>(head[4]);
+  // Whatever it is, after the handshake its type is hidden; the version is a relic that counts for
+  // nothing but must be there (RFC 8446, section 5.1).
+  if (head[0] != static_cast<std::byte>(Content::kApplicationData) || head[1] != std::byte{3} ||
+      sealed > kSealedBytesMax) {
+    return protocol_error("what came is no TLS record: it was altered on the way");
+  }
+  const std::size_t whole = kRecordHeaderBytes + sealed;
+  wanted_ = whole - std::min(held, whole);
+  return wanted_ == 0;
+}
+
+Status TlsConnection::fill(Deadline deadline) {
+  if (begin_ == end_) begin_ = end_ = 0;
+  // Behind what is there, or from the front when that is too little.
+  if (incoming_.size() - end_ < wanted_) {
+    std::memmove(incoming_.data(), incoming_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t room = options_.reads_ahead ? incoming_.size() - end_ : wanted_;
+  const Result<std::size_t> got =
+      below_->receive(MutableBytes(incoming_.data() + end_, room), wanted_, deadline);
+  if (!got.ok()) return got.status();
+  end_ += *got;
+  return {};
+}
+
+Status TlsConnection::take_message(Content type, ByteView content) {
+  const auto at = [content](std::size_t index) {
+    return std::to_integer<std::uint8_t>(content[index]);
+  };
+  if (type == Content::kAlert && content.size() == 2) {
+    constexpr std::uint8_t kCloseNotify = 0;
+    if (at(1) == kCloseNotify) {
+      return Status(Code::kPeerGone, description_ + ": closed by the peer while receiving");
+    }
+    return protocol_error("the peer ends it with TLS alert " + std::to_string(at(1)));
+  }
+  if (type != Content::kHandshake) return protocol_error("a record of an unknown kind");
+  for (std::size_t begin = 0; begin < content.size();) {
+    if (content.size() - begin < 4) return protocol_error("a cut message of the handshake");
+    const std::size_t bytes = std::size_t{at(begin + 1)} << 16 | std::size_t{at(begin + 2)} << 8 |
+                              std::size_t{at(begin + 3)};
+    if (content.size() - begin - 4 < bytes) {
+      return protocol_error("a cut message of the handshake");
+    }
+    const std::uint8_t kind = at(begin);
+    begin += 4 + bytes;
+    if (kind == kNewSessionTicket) continue;  // We never resume.
+    // The key changes behind this record: nothing may follow in it.
+    if (kind != kKeyUpdate || bytes != 1 || at(begin - 1) > 1 || begin != content.size()) {
+      return protocol_error("a message of the handshake that does not belong here");
+    }
+    if (at(begin - 1) == 1) key_wanted_.store(true);
+    GPURUN_RETURN_IF_ERROR(opener_->update());
+  }
+  return {};
+}
+
+// The next record, which is whole: returns how much of its content went to `into`.
+Result<std::size_t> TlsConnection::open_record(MutableBytes into) {
+  if (rest_.empty()) rest_.resize(kSealedBytesMax);
+  const std::size_t sealed = std::to_integer<std::size_t>(incoming_[begin_ + 3]) << 8 |
+                             std::to_integer<std::size_t>(incoming_[begin_ + 4]);
+  const ByteView record(incoming_.data() + begin_, kRecordHeaderBytes + sealed);
+  const Result<Protection::Opened> opened = opener_->open(record, into, rest_);
+  if (!opened.ok()) return protocol_error(opened.status().message());
+  begin_ += record.size();
+  if (opened->type == Content::kApplicationData) {
+    kept_.assign(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(opened->in_rest));
+    kept_begin_ = 0;
+    if (opened->in_first + opened->in_rest > 0) {
+      idle_records_ = 0;
+      return opened->in_first;
+    }
+  } else {
+    Bytes content(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(opened->in_first));
+    content.insert(content.end(), rest_.begin(),
+                   rest_.begin() + static_cast<std::ptrdiff_t>(opened->in_rest));
+    GPURUN_RETURN_IF_ERROR(take_message(opened->type, content));
+  }
+  if (++idle_records_ > kIdleRecordsMax) return protocol_error("record after record without data");
+  return std::size_t{0};
+}
+
+Result<std::size_t> TlsConnection::receive(MutableBytes into, std::size_t bytes_min,
+                                           Deadline deadline) {
+  if (bytes_min == 0 || bytes_min > into.size()) {
+    return Status(Code::kInvalidArgument, description_ + ": receive of no bytes");
+  }
+  if (gone_.load()) return Status(Code::kPeerGone, description_ + ": closed while receiving");
+  std::size_t got = take_kept(into);
+  while (broken_.ok()) {
+    const Result<bool> whole = record_is_whole();
+    if (!whole.ok()) {
+      fail(whole.status());
+    } else if (*whole && got < into.size()) {
+      const Result<std::size_t> more = open_record(into.subspan(got));
+      if (!more.ok()) {
+        fail(more.status());
+      } else {
+        got += *more;
+      }
+    } else if (got >= bytes_min) {
+      return got;
+    } else if (const Status filled = fill(deadline); !filled.ok()) {
+      if (filled.code() == Code::kDeadline) {
+        // Nothing is kept: there was room in `into`.
+        kept_.assign(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got));
+        kept_begin_ = 0;
+        return filled;
+      }
+      fail(filled);
+    }
+  }
+  // What came before the failure was sealed by the peer, and counts.
+  if (got >= bytes_min) return got;
+  return broken_;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection> below, Channel channel,
+                                           const TlsOptions& options) {
+  const bool is_server = channel.is_server;
+  Result<std::unique_ptr<Protection>> sealer =
+      Protection::create(is_server ? channel.server_traffic : channel.client_traffic, true);
+  if (!sealer.ok()) return sealer.status();
+  Result<std::unique_ptr<Protection>> opener =
+      Protection::create(is_server ? channel.client_traffic : channel.server_traffic, false);
+  if (!opener.ok()) return opener.status();
+  return std::unique_ptr<Connection>(new TlsConnection(std::move(below), *std::move(sealer),
+                                                       *std::move(opener),
+                                                       std::move(channel.leftover), options));
+}
+
+}  // namespace gpurun::transport::tls

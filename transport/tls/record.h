@@ -1,0 +1,75 @@
+// TLS 1.3's record layer (RFC 8446, section 5) for AES-128-GCM: one object for each direction.
+//
+// OpenSSL's SSL object does the handshake; afterwards each direction has its own key and counter
+// and nothing in common, so that one thread may send while another receives without a lock, and
+// bytes are encrypted from where they lie and decrypted to where they belong. Each object belongs
+// to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "transport/tls/key_schedule.h"
+#include "transport/tls/library.h"
+
+namespace gpurun::transport::tls {
+
+enum class Content : std::uint8_t { kAlert = 21, kHandshake = 22, kApplicationData = 23 };
+
+inline constexpr std::size_t kRecordHeaderBytes = 5;
+inline constexpr std::size_t kTagBytes = 16;
+// Of one record, by the RFC; and what protection and padding may add to them.
+inline constexpr std::size_t kPlainBytesMax = std::size_t{1} << 14;
+inline constexpr std::size_t kSealedBytesMax = kPlainBytesMax + 256;
+// A record with `plain` bytes of content, as we make it: without padding.
+constexpr std::size_t sealed_record_bytes(std::size_t plain) {
+  return kRecordHeaderBytes + plain + 1 + kTagBytes;
+}
+
+// A direction's key, and the number of its next record.
+class Protection {
+ public:
+  // kInternal: OpenSSL does not work.
+  static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal);
+  ~Protection();
+  Protection(const Protection&) = delete;
+  Protection& operator=(const Protection&) = delete;
+
+  // Writes one record of sealed_record_bytes() to `into`, which overlaps with none of `parts`; they
+  // have at most kPlainBytesMax bytes together.
+  Status seal(Content type, std::span<const ByteView> parts, std::byte* into);
+
+  // `record` is whole, header included. Its content goes to the front of `first`, and what does not
+  // fit there to `rest`, which has room for kSealedBytesMax. Before the return nobody may trust
+  // what stands there; on failure it is wiped. kProtocol: not what the peer has sealed.
+  struct Opened {
+    Content type = Content::kApplicationData;
+    std::size_t in_first = 0;
+    std::size_t in_rest = 0;
+  };
+  Result<Opened> open(ByteView record, MutableBytes first, MutableBytes rest);
+
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  // Takes back records that were sealed since then. Only those of which no byte has left this
+  // process: a key and a number must never protect two records that somebody sees.
+  void take_back(std::uint64_t sequence) noexcept { sequence_ = sequence; }
+  // The next key of this direction; its records count from 0 again.
+  Status update();
+
+ private:
+  Protection(Owned<EVP_CIPHER_CTX> context, bool to_seal)
+      : context_(std::move(context)), to_seal_(to_seal) {}
+
+  Status set_key(const Secret& traffic_secret);
+  bool begin_record(const std::byte* header);
+
+  const Owned<EVP_CIPHER_CTX> context_;
+  const bool to_seal_;
+  Secret secret_{};
+  std::array<std::uint8_t, 12> base_nonce_{};
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace gpurun::transport::tls
