@@ -1,6 +1,7 @@
 // Starts a thread with all signals blocked, and a small stack.
 #include "client/thread.h"
 
+#include <link.h>
 #include <signal.h>
 
 #include <cstddef>
@@ -11,6 +12,27 @@ namespace {
 // Our threads keep no large objects on their stacks; the rest is room for the log's 4 KiB lines
 // and the C library.
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+
+// glibc takes a thread's copy of all thread-local variables from its stack, and programs have such
+// of megabytes: pthread_create() fails with EINVAL, or little of the stack is left. This counts
+// those of libraries that were opened later, too, which come elsewhere: address space, no more.
+// (__pthread_get_minstack() would tell, but only by dlsym(), whose lock a thread that loads a
+// library holds while it waits for us.)
+std::size_t thread_storage_bytes() {
+  std::size_t bytes = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* sum) {
+        for (int i = 0; i < library->dlpi_phnum; ++i) {
+          const auto& header = library->dlpi_phdr[i];
+          if (header.p_type == PT_TLS) {
+            *static_cast<std::size_t*>(sum) += header.p_memsz + header.p_align;
+          }
+        }
+        return 0;
+      },
+      &bytes);
+  return bytes;
+}
 }  // namespace
 
 Status Thread::start(const char* name, void* (*body)(void*), void* argument) noexcept {
@@ -18,7 +40,9 @@ Status Thread::start(const char* name, void* (*body)(void*), void* argument) noe
   if (const int error = pthread_attr_init(&attributes); error != 0) {
     return Status(Code::kResourceExhausted, "no attributes for a thread");
   }
-  pthread_attr_setstacksize(&attributes, kStackBytes);
+  constexpr std::size_t kPage = 4096;
+  const std::size_t stack = kStackBytes + thread_storage_bytes();
+  pthread_attr_setstacksize(&attributes, (stack + kPage - 1) / kPage * kPage);
   sigset_t every;
   sigset_t before;
   sigfillset(&every);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "server/emulated/runtime/device_abi.h"
@@ -236,9 +237,16 @@ U64 result_bits(const MatrixShape& shape, double value) {
   return static_cast<U64>(static_cast<std::int64_t>(value)) & 0xffffffffu;
 }
 
+// Too large for the stack of a CUDA thread, and for thread-local storage, which takes its place
+// from the stack of every thread of the program.
+struct Operands {
+  double a[kElementsMax], b[kElementsMax], c[kResultsMax], d[kResultsMax];
+};
+
 void mma(U32 present, const WarpSlot* slots) {
-  // Too large for the stack of a CUDA thread; nothing here gives way to another one.
-  thread_local double a[kElementsMax], b[kElementsMax], c[kResultsMax], d[kResultsMax];
+  // Nothing here gives way to another CUDA thread.
+  static thread_local const std::unique_ptr<Operands> operands(new Operands);
+  auto& [a, b, c, d] = *operands;
   const U32* first = slots[std::countr_zero(present)].in;
   const Plan& plan = plan_for(first[0] | U64{first[1]} << 32);
   const MatrixShape& shape = plan.shape;
