@@ -54,6 +54,7 @@ using Openings = std::vector<std::unique_ptr<Opening>>;
 Result<std::unique_ptr<transport::Connection>> open(const Opening& opening) {
   transport::Options options;
   options.fd_min = opening.fd_min;
+  options.others_may_close = true;
   auto connection = transport::connect("tcp://" + opening.server, opening.deadline, options);
   if (!connection.ok()) return connection.status();
   GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, opening.words, opening.key,

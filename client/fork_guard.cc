@@ -11,19 +11,29 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/descriptor_identity.h"
+
 namespace gpurun::client::fork_guard {
 namespace {
 
 using Flag = std::atomic<std::uint32_t>;
 
-std::atomic<Flag*> page{nullptr};                         // Non-zero inside: this process armed it.
-std::array<std::atomic<int>, kDescriptorsMax> watched{};  // Descriptor + 1; 0: free.
+std::atomic<Flag*> page{nullptr};  // Non-zero inside: this process armed it.
+
+// Written by whoever took `entry` from 0 to kTaken, and by whoever frees it.
+struct Watched {
+  std::atomic<int> entry{0};  // Descriptor + 1; 0: free.
+  DescriptorIdentity identity;
+};
+constexpr int kTaken = -1;
+std::array<Watched, kDescriptorsMax> watched{};
 
 // Only what is safe in a child of a process with threads: no locks, no memory.
 void in_child() {
-  for (std::atomic<int>& entry : watched) {
-    const int fd = entry.exchange(0, std::memory_order_relaxed) - 1;
-    if (fd >= 0) close(fd);
+  for (Watched& each : watched) {
+    const int fd = each.entry.exchange(0, std::memory_order_acquire) - 1;
+    // The program may have something of its own under the number by now.
+    if (fd >= 0 && each.identity.holds(fd)) close(fd);
   }
 }
 
@@ -53,22 +63,27 @@ Status arm() noexcept {
 
 bool forked() noexcept {
   const Flag* flag = page.load(std::memory_order_acquire);
-  return flag != nullptr && flag->load(std::memory_order_relaxed) == 0;
+  if (flag == nullptr || flag->load(std::memory_order_relaxed) != 0) return false;
+  in_child();  // Made without the C library, it has run no handler.
+  return true;
 }
 
 void watch(int fd) noexcept {
   if (fd < 0) return;
-  for (std::atomic<int>& entry : watched) {
+  for (Watched& each : watched) {
     int free = 0;
-    if (entry.compare_exchange_strong(free, fd + 1, std::memory_order_relaxed)) return;
+    if (!each.entry.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
+    each.identity = DescriptorIdentity::of(fd);
+    each.entry.store(fd + 1, std::memory_order_release);
+    return;
   }
 }
 
 void forget(int fd) noexcept {
   if (fd < 0) return;
-  for (std::atomic<int>& entry : watched) {
+  for (Watched& each : watched) {
     int held = fd + 1;
-    if (entry.compare_exchange_strong(held, 0, std::memory_order_relaxed)) return;
+    if (each.entry.compare_exchange_strong(held, 0, std::memory_order_release)) return;
   }
 }
 

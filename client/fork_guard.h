@@ -12,9 +12,11 @@ namespace gpurun::client::fork_guard {
 
 // Once per session, before it starts a thread. kResourceExhausted: no memory for the page.
 Status arm() noexcept;
-// True in a child of a process that had armed. Any thread, at any time.
+// True in a child of a process that had armed; its descriptors are closed then, if not before. Any
+// thread, at any time.
 bool forked() noexcept;
-// `fd` is closed in a child; -1 is ignored. At most kDescriptorsMax at a time, others stay open.
+// `fd` is closed in a child, if it is still what it is now; -1 is ignored. At most kDescriptorsMax
+// at a time, others stay open.
 inline constexpr int kDescriptorsMax = 256;
 void watch(int fd) noexcept;
 void forget(int fd) noexcept;

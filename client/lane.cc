@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "client/fork_guard.h"
 #include "client/lane_registry.h"
 
 namespace gpurun::client {
@@ -64,6 +65,8 @@ Lane* LaneRegistry::take() {
 
 void LaneRegistry::thread_ends(void* value) {
   Lane* lane = static_cast<Lane*>(value);
+  // In a forked child lanes are the parent's, and another thread may have held their mutexes.
+  if (fork_guard::forked()) return;
   current_lane = nullptr;  // A later destructor of this thread that calls CUDA gets a new lane.
   if (lane->free_attachment != nullptr && lane->attachment != nullptr) {
     lane->free_attachment(lane->attachment);

@@ -83,6 +83,10 @@ struct Options {
   // Descriptors are moved to this number or above (always close-on-exec), so that a program that
   // uses low numbers by itself does not meet ours; lower when the process's limit forbids it.
   int fd_min = 0;
+  // In somebody else's process, which may close any descriptor and open something of its own under
+  // its number: that is kPeerGone, and nothing is sent to, received from, shut down or closed
+  // there.
+  bool others_may_close = false;
 };
 
 // Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch

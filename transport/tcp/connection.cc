@@ -121,9 +121,21 @@ class Cursor {
 
 }  // namespace
 
-TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_host)
-    : fd_(std::move(fd)), description_(std::move(description)) {
+TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_host,
+                             const Options& options)
+    : fd_(std::move(fd)),
+      others_may_close_(options.others_may_close),
+      identity_(DescriptorIdentity::of(fd_.get())),
+      description_(std::move(description)) {
   capabilities_.same_host = same_host;
+}
+
+TcpConnection::~TcpConnection() {
+  if (taken_away()) static_cast<void>(fd_.release());
+}
+
+bool TcpConnection::taken_away() const noexcept {
+  return others_may_close_ && !identity_.holds(fd_.get());
 }
 
 Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Options& options) {
@@ -136,7 +148,7 @@ Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Opti
   GPURUN_RETURN_IF_ERROR(prepare(fd.get()));
   std::string description = "tcp " + near->to_string() + " -> " + far->to_string();
   return std::unique_ptr<Connection>(
-      new TcpConnection(std::move(fd), std::move(description), far->is_loopback()));
+      new TcpConnection(std::move(fd), std::move(description), far->is_loopback(), options));
 }
 
 void TcpConnection::wait_ready(short events, Deadline deadline) const {
@@ -145,7 +157,14 @@ void TcpConnection::wait_ready(short events, Deadline deadline) const {
   (void)poll(&entry, 1, deadline.poll_timeout_ms());
 }
 
+Status TcpConnection::gone_by_the_program() {
+  gone_.store(true);
+  return Status(Code::kPeerGone, "the program has closed gpurun's descriptor " +
+                                     std::to_string(fd_.get()) + " (" + description_ + ")");
+}
+
 Status TcpConnection::gone(const char* doing, int error_number) {
+  if (taken_away()) return gone_by_the_program();
   const bool ours = gone_.exchange(true);
   shutdown(fd_.get(), SHUT_RDWR);
   if (ours) return Status(Code::kPeerGone, description_ + ": closed while " + doing);
@@ -164,6 +183,7 @@ Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
     msghdr message = {};
     message.msg_iov = vectors;
     message.msg_iovlen = cursor.fill(vectors);
+    if (taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
     const ssize_t sent =
         sendmsg(fd_.get(), &message, MSG_NOSIGNAL | (in_kernel ? 0 : MSG_DONTWAIT));
@@ -193,6 +213,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   std::copy_n(kept_.begin(), got, into.begin());
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(got));
   while (got < bytes_min) {
+    if (taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
     const ssize_t received =
         recv(fd_.get(), into.data() + got, into.size() - got, in_kernel ? 0 : MSG_DONTWAIT);
@@ -214,7 +235,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
 
 void TcpConnection::shut_down() noexcept {
   gone_.store(true, std::memory_order_relaxed);
-  shutdown(fd_.get(), SHUT_RDWR);
+  if (!taken_away()) shutdown(fd_.get(), SHUT_RDWR);
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/descriptor_identity.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 
@@ -28,15 +29,22 @@ class TcpConnection final : public Connection {
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
   void shut_down() noexcept override;
   int fd() const noexcept override { return fd_.get(); }
+  ~TcpConnection() override;
 
  private:
-  TcpConnection(UniqueFd fd, std::string description, bool same_host);
+  TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
+
+  // The number does not stand for our socket any more (Options::others_may_close).
+  bool taken_away() const noexcept;
 
   // Waits until the socket is ready for `events`, or a slice has passed.
   void wait_ready(short events, Deadline deadline) const;
   Status gone(const char* doing, int error_number);
+  Status gone_by_the_program();
 
   UniqueFd fd_;
+  const bool others_may_close_;
+  const DescriptorIdentity identity_;
   std::string description_;
   Capabilities capabilities_;
   std::atomic<bool> gone_{false};

@@ -44,7 +44,7 @@ TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const std::string url = "tcp://" + (*listener)->address();
-  auto high = connect(url, Deadline::in(kTimeout), {700});
+  auto high = connect(url, Deadline::in(kTimeout), {.fd_min = 700});
   ASSERT_TRUE(high.ok());
   EXPECT_GE((*high)->fd(), 700);
   rlimit old = {};
@@ -52,11 +52,38 @@ TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
   rlimit low = old;
   low.rlim_cur = 256;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  auto limited = connect(url, Deadline::in(kTimeout), {100'000});
+  auto limited = connect(url, Deadline::in(kTimeout), {.fd_min = 100'000});
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
   ASSERT_TRUE(limited.ok());
   EXPECT_GE((*limited)->fd(), 200);
   EXPECT_LT((*limited)->fd(), 256);
+}
+
+// In somebody else's process the number may stand for something of the program's at any moment.
+TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  auto ours = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout),
+                      {.fd_min = 700, .others_may_close = true});
+  ASSERT_TRUE(ours.ok());
+  const int number = (*ours)->fd();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  UniqueFd far(ends[1]);
+  ASSERT_EQ(dup2(ends[0], number), number);
+  close(ends[0]);
+  const UniqueFd near(number);
+  ASSERT_EQ(send(far.get(), "theirs", 6, 0), 6);
+
+  const ByteView hello = byte_view("ours", 4);
+  Bytes got(6);
+  EXPECT_EQ((*ours)->send({&hello, 1}, Deadline::in(kTimeout)).code(), Code::kPeerGone);
+  EXPECT_EQ((*ours)->receive(got, 1, Deadline::in(kTimeout)).status().code(), Code::kPeerGone);
+  (*ours)->shut_down();
+  ours->reset();
+  char letters[8];
+  EXPECT_EQ(recv(far.get(), letters, sizeof letters, 0), -1);  // EAGAIN: neither bytes nor an end.
+  EXPECT_EQ(recv(near.get(), letters, sizeof letters, 0), 6);
 }
 
 TEST(TcpConnectionTest, NobodyThereIsUnavailableAndAtOnce) {
