@@ -17,6 +17,7 @@ namespace gpurun::client {
 namespace {
 
 constexpr std::string_view kFirstLine = "gpurun session 1";
+constexpr std::size_t kEntryBytesMax = 8192;
 
 template <typename Array>
 void append_hex(std::string& text, const char* name, const Array& bytes) {
@@ -87,6 +88,29 @@ Status check_file(int fd, const std::string& path) {
   return Status();
 }
 
+// What this program was started with, whatever it has done to its environment since; "" without.
+std::string started_with(const char* name) {
+  const UniqueFd fd(open("/proc/self/environ", O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return {};
+  const std::string wanted = std::string(name) + "=";
+  std::string entry;
+  char bytes[4096];
+  for (;;) {
+    const ssize_t count = read(fd.get(), bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return {};
+    for (const char byte : std::string_view(bytes, static_cast<std::size_t>(count))) {
+      if (byte != '\0') {
+        // No entry is too long for what is searched, which is a path.
+        if (entry.size() < kEntryBytesMax) entry += byte;
+        continue;
+      }
+      if (entry.compare(0, wanted.size(), wanted) == 0) return entry.substr(wanted.size());
+      entry.clear();
+    }
+  }
+}
+
 }  // namespace
 
 std::string serialise_session_data(const SessionData& data) {
@@ -143,12 +167,21 @@ Result<SessionData> read_session_data(const std::string& path) {
 }
 
 Result<SessionData> session_data_from_environment() {
-  const char* path = getenv(kSessionVariable);
-  if (path == nullptr || *path == '\0') {
+  const char* now = getenv(kSessionVariable);
+  const std::string path = now != nullptr ? now : started_with(kSessionVariable);
+  if (path.empty()) {
     return Status(Code::kUnavailable,
                   std::string(kSessionVariable) + " is not set: start this program with gpurun");
   }
-  return read_session_data(path);
+  Result<SessionData> data = read_session_data(path);
+  if (data.status().code() != Code::kUnavailable && data.status().code() != Code::kRefused) {
+    return data;
+  }
+  // Not "no GPU": there is a server, which this process does not find.
+  return Status(Code::kPeerGone, data.status().message() +
+                                     ": gpurun's process has ended, or is another user's or out of "
+                                     "sight here (chroot, PID namespace, container); start gpurun "
+                                     "there, as the user that the program runs as");
 }
 
 }  // namespace gpurun::client

@@ -35,7 +35,9 @@ Result<SessionData> parse_session_data(std::string_view text);
 // Reads the file at `path`. kUnavailable: there is none. kRefused: others may read it (mode), or it
 // belongs to another user.
 Result<SessionData> read_session_data(const std::string& path);
-// From the file that GPURUN_SESSION names. kUnavailable: not started by gpurun.
+// From the file that GPURUN_SESSION names, or named when this program was started.
+//   kUnavailable  not started by gpurun.
+//   kPeerGone     it was, and cannot read that file; the message says why that may be.
 Result<SessionData> session_data_from_environment();
 
 }  // namespace gpurun::client

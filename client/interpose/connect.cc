@@ -28,9 +28,7 @@ Status somewhere(const Status& status) {
 
 Result<Attached> connect_from_environment() {
   const Result<SessionData> session = session_data_from_environment();
-  if (!session.ok()) {
-    return getenv(kSessionVariable) == nullptr ? session.status() : somewhere(session.status());
-  }
+  if (!session.ok()) return session.status();
   AttachOptions options;
   options.fd_min = first_descriptor();
   Result<Attached> attached = attach(*session, options);
