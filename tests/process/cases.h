@@ -1,0 +1,81 @@
+// What the cases of process_program share: a plain driver-API program that knows nothing of gpurun.
+// Each case does to its own process what programs do, around CUDA calls, and says what came of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace process_cases {
+
+// Ends the program when something is not as it must be. From any thread, and in a child.
+[[noreturn]] void fail(const char* what, int line, long got);
+inline void must_be(long expected, long got, const char* what, int line) {
+  if (expected != got) fail(what, line, got);
+}
+#define MUST(call) ::process_cases::must_be(CUDA_SUCCESS, (call), #call, __LINE__)
+#define MUST_BE(expected, call) ::process_cases::must_be((expected), (call), #call, __LINE__)
+#define HOLDS(truth) ::process_cases::must_be(1, (truth) ? 1 : 0, #truth, __LINE__)
+
+// One write(2), so that lines of several processes stay whole.
+void say(const std::string& line);
+
+// cuInit and the first device's primary context, current in this thread.
+CUcontext use_device();
+// Allocates, fills, runs a kernel, copies back and compares. use_device() has been called.
+void compute(unsigned char value);
+// The same, whatever its first failure is; 0: right results.
+int try_to_compute(unsigned char value);
+// A kernel that does nothing, of the current context.
+CUfunction nothing_kernel();
+
+// "exit 3" or "signal 6" of a child; it must end in time.
+std::string end_of(pid_t child);
+// The n-th word after the case's name; "" where there is none.
+std::string word(unsigned n);
+
+// The cases, by file.
+#define PROCESS_CASES(X)       \
+  X(work)                      \
+  /* forks.cc */               \
+  X(fork_before_init)          \
+  X(fork_after_init)           \
+  X(fork_after_context)        \
+  X(fork_from_a_thread)        \
+  X(fork_child_ends)           \
+  X(fork_grandchild)           \
+  X(fork_and_exec)             \
+  X(fork_without_handlers)     \
+  X(exec_from_a_thread)        \
+  X(orphan)                    \
+  X(daemon_of_its_own)         \
+  /* exits.cc */               \
+  X(leave)                     \
+  /* signals.cc */             \
+  X(signal_storm)              \
+  X(signals_waited_for)        \
+  X(own_handlers)              \
+  X(steady)                    \
+  /* limits.cc */              \
+  X(limited)                   \
+  X(system_calls_refused)      \
+  X(small_stacks)              \
+  X(many_threads)              \
+  /* descriptors.cc */         \
+  X(descriptors_closed)        \
+  X(descriptors_reused)        \
+  X(descriptors_closed_before) \
+  /* loading.cc */             \
+  X(environment_cleared)       \
+  X(folder_removed)            \
+  X(another_root)              \
+  X(plugin_again)
+
+#define PROCESS_DECLARE(name) void name();
+PROCESS_CASES(PROCESS_DECLARE)
+#undef PROCESS_DECLARE
+
+}  // namespace process_cases

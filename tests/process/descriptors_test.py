@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Protects descriptors: a program that closes all of them hears one defined error and one message,
+and nothing of ours is written to, read from, shut down or closed under numbers that it uses again."""
+import os
+import resource
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+import world  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+LOST = "cuCtxSynchronize 46, cuMemAlloc 46, cuInit 0\n"
+MESSAGE = r"^gpurun: error: .*the program has closed gpurun's descriptor \d+.*; the last call was "
+
+
+class Descriptors(both.Case):
+    def lost(self, *words, limit=None):
+        """It hears of the loss by the code that is documented, and by one line."""
+        before = None
+        if limit is not None:  # Of the client alone: its descriptors then have low numbers.
+            def before():
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.forwarded(PROGRAM, *words, cwd=folder, preexec_fn=before)
+        self.judge(done, done, said="(?s)^.*" + LOST + "(.|\n)*" + LOST + "(.|\n)*PASSED\n",
+                   messages=[MESSAGE])
+        self.nothing_left()
+        return done
+
+    def test_closed(self):
+        self.lost("descriptors_closed")
+
+    def test_used_again(self):
+        for limit in (None, 64):
+            for what in ("sockets", "files"):
+                done = self.lost("descriptors_reused", what, limit=limit)
+                self.assertIn("descriptors there were\n", done.stdout)
+
+    def test_closed_before_the_first_call(self):
+        self.both(PROGRAM, "descriptors_closed_before", said="PASSED")
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    both.main()

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Protects the end of a program: in whichever way, from whichever thread, with others calling CUDA
+meanwhile, it ends at once, with its own status, without a word of ours, and leaves nothing."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+import world  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+ROUNDS = 1 if world.ARGS.sanitizer else 3  # What is raced for is not met each time.
+STATUS = 7
+SIGNALS = {"abort": 6, "terminate": 6, "throw": 6, "killed": 9, "crash": 11}
+WAYS = {"return": 0, "exit": STATUS, "_exit": STATUS, "quick_exit": STATUS, "thread": STATUS,
+        "two": STATUS, "atexit": STATUS, "destructor": STATUS, "pthread_exit": STATUS, "signal": STATUS}
+
+
+class Exits(both.Case):
+    def compare(self, *words, status):
+        env = world.crash_kills() if status < 0 else {}
+        if status == -6:
+            env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_abort=0"}
+        native = self.native(PROGRAM, "leave", *words, env=env)
+        done = self.forwarded(PROGRAM, "leave", *words, env=env)
+        what = f"{words}: {native.stdout}{native.stderr} / {done.stdout}{done.stderr}"
+        self.assertEqual(native.returncode, status, what)
+        self.assertEqual((done.returncode, done.stdout), (status, native.stdout), what)
+        self.assertEqual(done.stderr, native.stderr, what)  # std::terminate says why.
+
+    def test_while_other_threads_call(self):
+        for _ in range(ROUNDS):
+            for way, status in WAYS.items():
+                self.compare(way, status=status)
+        self.nothing_left()
+
+    def test_by_a_signal_while_other_threads_call(self):
+        for way, number in SIGNALS.items():
+            self.compare(way, status=-number)
+        self.nothing_left()
+
+    def test_alone(self):
+        for way, status in WAYS.items():
+            self.compare(way, "alone", status=status)
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    both.main()

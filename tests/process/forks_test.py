@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Protects processes that a program makes: a child of one that uses CUDA hears that it cannot, one of
+a program that does not yet starts afresh, what is executed anew starts afresh, and a child that
+outlives its parent keeps nothing of the parent's alive."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+import world  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+# With ctypes, as Python's CUDA packages do: in the parent and in two workers.
+MULTIPROCESSING = """
+import ctypes, multiprocessing, sys
+def work(value):
+    cuda = ctypes.CDLL("libcuda.so.1")
+    def must(code):
+        if code: raise SystemExit(f"FAILED {code}")
+    context, memory, got = ctypes.c_void_p(), ctypes.c_uint64(), (ctypes.c_ubyte * 4096)()
+    must(cuda.cuInit(0))
+    must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    must(cuda.cuCtxSetCurrent(context))
+    must(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)))
+    must(cuda.cuMemsetD8_v2(memory, ctypes.c_ubyte(value), ctypes.c_size_t(4096)))
+    must(cuda.cuMemcpyDtoH_v2(got, memory, ctypes.c_size_t(4096)))
+    return sum(got)
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    if sys.argv[2] == "parent-first": print("parent", work(1))
+    with context.Pool(2) as pool: print("children", pool.map(work, [2, 3], chunksize=1))
+    if sys.argv[2] != "parent-first": print("parent", work(1))
+"""
+
+
+class Forks(both.Case):
+    def test_before_and_after_cuda_starts(self):
+        self.both(PROGRAM, "fork_before_init", said="child: exit 0\n(.|\n)*PASSED")
+        for case in ("fork_after_init", "fork_after_context"):
+            self.both(PROGRAM, case, said="the child hears 3 3 3 3 3 3\nchild: exit 0\n(.|\n)*PASSED")
+        self.both(PROGRAM, "fork_grandchild", said="PASSED")
+        self.nothing_left()
+
+    def test_from_a_thread_while_others_call(self):
+        rounds = "10" if world.ARGS.sanitizer else "40"
+        self.both(PROGRAM, "fork_from_a_thread", rounds, said="PASSED")
+
+    def test_children_that_end_in_each_way_leave_the_parent_alone(self):
+        self.both(PROGRAM, "fork_child_ends", said="exit 4\nexit 4\nsignal 6\nsignal 9\nexit 4\nPASSED")
+
+    def test_a_child_made_without_the_c_library(self):
+        done = self.forwarded(PROGRAM, "fork_without_handlers")
+        self.judge(done, done, said="the child hears 3 3 3 3 3 3\nchild: exit 0\nPASSED")
+
+    def test_what_is_executed_anew(self):
+        words = ["without-shells"] if world.ARGS.sanitizer else []
+        self.both(PROGRAM, "fork_and_exec", *words, said="vfork and exec: exit 0\n(.|\n)*PASSED")
+        for _ in range(3):
+            self.both(PROGRAM, "exec_from_a_thread", said="PASSED")
+        self.nothing_left()
+
+    def test_multiprocessing_of_python(self):
+        if world.ARGS.sanitizer:
+            self.skipTest(both.NOT_INSTRUMENTED)
+        with both.script(MULTIPROCESSING) as path:
+            for words in (("fork", "child-first"), ("spawn", "child-first"), ("spawn", "parent-first"),
+                          ("forkserver", "parent-first")):
+                self.both(sys.executable, path, *words, said=r"children \[8192, 12288\]")
+
+    def test_services(self):
+        self.both(PROGRAM, "daemon_of_its_own", said="the daemon has computed\nPASSED")
+        self.both(PROGRAM, "daemon_of_its_own", "parent-too", said="the child hears 3 3 3 3 3 3\n")
+
+
+class Orphans(both.Case):
+    """Children that outlive a parent which was killed."""
+
+    def start(self, *words):
+        run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM, *words],
+                               env=world.environment(), stdin=subprocess.DEVNULL, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.stderr.close)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)  # And with it whatever is left of the program.
+        return run
+
+    def test_a_dead_parents_session_ends_and_the_lease_stays(self):
+        run = self.start("orphan")
+        child, parent = map(int, re.search(r"child (\d+) of (\d+)", run.stdout.readline()).groups())
+        self.assertEqual(len(self.server.workers()), 1)
+        os.kill(parent, signal.SIGKILL)
+        world.until(lambda: not self.server.workers(), "the worker ends, though the child lives")
+        self.assertTrue(world.alive(child))
+        # It belongs to the run still, and may make a process that uses the GPU.
+        self.assertEqual(world.holdings(self.server)["leases"], 1)
+        os.kill(child, signal.SIGKILL)
+        run.communicate(timeout=world.SECONDS)
+        self.assertEqual(run.returncode, -signal.SIGKILL)
+        self.nothing_left()
+
+    def test_a_child_made_without_the_c_library_lets_go_when_it_asks(self):
+        run = self.start("orphan", "raw")
+        self.assertEqual(run.stdout.readline(), "the child hears 3 3 3 3 3 3\n")
+        child, parent = map(int, re.search(r"child (\d+) of (\d+)", run.stdout.readline()).groups())
+        os.kill(parent, signal.SIGKILL)
+        # Long before the server would wonder that it hears nothing (30 s).
+        self.assertTrue(world.wait(lambda: not self.server.workers(), 15), "the worker lives on")
+        os.kill(child, signal.SIGKILL)
+        run.communicate(timeout=world.SECONDS)
+        self.nothing_left()
+
+    def test_a_service_keeps_its_own_session(self):
+        run = self.start("daemon_of_its_own", "parent-idle", "stays")
+        lines = [run.stdout.readline() for _ in range(4)]
+        daemon = next(int(line.split()[1]) for line in lines if line.startswith("daemon "))
+        (main,) = [pid for pid in world.running(PROGRAM) if pid != daemon and
+                   world.stat_fields(pid)[1] == str(run.pid)] or [None]
+        world.until(lambda: main is None or not world.alive(main), "the program itself ends")
+        self.assertEqual(len(self.server.workers()), 1)
+        self.assertIsNone(run.poll())
+        os.kill(daemon, signal.SIGTERM)
+        run.communicate(timeout=world.SECONDS)
+        self.assertEqual(run.returncode, 0)
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    both.main()

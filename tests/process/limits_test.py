@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Protects programs under limits: with little address space, few descriptors, small stacks, refused
+system calls they compute, or hear an error and why; threads that come and go leave nothing."""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+import world  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+MIB = 1 << 20
+NO_DEVICE = "^gpurun: error: no CUDA device can be used: resources exhausted: "
+AT_ONCE = 4  # Threads of many_threads.
+THREADS = 400 if world.ARGS.sanitizer else 5_000  # Twice.
+LARGE_STORAGE = os.path.join(both.FOLDER, "process_large_storage")
+
+
+class Limits(both.Case):
+    def test_address_space(self):
+        if world.ARGS.sanitizer:
+            self.skipTest("sanitizers take address space by the terabyte")
+        for mebibytes in (65_536, 4_096, 1_024, 512):
+            self.both(PROGRAM, "limited", "as", str(mebibytes * MIB), said="computed")
+        for mebibytes in (40, 20):
+            done = self.forwarded(PROGRAM, "limited", "as", str(mebibytes * MIB))
+            self.judge(done, done, said="result 46", messages=[NO_DEVICE + "no memory for "])
+
+    def test_descriptors(self):
+        for most in ("64", "16", "7"):
+            self.both(PROGRAM, "limited", "nofile", most, said="computed")
+        done = self.forwarded(PROGRAM, "limited", "nofile", "3")
+        self.judge(done, done, said="result 46", messages=[NO_DEVICE + ".*Too many open files"])
+
+    def test_stacks_and_what_is_locked(self):
+        self.both(PROGRAM, "limited", "stack", "65536", "memlock", "0", "core", "0", said="computed")
+
+    def test_threads_that_nobody_may_start(self):
+        if os.geteuid() != 0 or not world.can_be(2_000_005_000):
+            self.skipTest("needs a user of its own: root has no limit")
+        # A private server, as that user could not read the secret of another.
+        done = subprocess.run(
+            ["setpriv", "--reuid=2000005000", "--clear-groups", "--", world.GPURUN, "-q", "--device",
+             "emulated", "--", PROGRAM, "limited", "nproc", "1"], env=world.environment(GPURUN_DRIVER=None),
+            capture_output=True, text=True, timeout=both.SECONDS, stdin=subprocess.DEVNULL)
+        self.judge(done, done, said="result 46", messages=[NO_DEVICE + "cannot start the thread"])
+
+    def test_system_calls_that_a_container_refuses(self):
+        for refusal in ("ENOSYS", "EPERM"):
+            self.both(PROGRAM, "system_calls_refused", refusal, said="PASSED")
+
+    def test_threads_with_small_stacks(self):
+        if world.ARGS.sanitizer:
+            self.skipTest("a sanitizer takes more of a stack than there is")
+        self.both(PROGRAM, "small_stacks", said="PASSED")
+
+    def test_large_thread_local_storage(self):
+        self.both(LARGE_STORAGE, "libcuda.so.1", "2", said="result 0\nresult 0\nPASSED")
+
+
+class Threads(both.Case):
+    def test_threads_that_come_and_go(self):
+        run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM,
+                                "many_threads", str(THREADS)], env=world.environment(), text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+        def holds():
+            line = run.stdout.readline()
+            seen = {"program's own": line}
+            for pid in (*self.server.workers(), *world.children(run.pid)):
+                status = world.status_of(pid)
+                seen[status["Name"]] = (int(status["Threads"]), world.descriptors(pid))
+                seen[status["Name"], "KiB"] = int(status["VmRSS"].split()[0])
+            run.stdin.write("\n")
+            run.stdin.flush()
+            return seen
+
+        after_half, after_all = holds(), holds()
+        self.assertEqual(run.communicate(timeout=both.SECONDS), ("PASSED\n", ""))
+        self.assertEqual(after_all["program's own"], after_half["program's own"])
+        for name in ("gpurun-worker", os.path.basename(PROGRAM)):
+            for before, after in zip(after_half[name], after_all[name]):
+                self.assertLessEqual(after - before, AT_ONCE, (name, after_half, after_all))
+            # A thread that left 512 bytes would have left more.
+            grown = after_all[name, "KiB"] - after_half[name, "KiB"]
+            self.assertLess(grown, 1024 + THREADS // 2, name)
+        self.assertEqual(len(after_half), 5)
+
+
+if __name__ == "__main__":
+    both.main()
