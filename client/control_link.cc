@@ -38,6 +38,19 @@ ControlLink::~ControlLink() = default;
 
 Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view address, ByteView secret,
                                                           Deadline deadline) {
+  return open(address, secret, nullptr, deadline);
+}
+
+Result<std::unique_ptr<ControlLink>> ControlLink::connect_with_token(std::string_view address,
+                                                                     const protocol::Token& token,
+                                                                     Deadline deadline) {
+  return open(address, bytes_of(token.secret), &token, deadline);
+}
+
+// With a token its secret is `secret`.
+Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address, ByteView secret,
+                                                       const protocol::Token* token,
+                                                       Deadline deadline) {
   const Result<transport::tcp::HostPort> place =
       transport::tcp::parse_host_port(address, limits::kDefaultPort);
   if (!place.ok()) return place.status();
@@ -49,9 +62,12 @@ Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view addre
 
   Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(
-      *link->connection_, protocol::Hello{protocol::our_version(Sender::kClient), *nonce},
-      deadline));
+  protocol::Hello hello{protocol::our_version(Sender::kClient), *nonce};
+  if (token != nullptr) {
+    hello.token = token->id;
+    hello.version.features.required |= protocol::feature_bit(protocol::Feature::kUserTokens);
+  }
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(*link->connection_, hello, deadline));
   Result<ControlFrame> frame =
       protocol::receive_control(*link->connection_, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return frame.status();
@@ -67,7 +83,21 @@ Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view addre
   link->server_release_ = challenge->version.release;
   link->key_ = protocol::link_key(secret, protocol::Link::kControl, challenge->nonce, *nonce,
                                   protocol::Id{});
+  if (token != nullptr) {
+    link->token_proof_ = {protocol::mask_token(token->secret, challenge->nonce, *nonce, token->id)};
+  }
   return link;
+}
+
+// The request is the proof; that of a token comes right before it.
+Status ControlLink::ask(const ControlMessage& request) {
+  if (token_proof_) {
+    GPURUN_RETURN_IF_ERROR(
+        protocol::send_control(*connection_, *token_proof_, handshake_deadline()));
+    token_proof_.reset();
+  }
+  return protocol::send_control(*connection_, request, key_, Sender::kClient, sent_++,
+                                handshake_deadline());
 }
 
 Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
@@ -76,8 +106,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
       Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
   const protocol::LeaseRequest message{request.devices,
                                        static_cast<std::uint64_t>(request.wait.count())};
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(*connection_, message, key_, Sender::kClient,
-                                                sent_++, handshake_deadline()));
+  GPURUN_RETURN_IF_ERROR(ask(message));
   while (true) {
     Result<ControlFrame> frame =
         protocol::receive_control(*connection_, limits::kHelloBytesMax, deadline);
@@ -110,8 +139,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
 }
 
 Result<protocol::Listing> ControlLink::list() {
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(*connection_, protocol::ListRequest{}, key_,
-                                                Sender::kClient, sent_++, handshake_deadline()));
+  GPURUN_RETURN_IF_ERROR(ask(protocol::ListRequest{}));
   const Result<ControlFrame> frame =
       protocol::receive_control(*connection_, protocol::kListingBytesMax, handshake_deadline());
   if (!frame.ok()) return frame.status();

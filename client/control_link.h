@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "client/session_data.h"
 #include "protocol/control.h"
 #include "protocol/proof.h"
+#include "protocol/token.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -40,6 +42,10 @@ class ControlLink {
   //   kProtocol         what answers there is no gpurund of ours.
   static Result<std::unique_ptr<ControlLink>> connect(std::string_view address, ByteView secret,
                                                       Deadline deadline);
+  // Likewise, as the user whose token it is.
+  static Result<std::unique_ptr<ControlLink>> connect_with_token(std::string_view address,
+                                                                 const protocol::Token& token,
+                                                                 Deadline deadline);
   ~ControlLink();
   ControlLink(const ControlLink&) = delete;
   ControlLink& operator=(const ControlLink&) = delete;
@@ -71,13 +77,16 @@ class ControlLink {
  private:
   ControlLink(std::unique_ptr<transport::Connection> connection, std::string address);
 
-  Result<SessionData> granted(ByteView payload) const;
+  static Result<std::unique_ptr<ControlLink>> open(std::string_view address, ByteView secret,
+                                                   const protocol::Token* token, Deadline deadline);
+  Status ask(const protocol::ControlMessage& request);
 
   const std::unique_ptr<transport::Connection> connection_;
   const std::string address_;  // "host:port".
   std::string server_release_;
   std::vector<std::string> models_;
   protocol::Key key_{};
+  std::optional<protocol::TokenProof> token_proof_;  // Not sent yet.
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   std::vector<std::string> worker_deaths_;

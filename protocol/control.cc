@@ -77,6 +77,10 @@ void write(const Hello& hello, wire::ControlMessage::Builder root) {
   auto to = root.initHello();
   write_version(hello.version, to.initVersion());
   to.setNonce(as_data(bytes_of(hello.nonce)));
+  if (hello.token) to.setToken(as_data(bytes_of(*hello.token)));
+}
+void write(const TokenProof& proof, wire::ControlMessage::Builder root) {
+  root.initTokenProof().setMasked(as_data(bytes_of(proof.masked)));
 }
 void write(const Challenge& challenge, wire::ControlMessage::Builder root) {
   auto to = root.initChallenge();
@@ -154,6 +158,7 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
     gpus[index].setHolder(from.holder.substr(0, kNameBytesMax).c_str());
     gpus[index].setHeldSeconds(from.held_seconds);
     gpus[index].setWorkers(from.workers);
+    gpus[index].setUser(from.user.substr(0, kNameBytesMax).c_str());
   }
 }
 
@@ -169,8 +174,8 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   if (!ok) return listing;
   for (const wire::Gpu::Reader gpu : from.getGpus()) {
     listing.gpus.push_back({read_text(gpu.getName(), ok), gpu.getMemoryBytes(),
-                            read_text(gpu.getHolder(), ok), gpu.getHeldSeconds(),
-                            gpu.getWorkers()});
+                            read_text(gpu.getHolder(), ok), gpu.getHeldSeconds(), gpu.getWorkers(),
+                            read_text(gpu.getUser(), ok)});
   }
   return listing;
 }
@@ -202,6 +207,14 @@ Message read_opening(Reader from, bool& ok) {
   read_array(from.getNonce(), message.nonce, whole);
   ok = ok && (whole || message.version.protocol != kVersion);
   return message;
+}
+
+Hello read_hello(wire::Hello::Reader from, bool& ok) {
+  Hello hello = read_opening<Hello>(from, ok);
+  if (hello.version.protocol != kVersion || from.getToken().size() == 0) return hello;
+  hello.token.emplace();
+  read_array(from.getToken(), *hello.token, ok);
+  return hello;
 }
 
 Attach read_attach(wire::Attach::Reader from, bool& ok) {
@@ -236,7 +249,7 @@ Grant read_grant(wire::Grant::Reader from, bool& ok) {
 ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
   switch (root.which()) {
     case wire::ControlMessage::HELLO:
-      return read_opening<Hello>(root.getHello(), ok);
+      return read_hello(root.getHello(), ok);
     case wire::ControlMessage::CHALLENGE:
       return read_opening<Challenge>(root.getChallenge(), ok);
     case wire::ControlMessage::LEASE_REQUEST: {
@@ -260,6 +273,11 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
     }
     case wire::ControlMessage::LIST_REQUEST:
       return ListRequest{};
+    case wire::ControlMessage::TOKEN_PROOF: {
+      TokenProof proof;
+      read_array(root.getTokenProof().getMasked(), proof.masked, ok);
+      return proof;
+    }
     case wire::ControlMessage::LISTING:
       return read_listing(root.getListing(), ok);
   }

@@ -25,6 +25,7 @@
 #include "protocol/features.h"
 #include "protocol/limits.h"
 #include "protocol/proof.h"
+#include "protocol/token.h"
 
 namespace gpurun::protocol {
 
@@ -49,6 +50,10 @@ inline Version our_version(Sender who) { return {kVersion, kRelease, our_feature
 struct Hello {
   Version version;
   Nonce nonce{};
+  std::optional<TokenId> token = {};  // None: the server's own secret.
+};
+struct TokenProof {
+  Key masked{};  // mask_token().
 };
 struct Challenge {
   Version version;
@@ -105,6 +110,7 @@ struct ListedGpu {
   std::string holder;  // Empty: free.
   std::uint64_t held_seconds = 0;
   std::uint32_t workers = 0;
+  std::string user = {};  // Of the holder; kOperator for who knows the server's own secret.
 };
 struct Listing {
   std::string release;
@@ -118,7 +124,7 @@ struct Listing {
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,
-                                    Accept, WorkerEnded, ListRequest, Listing>;
+                                    Accept, WorkerEnded, ListRequest, Listing, TokenProof>;
 
 // The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds. Of
 // a Hello, Challenge or Attach of another version than ours, only `version` is sure to be there.

@@ -27,6 +27,8 @@ std::string feature_name(unsigned bit) {
       return "sessions that outlive a connection";
     case static_cast<unsigned>(Feature::kCopiesInTurn):
       return "copies that take their turn in the stream";
+    case static_cast<unsigned>(Feature::kUserTokens):
+      return "user tokens";
     default:
       return "feature " + std::to_string(bit);
   }

@@ -31,8 +31,10 @@ enum class Feature : std::uint8_t {
   // A copy to the device takes its turn in the stream before its bytes are sent (kFlagBulkOnDemand
   // of Form::kCopyIn, record.h).
   kCopiesInTurn = 4,
+  // A control link may be proved by a user's token (token.h). Required by a client that has one.
+  kUserTokens = 5,
 };
-inline constexpr unsigned kFeatureCount = 5;
+inline constexpr unsigned kFeatureCount = 6;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -52,7 +54,8 @@ constexpr Features our_features(Sender who) {
   constexpr std::uint64_t kNeeded = feature_bit(Feature::kImagesByHash) |
                                     feature_bit(Feature::kPushedCompletions) |
                                     feature_bit(Feature::kCopiesInTurn);
-  constexpr std::uint64_t kOffered = kNeeded | feature_bit(Feature::kDeviceWindows);
+  constexpr std::uint64_t kOffered =
+      kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens);
   return {kOffered, who == Sender::kClient ? kNeeded : 0};
 }
 

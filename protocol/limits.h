@@ -66,6 +66,9 @@ inline constexpr std::size_t kHelloBytesMax = 4'096;
 // Connections that have not yet proved who they are. Whoever comes beyond waits in the kernel's
 // queue until one of them has, or has gone.
 inline constexpr std::size_t kHalfOpenMax = 64;
+// Milliseconds for which one of them keeps its place although another waits for one: the oldest is
+// hung up on then.
+inline constexpr int kHalfOpenGraceMs = 1'000;
 
 // The log and bulk lanes of one session, together. The attach is refused beyond.
 inline constexpr std::size_t kConnectionsMax = 16;
@@ -88,7 +91,8 @@ inline constexpr std::size_t kGatheringMax = 1'024;
 inline constexpr std::size_t kWaitingMax = 1'024;
 
 // Seconds.
-// For a peer to say what the handshake asks of it next; the connection is closed beyond.
+// For a peer to prove who it is, from its first byte on, and later for each thing that is asked of
+// it; the connection is closed beyond.
 inline constexpr int kHandshakeDeadlineS = 10;
 // Whoever has said nothing for so long says that he lives.
 inline constexpr int kHeartbeatS = 5;

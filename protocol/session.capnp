@@ -18,6 +18,7 @@ struct ControlMessage {
     workerEnded @8 :WorkerEnded;
     listRequest @9 :ListRequest;
     listing @10 :Listing;
+    tokenProof @11 :TokenProof;
   }
 }
 
@@ -41,6 +42,15 @@ struct Hello {
   # gpurun to gpurund, first on a control link; without a tag, because there is no key yet.
   version @0 :Version;
   nonce @1 :Data;
+  token @2 :Data;
+  # The id of the user token by which this link is to be proved; empty: by the server's own secret.
+}
+
+struct TokenProof {
+  # gpurun to gpurund after the challenge, without a tag, and only where the hello named a token: the
+  # request follows at once, tagged with the key that the token's secret gives.
+  masked @0 :Data;
+  # protocol/token.h
 }
 
 struct Challenge {
@@ -139,4 +149,6 @@ struct Gpu {
   heldSeconds @3 :UInt64;
   workers @4 :UInt32;
   # Client processes of the lease that are attached.
+  user @5 :Text;
+  # Of the token by which it was leased; "operator": by the server's own secret.
 }

@@ -105,6 +105,43 @@ Status take(const toml::node& node, std::uint64_t* into) {
   return {};
 }
 
+// A table whose problems are told of the key within it.
+const toml::table* table_of(const toml::node& node, Status* status) {
+  const auto* table = node.as_table();
+  if (table == nullptr) *status = Status(Code::kInvalidArgument, "must be a table");
+  return table;
+}
+
+Status take_limits(const toml::node& node, UserLimits* limits) {
+  Status status;
+  const toml::table* table = table_of(node, &status);
+  if (table == nullptr) return status;
+  for (const auto& [key, value] : *table) {
+    std::optional<std::uint64_t>* limit = key.str() == "max-leases"     ? &limits->leases
+                                          : key.str() == "max-gpus"     ? &limits->gpus
+                                          : key.str() == "max-sessions" ? &limits->sessions
+                                                                        : nullptr;
+    const std::string named = "has '" + std::string(key.str()) + "', which ";
+    if (limit == nullptr) return Status(Code::kInvalidArgument, named + "is unknown");
+    status = take(value, &limit->emplace());
+    if (!status.ok()) return Status(Code::kInvalidArgument, named + status.message());
+  }
+  return {};
+}
+
+Status take_users(const toml::node& node, UserLimitsTable* limits) {
+  Status status;
+  const toml::table* table = table_of(node, &status);
+  if (table == nullptr) return status;
+  for (const auto& [key, value] : *table) {
+    const std::string user(key.str());
+    status = protocol::check_user(user);
+    if (status.ok()) status = take_limits(value, &limits->by_name[user]);
+    if (!status.ok()) return Status(status.code(), "." + user + " " + status.message());
+  }
+  return {};
+}
+
 Result<UidRange> make_range(std::int64_t first, std::int64_t last) {
   if (first < 1 || last < first || last > std::int64_t{kUidMax}) {
     return Status(Code::kInvalidArgument, "worker users go from 1 up: first, last");
@@ -139,6 +176,13 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
   if (key == "worker") return take(node, &config->worker);
   if (key == "secret-file") return take(node, &config->secret_file);
   if (key == "insecure-plaintext") return take(node, &config->insecure_plaintext);
+  if (key == "tokens") {
+    config->tokens_told = true;
+    return take(node, &config->tokens);
+  }
+  if (key == "audit") return take(node, &config->audit);
+  if (key == "every-user") return take_limits(node, &config->user_limits.every);
+  if (key == "user") return take_users(node, &config->user_limits);
   if (key == "worker-uids") return take_uids(node, config);
   if (key == "cache") {
     config->cache_told = true;

@@ -5,10 +5,17 @@
 //   worker = "/usr/libexec/gpurun/gpurun-worker"
 //   secret-file = "/etc/gpurun/secret"
 //   insecure-plaintext = false
+//   tokens = "/var/lib/gpurun/tokens"   # or "none"
+//   audit = "syslog"               # or "none", or a file
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
 //   cache = "/var/cache/gpurun"    # or "none"
 //   cache-bytes = 4294967296
 //   log = "warning"                # error, warning, info, debug, trace
+//   [every-user]                   # what each user with a token may have at a time
+//   max-leases = 4
+//   [user.anna]                    # what is said for one stands over that
+//   max-gpus = 2
+//   max-sessions = 16
 #pragma once
 
 #include <cstdint>
@@ -16,6 +23,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "server/daemon/users.h"
 #include "server/daemon/worker_uids.h"
 
 namespace gpurun::server {
@@ -28,6 +36,10 @@ struct Config {
   int secret_fd = -1;
   int ready_fd = -1;
   bool insecure_plaintext = false;
+  std::string tokens;        // The file of users' tokens; "none": there are none.
+  bool tokens_told = false;  // Else `tokens` stands for nothing: protocol::default_token_file().
+  std::string audit = "syslog";
+  UserLimitsTable user_limits;
   UidRange worker_uids;           // Used by root only.
   bool worker_uids_told = false;  // Somebody has chosen them, so that they must be usable.
   // Folder for what outlives a session; "none" or empty: there is none.

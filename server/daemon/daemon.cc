@@ -39,6 +39,7 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       options_(std::move(options)),
       spawner_(spawner),
       wake_(std::move(wake)),
+      users_(options_.user_limits),
       queue_(options_.devices),
       book_(options_.handshake_deadline) {}
 
@@ -70,9 +71,11 @@ Status Daemon::serve_until_stopped() {
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
     }
-    const int ready = poll(waited.data(), waited.size(), kLookMilliseconds);
+    const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     book_.drop_late();
+    heed_tokens();
+    make_room();
     if (ready <= 0) continue;
     if (waited[0].revents != 0) {
       eventfd_t count = 0;
@@ -84,6 +87,26 @@ Status Daemon::serve_until_stopped() {
     if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one());
   }
   return Status();
+}
+
+// Sooner than usual when somebody may be waiting for a stranger's place.
+int Daemon::milliseconds_to_look() const {
+  if (half_open_ < options_.half_open_max) return kLookMilliseconds;
+  const auto grace = static_cast<int>(options_.half_open_grace.count());
+  return std::min(kLookMilliseconds, std::max(grace, 1));
+}
+
+// Whoever says nothing does not keep others out: his place goes to who waits for one.
+void Daemon::make_room() {
+  if (half_open_ < options_.half_open_max) return;
+  pollfd waiting = {listener_->fd(), POLLIN, 0};
+  if (poll(&waiting, 1, 0) <= 0) return;
+  const auto late = std::chrono::steady_clock::now() - options_.half_open_grace;
+  const std::lock_guard lock(mutex_);
+  if (strangers_.empty() || strangers_.front().second > late) return;
+  spdlog::info("{}: makes room for another", strangers_.front().first->description());
+  strangers_.front().first->shut_down();
+  strangers_.pop_front();
 }
 
 Status Daemon::accept_one() {
@@ -102,6 +125,7 @@ Status Daemon::accept_one() {
   {
     const std::lock_guard lock(mutex_);
     links_.insert(link);
+    strangers_.emplace_back(link, std::chrono::steady_clock::now());
     ++threads_;
   }
   half_open_.fetch_add(1);
@@ -117,6 +141,7 @@ Status Daemon::accept_one() {
     }).detach();
   } catch (const std::system_error& error) {
     spdlog::warn("no thread for a connection: {}", error.what());
+    forget_stranger(link);
     half_open_.fetch_sub(1);
     const std::lock_guard lock(mutex_);
     links_.erase(link);
@@ -128,6 +153,11 @@ Status Daemon::accept_one() {
 void Daemon::forget_link(transport::Connection* link) {
   const std::lock_guard lock(mutex_);
   links_.erase(link);
+}
+
+void Daemon::forget_stranger(transport::Connection* link) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(strangers_, [link](const auto& stranger) { return stranger.first == link; });
 }
 
 void Daemon::post(Event event) {
@@ -165,19 +195,43 @@ void Daemon::take_events() {
 
 void Daemon::start_worker(Arrival arrival) {
   if (!book_.has(arrival.lease)) return;
-  Result<std::unique_ptr<Worker>> worker = spawner_.start(arrival.order);
+  const User user = arrival.order.user;
+  const std::string from = arrival.order.connections[0]->description();
+  const std::string lease = protocol::hex_of(bytes_of(arrival.lease));
+  const std::string session = protocol::hex_of(bytes_of(arrival.order.session));
+  Result<std::unique_ptr<Worker>> worker = admit(arrival.order);
   if (!worker.ok()) {
-    spdlog::error("no worker: {}", worker.status().to_string());
+    audit_refusal("session.refused", {{"user", user.name},
+                                      {"token", user.token},
+                                      {"from", from},
+                                      {"lease", lease},
+                                      {"reason", worker.status().message()}});
     static_cast<void>(protocol::send_control(
-        *arrival.order.connections[0],
-        protocol::Refused{"no worker could be started: " + worker.status().message()},
+        *arrival.order.connections[0], protocol::Refused{worker.status().message()},
         arrival.order.key, protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));
     return;
   }
+  audit("session.started", {{"user", user.name},
+                            {"token", user.token},
+                            {"from", from},
+                            {"lease", lease},
+                            {"session", session}});
   workers_.push_back(
-      {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session});
+      {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session, user});
   const std::lock_guard lock(lease_links_mutex_);
   ++worker_counts_[arrival.lease];
+}
+
+// A worker, where the user may have another.
+Result<std::unique_ptr<Worker>> Daemon::admit(WorkerOrder& order) {
+  const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Running& other) {
+    return other.user.name == order.user.name && !other.killed;
+  });
+  GPURUN_RETURN_IF_ERROR(users_.admit_session(order.user, static_cast<std::size_t>(running)));
+  Result<std::unique_ptr<Worker>> worker = spawner_.start(order);
+  if (worker.ok()) return worker;
+  spdlog::error("no worker: {}", worker.status().to_string());
+  return Status(worker.status().code(), "no worker could be started: " + worker.status().message());
 }
 
 void Daemon::reap_workers() {
@@ -186,6 +240,10 @@ void Daemon::reap_workers() {
     if (poll(&ended, 1, 0) <= 0) return false;
     const std::string failure = running.worker->how_it_failed();
     if (!failure.empty() && !running.killed) report_death(running, failure);
+    audit("session.ended", {{"user", running.user.name},
+                            {"token", running.user.token},
+                            {"session", protocol::hex_of(bytes_of(running.session))},
+                            {"how", running.killed ? "with its lease" : failure}});
     const std::lock_guard lock(lease_links_mutex_);
     const auto count = worker_counts_.find(running.lease);
     if (count != worker_counts_.end() && --count->second == 0) worker_counts_.erase(count);
@@ -195,7 +253,7 @@ void Daemon::reap_workers() {
 
 // To the log, and to the gpurun of the lease, which tells its user: by the link's thread.
 void Daemon::report_death(const Running& running, const std::string& how) {
-  spdlog::warn("a worker ended with {}", how);
+  spdlog::warn("a worker ended with {}; its user is {}", how, running.user.name);
   const std::lock_guard lock(lease_links_mutex_);
   const auto link = lease_links_.find(running.lease);
   if (link == lease_links_.end() || link->second.deaths.size() == kUntoldDeathsMax) return;

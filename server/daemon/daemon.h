@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -22,19 +23,26 @@
 #include "protocol/control.h"
 #include "protocol/limits.h"
 #include "protocol/proof.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/lease_book.h"
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spawn.h"
+#include "server/daemon/tokens.h"
+#include "server/daemon/users.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
 
 struct DaemonOptions {
-  Bytes secret;  // Empty: whoever reaches the port may ask.
+  Bytes secret;                        // Empty: whoever reaches the port may ask.
+  std::shared_ptr<TokenStore> tokens;  // Of users; empty: there are none.
+  UserLimitsTable user_limits;
+  std::shared_ptr<AuditLog> audit;  // Empty: nothing is written.
   unsigned devices = 0;
   std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   std::size_t half_open_max = limits::kHalfOpenMax;
+  std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
 };
 
 class Daemon {
@@ -67,6 +75,7 @@ class Daemon {
     std::shared_ptr<Claim> claim;  // Held until the worker is gone.
     std::unique_ptr<Worker> worker;
     protocol::Id session;
+    User user;
     bool killed = false;  // By us: no failure.
   };
   // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
@@ -76,17 +85,28 @@ class Daemon {
     std::vector<protocol::WorkerEnded> deaths;
   };
 
+  // What a control link was proved to ask, and by whom.
+  struct Asked {
+    User user;
+    protocol::Key key{};
+    Bytes request;  // Its message.
+  };
+
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
          WorkerSpawner& spawner, UniqueFd wake);
 
   // run()'s thread.
   Status serve_until_stopped();
   Status accept_one();
+  int milliseconds_to_look() const;
+  void make_room();
   void take_events();
   void tell_claims_dropped();
   void start_worker(Arrival arrival);
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
+  Result<std::unique_ptr<Worker>> admit(WorkerOrder& order);
+  void heed_tokens();
   void end_all();
 
   // A connection's thread (daemon_link.cc).
@@ -95,27 +115,38 @@ class Daemon {
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
                     const protocol::ControlFrame& frame, const protocol::Attach& attach);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                     HalfOpen& half_open);
+                     HalfOpen& half_open, Deadline deadline);
+  // daemon_identify.cc
+  Result<Asked> identify(transport::Connection& connection, const protocol::Hello& hello,
+                         Deadline deadline);
+  Status check_still_valid(const User& user);
+  void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
+  void audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields);
+
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
-                  const protocol::Key& key);
+                  const Asked& asked);
   std::vector<std::string> models_of(const std::vector<int>& devices) const;
-  void tell_deaths(transport::Connection& connection, const protocol::Id& lease,
-                   const protocol::Key& key, std::uint64_t sent);
+  void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
+                   UserBook::Stay& stay, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
-                                                  const protocol::Key& key, std::uint64_t& sent);
+                                                  const protocol::Key& key,
+                                                  const UserBook::Stay& stay, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
   // No longer to be shut down by us; before it is destroyed or passed on.
   void forget_link(transport::Connection* link);
+  // No longer to be hung up on when others come.
+  void forget_stranger(transport::Connection* link);
   void wake() noexcept;
 
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   WorkerSpawner& spawner_;
   const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that came free.
+  UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
   std::vector<Running> workers_;            // run()'s thread.
@@ -126,10 +157,12 @@ class Daemon {
 
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> half_open_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable thread_ended_;
   std::size_t threads_ = 0;
   std::set<transport::Connection*> links_;  // To shut down at the end.
+  // Of these, the ones that have proved nothing yet, the oldest first.
+  std::deque<std::pair<transport::Connection*, std::chrono::steady_clock::time_point>> strangers_;
   std::deque<Event> events_;
 };
 

@@ -29,14 +29,16 @@ void refuse(transport::Connection& connection, const std::string& reason, Deadli
   static_cast<void>(protocol::send_control(connection, protocol::Refused{reason}, deadline));
 }
 
-// Waits until `fd` is readable or `link` has something to say: true for the first.
-Result<bool> wait_readable(int fd, int link, Deadline deadline) {
+// Waits until `fd` is readable, `link` has something to say or `stay` is to end: true for the
+// first.
+Result<bool> wait_readable(int fd, int link, const UserBook::Stay& stay, Deadline deadline) {
   while (true) {
-    pollfd both[] = {{fd, POLLIN, 0}, {link, POLLIN | POLLRDHUP, 0}};
-    const int ready = poll(both, 2, deadline.poll_timeout_ms());
+    pollfd all[] = {{fd, POLLIN, 0}, {link, POLLIN | POLLRDHUP, 0}, {stay.fd(), POLLIN, 0}};
+    const int ready = poll(all, 3, deadline.poll_timeout_ms());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
-    if (both[1].revents != 0) return Status(Code::kPeerGone, "the client has left the queue");
-    if (both[0].revents != 0) return true;
+    if (all[1].revents != 0) return Status(Code::kPeerGone, "the client has left the queue");
+    if (all[2].revents != 0) return Status(Code::kRefused, stay.why_ended());
+    if (all[0].revents != 0) return true;
     if (deadline.passed()) return false;
   }
 }
@@ -44,15 +46,16 @@ Result<bool> wait_readable(int fd, int link, Deadline deadline) {
 }  // namespace
 
 void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
-  HalfOpen half_open(*this);
+  HalfOpen half_open(*this, connection.get());
+  const Deadline deadline = handshake();
   const std::string peer = connection->description();
   const Result<ControlFrame> frame =
-      protocol::receive_control(*connection, limits::kHelloBytesMax, handshake());
+      protocol::receive_control(*connection, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return spdlog::info("{}: {}", peer, message.status().to_string());
   if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
-    serve_control(*connection, *hello, half_open);
+    serve_control(*connection, *hello, half_open, deadline);
   } else if (const auto* attach = std::get_if<protocol::Attach>(&*message)) {
     serve_attach(connection, *frame, *attach);
   } else {
@@ -65,6 +68,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   const std::string peer = connection->description();
   const auto no = [&](const Status& why) {
     spdlog::warn("{}: attach: {}", peer, why.message());
+    audit_refusal("attach.refused", {{"from", peer}, {"reason", why.message()}});
     refuse(*connection, why.message(), handshake());
   };
   const Status version = protocol::check_version(attach.version, "client");
@@ -74,6 +78,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
+  forget_stranger(connection.get());
   forget_link(connection.get());
   Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection);
   if (!arrival.ok()) return no(arrival.status());
@@ -83,6 +88,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
 Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
                                                         const protocol::LeaseRequest& request,
                                                         const protocol::Key& key,
+                                                        const UserBook::Stay& stay,
                                                         std::uint64_t& sent) {
   Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
   if (!claim.ok() || (*claim)->granted()) return claim;
@@ -90,7 +96,7 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
                                                   key, Sender::kServer, sent++, handshake()));
     const std::uint64_t wait = std::min(request.wait_milliseconds, kWaitMillisecondsMax);
-    const Result<bool> granted = wait_readable((*claim)->fd(), connection.fd(),
+    const Result<bool> granted = wait_readable((*claim)->fd(), connection.fd(), stay,
                                                Deadline::in(std::chrono::milliseconds(wait)));
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
@@ -105,44 +111,36 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
 }
 
 void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                           HalfOpen& half_open) {
+                           HalfOpen& half_open, Deadline deadline) {
   const std::string& peer = connection.description();
   const Status version = protocol::check_version(hello.version, "client");
   if (!version.ok()) {
     spdlog::warn("{}: {}", peer, version.message());
     return refuse(connection, version.message(), handshake());
   }
-  const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
-  if (!nonce.ok()) return;
-  const protocol::Key key =
-      protocol::link_key(options_.secret, protocol::Link::kControl, *nonce, hello.nonce, {});
-  if (!protocol::send_control(connection,
-                              protocol::Challenge{protocol::our_version(Sender::kServer), *nonce},
-                              handshake())
-           .ok()) {
-    return;
+  const Result<Asked> asked = identify(connection, hello, deadline);
+  if (!asked.ok() && asked.status().code() == Code::kRefused) {
+    const std::string& why = asked.status().message();
+    spdlog::warn("{}: {}", peer, why);
+    audit_refusal("link.refused", {{"from", peer}, {"reason", why}});
+    return refuse(connection, why, handshake());
   }
-  // The request is the proof. A client may take its time to ask, but not unproved for ever.
-  const Result<ControlFrame> frame =
-      protocol::receive_control(connection, limits::kHelloBytesMax, handshake());
-  if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
-  if (!protocol::proved(*frame, key, Sender::kClient, 0)) {
-    spdlog::warn("{}: does not know the secret", peer);
-    return refuse(connection, "the secret is wrong", handshake());
-  }
+  if (!asked.ok()) return spdlog::info("{}: {}", peer, asked.status().to_string());
   half_open.proved();
-  const Result<ControlMessage> message = protocol::decode(frame->payload);
+  const Result<ControlMessage> message = protocol::decode(asked->request);
   if (!message.ok()) return;
   if (const auto* request = std::get_if<protocol::LeaseRequest>(&*message)) {
-    hold_lease(connection, *request, key);
+    hold_lease(connection, *request, *asked);
   } else if (std::holds_alternative<protocol::ListRequest>(*message)) {
     static_cast<void>(
-        protocol::send_control(connection, listing(), key, Sender::kServer, 0, handshake()));
+        protocol::send_control(connection, listing(), asked->key, Sender::kServer, 0, handshake()));
   }
 }
 
 void Daemon::hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
-                        const protocol::Key& key) {
+                        const Asked& asked) {
+  const protocol::Key& key = asked.key;
+  const User& user = asked.user;
   const std::string& peer = connection.description();
   const Result<protocol::Nonce> challenge = protocol::random_array<protocol::Nonce>();
   const Result<protocol::Id> id = protocol::random_array<protocol::Id>();
@@ -152,30 +150,57 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   const auto say = [&](const ControlMessage& words) {
     return protocol::send_control(connection, words, key, Sender::kServer, sent++, handshake());
   };
-  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, request, key, sent);
-  if (!claim.ok()) {
-    spdlog::info("{}: no lease: {}", peer, claim.status().message());
-    static_cast<void>(say(protocol::Refused{claim.status().message()}));
-    return;
-  }
+  const auto no_lease = [&](const Status& why) {
+    spdlog::info("{}: no lease for {}: {}", peer, user.described(), why.message());
+    audit_refusal(
+        "lease.refused",
+        {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
+    static_cast<void>(say(protocol::Refused{why.message()}));
+  };
+  const Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
+  if (!stay.ok()) return no_lease(stay.status());
+  // From here on it is told when its token is revoked; so it must not have been until here.
+  if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
+  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, request, key, **stay, sent);
+  if (!claim.ok()) return no_lease(claim.status());
   const auto returned = (*claim)->returned();
+  std::string gpus;
+  for (const int device : (*claim)->devices()) {
+    gpus += (gpus.empty() ? "" : ",") + std::to_string(device);
+  }
   const protocol::Grant grant{*id, *ticket, *challenge, request.devices,
                               models_of((*claim)->devices())};
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
-             *std::move(claim), peer});
-  spdlog::info("{}: lease of {} GPUs", peer, request.devices);
-  if (say(grant).ok()) tell_deaths(connection, *id, key, sent);
+             *std::move(claim), peer, user});
+  const std::string lease = protocol::hex_of(bytes_of(*id));
+  spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
+  audit("lease.granted", {{"user", user.name},
+                          {"token", user.token},
+                          {"from", peer},
+                          {"lease", lease},
+                          {"gpus", gpus}});
+  if (say(grant).ok()) tell_deaths(connection, *id, asked, **stay, sent);
   book_.remove(*id);
   post(LeaseEnded{*id});
   wait_until_free(*returned);
-  spdlog::info("{}: lease ended", peer);
+  spdlog::info("{}: lease of {} ended", peer, user.described());
+  audit("lease.ended", {{"user", user.name},
+                        {"token", user.token},
+                        {"from", peer},
+                        {"lease", lease},
+                        {"reason", (*stay)->why_ended()}});
 }
 
-// Until the peer says anything or is gone, which ends its lease; end_all()'s shut_down() is that,
-// too, and keep-alive says it when the client's machine has gone. Nothing is read: a connection
-// that has seen the end hangs up, which the peer is to see only when its GPUs are free.
+// Until the peer says anything or is gone, or its user's token is revoked, which ends its lease;
+// end_all()'s shut_down() is that, too, and keep-alive says it when the client's machine has gone.
+// Nothing is read: a connection that has seen the end hangs up, which the peer is to see only when
+// its GPUs are free.
 void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
-                         const protocol::Key& key, std::uint64_t sent) {
+                         const Asked& asked, UserBook::Stay& stay, std::uint64_t sent) {
+  const auto say = [&](const ControlMessage& words) {
+    return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
+                                  handshake());
+  };
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) spdlog::warn("a client will not hear of deaths: {}", std::strerror(errno));
   {
@@ -184,10 +209,16 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
   }
   // Once a frame has not gone out whole, none may follow it.
   for (bool heard = true;;) {
-    pollfd both[] = {{connection.fd(), POLLIN | POLLRDHUP, 0}, {heard ? wake : -1, POLLIN, 0}};
-    if (poll(both, 2, -1) < 0 && errno != EINTR) break;
-    if (both[0].revents != 0) break;
-    if (both[1].revents == 0) continue;
+    pollfd all[] = {{connection.fd(), POLLIN | POLLRDHUP, 0},
+                    {heard ? wake : -1, POLLIN, 0},
+                    {stay.fd(), POLLIN, 0}};
+    if (poll(all, 3, -1) < 0 && errno != EINTR) break;
+    if (all[0].revents != 0) break;
+    if (all[2].revents != 0) {
+      if (heard) static_cast<void>(say(protocol::Refused{stay.why_ended()}));
+      break;
+    }
+    if (all[1].revents == 0) continue;
     std::vector<protocol::WorkerEnded> deaths;
     {
       const std::lock_guard lock(lease_links_mutex_);
@@ -195,11 +226,7 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
       eventfd_t count = 0;
       eventfd_read(wake, &count);
     }
-    for (const protocol::WorkerEnded& death : deaths) {
-      heard =
-          heard &&
-          protocol::send_control(connection, death, key, Sender::kServer, sent++, handshake()).ok();
-    }
+    for (const protocol::WorkerEnded& death : deaths) heard = heard && say(death).ok();
   }
   const std::lock_guard lock(lease_links_mutex_);
   lease_links_.erase(lease);
@@ -243,6 +270,7 @@ protocol::Listing Daemon::listing() {
     for (const int device : lease.devices) {
       protocol::ListedGpu& gpu = listing.gpus[static_cast<std::size_t>(device)];
       gpu.holder = lease.holder;
+      gpu.user = lease.user;
       gpu.held_seconds = static_cast<std::uint64_t>(lease.held.count());
       gpu.workers = workers == worker_counts_.end() ? 0 : workers->second;
     }

@@ -35,7 +35,7 @@ std::vector<HeldLease> LeaseBook::held() const {
   const std::lock_guard lock(mutex_);
   std::vector<HeldLease> all;
   for (const auto& [id, entry] : entries_) {
-    all.push_back({id, entry.lease.holder,
+    all.push_back({id, entry.lease.holder, entry.lease.user.name,
                    std::chrono::duration_cast<std::chrono::seconds>(now - entry.lease.since),
                    entry.lease.claim->devices()});
   }
@@ -94,6 +94,7 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   arrival.lease = attach.lease;
   arrival.claim = entry.lease.claim;
   arrival.order.session = attach.session;
+  arrival.order.user = entry.lease.user;
   arrival.order.key = key;
   arrival.order.rows = attach.rows;
   arrival.order.features = attach.version.features;

@@ -19,6 +19,7 @@
 #include "protocol/proof.h"
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spawn.h"
+#include "server/daemon/users.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -29,7 +30,8 @@ struct Lease {
   protocol::Nonce challenge{};
   protocol::Key ticket_key{};
   std::shared_ptr<Claim> claim;
-  std::string holder;  // Who asked, for listings.
+  std::string holder;  // From where it was asked for, for listings.
+  User user = {};
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 };
 
@@ -37,6 +39,7 @@ struct Lease {
 struct HeldLease {
   protocol::Id id{};
   std::string holder;
+  std::string user;
   std::chrono::seconds held{0};
   std::vector<int> devices;
 };

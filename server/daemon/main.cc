@@ -21,12 +21,14 @@
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
 #include "protocol/run_secret.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_notify.h"
 #include "server/daemon/driver_path.h"
 #include "server/daemon/run_secret.h"
 #include "server/daemon/spawn.h"
+#include "server/daemon/tokens.h"
 #include "server/images/image_folder.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
@@ -70,6 +72,10 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
                  "descriptor to write the address to, once this server listens");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
                "listen beyond this machine although nothing is encrypted; needs a secret");
+  app.add_option("--tokens", config.tokens, "file of users' tokens (gpuctl token); or none");
+  app.add_option("--audit", config.audit,
+                 "who did what, a line each: syslog, none, or a file by absolute path")
+      ->capture_default_str();
   app.add_option("--worker-uids", words.worker_uids,
                  "users that workers run as when this is root: FIRST-LAST, or none");
   app.add_option("--cache", config.cache,
@@ -149,25 +155,15 @@ Result<Bytes> read_secret(const Config& config) {
   return read_secret_from(fd.get(), config.secret_file);
 }
 
-// Beyond loopback only with a secret, and only when told that nothing is encrypted.
-Status check_exposure(const transport::Listener& listener, const Config& config,
-                      const Bytes& secret) {
+// Beyond loopback only when told that nothing is encrypted.
+Status check_exposure(const transport::Listener& listener, const Config& config) {
   const Result<transport::tcp::SocketAddress> address =
       transport::tcp::local_address(listener.fd());
   if (!address.ok()) return address.status();
-  if (address->is_loopback()) {  // Without a secret it makes one for the run.
-    return Status();
-  }
-  if (!config.insecure_plaintext) {
-    return Status(Code::kRefused, "listening on " + listener.address() +
-                                      " would let others read what passes, for nothing is "
-                                      "encrypted; say --insecure-plaintext if you accept that");
-  }
-  if (secret.empty()) {
-    return Status(Code::kRefused,
-                  "listening on " + listener.address() + " needs --secret-file or --secret-fd");
-  }
-  return Status();
+  if (address->is_loopback() || config.insecure_plaintext) return Status();
+  return Status(Code::kRefused, "listening on " + listener.address() +
+                                    " would let others read what passes, for nothing is "
+                                    "encrypted; say --insecure-plaintext if you accept that");
 }
 
 // Beside this program, or where packages put what nobody starts by hand.
@@ -231,20 +227,32 @@ Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& li
   return secret;
 }
 
-// Where workers keep images; empty: nowhere. All who know the secret count as one user.
+// Where workers keep images, each user's in a folder of its own; empty: nowhere. All who know the
+// secret count as one user, the operator.
 Result<std::string> images_folder(const Config& config) {
-  constexpr const char* kOnlyUser = "/images/default";
   if (config.cache_bytes == 0) return std::string();
   if (config.cache_told && (config.cache.empty() || config.cache == "none")) return std::string();
   const std::string cache = config.cache_told ? config.cache : default_cache();
   if (cache.empty()) return std::string();
   const Result<std::unique_ptr<ImageFolder>> folder =
-      ImageFolder::open(cache + kOnlyUser, config.cache_bytes);
-  if (folder.ok()) return cache + kOnlyUser;
+      ImageFolder::open(images_of(User(), cache + "/images"), config.cache_bytes);
+  if (folder.ok()) return cache + "/images";
   if (config.cache_told)
     return Status(folder.status().code(), "cache: " + folder.status().message());
   spdlog::warn("no code image is kept on disk: {}", folder.status().message());
   return std::string();
+}
+
+// Users' tokens; empty: there are none. A file that is there must be good; it may come later.
+Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config) {
+  const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
+  if (path.empty() || path == "none") return std::shared_ptr<TokenStore>();
+  if (path[0] != '/') {
+    return Status(Code::kInvalidArgument, "tokens: '" + path + "' is no absolute path");
+  }
+  const auto read = protocol::read_token_file(path);
+  if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
+  return std::make_shared<TokenStore>(path);
 }
 
 Result<ProcessSettings> worker_settings(const Config& config) {
@@ -272,7 +280,7 @@ Status serve(const Config& config) {
   Result<std::unique_ptr<transport::Listener>> listener =
       transport::listen("tcp://" + transport::tcp::format_host_port(*place));
   if (!listener.ok()) return listener.status();
-  GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config, *secret));
+  GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config));
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
   Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
@@ -283,6 +291,10 @@ Status serve(const Config& config) {
     settings->ledgers = *std::move(ledgers);
   }
 
+  Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config);
+  if (!tokens.ok()) return tokens.status();
+  Result<std::unique_ptr<AuditLog>> audit = AuditLog::open(config.audit);
+  if (!audit.ok()) return Status(audit.status().code(), "audit: " + audit.status().message());
   std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
   if (secret->empty()) {
     Result<std::unique_ptr<RunSecret>> made = make_run_secret(**listener);
@@ -292,6 +304,10 @@ Status serve(const Config& config) {
   }
   DaemonOptions options;
   options.secret = *std::move(secret);
+  options.tokens = *std::move(tokens);
+  options.user_limits = config.user_limits;
+  options.audit = *std::move(audit);
+  const std::shared_ptr<AuditLog> audit_log = options.audit;
   options.devices = static_cast<unsigned>(devices->size());
   options.device_facts = *std::move(devices);
   const unsigned count = options.devices;
@@ -307,13 +323,14 @@ Status serve(const Config& config) {
   GPURUN_RETURN_IF_ERROR(announce(serving->address(), config.ready_fd));
   notify_service_manager("READY=1\nSTATUS=" + what);
   planted_flaw("daemon");
+  audit_log->write("gpurund.started", {{"address", serving->address()}});
   const Status status = serving->run();
+  audit_log->write("gpurund.ended", {{"address", serving->address()}});
   notify_service_manager("STOPPING=1");
   return status;
 }
 
-Status run_daemon(Config config, const CommandLine& words, bool log_told, bool cache_told) {
-  config.cache_told = config.cache_told || cache_told;
+Status run_daemon(Config config, const CommandLine& words, bool log_told) {
   if (words.verbose) config.log = "info";
   const char* variable = getenv("GPURUN_LOG");
   const char* origin = log_told ? "--log" : "log";  // An option, or a line of the file.
@@ -347,7 +364,9 @@ int run_gpurund(int argc, char** argv) {
       std::fprintf(stderr, "gpurund: %s; gpurund --help shows what there is\n", error.what());
       return kExitWrongUsage;
     }
-    status = run_daemon(std::move(config), words, app.count("--log") > 0, app.count("--cache") > 0);
+    config.cache_told = config.cache_told || app.count("--cache") > 0;
+    config.tokens_told = config.tokens_told || app.count("--tokens") > 0;
+    status = run_daemon(std::move(config), words, app.count("--log") > 0);
   }
   if (status.ok()) return 0;
   spdlog::error("{}", status.message());

@@ -197,8 +197,8 @@ class ProcessSpawner final : public WorkerSpawner {
     std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
     if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
     if (!settings_.images_path.empty()) {
-      arguments.insert(arguments.end(), {"--images", settings_.images_path, "--images-bytes",
-                                         std::to_string(settings_.images_bytes)});
+      arguments.insert(arguments.end(), {"--images", images_of(order.user, settings_.images_path),
+                                         "--images-bytes", std::to_string(settings_.images_bytes)});
     }
     std::vector<std::string> environment = environment_for(&order.devices, uid);
     std::vector<int> handed = {theirs.get()};
@@ -270,6 +270,11 @@ Result<std::string> read_all(int fd, Deadline deadline) {
 }
 
 }  // namespace
+
+// A user's name is a name for a folder, too (protocol::check_user()).
+std::string images_of(const User& user, const std::string& images_path) {
+  return images_path + (user.is_operator() ? "/default" : "/users/" + user.name);
+}
 
 std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings) {
   return std::make_unique<ProcessSpawner>(std::move(settings));

@@ -11,6 +11,7 @@
 #include "protocol/features.h"
 #include "protocol/proof.h"
 #include "server/daemon/device_ledgers.h"
+#include "server/daemon/users.h"
 #include "server/daemon/worker_uids.h"
 #include "transport/transport.h"
 
@@ -18,6 +19,7 @@ namespace gpurun::server {
 
 // A session whose connections have all come and are all proved.
 struct WorkerOrder {
+  User user;
   protocol::Id session{};
   protocol::Key key{};  // The attach key: tags the worker's answer.
   Sha256Digest rows{};  // protocol::rows_digest() of the client's table.
@@ -56,13 +58,16 @@ struct ProcessSettings {
   std::string worker_path;           // gpurun-worker.
   std::string driver_path;           // The driver library.
   std::shared_ptr<WorkerUids> uids;  // A user for each worker; empty: the daemon's own.
-  // Where workers keep code images beyond their sessions, and how many bytes of them; empty: they
-  // do not.
+  // Where workers keep code images beyond their sessions, and how many bytes of each user's; empty:
+  // they do not.
   std::string images_path;
   std::uint64_t images_bytes = 0;
   // Of an emulated driver's devices, all of them; empty: each worker has devices of its own.
   std::shared_ptr<const DeviceLedgers> ledgers;
 };
+
+// The folder of that user's images in `images_path`.
+std::string images_of(const User& user, const std::string& images_path);
 
 // Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
 std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);

@@ -22,6 +22,10 @@ class Gpurund:
         self.folder = tempfile.TemporaryDirectory()
         if cache is not None:
             words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
+        self.tokens_file = os.path.join(self.folder.name, "state", "tokens")
+        self.audit_file = os.path.join(self.folder.name, "audit")
+        if "--config" not in words:
+            words += ("--tokens", self.tokens_file, "--audit", self.audit_file)
         self.secret_file = os.path.join(self.folder.name, "secret")
         self.secret_options = ["--secret-file", self.secret_file] if with_secret else []
         if with_secret:

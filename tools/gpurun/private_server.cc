@@ -130,7 +130,9 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
                                         // It serves nobody but its own user, whose caches it uses.
                                         // An image that comes from this machine needs no copy on
                                         // its disk.
-                                        "--worker-uids", "none", "--cache", "none"};
+                                        "--worker-uids", "none", "--cache", "none",
+                                        // Whose run it is is known.
+                                        "--tokens", "none", "--audit", "none"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);

@@ -1,110 +1,15 @@
 // Protects the door of the server: who may lease and attach, who waits, who is turned away, and
 // that no GPU has two owners. The daemon runs in this process, over TCP, with workers that are not
 // processes.
-#include "server/daemon/daemon.h"
-
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <future>
-#include <mutex>
-#include <optional>
 #include <thread>
 
-#include "client/attach.h"
-#include "client/control_link.h"
-#include "driver_abi/row.h"
-#include "protocol/control.h"
-#include "protocol/rows_agreement.h"
+#include "tests/unit/server/daemon_under_test.h"
 
 namespace gpurun::server {
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr milliseconds kLong{20'000};
-Deadline soon() { return Deadline::in(kLong); }
-
-// What the test sees of the workers, from its own thread.
-struct Workers {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int started = 0;
-  int killed = 0;
-  bool fail = false;    // The next start fails.
-  bool linger = false;  // A killed worker does not end before let_go().
-  std::vector<int> devices;
-  std::vector<driver_abi::Row> rows{driver_abi::rows().begin(), driver_abi::rows().end()};
-  std::optional<std::vector<protocol::RowHash>> told;  // Instead of what `rows` would say.
-  std::size_t rows_told = 0;                           // To the last client.
-  protocol::Features features = protocol::our_features(protocol::Sender::kServer);
-  protocol::Features asked;                                         // By the last client.
-  std::vector<int> lingering;                                       // Descriptors to make readable.
-  std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
-
-  bool wait(const std::function<bool()>& condition) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kLong, condition);
-  }
-  void let_go() {
-    const std::lock_guard lock(mutex);
-    for (const int fd : lingering) eventfd_write(fd, 1);
-    lingering.clear();
-  }
-};
-
-class FakeWorker final : public Worker {
- public:
-  explicit FakeWorker(Workers& workers) : workers_(workers), ended_(eventfd(0, EFD_CLOEXEC)) {}
-  // Whoever made the descriptor readable may not have returned from that yet.
-  ~FakeWorker() override { const std::lock_guard lock(workers_.mutex); }
-  int exit_fd() const noexcept override { return ended_.get(); }
-  void kill() noexcept override {
-    const std::lock_guard lock(workers_.mutex);
-    ++workers_.killed;
-    if (workers_.linger) {
-      workers_.lingering.push_back(ended_.get());
-    } else {
-      eventfd_write(ended_.get(), 1);
-    }
-    workers_.changed.notify_all();
-  }
-  std::string how_it_failed() override { return "signal 9"; }
-
- private:
-  Workers& workers_;
-  const UniqueFd ended_;
-};
-
-class FakeSpawner final : public WorkerSpawner {
- public:
-  explicit FakeSpawner(Workers& workers) : workers_(workers) {}
-  Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
-    const std::lock_guard lock(workers_.mutex);
-    if (workers_.fail) return Status(Code::kUnavailable, "on purpose");
-    const protocol::Accept accept{
-        "0.0.9", 13000, Bytes(100, std::byte{7}),
-        workers_.told ? *workers_.told : protocol::rows_to_tell(workers_.rows, order.rows),
-        workers_.features};
-    GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
-                                                  protocol::Sender::kServer, 0, soon()));
-    workers_.rows_told = accept.rows.size();
-    ++workers_.started;
-    workers_.devices = order.devices;
-    workers_.asked = order.features;
-    workers_.connections = std::move(order.connections);
-    workers_.changed.notify_all();
-    return std::unique_ptr<Worker>(new FakeWorker(workers_));
-  }
-
- private:
-  Workers& workers_;
-};
 
 // A row that is sent and that no other row stands for.
 driver_abi::Row own_row(const std::vector<driver_abi::Row>& rows) {
@@ -120,88 +25,6 @@ driver_abi::Row own_row(const std::vector<driver_abi::Row>& rows) {
   ADD_FAILURE() << "the table has no such row";
   return {};
 }
-
-Bytes secret() { return Bytes(16, std::byte{0x5a}); }
-
-class DaemonTest : public testing::Test {
- protected:
-  void start(DaemonOptions options) {
-    Result<std::unique_ptr<transport::Listener>> listener = transport::listen("tcp://127.0.0.1:0");
-    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
-    options.secret = secret();
-    Result<std::unique_ptr<Daemon>> daemon =
-        Daemon::create(*std::move(listener), std::move(options), spawner_);
-    ASSERT_TRUE(daemon.ok());
-    daemon_ = *std::move(daemon);
-    thread_ = std::thread([this] { EXPECT_TRUE(daemon_->run().ok()); });
-  }
-  void start(unsigned devices) {
-    DaemonOptions options;
-    options.devices = devices;
-    options.handshake_deadline = kLong;
-    start(std::move(options));
-  }
-  void TearDown() override {
-    daemon_->stop();
-    thread_.join();
-  }
-
-  std::unique_ptr<client::ControlLink> link(const Bytes& with = secret()) {
-    auto result = client::ControlLink::connect(daemon_->address(), with, soon());
-    EXPECT_TRUE(result.ok()) << result.status().to_string();
-    return result.ok() ? *std::move(result) : nullptr;
-  }
-  static client::LeaseRequest ask(unsigned devices, milliseconds wait = milliseconds(0)) {
-    client::LeaseRequest request;
-    request.devices = devices;
-    request.wait = wait;
-    return request;
-  }
-  std::unique_ptr<transport::Connection> dial() {
-    auto connection = transport::connect("tcp://" + daemon_->address(), soon());
-    EXPECT_TRUE(connection.ok());
-    return *std::move(connection);
-  }
-  // One proved first frame of a session, as the client's library would send it.
-  static protocol::Attach words(const client::SessionData& session, std::uint8_t id) {
-    protocol::Attach attach;
-    attach.version = protocol::our_version(protocol::Sender::kClient);
-    attach.rows = protocol::rows_digest(driver_abi::rows());
-    attach.lease = session.lease;
-    attach.ticket = session.ticket;
-    attach.session.fill(id);
-    attach.nonce.fill(id);
-    attach.count = 2;
-    return attach;
-  }
-  static void say(transport::Connection& connection, const client::SessionData& session,
-                  protocol::Attach attach, std::uint16_t index) {
-    attach.index = index;
-    const protocol::Key key =
-        protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
-                           attach.nonce, attach.session);
-    EXPECT_TRUE(
-        protocol::send_control(connection, attach, key, protocol::Sender::kClient, index, soon())
-            .ok());
-  }
-  // The refusal that arrives, empty when something else does.
-  static std::string refusal(transport::Connection& connection) {
-    const auto frame = protocol::receive_control(connection, limits::kFrameBytesMax, soon());
-    if (!frame.ok()) return {};
-    const auto message = protocol::decode(frame->payload);
-    const auto* refused = message.ok() ? std::get_if<protocol::Refused>(&*message) : nullptr;
-    return refused == nullptr ? std::string() : refused->reason;
-  }
-  static bool closed(transport::Connection& connection) {
-    std::byte byte;
-    return connection.receive({&byte, 1}, 1, soon()).status().code() == Code::kPeerGone;
-  }
-
-  Workers workers_;
-  FakeSpawner spawner_{workers_};
-  std::unique_ptr<Daemon> daemon_;
-  std::thread thread_;
-};
 
 TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
   start(2);
@@ -438,7 +261,10 @@ TEST_F(DaemonTest, StrangersAreBoundedInTimeAndNumber) {
 }
 
 TEST_F(DaemonTest, OneStrangerMoreThanMayBeHereWaitsUntilOneIsGone) {
-  start(1);
+  DaemonOptions options;
+  options.devices = 1;
+  options.handshake_deadline = options.half_open_grace = kLong;
+  start(std::move(options));
   std::vector<std::unique_ptr<transport::Connection>> silent;
   for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
   const Deadline deadline = soon();
@@ -477,6 +303,7 @@ TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
 TEST(DaemonOptionsTest, AreTheBoundsOfTheProtocol) {
   EXPECT_EQ(DaemonOptions{}.handshake_deadline, std::chrono::seconds(limits::kHandshakeDeadlineS));
   EXPECT_EQ(DaemonOptions{}.half_open_max, limits::kHalfOpenMax);
+  EXPECT_EQ(DaemonOptions{}.half_open_grace, milliseconds(limits::kHalfOpenGraceMs));
 }
 
 TEST_F(DaemonTest, GarbageIsHungUpOn) {

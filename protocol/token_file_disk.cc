@@ -1,0 +1,164 @@
+// The file of tokens on the disk: looked at before it is believed, and replaced as a whole.
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "protocol/token_file.h"
+
+namespace gpurun::protocol {
+namespace {
+
+// For another who is just writing, too.
+constexpr std::chrono::seconds kLockDeadline{10};
+constexpr int kAskAgainMilliseconds = 5;
+
+FileStamp stamp_of(const struct stat& about) {
+  return {about.st_dev, about.st_ino, static_cast<std::uint64_t>(about.st_size),
+          std::int64_t{about.st_ctim.tv_sec} * 1'000'000'000 + about.st_ctim.tv_nsec};
+}
+
+// Root keeps the files of a daemon that is another user, too.
+bool may_be_trusted(uid_t owner) { return owner == geteuid() || owner == 0 || geteuid() == 0; }
+
+Result<std::vector<TokenEntry>> read_from(int folder, const char* name, const std::string& path) {
+  const UniqueFd file(openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return std::vector<TokenEntry>();
+  if (!file.valid() && errno == ELOOP) {
+    return Status(Code::kRefused, path + " is a link; the users' tokens are kept in a file");
+  }
+  if (!file.valid()) return Status::from_errno(errno, path);
+  struct stat about = {};
+  if (fstat(file.get(), &about) != 0) return Status::from_errno(errno, path);
+  if (!S_ISREG(about.st_mode)) return Status(Code::kRefused, path + " is no file");
+  if (!may_be_trusted(about.st_uid)) return Status(Code::kRefused, path + " is another user's");
+  if ((about.st_mode & 077) != 0) {
+    return Status(Code::kRefused, path + ": others may read it; chmod 600 " + path);
+  }
+  std::string text(kTokenFileBytesMax + 1, '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t got = read(file.get(), text.data() + bytes, text.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, path);
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  if (bytes > kTokenFileBytesMax) {
+    return Status(Code::kInvalidArgument, path + ": has more than 4 MiB");
+  }
+  text.resize(bytes);
+  Result<std::vector<TokenEntry>> entries = parse_token_file(text);
+  if (!entries.ok()) {
+    return Status(entries.status().code(), path + ": " + entries.status().message());
+  }
+  return entries;
+}
+
+Status make_folders(const std::string& path) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string folder = path.substr(0, end);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      // A folder above may exist where we may make none.
+      const int failure = errno;
+      if (access(folder.c_str(), F_OK) != 0) return Status::from_errno(failure, folder);
+    }
+    if (end == std::string::npos) return {};
+  }
+}
+
+// The folder, which nobody else may write, locked until the descriptor goes.
+Result<UniqueFd> lock_folder(const std::string& path) {
+  UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return Status::from_errno(errno, path);
+  struct stat about = {};
+  if (fstat(folder.get(), &about) != 0) return Status::from_errno(errno, path);
+  if (!may_be_trusted(about.st_uid) || (about.st_mode & 022) != 0) {
+    return Status(Code::kRefused, path + " is not a folder that only its own user may write");
+  }
+  const Deadline deadline = Deadline::in(kLockDeadline);
+  while (flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, path);
+    if (deadline.passed()) return Status(Code::kDeadline, path + " is locked by another process");
+    poll(nullptr, 0, kAskAgainMilliseconds);
+  }
+  return folder;
+}
+
+Status write_to(int folder, const std::string& name, const std::string& path,
+                const std::string& text) {
+  const std::string draft = "." + name + ".new";
+  unlinkat(folder, draft.c_str(), 0);  // Of a process that died: nobody else holds the lock.
+  const UniqueFd file(openat(folder, draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return Status::from_errno(errno, path);
+  struct stat about = {};
+  // What root writes in another's folder is for the daemon of that user.
+  const bool owned = geteuid() != 0 || (fstat(folder, &about) == 0 &&
+                                        fchown(file.get(), about.st_uid, about.st_gid) == 0);
+  const bool whole =
+      owned && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      fchmod(file.get(), 0600) == 0 && fsync(file.get()) == 0;
+  if (whole && renameat(folder, draft.c_str(), folder, name.c_str()) == 0) {
+    fsync(folder);  // A token that was revoked stays so when the power fails.
+    return {};
+  }
+  const Status failure = Status::from_errno(errno, path);
+  unlinkat(folder, draft.c_str(), 0);
+  return failure;
+}
+
+}  // namespace
+
+FileStamp token_file_stamp(const std::string& path) {
+  struct stat about = {};
+  return lstat(path.c_str(), &about) == 0 ? stamp_of(about) : FileStamp();
+}
+
+Result<std::vector<TokenEntry>> read_token_file(const std::string& path) {
+  return read_from(AT_FDCWD, path.c_str(), path);
+}
+
+Status update_token_file(const std::string& path,
+                         const std::function<Status(std::vector<TokenEntry>*)>& change) {
+  const std::size_t slash = path.rfind('/');
+  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) {
+    return Status(Code::kInvalidArgument, "'" + path + "' is no absolute path of a file");
+  }
+  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = path.substr(slash + 1);
+  GPURUN_RETURN_IF_ERROR(make_folders(parent));
+  const Result<UniqueFd> folder = lock_folder(parent);
+  if (!folder.ok()) return folder.status();
+  Result<std::vector<TokenEntry>> entries = read_from(folder->get(), name.c_str(), path);
+  if (!entries.ok()) return entries.status();
+  GPURUN_RETURN_IF_ERROR(change(&*entries));
+  if (entries->size() > kTokensMax) {
+    return Status(Code::kTooLarge, path + ": there may be 4096 tokens");
+  }
+  return write_to(folder->get(), name, path, format_token_file(*entries));
+}
+
+std::string default_token_file() {
+  // systemd.exec(5), StateDirectory=: one path or several with colons between.
+  if (const char* given = getenv("STATE_DIRECTORY"); given != nullptr && given[0] == '/') {
+    return std::string(given, std::strcspn(given, ":")) + "/tokens";
+  }
+  if (geteuid() == 0) return "/var/lib/gpurun/tokens";
+  if (const char* base = getenv("XDG_STATE_HOME"); base != nullptr && base[0] == '/') {
+    return std::string(base) + "/gpurun/tokens";
+  }
+  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
+    return std::string(home) + "/.local/state/gpurun/tokens";
+  }
+  return {};
+}
+
+}  // namespace gpurun::protocol

@@ -1,0 +1,126 @@
+// Who is at the other end of a control link, proved by the server's own secret or by a user's
+// token.
+#include <spdlog/spdlog.h>
+
+#include <ctime>
+
+#include "server/daemon/daemon.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::ControlFrame;
+using protocol::ControlMessage;
+using protocol::Sender;
+using protocol::TokenEntry;
+using protocol::TokenState;
+
+std::string day_of(std::int64_t seconds) {
+  char text[32];
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", gmtime_r(&time, &utc));
+  return text;
+}
+
+Status no(const std::string& why) { return Status(Code::kRefused, why); }
+
+// Of one that was proved: whether it still opens anything.
+Status check_valid(const TokenEntry& entry) {
+  const std::string token = "token " + entry.name() + " of user " + entry.user;
+  if (entry.state != TokenState::kValid) {
+    return no(token + " was revoked on " + day_of(entry.ended));
+  }
+  if (entry.expired(seconds_now())) return no(token + " expired on " + day_of(entry.expires));
+  return {};
+}
+
+// The secret that the proof shows, if it is that of the token.
+std::optional<protocol::Key> shown_by(const ControlFrame& frame, const protocol::Key& check,
+                                      const protocol::Nonce& ours, const protocol::Hello& hello) {
+  const Result<ControlMessage> message = protocol::decode(frame.payload);
+  const auto* proof = message.ok() ? std::get_if<protocol::TokenProof>(&*message) : nullptr;
+  if (proof == nullptr) return std::nullopt;
+  return protocol::unmask_token(proof->masked, check, ours, hello.nonce, *hello.token);
+}
+
+}  // namespace
+
+// The request is the proof, with a token the frame before it, too. Both are read before anything is
+// refused: the refusal could not be read where what was sent is thrown away.
+Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
+                                       const protocol::Hello& hello, Deadline deadline) {
+  const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  if (!nonce.ok()) return nonce.status();
+  const protocol::Challenge challenge{protocol::our_version(Sender::kServer), *nonce};
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, challenge, deadline));
+  ControlFrame proof;
+  if (hello.token) {
+    Result<ControlFrame> frame =
+        protocol::receive_control(connection, limits::kHelloBytesMax, deadline);
+    if (!frame.ok()) return frame.status();
+    proof = *std::move(frame);
+  }
+  Result<ControlFrame> request =
+      protocol::receive_control(connection, limits::kHelloBytesMax, deadline);
+  if (!request.ok()) return request.status();
+  const auto key_of = [&](ByteView secret) {
+    return protocol::link_key(secret, protocol::Link::kControl, *nonce, hello.nonce, {});
+  };
+  if (!hello.token) {
+    const protocol::Key key = key_of(options_.secret);
+    if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the secret is wrong");
+    return Asked{{}, key, std::move(request->payload)};
+  }
+  const User claimed{"", protocol::hex_of(bytes_of(*hello.token))};
+  if (options_.tokens == nullptr) return no("this server knows no tokens of users");
+  const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
+  if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
+  const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, *nonce, hello);
+  if (!*entry || !secret) {
+    return no("this server does not know token " + claimed.token +
+              "; perhaps it was revoked, or is another server's");
+  }
+  const protocol::Key key = key_of(bytes_of(*secret));
+  if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the request is not proved");
+  GPURUN_RETURN_IF_ERROR(check_valid(**entry));
+  options_.tokens->used(*hello.token);
+  return Asked{{(*entry)->user, claimed.token}, key, std::move(request->payload)};
+}
+
+Status Daemon::check_still_valid(const User& user) {
+  if (user.is_operator()) return {};
+  const Result<protocol::TokenId> id = protocol::parse_token_id(user.token);
+  if (!id.ok()) return id.status();
+  const auto entry = options_.tokens->find(*id);
+  if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
+  if (!*entry) return no("token " + user.token + " of user " + user.name + " was revoked");
+  return check_valid(**entry);
+}
+
+// run()'s thread: what an operator has changed in the file of tokens.
+void Daemon::heed_tokens() {
+  if (options_.tokens == nullptr) return;
+  for (const TokenStore::Change& change : options_.tokens->changes()) {
+    const std::string name = change.entry.name();
+    spdlog::info("token {} of user {} {}", name, change.entry.user,
+                 change.ended ? "is revoked" : "is new");
+    audit(change.ended ? "token.revoked" : "token.made", {{"user", change.entry.user},
+                                                          {"token", name},
+                                                          {"leases", !change.ended   ? ""
+                                                                     : change.spared ? "run-on"
+                                                                                     : "end"}});
+    if (!change.ended || change.spared) continue;
+    users_.end(name, "token " + name + " of user " + change.entry.user + " was revoked");
+  }
+}
+
+void Daemon::audit(const char* event, std::initializer_list<AuditLog::Field> fields) {
+  if (options_.audit != nullptr) options_.audit->write(event, fields);
+}
+
+void Daemon::audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields) {
+  if (options_.audit != nullptr) options_.audit->write_refusal(event, fields);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,88 @@
+// UserBook: who is here, how much each user may have at a time, and how a user's leases are ended
+// from elsewhere.
+//
+// Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/token_file.h"
+
+namespace gpurun::server {
+
+// Whose link, lease or session it is.
+struct User {
+  std::string name = protocol::kOperator;  // Who knows the server's own secret.
+  std::string token;                       // Its id; empty for the operator.
+
+  bool is_operator() const { return token.empty(); }
+  // "anna (token 0123456789ab)", "operator".
+  std::string described() const;
+};
+
+// What one user may have at a time, all tokens together; what is not said has no bound. Bounds are
+// for users with tokens, not for the operator.
+struct UserLimits {
+  std::optional<std::uint64_t> leases;    // Requests that wait count.
+  std::optional<std::uint64_t> gpus;      // Of these leases.
+  std::optional<std::uint64_t> sessions;  // Processes that are attached.
+};
+
+struct UserLimitsTable {
+  UserLimits every;
+  std::map<std::string, UserLimits> by_name;  // What is said here stands over `every`.
+
+  UserLimits of(const std::string& name) const;
+};
+
+class UserBook {
+ public:
+  explicit UserBook(UserLimitsTable limits) : limits_(std::move(limits)) {}
+
+  // One request for a lease, from when it is made to when its lease has ended. Not longer than the
+  // book.
+  class Stay {
+   public:
+    ~Stay();
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+    // Readable once it is to end.
+    int fd() const noexcept { return told_.get(); }
+    // Why it is to end; empty: it is not.
+    std::string why_ended() const;
+
+   private:
+    friend class UserBook;
+    Stay(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
+        : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
+    UserBook& book_;
+    const User user_;
+    const unsigned gpus_;
+    const UniqueFd told_;
+    std::string why_;  // Under the book's mutex.
+  };
+
+  // kRefused: the user has as much as may be; the sentence says what, and which setting bounds it.
+  Result<std::unique_ptr<Stay>> enter(const User& user, unsigned gpus);
+  // Whether `running` processes of that user's leave room for another; the sentence otherwise.
+  Status admit_session(const User& user, std::size_t running) const;
+  // All stays by that token are to end.
+  void end(const std::string& token, const std::string& why);
+
+ private:
+  const UserLimitsTable limits_;
+  mutable std::mutex mutex_;
+  std::set<Stay*> stays_;
+};
+
+}  // namespace gpurun::server

@@ -1,0 +1,216 @@
+// Protects what a user with a token may have at a time, that the file of tokens is heeded as it
+// changes, and that the audit log is whole, readable and cannot be flooded or forged.
+#include "server/daemon/users.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "server/daemon/audit.h"
+#include "server/daemon/tokens.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::TokenEntry;
+using protocol::TokenState;
+
+const User kAnna{"anna", "0a0a0a0a0a0a"};
+const User kAnnasOther{"anna", "0b0b0b0b0b0b"};
+const User kBen{"ben", "0c0c0c0c0c0c"};
+
+bool is_told(const UserBook::Stay& stay) {
+  pollfd told = {stay.fd(), POLLIN, 0};
+  return poll(&told, 1, 0) == 1;
+}
+
+TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
+  UserLimitsTable limits;
+  limits.every.leases = 2;
+  limits.every.gpus = 3;
+  limits.by_name["ben"].leases = 1;
+  UserBook book(limits);
+  auto first = book.enter(kAnna, 1);
+  ASSERT_TRUE(first.ok());
+  const auto gpus = book.enter(kAnnasOther, 3);
+  EXPECT_EQ(gpus.status().code(), Code::kRefused);
+  EXPECT_EQ(gpus.status().message(),
+            "user anna has 1 GPU and wants 3; this server allows 3 (max-gpus)");
+  auto second = book.enter(kAnnasOther, 2);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(book.enter(kAnna, 1).status().message(),
+            "user anna has 2 leases, waiting requests included; this server allows 2 (max-leases)");
+  // Others have bounds of their own; what is said for one stands over what is said for all.
+  auto bens = book.enter(kBen, 3);
+  ASSERT_TRUE(bens.ok());
+  EXPECT_FALSE(book.enter(kBen, 0).ok());
+  auto operators = book.enter(User(), 64);
+  EXPECT_TRUE(operators.ok());
+  EXPECT_TRUE(book.enter(User(), 64).ok());
+  *first = nullptr;
+  EXPECT_TRUE(book.enter(kAnna, 1).ok());
+}
+
+TEST(UserBook, BoundsSessionsAtTheLastOne) {
+  UserLimitsTable limits;
+  limits.every.sessions = 2;
+  const UserBook book(limits);
+  EXPECT_TRUE(book.admit_session(kAnna, 1).ok());
+  EXPECT_EQ(book.admit_session(kAnna, 2).message(),
+            "user anna has 2 attached processes; this server allows 2 (max-sessions)");
+  EXPECT_TRUE(book.admit_session(User(), 1000).ok());
+  EXPECT_TRUE(UserBook({}).admit_session(kAnna, 1000).ok());
+}
+
+TEST(UserBook, EndsAllStaysOfATokenAndNoOther) {
+  UserBook book({});
+  const auto first = book.enter(kAnna, 1);
+  const auto second = book.enter(kAnna, 1);
+  const auto other = book.enter(kAnnasOther, 1);
+  const auto operators = book.enter(User(), 1);
+  book.end(kAnna.token, "because");
+  book.end("", "no token");
+  EXPECT_TRUE(is_told(**first) && is_told(**second));
+  EXPECT_EQ((*first)->why_ended(), "because");
+  EXPECT_FALSE(is_told(**other) || is_told(**operators));
+  EXPECT_EQ((*other)->why_ended(), "");
+}
+
+class Folder : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/gpurun-users-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    path_ = folder_ + "/tokens";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  static protocol::TokenId id(std::uint8_t number) {
+    protocol::TokenId id;
+    id.fill(number);
+    return id;
+  }
+  void write(const std::function<void(std::vector<TokenEntry>*)>& change) {
+    ASSERT_TRUE(protocol::update_token_file(path_, [&](auto* entries) {
+                  change(entries);
+                  return Status();
+                }).ok());
+  }
+  void add(std::uint8_t number) {
+    write([number](auto* entries) {
+      TokenEntry entry;
+      entry.id = id(number);
+      entry.user = "anna";
+      entries->push_back(entry);
+    });
+  }
+  std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string folder_, path_;
+};
+
+class TokenStoreTest : public Folder {};
+
+TEST_F(TokenStoreTest, HeedsTheFileAsItChanges) {
+  TokenStore store(path_);
+  EXPECT_FALSE(store.find(id(1))->has_value());
+  add(1);
+  EXPECT_TRUE(store.find(id(1))->has_value());
+  add(2);
+  add(3);
+  auto changes = store.changes();
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_FALSE(changes[0].ended);
+  write([](auto* entries) {
+    (*entries)[0].state = TokenState::kRevoked;
+    (*entries)[1].state = TokenState::kRetired;
+    entries->pop_back();
+  });
+  changes = store.changes();
+  ASSERT_EQ(changes.size(), 3u);
+  for (const auto& change : changes) {
+    EXPECT_TRUE(change.ended);
+    EXPECT_EQ(change.spared, change.entry.id == id(2));
+  }
+  EXPECT_TRUE(store.changes().empty());
+  EXPECT_FALSE(store.find(id(3))->has_value());
+}
+
+TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) {
+  add(1);
+  TokenStore store(path_);
+  EXPECT_TRUE(store.changes().empty());
+  ASSERT_EQ(chmod(path_.c_str(), 0644), 0);
+  EXPECT_FALSE(store.find(id(1)).ok());
+  EXPECT_TRUE(store.changes().empty());
+  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  EXPECT_TRUE(store.find(id(1)).ok());
+  std::ofstream(path_, std::ios::app) << "half a li";
+  EXPECT_FALSE(store.find(id(1)).ok());
+  EXPECT_TRUE(store.changes().empty());
+}
+
+TEST_F(TokenStoreTest, KeepsWhenATokenWasLastUsed) {
+  add(1);
+  add(2);
+  {
+    TokenStore store(path_);
+    store.used(id(1));
+  }
+  const auto entries = protocol::read_token_file(path_);
+  EXPECT_NEAR(static_cast<double>((*entries)[0].used), static_cast<double>(seconds_now()), 60);
+  EXPECT_EQ((*entries)[1].used, 0);
+}
+
+class AuditLogTest : public Folder {};
+
+TEST_F(AuditLogTest, IsALineForEachEventThatNobodyCanForge) {
+  const auto log = AuditLog::open(path_);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  (*log)->write("lease.granted", {{"user", "anna"}, {"from", "tcp a <- b"}, {"reason", ""}});
+  (*log)->write("link.refused", {{"reason", "x\"\\ user=root\nlease.granted"}});
+  std::string text = text_of(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  // After the time, as in 2026-11-22T02:10:04Z.
+  EXPECT_EQ(text.substr(20, text.find('\n') - 20), R"( lease.granted user=anna from="tcp a <- b")");
+  EXPECT_NE(text.find(R"( link.refused reason="x\"\\ user=root?lease.granted")"), std::string::npos)
+      << text;
+  struct stat about = {};
+  ASSERT_EQ(stat(path_.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 07777, 0600u);
+  // Rotated: the next line makes a new one.
+  std::filesystem::rename(path_, path_ + ".1");
+  (*log)->write("lease.ended", {});
+  EXPECT_NE(text_of(path_).find(" lease.ended\n"), std::string::npos);
+}
+
+TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
+  const auto log = AuditLog::open(path_);
+  for (int i = 0; i < 1000; ++i) (*log)->write_refusal("link.refused", {{"from", "x"}});
+  (*log)->write("lease.granted", {});
+  const std::string text = text_of(path_);
+  // A slow machine may see a few seconds go by.
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 500);
+  EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 1 + AuditLog::kRefusalsASecond);
+  EXPECT_NE(text.find("lease.granted"), std::string::npos);
+}
+
+TEST_F(AuditLogTest, GoesNowhereElseThanItIsTold) {
+  EXPECT_EQ(AuditLog::open("audit").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(AuditLog::open("").status().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(AuditLog::open(folder_ + "/no/such/folder").ok());
+  std::filesystem::create_symlink(folder_ + "/elsewhere", path_);
+  EXPECT_FALSE(AuditLog::open(path_).ok());
+  EXPECT_TRUE(AuditLog::open("none").ok());
+}
+
+}  // namespace
+}  // namespace gpurun::server
