@@ -33,6 +33,8 @@ constexpr ErrorCode kErrorCodes[] = {
     GPURUN_ERROR(CUDA_ERROR_STUB_LIBRARY, "a stub library stands in the place of the CUDA driver"),
     GPURUN_ERROR(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, "this call needs a newer driver"),
     GPURUN_ERROR(CUDA_ERROR_DEVICE_UNAVAILABLE, "the device is busy or unavailable"),
+    GPURUN_ERROR(CUDA_ERROR_MULTICAST_RESOURCE_FULL,
+                 "the device has no room for another multicast binding"),
     GPURUN_ERROR(CUDA_ERROR_NO_DEVICE, "no CUDA device was found"),
     GPURUN_ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
     GPURUN_ERROR(CUDA_ERROR_DEVICE_NOT_LICENSED, "the device has no license"),
@@ -65,6 +67,8 @@ constexpr ErrorCode kErrorCodes[] = {
     GPURUN_ERROR(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC,
                  "the code calls cudaDeviceSynchronize on the device, which is not supported"),
     GPURUN_ERROR(CUDA_ERROR_CONTAINED, "an error was contained; restart the program"),
+    GPURUN_ERROR(CUDA_ERROR_INSUFFICIENT_LOADER_VERSION,
+                 "the code image needs a newer loader than this driver has"),
     GPURUN_ERROR(CUDA_ERROR_INVALID_SOURCE, "the device kernel source is invalid"),
     GPURUN_ERROR(CUDA_ERROR_FILE_NOT_FOUND, "file not found"),
     GPURUN_ERROR(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND,
@@ -142,6 +146,9 @@ constexpr ErrorCode kErrorCodes[] = {
     GPURUN_ERROR(CUDA_ERROR_INVALID_RESOURCE_TYPE, "invalid resource type"),
     GPURUN_ERROR(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration"),
     GPURUN_ERROR(CUDA_ERROR_KEY_ROTATION, "encryption keys are being rotated"),
+    GPURUN_ERROR(CUDA_ERROR_STREAM_DETACHED, "the stream was detached"),
+    GPURUN_ERROR(CUDA_ERROR_GRAPH_RECAPTURE_FAILURE, "the graph could not be captured again"),
+    GPURUN_ERROR(CUDA_ERROR_FABRIC_NOT_READY, "the fabric is not ready"),
     GPURUN_ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
 

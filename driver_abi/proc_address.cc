@@ -18,7 +18,8 @@ constexpr int kNewerStatus = 2;
 
 }  // namespace
 
-ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t flags) noexcept {
+ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t flags,
+                              int driver_version) noexcept {
   if (base == nullptr || flags > kProcPerThreadStream) return {kInvalidValue, 0, nullptr};
   const std::span<const std::uint16_t> keys = opcodes_by_key();
   const auto* place = std::lower_bound(keys.data(), keys.data() + keys.size(), base,
@@ -31,8 +32,9 @@ ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t 
   for (; place != keys.data() + keys.size(); ++place) {
     const Row* row = find_row(*place);
     if (std::strcmp(row->base, base) != 0) break;
+    if (row->proc_version > driver_version) break;  // Versions ascend.
     known = true;
-    if (row->proc_version > cuda_version) break;  // Versions ascend.
+    if (row->proc_version > cuda_version) break;
     (row->variant == StreamVariant::kPlain ? plain : per_thread) = row;
   }
   const Row* row = flags == kProcPerThreadStream && per_thread != nullptr ? per_thread : plain;

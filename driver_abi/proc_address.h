@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "driver_abi/row.h"
 
@@ -24,6 +25,9 @@ struct ProcAddress {
 
 // Any thread; no allocation. cuGetProcAddress_v2 writes `status` where the program gave it room,
 // except with result 1, and writes null to the program's pointer when row is null and result 500.
-ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t flags) noexcept;
+// `driver_version`: of the driver that the program is to see (as cuDriverGetVersion tells it); what
+// came later is unknown to it.
+ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t flags,
+                              int driver_version = std::numeric_limits<int>::max()) noexcept;
 
 }  // namespace gpurun::driver_abi

@@ -21,6 +21,9 @@
 
 namespace gpurun::emulated {
 
+// What driver_abi's table covers; it knows all of these.
+inline constexpr int kNewestDriverVersion = 13050;
+
 struct Settings {
   int devices = 1;
   std::uint64_t memory_bytes = std::uint64_t{8} << 30;
@@ -28,7 +31,7 @@ struct Settings {
   int library_capability = 130;  // 0: as `capability`.
   int multiprocessors = 8;
   int threads = 0;
-  int driver_version = 13000;
+  int driver_version = kNewestDriverVersion;
   std::string cache = "on";
   int watchdog_s = 60;
   bool watchdog_kills = false;

@@ -17,6 +17,9 @@ static std::uint64_t as_number(Value value) {
 Facts facts_of_cuda_h() {
   return {
 #define FACT(name, value) {name, static_cast<std::uint64_t>(value)},
+#define OURS(name, value)
 #include "tests/apigen/facts.inc"
   };
 }
+
+int version_of_cuda_h() { return CUDA_VERSION; }

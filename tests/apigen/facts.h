@@ -9,4 +9,7 @@
 using Facts = std::vector<std::pair<std::string, std::uint64_t>>;
 
 Facts facts_of_our_header();
-Facts facts_of_cuda_h();
+Facts facts_of_cuda_h();  // Of what that header has; none without a cuda.h.
+// CUDA_VERSION.
+int version_of_our_header();
+int version_of_cuda_h();

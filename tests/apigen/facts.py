@@ -1,17 +1,51 @@
 #!/usr/bin/env python3
 """Writes facts.inc: what can be measured of CUDA's declarations, as FACT(name, value) lines.
 
-usage: facts.py DRIVER_ABI_FOLDER OUTPUT
-The file is compiled twice, over our generated header and over cuda.h; the test compares the values.
+usage: facts.py DRIVER_ABI_FOLDER OUTPUT [CUDA_INCLUDE]
+The file is compiled twice, over our generated header and over cuda.h; the test compares the values. A
+toolkit is older or newer than the table: facts that name what its cuda.h does not have come as
+OURS(name, value), and so do those that a version in between changed.
 """
 
 import os
+import re
 import sys
 
-FOLDER, OUTPUT = sys.argv[1:]
+FOLDER, OUTPUT = sys.argv[1:3]
+INCLUDE = sys.argv[3] if len(sys.argv) > 3 else ""
 sys.path.insert(0, os.path.join(FOLDER, "apigen"))
 import cuda_types  # noqa: E402  (the path must be set first)
 import table  # noqa: E402
+
+
+# Told as the newest version tells it: counts and sets of enumerators, and the version itself.
+NEWEST = re.compile(r"value\ CU_\w+_(MAX|NUM_OPTIONS|LIGHTWEIGHT_FLAGS)$ | constant\ CUDA_VERSION$", re.X)
+# Told as CUDA 13.0 tells it: members that took room of the padding around them later, or were padding.
+# The structures that functions are passed kept their size.
+OF_13_0 = re.compile(r"""
+    size\ of\ (CUdevResource_v1\._oversize|CUgraphNodeParams\.(host|eventRecord|extSem\w+))$ |
+    sizeof\ (CUdevSmResource|CUDA_(HOST|EXT_SEM_\w+|EVENT_RECORD)_NODE_PARAMS(_v2)?)$ |
+    \w+\ of\ (CUmemPoolProps_v1|CUcheckpoint\w+Args)\.reserved\d?$ |
+    constant\ RESOURCE_ABI_\w+$""", re.X)
+
+
+class Toolkit:
+    """What this machine's cuda.h can say."""
+
+    def __init__(self, include):
+        text = ""
+        for name in ("cuda.h", "cudaProfiler.h"):
+            with open(os.path.join(include, name), encoding="utf-8") as stream:
+                text += stream.read()
+        self.words = set(re.findall(r"\w+", text))
+        self.version = int(re.search(r"#define CUDA_VERSION (\d+)", text).group(1))
+
+    def says(self, name, value, newest):
+        if self.version != newest and NEWEST.match(name):
+            return False
+        if self.version != 13000 and OF_13_0.match(name):
+            return False
+        return set(re.findall(r"\b(?:cu|CU|STREAM_CIG_)\w+", name + " " + value)) <= self.words
 
 
 def member_paths(fields, prefix=""):
@@ -57,9 +91,12 @@ def facts(types, rows):
 def main():
     types = cuda_types.CudaTypes(os.path.join(FOLDER, "cuda_types.toml"))
     rows = table.load(os.path.join(FOLDER, "cuda_driver.toml"), types)
+    toolkit = Toolkit(INCLUDE) if INCLUDE else None
+    newest = int(types.constants["CUDA_VERSION"])
     with open(OUTPUT, "w", encoding="utf-8") as stream:
         for name, value in facts(types, rows):
-            stream.write('FACT("%s", (%s))\n' % (name, value))
+            theirs = toolkit is None or toolkit.says(name, value, newest)
+            stream.write('%s("%s", (%s))\n' % ("FACT" if theirs else "OURS", name, value))
 
 
 main()

@@ -240,9 +240,11 @@ def judge(source, mutations, build, folder):
     rows = load(planted(source, possible))
     own = [r for r in rows if r.target is r]
     notice(possible, "names",
-           manual_test.name_faults(own, manual_test.read_prototypes(include, compiler)))
+           manual_test.name_faults(manual_test.of_toolkit(own),
+                                   manual_test.read_prototypes(include, compiler)))
     notice(possible, "directions",
-           manual_test.direction_faults(rows, manual_test.read_manual(include)))
+           manual_test.direction_faults(manual_test.of_toolkit(rows),
+                                        manual_test.read_manual(include)))
     notice(possible, "types", other_prototypes(rows, possible, os.path.join(folder, "types"),
                                                include, compiler))
     generated = {r.symbol for r in own if r.implementation == "generated"}
@@ -256,13 +258,14 @@ def judge(source, mutations, build, folder):
 
 def main():
     if os.environ.get("GPURUN_CUDA_H_MATCHES") != "TRUE":
-        print("skipped: no cuda.h of CUDA 13.0 on this machine")
+        print("skipped: no cuda.h of CUDA 13 on this machine")
         return SKIPPED
     seed = os.environ.get("GPURUN_MUTATION_SEED") or str(random.SystemRandom().randrange(10**9))
     number = int(os.environ.get("GPURUN_MUTATIONS", "40"))
     print("GPURUN_MUTATION_SEED=%s" % seed, flush=True)
     source = toml_file.load(os.path.join(TABLES, "cuda_driver.toml"))
-    mutations = choose(load(source), source, number, seed)
+    # What this machine's cuda.h does not have, it cannot judge.
+    mutations = choose(manual_test.of_toolkit(load(source)), source, number, seed)
     with tempfile.TemporaryDirectory(prefix="gpurun-mutations-") as folder:
         missed, healthy_fails, tried = judge(source, mutations, os.path.abspath(sys.argv[1]), folder)
     for mutation in mutations:

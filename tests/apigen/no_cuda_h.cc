@@ -1,4 +1,5 @@
-// Where no cuda.h of the table's version is installed.
+// Where no cuda.h of CUDA 13 or newer is installed.
 #include "tests/apigen/facts.h"
 
 Facts facts_of_cuda_h() { return {}; }
+int version_of_cuda_h() { return 0; }

@@ -13,6 +13,9 @@ static std::uint64_t as_number(Value value) {
 Facts facts_of_our_header() {
   return {
 #define FACT(name, value) {name, static_cast<std::uint64_t>(value)},
+#define OURS(name, value) {name, static_cast<std::uint64_t>(value)},
 #include "tests/apigen/facts.inc"
   };
 }
+
+int version_of_our_header() { return CUDA_VERSION; }

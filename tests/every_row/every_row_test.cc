@@ -74,7 +74,7 @@ Ways* const g_ways = static_cast<Ways*>(testing::AddGlobalTestEnvironment(new Wa
 class EveryRow : public testing::TestWithParam<By> {
  protected:
   void SetUp() override {
-    if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13.0 on this machine";
+    if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13 on this machine";
     path_ = g_ways->get(GetParam());
   }
   std::string difference(const Row& truth, const Row& wire, bool* succeeded) {

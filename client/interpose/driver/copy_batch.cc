@@ -44,15 +44,18 @@ int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
 }
 
 // `failed`: the first copy that could not be made; SIZE_MAX: it is none's failure.
-CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* failed, CUstream given) {
+CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* failed, CUstream given,
+                  bool legacy_too) {
   *failed = SIZE_MAX;
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
   if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
-  // cuda.h: "must not be legacy NULL stream".
-  if (stream == 0 || stream == protocol::kStreamLegacy) return CUDA_ERROR_INVALID_VALUE;
+  // cuda.h of batches: "must not be legacy NULL stream".
+  if (!legacy_too && (stream == 0 || stream == protocol::kStreamLegacy)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   bool await = false;
   const int result = batch.visit(failed, [&](std::size_t i, CUmemcpySrcAccessOrder order) {
     Copy copy;
@@ -76,7 +79,7 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, siz
   std::size_t nobody_asks = 0;
   return copy_all(opcode::cuMemcpyBatchAsync,
                   {destinations, sources, bytes, count, attributes, firsts, attribute_count},
-                  failed != nullptr ? failed : &nobody_asks, stream);
+                  failed != nullptr ? failed : &nobody_asks, stream, false);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
@@ -85,7 +88,16 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, 
   std::size_t nobody_asks = 0;
   return copy_all(opcode::cuMemcpyBatchAsync_v2,
                   {destinations, sources, bytes, count, attributes, firsts, attribute_count},
-                  &nobody_asks, stream);
+                  &nobody_asks, stream, false);
+}
+
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                     CUmemcpyAttributes* attributes, CUstream stream) {
+  std::size_t nobody_asks = 0;
+  const std::size_t first = 0;
+  return copy_all(opcode::cuMemcpyWithAttributesAsync,
+                  {&destination, &source, &bytes, 1, attributes, &first, 1}, &nobody_asks, stream,
+                  true);
 }
 
 }  // namespace gpurun::client::interpose::custom

@@ -6,6 +6,26 @@
 #include "driver_abi/error_codes.h"
 #include "driver_abi/proc_address.h"
 
+namespace gpurun::client::interpose {
+namespace {
+
+// The driver of the first table: each server that a session can be opened with has at least this.
+constexpr int kOldestDriver = 13000;
+
+// The lower of the server's driver and what the table covers: the runtime and the math libraries
+// call what is new in the version that they are told. Connects. What is wrong, if not 0; then, and
+// where there is no device, the table's.
+int seen_driver_version(int* version) {
+  *version = CUDA_VERSION;
+  Process* process = nullptr;
+  const int result = connected(&process);
+  if (result == 0) *version = std::min(process->devices->driver_version(), CUDA_VERSION);
+  return result;
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose
+
 namespace gpurun::client::interpose::custom {
 
 CUresult cuInit(unsigned int flags) {
@@ -18,16 +38,14 @@ CUresult cuInit(unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-// Allowed before cuInit. Never more than the table covers: the runtime and the math libraries call
-// what is new in the version that they are told.
+// Allowed before cuInit.
 CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Process* process = nullptr;
-  const int result = connected(&process);
+  int seen = 0;
   // Where there is no device, the runtime first asks for the version and then why.
+  const int result = seen_driver_version(&seen);
   if (result != 0 && result != CUDA_ERROR_NO_DEVICE) return cuda(result);
-  const int theirs = result == 0 ? process->devices->driver_version() : CUDA_VERSION;
-  *version = std::min(theirs, CUDA_VERSION);
+  *version = seen;
   return CUDA_SUCCESS;
 }
 
@@ -44,8 +62,15 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
   if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
+  driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
   if (found.result == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_VALUE;
+  // What is new is there if the server's driver has it: only then is the server asked for, so that
+  // a program can look its functions up at its start and fork.
+  if (found.row != nullptr && found.row->proc_version > kOldestDriver) {
+    int seen = 0;
+    (void)seen_driver_version(&seen);
+    found = driver_abi::find_proc_address(symbol, version, flags, seen);
+  }
   if (status != nullptr) *status = static_cast<CUdriverProcAddressQueryResult>(found.status);
   *function = found.row == nullptr ? nullptr : entry_point(found.row->opcode);
   return cuda(found.result);

@@ -31,6 +31,12 @@ CUresult parameter_of(const Function& function, std::size_t index, std::size_t* 
   return CUDA_SUCCESS;
 }
 
+CUresult parameter_count_of(const Function& function, std::size_t* count) {
+  if (!function.info.layout_known) return CUDA_ERROR_NOT_SUPPORTED;
+  *count = function.info.parameters.size();
+  return CUDA_SUCCESS;
+}
+
 // What may be set, and to what (manual, "CUfunction_attribute"). `device` is where it will run.
 CUresult check_setting(const Function& function, const Device* device, CUfunction_attribute id,
                        int value) {
@@ -195,6 +201,22 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
   Function* function = nullptr;
   if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
   return parameter_of(*function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuFuncGetParamCount(CUfunction func, size_t* paramCount) {
+  if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, func, &function); result != 0) return cuda(result);
+  return parameter_count_of(*function, paramCount);
+}
+
+CUresult cuKernelGetParamCount(CUkernel kernel, size_t* paramCount) {
+  if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Here here;
+  Function* function = nullptr;
+  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  return parameter_count_of(*function, paramCount);
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {

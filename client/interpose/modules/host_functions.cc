@@ -194,6 +194,12 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return cuda(add(hStream, job));
 }
 
+// `syncMode` says how the driver's thread waits, which is for the worker's driver to know.
+CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void* userData, unsigned int syncMode) {
+  // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT.
+  return syncMode > 1 ? CUDA_ERROR_INVALID_VALUE : custom::cuLaunchHostFunc(hStream, fn, userData);
+}
+
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                              unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;

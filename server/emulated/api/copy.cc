@@ -345,36 +345,52 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
   return copy_3d(&plain, stream, false);
 }
 
+namespace {
+
 // Each copy of its own, in the stream's order. Whose source must be read before the call returns is
-// waited for; others are read as any asynchronous copy's.
-CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
-                            size_t count, CUmemcpyAttributes* attributes, size_t* attribute_indices,
-                            size_t attribute_count, size_t* failed, CUstream stream) {
-  std::size_t nobody_asks = 0;
-  if (failed == nullptr) failed = &nobody_asks;
+// waited for; others are read as any asynchronous copy's. `failed`: the first that was not made;
+// SIZE_MAX: it is none's failure.
+CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstream stream,
+                  bool legacy_too) {
   *failed = std::numeric_limits<std::size_t>::max();
   GPURUN_ENTER(context);
-  const driver_abi::CopyBatch batch = {destinations, sources,           bytes,          count,
-                                       attributes,   attribute_indices, attribute_count};
   if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
   const StreamPtr found = find_stream(context, stream);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // cuda.h: "must not be legacy NULL stream".
-  if (found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
+  // cuda.h of batches: "must not be legacy NULL stream".
+  if (!legacy_too && found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
   const bool captured = found->capture() != nullptr;
   return static_cast<CUresult>(
       batch.visit(failed, [&](std::size_t i, CUmemcpySrcAccessOrder order) {
         const bool wait = !captured && order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-        return copy_line(stream, destinations[i], Side::kUnified, sources[i], Side::kUnified,
-                         bytes[i], wait);
+        return copy_line(stream, batch.destinations[i], Side::kUnified, batch.sources[i],
+                         Side::kUnified, batch.bytes[i], wait);
       }));
 }
 
+}  // namespace
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
+                            size_t count, CUmemcpyAttributes* attributes, size_t* firsts,
+                            size_t attribute_count, size_t* failed, CUstream stream) {
+  std::size_t nobody_asks = 0;
+  return copy_all({destinations, sources, bytes, count, attributes, firsts, attribute_count},
+                  failed != nullptr ? failed : &nobody_asks, stream, false);
+}
+
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* destinations, CUdeviceptr* sources, size_t* bytes,
-                               size_t count, CUmemcpyAttributes* attributes,
-                               size_t* attribute_indices, size_t attribute_count, CUstream stream) {
-  return api::cuMemcpyBatchAsync(destinations, sources, bytes, count, attributes, attribute_indices,
+                               size_t count, CUmemcpyAttributes* attributes, size_t* firsts,
+                               size_t attribute_count, CUstream stream) {
+  return api::cuMemcpyBatchAsync(destinations, sources, bytes, count, attributes, firsts,
                                  attribute_count, nullptr, stream);
+}
+
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                     CUmemcpyAttributes* attributes, CUstream stream) {
+  std::size_t nobody_asks = 0;
+  const std::size_t first = 0;
+  return copy_all({&destination, &source, &bytes, 1, attributes, &first, 1}, &nobody_asks, stream,
+                  true);
 }
 
 }  // namespace gpurun::emulated::api

@@ -4,6 +4,8 @@
 
 namespace gpurun::emulated::api {
 
+static_assert(kNewestDriverVersion == CUDA_VERSION, "see driver_abi/cuda_types.toml");
+
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (devices().empty()) return CUDA_ERROR_NO_DEVICE;

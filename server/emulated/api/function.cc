@@ -111,6 +111,12 @@ CUresult parameter_info(const Function& function, std::size_t index, std::size_t
   return CUDA_SUCCESS;
 }
 
+CUresult parameter_count(const Function& function, std::size_t* count) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = function.attributes().parameters.size();
+  return CUDA_SUCCESS;
+}
+
 // The function, alive for as long as `module` is held.
 struct Entered {
   ContextPtr context;
@@ -201,6 +207,12 @@ CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, siz
   return parameter_info(*entered.function, index, offset, bytes);
 }
 
+CUresult cuFuncGetParamCount(CUfunction handle, size_t* count) {
+  Entered entered;
+  GPURUN_TRY(enter_function(handle, &entered));
+  return parameter_count(*entered.function, count);
+}
+
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
   Entered entered;
   GPURUN_TRY(enter_function(handle, &entered));
@@ -274,6 +286,12 @@ CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, siz
   Entered entered;
   GPURUN_TRY(enter_kernel(handle, current_device(), &entered));
   return parameter_info(*entered.function, index, offset, bytes);
+}
+
+CUresult cuKernelGetParamCount(CUkernel handle, size_t* count) {
+  Entered entered;
+  GPURUN_TRY(enter_kernel(handle, current_device(), &entered));
+  return parameter_count(*entered.function, count);
 }
 
 }  // namespace gpurun::emulated::api

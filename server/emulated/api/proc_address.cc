@@ -3,15 +3,23 @@
 
 #include "driver_abi/row.h"
 #include "server/emulated/api.h"
+#include "server/emulated/settings.h"
 
 namespace gpurun::emulated::api {
 namespace {
 
+// The driver of the first table. What came later is asked of the settings, and they are first read
+// then: a program may look its functions up and only then say which devices it wants to see.
+constexpr int kOldestDriver = 13000;
+
 CUresult find(const char* symbol, void** function, int version, cuuint64_t flags,
               CUdriverProcAddressQueryResult* status) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
+  driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
   if (found.result == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_VALUE;
+  if (found.row != nullptr && found.row->proc_version > kOldestDriver) {
+    found = driver_abi::find_proc_address(symbol, version, flags, settings().driver_version);
+  }
   *function = found.row == nullptr ? nullptr : entry_point(found.row->opcode);
   if (status != nullptr) *status = static_cast<CUdriverProcAddressQueryResult>(found.status);
   return static_cast<CUresult>(found.result);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/event.h"
 #include "server/emulated/objects/graph_exec.h"
@@ -255,6 +256,13 @@ CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamGetDevResource(CUstream handle, CUdevResource* resource, CUdevResourceType type) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return api::cuCtxGetDevResource(nullptr, resource, type);  // No stream here has less.
+}
+
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
@@ -284,6 +292,12 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return submit(context, stream, make_host_operation(function, user_data));
+}
+
+CUresult cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void* user_data,
+                             unsigned int wait) {
+  // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT: how to wait is up to us.
+  return wait > 1 ? CUDA_ERROR_INVALID_VALUE : api::cuLaunchHostFunc(handle, function, user_data);
 }
 
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* user_data,

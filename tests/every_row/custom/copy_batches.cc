@@ -16,8 +16,8 @@ struct Batch {
   std::vector<CUmemcpyAttributes> attributes;
   bool awaits = false;  // A source in device memory must have been read on return.
 
-  explicit Batch(Trial& t) {
-    const std::size_t count = t.draw(1, 5);
+  explicit Batch(Trial& t) : Batch(t, t.draw(1, 5)) {}
+  Batch(Trial& t, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       if (i == 0 || t.draw(0, 1) == 0) {
         firsts.push_back(i);
@@ -86,6 +86,27 @@ void compare(Trial& t, Call call) {
   EXPECT_EQ(copied, batch.contents()) << "other bytes have come";
 }
 
+// One copy, in any stream.
+void compare_one(Trial& t) {
+  Batch batch(t, 1);
+  const Both<CUstream> stream = t.stream();
+  batch.clear();
+  const Seen by_client = t.client_call([&] {
+    return t.call_client(FN(cuMemcpyWithAttributesAsync), batch.to[0], batch.from[0],
+                         batch.bytes[0], batch.attributes.data(), stream);
+  });
+  const std::vector<unsigned char> copied = batch.contents();
+  batch.clear();
+  t.expect_same(by_client, t.direct_call([&] {
+    const CUresult result =
+        copy_line(t, batch.to_lies[0], reinterpret_cast<void*>(batch.to[0]), batch.from_lies[0],
+                  reinterpret_cast<void*>(batch.from[0]), batch.bytes[0], stream);
+    if (result != CUDA_SUCCESS || !batch.awaits) return result;
+    return t.call_direct(FN(cuStreamSynchronize), stream);
+  }));
+  EXPECT_EQ(copied, batch.contents()) << "other bytes have come";
+}
+
 }  // namespace
 
 void add_copy_batch_trials(TrialTable& table) {
@@ -105,6 +126,7 @@ void add_copy_batch_trials(TrialTable& table) {
                            stream);
     });
   });
+  table.translated("cuMemcpyWithAttributesAsync", kOneByOne, &compare_one);
 }
 
 }  // namespace gpurun::every_row

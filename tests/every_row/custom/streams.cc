@@ -69,19 +69,28 @@ void add_waiting(TrialTable& table) {
 }
 
 void add_host_functions(TrialTable& table) {
-  table.translated("cuLaunchHostFunc",
-                   "an event in the stream tells the client, which calls the function",
-                   [](Trial& t) {
-                     const Both<CUstream> stream = t.stream();
-                     Called called;
-                     (void)World::get().recorded();
-                     EXPECT_EQ(t.call_client(FN(cuLaunchHostFunc), stream, &host_function,
-                                             static_cast<void*>(&called)),
-                               CUDA_SUCCESS);
-                     EXPECT_EQ(t.call_client(FN(cuStreamSynchronize), stream), CUDA_SUCCESS);
-                     EXPECT_EQ(called.times, 1);
-                     t.expect_value(stream_of_own_event(), stream.driver);
-                   });
+  const auto calls_back = [](Trial& t, auto launch) {
+    const Both<CUstream> stream = t.stream();
+    Called called;
+    (void)World::get().recorded();
+    EXPECT_EQ(launch(stream, static_cast<void*>(&called)), CUDA_SUCCESS);
+    EXPECT_EQ(t.call_client(FN(cuStreamSynchronize), stream), CUDA_SUCCESS);
+    EXPECT_EQ(called.times, 1);
+    t.expect_value(stream_of_own_event(), stream.driver);
+  };
+  static constexpr char kHow[] =
+      "an event in the stream tells the client, which calls the function";
+  table.translated("cuLaunchHostFunc", kHow, [calls_back](Trial& t) {
+    calls_back(t, [&](const Both<CUstream>& stream, void* called) {
+      return t.call_client(FN(cuLaunchHostFunc), stream, &host_function, called);
+    });
+  });
+  table.translated("cuLaunchHostFunc_v2", kHow, [calls_back](Trial& t) {
+    calls_back(t, [&](const Both<CUstream>& stream, void* called) {
+      return t.call_client(FN(cuLaunchHostFunc_v2), stream, &host_function, called,
+                           t.one_of({0u, 1u}));
+    });
+  });
   table.translated("cuStreamAddCallback",
                    "an event in the stream tells the client, which calls the function",
                    [](Trial& t) {

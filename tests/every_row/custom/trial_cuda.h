@@ -4,4 +4,12 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
+#if CUDA_VERSION < 13020  // What a trial names and an older cuda.h lacks.
+extern "C" {
+CUresult cuLaunchHostFunc_v2(CUstream, CUhostFn, void*, unsigned int);
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes*,
+                                     CUstream);
+}
+#endif
+
 #include "tests/every_row/custom/trial.h"

@@ -4,6 +4,7 @@
 // generated table.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -15,17 +16,31 @@ namespace gpurun::driver_abi {
 namespace {
 
 TEST(Rows, AreFoundByOpcodeAndBySymbol) {
-  ASSERT_EQ(rows().size(), 637u);
+  ASSERT_EQ(rows().size(), 688u);
   for (const Row& row : rows()) {
     EXPECT_EQ(find_row(row.opcode), &row);
     EXPECT_EQ(find_row(row.symbol), &row);
   }
   EXPECT_EQ(find_row(std::uint16_t{0}), nullptr);
-  EXPECT_EQ(find_row(std::uint16_t{638}), nullptr);
+  EXPECT_EQ(find_row(std::uint16_t{689}), nullptr);
   EXPECT_EQ(find_row(std::uint16_t{0xffff}), nullptr);
   EXPECT_EQ(find_row(""), nullptr);
   EXPECT_EQ(find_row("cuMemAllo"), nullptr);
   EXPECT_EQ(find_row("zzz"), nullptr);
+}
+
+// So many had each version's driver (cudaTypedefs.h of each, and cudaProfiler.h).
+TEST(Rows, AreAsManyAsEachVersionHad) {
+  const auto until = [](int version) {
+    return std::count_if(rows().begin(), rows().end(),
+                         [version](const Row& row) { return row.proc_version <= version; });
+  };
+  EXPECT_EQ(until(13000), 637);
+  EXPECT_EQ(until(13010), 653);
+  EXPECT_EQ(until(13020), 664);
+  EXPECT_EQ(until(13030), 678);
+  EXPECT_EQ(until(13040), 685);
+  EXPECT_EQ(until(13050), 688);
 }
 
 TEST(Rows, AliasesShareEverythingButTheirName) {
@@ -103,6 +118,19 @@ TEST(ProcAddress, SaysWhyThereIsNone) {
   EXPECT_EQ(find_proc_address(nullptr, 13000, kProcDefault).result, 1);
   EXPECT_EQ(find_proc_address("cuInit", 13000, 3).result, 1);
   EXPECT_EQ(find_proc_address("cuInit", 13000, ~std::uint64_t{0}).result, 1);
+}
+
+TEST(ProcAddress, AnOlderDriverDoesNotKnowWhatCameLater) {
+  EXPECT_EQ(find_proc_address("cuGraphGetId", 13050, kProcDefault, 13000).status, 1);
+  EXPECT_EQ(find_proc_address("cuGraphGetId", 13000, kProcDefault, 13050).status, 2);
+  EXPECT_STREQ(find_proc_address("cuGraphGetId", 13050, kProcDefault, 13010).row->symbol,
+               "cuGraphGetId");
+  EXPECT_STREQ(
+      find_proc_address("cuLaunchHostFunc", 13050, kProcPerThreadStream, 13000).row->symbol,
+      "cuLaunchHostFunc_ptsz");
+  EXPECT_STREQ(
+      find_proc_address("cuLaunchHostFunc", 13050, kProcPerThreadStream, 13050).row->symbol,
+      "cuLaunchHostFunc_v2_ptsz");
 }
 
 TEST(ProcAddress, EveryRowIsTheAnswerToItsOwnKey) {

@@ -1,0 +1,22 @@
+// A call with the types of a prototype, of whichever header declares it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace thunk_call {
+
+template <typename... Arguments, std::size_t... Index>
+int call(CUresult (*)(Arguments...), void* function, void* const* arguments,
+         std::index_sequence<Index...>) {
+  auto* typed = reinterpret_cast<CUresult (*)(Arguments...)>(function);
+  (void)arguments;
+  return typed(*static_cast<Arguments*>(arguments[Index])...);
+}
+
+template <typename... Arguments>
+int call(CUresult (*type)(Arguments...), void* function, void* const* arguments) {
+  return call(type, function, arguments, std::index_sequence_for<Arguments...>());
+}
+
+}  // namespace thunk_call
