@@ -32,7 +32,10 @@ def fetch(folder, requirement, megabytes):
                    [os.path.join(environment, "bin/pip"), *fetching.PIP, "install", "--no-deps",
                     "--no-cache-dir", "--target", os.path.join(folder, "site"), requirement])
     shutil.rmtree(environment)
-    os.rename(os.path.join(folder, "site/nvidia/cu13"), os.path.join(folder, "cu13"))
+    # Until CUDA 12 each wheel has a folder of its library's name.
+    inside, = (name for name in os.listdir(os.path.join(folder, "site/nvidia"))
+               if not name.startswith("__"))
+    os.rename(os.path.join(folder, "site/nvidia", inside), os.path.join(folder, "cu13"))
     # The wheels carry versioned names only; linkers and clients ask for the plain ones.
     for library in glob.glob(os.path.join(folder, "cu13/lib/*.so.*")):
         plain = library[:library.index(".so.") + 3]
