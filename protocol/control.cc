@@ -149,6 +149,7 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
   to.setGathering(listing.gathering);
   to.setWorkers(listing.workers);
   to.setHalfOpen(listing.half_open);
+  to.setConfinement(listing.confinement.substr(0, kTextBytesMax).c_str());
   const std::size_t count = std::min(listing.gpus.size(), kListedGpusMax);
   auto gpus = to.initGpus(static_cast<unsigned>(count));
   for (unsigned index = 0; index < count; ++index) {
@@ -170,6 +171,7 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   listing.gathering = from.getGathering();
   listing.workers = from.getWorkers();
   listing.half_open = from.getHalfOpen();
+  listing.confinement = read_text(from.getConfinement(), ok);
   ok = ok && from.getGpus().size() <= kListedGpusMax;
   if (!ok) return listing;
   for (const wire::Gpu::Reader gpu : from.getGpus()) {

@@ -121,6 +121,7 @@ struct Listing {
   std::uint32_t gathering = 0;
   std::uint32_t workers = 0;
   std::uint32_t half_open = 0;
+  std::string confinement;  // What is in force around a worker, in words (docs/security.md).
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,

@@ -139,6 +139,8 @@ struct Listing {
   workers @5 :UInt32;
   halfOpen @6 :UInt32;
   # Connections that have not proved anything yet.
+  confinement @7 :Text;
+  # What keeps strangers' code in its worker: words with spaces between (docs/security.md).
 }
 
 struct Gpu {

@@ -184,6 +184,8 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
   if (key == "every-user") return take_limits(node, &config->user_limits.every);
   if (key == "user") return take_users(node, &config->user_limits);
   if (key == "worker-uids") return take_uids(node, config);
+  if (key == "confinement") return take(node, &config->confinement);
+  if (key == "worker-memory") return take(node, &config->worker_memory);
   if (key == "cache") {
     config->cache_told = true;
     return take(node, &config->cache);

@@ -8,6 +8,8 @@
 //   tokens = "/var/lib/gpurun/tokens"   # or "none"
 //   audit = "syslog"               # or "none", or a file
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
+//   confinement = "full"           # or "none"
+//   worker-memory = 0              # bytes; 0: by the devices
 //   cache = "/var/cache/gpurun"    # or "none"
 //   cache-bytes = 4294967296
 //   log = "warning"                # error, warning, info, debug, trace
@@ -42,6 +44,8 @@ struct Config {
   UserLimitsTable user_limits;
   UidRange worker_uids;           // Used by root only.
   bool worker_uids_told = false;  // Somebody has chosen them, so that they must be usable.
+  std::string confinement = "full";
+  std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
   // Folder for what outlives a session; "none" or empty: there is none.
   std::string cache;
   bool cache_told = false;  // Else `cache` stands for nothing: default_cache().

@@ -70,6 +70,7 @@ Status Daemon::serve_until_stopped() {
     waited.push_back({room ? listener_->fd() : -1, POLLIN, 0});
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
+      waited.push_back({running.worker->words_fd(), POLLIN, 0});
     }
     const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
@@ -81,6 +82,7 @@ Status Daemon::serve_until_stopped() {
       eventfd_t count = 0;
       eventfd_read(wake_.get(), &count);
     }
+    for (const Running& running : workers_) running.worker->pass_on_words();
     reap_workers();
     take_events();
     tell_claims_dropped();

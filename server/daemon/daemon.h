@@ -40,6 +40,7 @@ struct DaemonOptions {
   std::shared_ptr<AuditLog> audit;  // Empty: nothing is written.
   unsigned devices = 0;
   std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
+  std::string confinement;                // Of workers, for listings.
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   std::size_t half_open_max = limits::kHalfOpenMax;
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};

@@ -253,6 +253,7 @@ void Daemon::wait_until_free(const std::atomic<bool>& returned) {
 protocol::Listing Daemon::listing() {
   protocol::Listing listing;
   listing.release = protocol::kRelease;
+  listing.confinement = options_.confinement;
   listing.waiting = static_cast<std::uint32_t>(queue_.waiting());
   listing.gpus.resize(options_.devices);
   for (std::size_t i = 0; i < options_.device_facts.size() && i < listing.gpus.size(); ++i) {

@@ -78,6 +78,12 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
       ->capture_default_str();
   app.add_option("--worker-uids", words.worker_uids,
                  "users that workers run as when this is root: FIRST-LAST, or none");
+  app.add_option("--confinement", config.confinement,
+                 "full, or none: workers can do what this daemon's user can")
+      ->capture_default_str();
+  app.add_option("--worker-memory", config.worker_memory,
+                 "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--cache", config.cache,
                  "folder for code images, so that none is sent twice; or none");
   app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
@@ -262,13 +268,47 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   if (!uids.ok()) return uids.status();
   Result<std::string> images = images_folder(config);
   if (!images.ok()) return images.status();
+  if (config.confinement != "full" && config.confinement != "none") {
+    return Status(Code::kInvalidArgument,
+                  "confinement is '" + config.confinement + "'; it may be full or none");
+  }
   ProcessSettings settings;
+  settings.confined = config.confinement == "full";
+  settings.worker_memory_bytes = config.worker_memory;
   settings.images_path = *std::move(images);
   settings.images_bytes = config.cache_bytes;
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
   settings.driver_path = *driver;
   settings.uids = *std::move(uids);
   return settings;
+}
+
+// Says what keeps strangers' code in its worker: here, and to whom it concerns (gpuctl list).
+void say_confinement(const ProcessSettings& settings, const ServerFacts& facts) {
+  const std::string& parts = facts.confinement;
+  spdlog::info("workers are confined by: {}", parts.empty() ? "nothing" : parts);
+  const std::uint64_t memory = worker_memory(settings, {0});
+  if (memory != 0) spdlog::info("a worker of one GPU may have {} MiB of memory", memory >> 20);
+  if (settings.confined && settings.uids == nullptr &&
+      parts.find("user-namespace") == std::string::npos) {
+    spdlog::warn(
+        "workers run as this daemon's user, for the kernel gives them no namespace of "
+        "their own; what else confines them: {}",
+        parts.empty() ? "nothing" : parts);
+  }
+}
+
+// What is the same for every worker, and known once the driver has been asked.
+Status add_facts(const ServerFacts& facts, ProcessSettings* settings) {
+  if (facts.devices.empty() || !facts.devices.front().emulated) return {};
+  Result<std::shared_ptr<const DeviceLedgers>> ledgers =
+      DeviceLedgers::create(facts.devices.size());
+  if (!ledgers.ok()) return ledgers.status();
+  settings->ledgers = *std::move(ledgers);
+  for (const DeviceFacts& device : facts.devices) {
+    settings->device_bytes.push_back(device.memory_bytes);
+  }
+  return {};
 }
 
 Status serve(const Config& config) {
@@ -283,13 +323,15 @@ Status serve(const Config& config) {
   GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config));
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
-  Result<std::vector<DeviceFacts>> devices = find_devices(*settings, Deadline::in(kCountDeadline));
-  if (!devices.ok()) return devices.status();
-  if (!devices->empty() && devices->front().emulated) {
-    Result<std::shared_ptr<const DeviceLedgers>> ledgers = DeviceLedgers::create(devices->size());
-    if (!ledgers.ok()) return ledgers.status();
-    settings->ledgers = *std::move(ledgers);
+  if (settings->confined) {
+    Result<std::shared_ptr<WorkerGroups>> groups = WorkerGroups::create();
+    if (groups.ok()) settings->groups = *std::move(groups);
+    if (!groups.ok()) spdlog::info("no control groups: {}", groups.status().message());
   }
+  Result<ServerFacts> facts = find_devices(*settings, Deadline::in(kCountDeadline));
+  if (!facts.ok()) return facts.status();
+  GPURUN_RETURN_IF_ERROR(add_facts(*facts, &*settings));
+  say_confinement(*settings, *facts);
 
   Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config);
   if (!tokens.ok()) return tokens.status();
@@ -308,8 +350,9 @@ Status serve(const Config& config) {
   options.user_limits = config.user_limits;
   options.audit = *std::move(audit);
   const std::shared_ptr<AuditLog> audit_log = options.audit;
-  options.devices = static_cast<unsigned>(devices->size());
-  options.device_facts = *std::move(devices);
+  options.devices = static_cast<unsigned>(facts->devices.size());
+  options.device_facts = std::move(facts->devices);
+  options.confinement = facts->confinement;
   const unsigned count = options.devices;
   const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
   Result<std::unique_ptr<Daemon>> daemon =

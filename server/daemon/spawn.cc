@@ -1,6 +1,6 @@
-// Workers are exec'ed processes with nothing inherited but stderr, one socket, and the ledgers of
-// emulated devices. Between fork and exec the child makes only calls that are safe in a process
-// that had threads.
+// Workers are exec'ed processes with nothing inherited but a pipe for stderr, one socket, and the
+// ledgers of emulated devices. Between fork and exec the child makes only calls that are safe in a
+// process that had threads.
 #include "server/daemon/spawn.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "protocol/control.h"
 #include "server/daemon/spawn_hand_over.h"
+#include "server/daemon/worker_ends.h"
 
 extern char** environ;
 
@@ -30,9 +32,11 @@ namespace gpurun::server {
 namespace {
 
 constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kForbiddenCall = "a forbidden system call";
+constexpr const char* kMemoryLimit = "its memory limit (worker-memory)";
 
-// What a worker gets of our environment: how to load, log and emulate. `for_own_user`: its user is
-// ours, so that its caches may lie in our folders; what strangers' code wrote must not be found by
+// What a worker gets of our environment: how to load, log and emulate. `for_own_user`: it is as we
+// are, so that its caches may lie in our folders; what strangers' code wrote must not be found by
 // others.
 bool inherited(std::string_view entry, bool for_own_user) {
   for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "TMPDIR=", "ASAN_OPTIONS=",
@@ -58,10 +62,10 @@ std::vector<std::string> visible_here() {
   return entries;
 }
 
-std::vector<std::string> environment_for(const std::vector<int>* devices, uid_t uid) {
+std::vector<std::string> environment_for(const std::vector<int>* devices, bool for_own_user) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (inherited(*entry, uid == 0)) entries.emplace_back(*entry);
+    if (inherited(*entry, for_own_user)) entries.emplace_back(*entry);
   }
   const char* all = getenv(kVisibleDevices);
   if (devices == nullptr) {
@@ -86,9 +90,18 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// In the child. `output` becomes stdout (-1: /dev/null), `handed` what is open from kHandOverFd on.
-[[noreturn]] void become(char* const* arguments, char* const* environment, int output,
-                         std::vector<int>& handed, pid_t parent) {
+// What is open in a child besides.
+struct Descriptors {
+  int output = -1;          // stdout; -1: /dev/null.
+  int errors = -1;          // stderr; -1: ours.
+  std::vector<int> handed;  // From kHandOverFd on.
+};
+
+// In the child.
+[[noreturn]] void become(char* const* arguments, char* const* environment, Descriptors& open_there,
+                         pid_t parent) {
+  std::vector<int>& handed = open_there.handed;
+  const int output = open_there.output;
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -99,6 +112,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   setsid();  // Out of reach of the terminal's Ctrl-C.
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
+  if (open_there.errors >= 0 && dup2(open_there.errors, 2) < 0) _exit(125);
   const int end = kHandOverFd + static_cast<int>(handed.size());
   for (int& fd : handed) {  // First out of the way of each other.
     if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, end)) < 0) _exit(125);
@@ -114,25 +128,27 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 Result<pid_t> start_process(std::vector<std::string> arguments,
-                            std::vector<std::string> environment, int output,
-                            std::vector<int> handed) {
+                            std::vector<std::string> environment, Descriptors open_there) {
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return Status::from_errno(errno, "fork");
   if (child == 0) {
-    become(argument_pointers.data(), environment_pointers.data(), output, handed, parent);
+    become(argument_pointers.data(), environment_pointers.data(), open_there, parent);
   }
   return child;
 }
 
 std::string describe(int status) {
   if (WIFSIGNALED(status)) {
+    if (WTERMSIG(status) == SIGSYS) return kForbiddenCall;
     const char* name = strsignal(WTERMSIG(status));
     return "signal " + std::to_string(WTERMSIG(status)) + " (" + (name ? name : "?") + ")";
   }
   const int code = WEXITSTATUS(status);
+  if (code == kExitForbiddenCall) return kForbiddenCall;
+  if (code == kExitMemoryLimit) return kMemoryLimit;
   return code == 0 ? std::string() : "exit status " + std::to_string(code);
 }
 
@@ -145,28 +161,114 @@ std::string reap(pid_t process) {
   return got == process ? describe(status) : std::string();
 }
 
+// Beside what the devices of an emulated driver hold: payloads on their way, images, compiled
+// kernels, threads' stacks, memory of the host's that programs ask of CUDA.
+constexpr std::uint64_t kBesideDevices = std::uint64_t{8} << 30;
+
+// Whether a worker is the daemon's user in all that this user may do.
+bool as_ourselves(const ProcessSettings& settings) {
+  return settings.uids == nullptr && !settings.confined;
+}
+
+std::vector<std::string> worker_arguments(const ProcessSettings& settings, uid_t uid,
+                                          std::uint64_t memory_bytes) {
+  std::vector<std::string> arguments = {settings.worker_path, "--driver", settings.driver_path};
+  if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
+  if (!settings.confined) return arguments;
+  arguments.insert(arguments.end(), {"--confine", "--memory-bytes", std::to_string(memory_bytes)});
+  return arguments;
+}
+
+// What a worker says of itself, which may be a stranger's code that says it.
+class Words {
+ public:
+  Words(pid_t process, UniqueFd fd)
+      : prefix_(kPrefix + std::to_string(process) + "]: "), fd_(std::move(fd)) {}
+
+  int fd() const noexcept { return fd_.get(); }
+  void pass_on() {
+    char piece[4096];
+    while (fd_.valid()) {
+      const ssize_t got = read(fd_.get(), piece, sizeof piece);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EAGAIN) break;
+      if (got <= 0) return end();
+      take({piece, static_cast<std::size_t>(got)});
+      said_ += static_cast<std::size_t>(got);
+      if (said_ > kWordsMax) {
+        take("\n(more is not logged)\n");
+        return end();
+      }
+    }
+  }
+
+ private:
+  static constexpr const char* kPrefix = "gpurun-worker[";
+  // A sanitizer's report has some tens of KiB.
+  static constexpr std::size_t kWordsMax = std::size_t{256} << 10;
+
+  void end() {
+    if (!line_.empty()) take("\n");
+    fd_.reset();
+  }
+  void take(std::string_view text) {
+    for (const char character : text) {
+      if (character == '\n' || line_.size() == kLineMax) flush();
+      if (character == '\n') continue;
+      // Nothing that a terminal would obey.
+      const auto byte = static_cast<unsigned char>(character);
+      line_ += byte < 32 && byte != '\t' ? '?' : character;
+    }
+  }
+  void flush() {
+    std::fprintf(stderr, "%s%s\n", prefix_.c_str(), line_.c_str());
+    line_.clear();
+  }
+
+  static constexpr std::size_t kLineMax = 4096;
+  const std::string prefix_;
+  UniqueFd fd_;
+  std::string line_;
+  std::size_t said_ = 0;
+};
+
 class ProcessWorker final : public Worker {
  public:
-  ProcessWorker(pid_t process, UniqueFd exit, std::shared_ptr<WorkerUids> uids, uid_t uid)
-      : process_(process), exit_(std::move(exit)), uids_(std::move(uids)), uid_(uid) {}
+  ProcessWorker(pid_t process, UniqueFd exit, std::shared_ptr<WorkerUids> uids, uid_t uid,
+                UniqueFd words, std::unique_ptr<WorkerGroup> group)
+      : process_(process),
+        exit_(std::move(exit)),
+        uids_(std::move(uids)),
+        uid_(uid),
+        words_(process, std::move(words)),
+        group_(std::move(group)) {}
   ~ProcessWorker() override {
     if (process_ > 0) {
       kill();
       reap(process_);
     }
+    words_.pass_on();
     if (uids_ != nullptr) uids_->take_back(uid_);
   }
   int exit_fd() const noexcept override { return exit_.get(); }
   void kill() noexcept override {
     if (process_ > 0) ::kill(process_, SIGKILL);
   }
-  std::string how_it_failed() override { return reap(std::exchange(process_, -1)); }
+  std::string how_it_failed() override {
+    words_.pass_on();
+    const std::string how = reap(std::exchange(process_, -1));
+    return !how.empty() && group_ != nullptr && group_->memory_struck() ? kMemoryLimit : how;
+  }
+  int words_fd() const noexcept override { return words_.fd(); }
+  void pass_on_words() override { words_.pass_on(); }
 
  private:
   pid_t process_;
   const UniqueFd exit_;                     // A pidfd.
   const std::shared_ptr<WorkerUids> uids_;  // Empty: its user is ours.
   const uid_t uid_;
+  Words words_;
+  const std::unique_ptr<WorkerGroup> group_;  // Empty: it is in ours.
 };
 
 class ProcessSpawner final : public WorkerSpawner {
@@ -191,46 +293,62 @@ class ProcessSpawner final : public WorkerSpawner {
     }
     const UniqueFd ours(pair[0]);
     const UniqueFd theirs(pair[1]);
+    int words[2];
+    if (pipe2(words, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
+    UniqueFd reading(words[0]);
+    const UniqueFd writing(words[1]);
+    fcntl(reading.get(), F_SETFL, O_NONBLOCK);
     std::vector<int> connections;
     for (const auto& connection : order.connections) connections.push_back(connection->fd());
-    GPURUN_RETURN_IF_ERROR(send_hand_over(ours.get(), order, connections));
-    std::vector<std::string> arguments = {settings_.worker_path, "--driver", settings_.driver_path};
-    if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
+    const std::uint64_t memory_bytes = worker_memory(settings_, order.devices);
+    std::vector<std::string> arguments = worker_arguments(settings_, uid, memory_bytes);
     if (!settings_.images_path.empty()) {
       arguments.insert(arguments.end(), {"--images", images_of(order.user, settings_.images_path),
                                          "--images-bytes", std::to_string(settings_.images_bytes)});
     }
-    std::vector<std::string> environment = environment_for(&order.devices, uid);
-    std::vector<int> handed = {theirs.get()};
+    std::vector<std::string> environment = environment_for(&order.devices, as_ourselves(settings_));
+    Descriptors open_there = {-1, writing.get(), {theirs.get()}};
     std::vector<UniqueFd> ledgers;
     for (const int device : order.devices) {
       if (settings_.ledgers == nullptr) break;
       Result<UniqueFd> ledger = settings_.ledgers->open(device);
       if (!ledger.ok()) return ledger.status();
-      handed.push_back(ledger->get());
+      open_there.handed.push_back(ledger->get());
       ledgers.push_back(*std::move(ledger));
     }
     if (!ledgers.empty()) DeviceLedgers::tell(environment, kHandOverFd + 1, ledgers.size());
     const Result<pid_t> process =
-        start_process(std::move(arguments), std::move(environment), -1, std::move(handed));
+        start_process(std::move(arguments), std::move(environment), std::move(open_there));
     if (!process.ok()) return process.status();
-    UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
-    if (!exit.valid()) {
-      const Status failure = Status::from_errno(errno, "pidfd_open");
+    const auto give_up = [&](const Status& failure) {
       ::kill(*process, SIGKILL);
       reap(*process);
       return failure;
+    };
+    // It does nothing for a stranger before the hand-over, and that comes when it is in its group.
+    std::unique_ptr<WorkerGroup> group;
+    if (settings_.groups != nullptr) {
+      Result<std::unique_ptr<WorkerGroup>> made = settings_.groups->add(*process, memory_bytes);
+      if (!made.ok()) return give_up(made.status());
+      group = *std::move(made);
+    }
+    UniqueFd exit(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
+    if (!exit.valid()) return give_up(Status::from_errno(errno, "pidfd_open"));
+    if (const Status sent = send_hand_over(ours.get(), order, connections); !sent.ok()) {
+      return give_up(sent);
     }
     order.connections.clear();  // The worker has its own copies of the descriptors.
-    return std::unique_ptr<Worker>(
-        new ProcessWorker(*process, std::move(exit), settings_.uids, uid));
+    return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit), settings_.uids, uid,
+                                                     std::move(reading), std::move(group)));
   }
 
   const ProcessSettings settings_;
 };
 
-// "2\n" and then a line "BYTES NAME" for each device; "emulated\n" where they are.
-bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
+// "2\n" and then a line "BYTES NAME" for each device; "emulated\n" where they are; then "confined "
+// and what is in force.
+bool parse_facts(std::string_view text, ServerFacts* facts) {
+  std::vector<DeviceFacts>* devices = &facts->devices;
   const auto take = [&text](std::uint64_t* number) {
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *number);
     text.remove_prefix(static_cast<std::size_t>(parsed.ptr - text.data()));
@@ -247,7 +365,13 @@ bool parse_devices(std::string_view text, std::vector<DeviceFacts>* devices) {
     device.name = text.substr(0, end);
     text.remove_prefix(end + 1);
   }
-  for (DeviceFacts& device : *devices) device.emulated = text == "emulated\n";
+  constexpr std::string_view kEmulated = "emulated\n";
+  constexpr std::string_view kConfined = "confined ";
+  const bool emulated = text.starts_with(kEmulated);
+  if (emulated) text.remove_prefix(kEmulated.size());
+  for (DeviceFacts& device : *devices) device.emulated = emulated;
+  if (!text.starts_with(kConfined) || text.back() != '\n') return false;
+  facts->confinement = text.substr(kConfined.size(), text.size() - kConfined.size() - 1);
   return true;
 }
 
@@ -276,27 +400,48 @@ std::string images_of(const User& user, const std::string& images_path) {
   return images_path + (user.is_operator() ? "/default" : "/users/" + user.name);
 }
 
+std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices) {
+  if (!settings.confined) return 0;
+  if (settings.worker_memory_bytes != 0) return settings.worker_memory_bytes;
+  if (settings.device_bytes.empty()) return 0;
+  std::uint64_t bytes = kBesideDevices;
+  for (const int device : devices) {
+    const auto place = static_cast<std::size_t>(device);
+    if (place < settings.device_bytes.size()) bytes += settings.device_bytes[place];
+  }
+  return bytes;
+}
+
 std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings) {
   return std::make_unique<ProcessSpawner>(std::move(settings));
 }
 
-Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline) {
+Result<ServerFacts> find_devices(const ProcessSettings& settings, Deadline deadline) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
   const UniqueFd reading(ends[0]);
   UniqueFd writing(ends[1]);
-  const Result<pid_t> process = start_process(
-      {settings.worker_path, "--driver", settings.driver_path, "--count"},
-      environment_for(nullptr, settings.uids == nullptr ? 0 : settings.uids->range().first),
-      writing.get(), {});
-  if (!process.ok()) return process.status();
+  const Result<uid_t> uid = settings.uids == nullptr ? Result<uid_t>(0) : settings.uids->lend();
+  if (!uid.ok()) return uid.status();
+  std::vector<std::string> arguments =
+      worker_arguments(settings, *uid, settings.worker_memory_bytes);
+  arguments.emplace_back("--count");
+  const Result<pid_t> process =
+      start_process(std::move(arguments), environment_for(nullptr, as_ourselves(settings)),
+                    {writing.get(), -1, {}});
   writing.reset();
-  const Result<std::string> text = read_all(reading.get(), deadline);
-  if (!text.ok()) ::kill(*process, SIGKILL);
-  const std::string failure = reap(*process);
+  Result<std::string> text = Status(Code::kUnavailable, "no gpurun-worker");
+  std::string failure;
+  if (process.ok()) {
+    text = read_all(reading.get(), deadline);
+    if (!text.ok()) ::kill(*process, SIGKILL);
+    failure = reap(*process);
+  }
+  if (settings.uids != nullptr) settings.uids->take_back(*uid);
+  if (!process.ok()) return process.status();
   if (!text.ok()) return text.status();
-  std::vector<DeviceFacts> devices;
-  if (failure.empty() && parse_devices(*text, &devices)) return devices;
+  ServerFacts facts;
+  if (failure.empty() && parse_facts(*text, &facts)) return facts;
   return Status(Code::kUnavailable,
                 "the driver " + settings.driver_path + " does not start (" + settings.worker_path +
                     " --count: " + (failure.empty() ? "no list of GPUs" : failure) + ")");

@@ -12,6 +12,7 @@
 #include "protocol/proof.h"
 #include "server/daemon/device_ledgers.h"
 #include "server/daemon/users.h"
+#include "server/daemon/worker_groups.h"
 #include "server/daemon/worker_uids.h"
 #include "transport/transport.h"
 
@@ -44,6 +45,10 @@ class Worker {
   // After exit_fd() was readable: "exit status 1", "signal 11 (Segmentation fault)"; empty when it
   // ended well. Once.
   virtual std::string how_it_failed() = 0;
+  // Readable when it has said something on its stderr; -1: it does not say it to us.
+  virtual int words_fd() const noexcept { return -1; }
+  // Puts that on ours, as the worker's words; no more of a worker than a log may take.
+  virtual void pass_on_words() {}
 };
 
 class WorkerSpawner {
@@ -64,10 +69,19 @@ struct ProcessSettings {
   std::uint64_t images_bytes = 0;
   // Of an emulated driver's devices, all of them; empty: each worker has devices of its own.
   std::shared_ptr<const DeviceLedgers> ledgers;
+  // Workers give up all that serving a session does not need (server/worker/confinement.h).
+  bool confined = true;
+  // Of main memory, that one of them may have; 0: what its devices take when they are emulated and
+  // something beside, else any.
+  std::uint64_t worker_memory_bytes = 0;
+  std::vector<std::uint64_t> device_bytes;  // Of emulated devices.
+  std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
 };
 
 // The folder of that user's images in `images_path`.
 std::string images_of(const User& user, const std::string& images_path);
+// What a worker with these devices may have of main memory; 0: any.
+std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices);
 
 // Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
 std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);
@@ -78,7 +92,13 @@ struct DeviceFacts {
   bool emulated = false;
 };
 
+struct ServerFacts {
+  std::vector<DeviceFacts> devices;
+  // What is in force around a worker, in the words of Confinement::in_force().
+  std::string confinement;
+};
+
 // Starts the worker only to ask which GPUs its driver has. kUnavailable: its own words.
-Result<std::vector<DeviceFacts>> find_devices(const ProcessSettings& settings, Deadline deadline);
+Result<ServerFacts> find_devices(const ProcessSettings& settings, Deadline deadline);
 
 }  // namespace gpurun::server

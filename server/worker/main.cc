@@ -1,6 +1,7 @@
 // gpurun-worker: one client process's CUDA contexts. gpurund starts it with the connections of one
 // session on a socket; with --count it only says how many GPUs the driver has.
 #include <dlfcn.h>
+#include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -22,8 +23,8 @@
 #include "server/handlers/handlers.h"
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
+#include "server/worker/confinement.h"
 #include "server/worker/worker.h"
-#include "server/worker/worker_user.h"
 #include "transport/tcp/connection.h"
 
 namespace gpurun::server {
@@ -45,7 +46,10 @@ Result<DriverFunctions> call_path_functions(const std::string& path) {
   return DriverFunctions::from_library(library);
 }
 
-Status count(const std::string& path) {
+// Says what there is, and what keeps a worker that serves a stranger where it is.
+Status count(const std::string& path, const ConfinementOrder& order) {
+  Result<Confinement> confinement = Confinement::begin(order);
+  if (!confinement.ok()) return confinement.status();
   const Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
   if (!driver.ok()) return driver.status();
   int devices = 0;
@@ -65,7 +69,10 @@ Status count(const std::string& path) {
     if (result != 0) return Status::cuda(result, "asking device " + std::to_string(ordinal));
     std::printf("%zu %s\n", bytes, name);
   }
-  if (is_emulated(**driver)) std::printf("emulated\n");
+  const bool emulated = is_emulated(**driver);
+  if (emulated) std::printf("emulated\n");
+  GPURUN_RETURN_IF_ERROR(confinement->finish(emulated));
+  std::printf("confined %s\n", confinement->in_force().c_str());
   return Status();
 }
 
@@ -121,7 +128,7 @@ Result<Started> start(const std::string& path) {
 
 struct CommandLine {
   std::string driver;
-  uid_t user = 0;      // 0: to stay who we are.
+  ConfinementOrder confinement;
   std::string images;  // Empty: no cache.
   std::uint64_t images_bytes = 0;
 };
@@ -134,7 +141,7 @@ std::unique_ptr<ImageCache> open_images(const CommandLine& words) {
     spdlog::warn("no image is kept: {}", folder.status().message());
     return nullptr;
   }
-  if (words.user == 0) return *std::move(folder);
+  if (words.confinement.user == 0 && !words.confinement.full) return *std::move(folder);
   Result<std::unique_ptr<ImageCache>> keeper = start_image_keeper(*std::move(folder));
   if (keeper.ok()) return *std::move(keeper);
   spdlog::warn("no image is kept: {}", keeper.status().message());
@@ -144,6 +151,8 @@ std::unique_ptr<ImageCache> open_images(const CommandLine& words) {
 Status serve(const CommandLine& line) {
   // First of all: the keeper shall have nothing of the session's or the driver's.
   std::unique_ptr<ImageCache> images = open_images(line);
+  Result<Confinement> confinement = Confinement::begin(line.confinement);
+  if (!confinement.ok()) return confinement.status();
   Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
   if (!hand_over.ok()) return hand_over.status();
   UniqueFd(kHandOverFd).reset();
@@ -155,7 +164,8 @@ Status serve(const CommandLine& line) {
   };
   Result<Started> started = start(line.driver);
   // Driver and devices are open; from here on a stranger decides what runs.
-  const Status ready = started.ok() && line.user != 0 ? become_user(line.user) : started.status();
+  const Status ready =
+      started.ok() ? confinement->finish(is_emulated(*started->driver)) : started.status();
   if (!ready.ok()) {
     static_cast<void>(say(protocol::Refused{ready.to_string()}));
     return ready;
@@ -180,13 +190,19 @@ int main(int argc, char** argv) {
   CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
   app.add_option("--driver", words.driver, "the CUDA driver library, by absolute path")->required();
   app.add_flag("--count", only_count, "print how many GPUs the driver has, and which, and end");
-  app.add_option("--user", words.user, "number of the user to become once the driver is open");
+  app.add_option("--user", words.confinement.user,
+                 "number of the user to become once the driver is open");
+  app.add_flag("--confine", words.confinement.full,
+               "give up all that serving the session does not need");
+  app.add_option("--memory-bytes", words.confinement.memory_bytes,
+                 "of its own that a confined worker may have; 0: any");
   app.add_option("--images", words.images, "folder that keeps code images beyond the session");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
-  const gpurun::Status status =
-      only_count ? gpurun::server::count(words.driver) : gpurun::server::serve(words);
+  signal(SIGPIPE, SIG_IGN);  // gpurund stops reading what we say when it is too much.
+  const gpurun::Status status = only_count ? gpurun::server::count(words.driver, words.confinement)
+                                           : gpurun::server::serve(words);
   gpurun::server::end_process(status);
 }

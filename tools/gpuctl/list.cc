@@ -62,6 +62,10 @@ std::string listing_rows(const std::string& server, const protocol::Listing& lis
                 is_free ? "free" : duration(gpu.held_seconds),
                 is_free ? "" : std::to_string(gpu.workers), gpu.holder);
   }
+  // Where strangers' code can do what the daemon's user can, whoever asks shall know.
+  if (listing.confinement.find("user") == std::string::npos) {
+    text += server + ": workers run as the daemon's user\n";
+  }
   if (listing.waiting > 0) {
     text += server + ": " + std::to_string(listing.waiting) +
             (listing.waiting == 1 ? " request waits\n" : " requests wait\n");
@@ -85,6 +89,7 @@ std::string listing_json(const std::string& server, const protocol::Listing& lis
                               {"gathering", listing.gathering},
                               {"workers", listing.workers},
                               {"half_open", listing.half_open},
+                              {"confinement", listing.confinement},
                               {"gpus", gpus}};
   // A server's words may be no UTF-8.
   return all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";

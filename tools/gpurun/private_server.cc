@@ -124,15 +124,15 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
   const std::string word = device == Device::kReal ? "real" : "emulated";
   const std::string driver = own_driver.empty() ? word : absolute(std::string(own_driver));
 
-  std::vector<std::string> arguments = {places.daemon, "--listen", "127.0.0.1:0", "--driver",
-                                        driver, "--secret-fd", std::to_string(kSecretFd),
-                                        "--ready-fd", std::to_string(kReadyFd),
-                                        // It serves nobody but its own user, whose caches it uses.
-                                        // An image that comes from this machine needs no copy on
-                                        // its disk.
-                                        "--worker-uids", "none", "--cache", "none",
-                                        // Whose run it is is known.
-                                        "--tokens", "none", "--audit", "none"};
+  std::vector<std::string> arguments = {
+      places.daemon, "--listen", "127.0.0.1:0", "--driver", driver, "--secret-fd",
+      std::to_string(kSecretFd), "--ready-fd", std::to_string(kReadyFd),
+      // It serves nobody but its own user, whose caches it uses.
+      // An image that comes from this machine needs no copy on
+      // its disk.
+      "--worker-uids", "none", "--confinement", "none", "--cache", "none",
+      // Whose run it is is known.
+      "--tokens", "none", "--audit", "none"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);

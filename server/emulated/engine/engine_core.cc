@@ -44,7 +44,7 @@ bool start_thread(std::thread* thread, Body body) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
     sigdelset(&all, fault);
   }
   pthread_sigmask(SIG_SETMASK, &all, &before);

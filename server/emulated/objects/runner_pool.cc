@@ -58,8 +58,8 @@ bool start_runner(std::shared_ptr<Runnable> work) {
   pthread_attr_setstacksize(&attributes, kStackBytes);
   sigset_t all, before;
   sigfillset(&all);
-  // A fault inside a kernel must reach its thread's handler: these four stay open.
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+  // A fault inside a kernel must reach its thread's handler: these stay open.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
   const int failed = pthread_create(&thread, &attributes, run_loop, runner.get());

@@ -22,3 +22,4 @@ gpurun_test(worker_uids_test unit SOURCES worker_uids_test.cc LIBRARIES gpurun_s
 gpurun_test(users_test unit SOURCES users_test.cc LIBRARIES gpurun_server_daemon)
 gpurun_test(daemon_users_test unit SOURCES daemon_users_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_intruders_test unit SOURCES daemon_intruders_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
+gpurun_test(worker_groups_test unit SOURCES worker_groups_test.cc LIBRARIES gpurun_server_daemon)

@@ -43,8 +43,9 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
   server::ProcessSettings settings;
   settings.worker_path = WORKER_PATH;
   settings.driver_path = NULL_DEVICE;
-  const auto devices = server::find_devices(settings, Deadline::in(kLong));
-  ASSERT_TRUE(devices.ok()) << devices.status().to_string();
+  const auto facts = server::find_devices(settings, Deadline::in(kLong));
+  ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+  const std::vector<server::DeviceFacts>* devices = &facts->devices;
   ASSERT_GT(devices->size(), 0u);
   EXPECT_FALSE(devices->front().name.empty());
   EXPECT_GT(devices->front().memory_bytes, 0u);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -68,9 +69,12 @@ int serve(std::string_view driver) {
 
 int main(int argc, char** argv) {
   if (argc < 3 || std::string_view(argv[1]) != "--driver") return 2;
-  if (argc == 3 || std::string_view(argv[3]) != "--count") return serve(argv[2]);
+  if (std::find(argv, argv + argc, std::string_view("--count")) == argv + argc) {
+    return serve(argv[2]);
+  }
   if (std::string_view(argv[2]) == "/count-fails") return 9;
   std::printf("2\n4096 First\n8192 Second one\n");
   if (std::string_view(argv[2]) == "/emulated") std::printf("emulated\n");
+  std::printf("confined \n");
   return 0;
 }

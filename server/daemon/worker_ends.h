@@ -1,0 +1,9 @@
+// Exit statuses by which a worker tells its daemon why it ended, beyond 0 and 1.
+#pragma once
+
+namespace gpurun::server {
+
+inline constexpr int kExitForbiddenCall = 85;  // server/worker/system_call_filter.h
+inline constexpr int kExitMemoryLimit = 86;    // server/worker/confinement.h
+
+}  // namespace gpurun::server

@@ -1,0 +1,166 @@
+// Namespaces first, then the empty root, the user, the limits, and the system calls last of all:
+// each step takes the right to do the one before it.
+#include "server/worker/confinement.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/planted_flaw.h"
+#include "base/unique_fd.h"
+#include "server/daemon/worker_ends.h"
+#include "server/worker/system_call_filter.h"
+#include "server/worker/worker_user.h"
+
+namespace gpurun::server {
+namespace {
+
+// The sanitizers have threads and shadow memory of their own, read /proc and start a symbolizer:
+// under them a worker has its user and nothing more.
+#ifdef GPURUN_PLANTED_FLAWS
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Threads of one worker's user: the lanes' helpers, the emulated multiprocessors, bulk lanes.
+constexpr rlim_t kThreadsMax = 4096;
+// Connections, and one for each piece of memory that a program maps or exports by itself.
+constexpr rlim_t kDescriptorsMax = 65'536;
+
+constexpr int kNamespaces = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+
+bool write_text(const char* path, const std::string& text) {
+  const UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
+  return file.valid() &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// As whom we were, and nobody else is known.
+bool keep_own_ids(uid_t uid, gid_t gid) {
+  const auto alone = [](auto id) { return std::to_string(id) + " " + std::to_string(id) + " 1"; };
+  return write_text("/proc/self/setgroups", "deny") &&
+         write_text("/proc/self/gid_map", alone(gid)) &&
+         write_text("/proc/self/uid_map", alone(uid));
+}
+
+// Nothing can be opened any more. The new root is mounted over /proc for a moment, for that is
+// there everywhere.
+bool empty_root() {
+  if (mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+            "size=4k,nr_inodes=1,mode=555") != 0 ||
+      chdir("/proc") != 0) {
+    return false;
+  }
+  mount(nullptr, ".", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+        nullptr);
+  // Old and new in one place: the old one lies on top, and goes.
+  if (syscall(SYS_pivot_root, ".", ".") == 0) {
+    return umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
+  }
+  return chroot(".") == 0;  // A root that was never mounted, of a first RAM disk.
+}
+
+bool drop_capabilities() {
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+    prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+  }
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  return syscall(SYS_capset, &header, none) == 0;
+}
+
+void lower(__rlimit_resource which, rlim_t to) {
+  rlimit limit = {};
+  getrlimit(which, &limit);
+  limit.rlim_max = std::min(limit.rlim_max, to);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(which, &limit);
+}
+
+// Whoever allocates here cannot go on without.
+[[noreturn]] void end_for_memory() {
+  constexpr char kLine[] = "gpurun-worker: no more memory within this worker's limit; it ends\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
+  _exit(kExitMemoryLimit);
+}
+
+}  // namespace
+
+Result<Confinement> Confinement::begin(const ConfinementOrder& order) {
+  Confinement made(order);
+  if (order.full && !kSanitized) GPURUN_RETURN_IF_ERROR(made.make_namespaces());
+  return made;
+}
+
+Status Confinement::make_namespaces() {
+  tzset();  // Reads a file, once.
+  const pid_t parent = getppid();
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  // Who becomes a user of its own does so with the rights that it has now; who stays needs a
+  // namespace in which it has any, and in which its user's other processes are strangers.
+  if (order_.user == 0) {
+    user_namespace_ = unshare(CLONE_NEWUSER) == 0;
+    if (user_namespace_ && !keep_own_ids(uid, gid)) {
+      return Status::from_errno(errno, "the worker's user in a namespace of its own");
+    }
+  }
+  other_namespaces_ =
+      unshare(kNamespaces) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  return {};
+}
+
+Status Confinement::finish(bool emulated) {
+  const bool full = order_.full && !kSanitized;
+  if (full && user_namespace_) add("user-namespace");
+  if (full && other_namespaces_) add("network");
+  if (full && other_namespaces_ && emulated) {
+    if (!empty_root()) return Status::from_errno(errno, "an empty file system for the worker");
+    add("files");
+  }
+  if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
+  if (order_.user != 0) {
+    GPURUN_RETURN_IF_ERROR(become_user(order_.user));
+    add("user");
+  }
+  return full ? limit(emulated) : Status();
+}
+
+Status Confinement::limit(bool emulated) {
+  lower(RLIMIT_CORE, 0);
+  lower(RLIMIT_NOFILE, kDescriptorsMax);
+  // Counted for each user, and for each user within a namespace.
+  if (order_.user != 0 || user_namespace_) lower(RLIMIT_NPROC, kThreadsMax);
+  if (order_.memory_bytes != 0) {
+    // What is writable and nobody else's: so address space that is only reserved costs nothing.
+    lower(RLIMIT_DATA, order_.memory_bytes);
+    std::set_new_handler(end_for_memory);
+    add("memory");
+  }
+  // NVIDIA's driver looks up its own maps in /proc, which only a dumpable process may.
+  if (emulated) prctl(PR_SET_DUMPABLE, 0);
+  add(emulated ? "system-calls" : "some-system-calls");
+  return install_filter(emulated ? AllowedCalls::kEmulatedDevice : AllowedCalls::kAnyDriver);
+}
+
+void Confinement::add(const char* part) {
+  if (!in_force_.empty()) in_force_ += ' ';
+  in_force_ += part;
+}
+
+}  // namespace gpurun::server

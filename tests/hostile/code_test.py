@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Protects what is outside a worker from native code inside it: files, network, other processes,
+users, memory (docs/security.md). The code is hostile_device.cc's; each deed is done under each kind
+of confinement, while an honest program holds a context on the same server. That the deeds are real
+is seen without confinement, where they are let be done."""
+import contextlib
+import errno
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import alive, environment  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE: the worker is gone.
+FORBIDDEN = "ended"  # The worker: one line names the call.
+MEMORY_MIB = 1024
+
+# What becomes of each deed: under the strict list of calls; under that for any driver, where it
+# differs; where nothing confines. Numbers are errno, 0 done.
+DEEDS = {
+    "read_secret": (errno.EACCES, (errno.EACCES, errno.ENOENT), 0),
+    "read_any_file": (errno.EACCES, 0, 0),
+    "list_root": (errno.EACCES, 0, 0),
+    "write_shared_memory": (FORBIDDEN, 0, 0),
+    "read_environ": (errno.EACCES, errno.EACCES, 0),
+    "open_memory": (FORBIDDEN, errno.EACCES, 0),
+    "reach_network": (FORBIDDEN, FORBIDDEN, 0),
+    "trace_other": (FORBIDDEN, FORBIDDEN, 0),
+    "signal_other": (FORBIDDEN, FORBIDDEN, 0),
+    "signal_thread": (FORBIDDEN, FORBIDDEN, 0),
+    "read_memory_of_other": (FORBIDDEN, FORBIDDEN, 0),
+    "limit_other": (FORBIDDEN, FORBIDDEN, 0),
+    "signal_by_descriptor": (FORBIDDEN, FORBIDDEN, 0),
+    "start_child": (FORBIDDEN, FORBIDDEN, 0),
+    "start_program": (FORBIDDEN, FORBIDDEN, 0),
+    "become_root": (FORBIDDEN, FORBIDDEN, 0),
+    "make_namespace": (FORBIDDEN, FORBIDDEN, None),
+    "make_ring": (FORBIDDEN, FORBIDDEN, None),
+    "catch_the_signal": (FORBIDDEN, FORBIDDEN, 0),
+    "other_machine": (FORBIDDEN, FORBIDDEN, None),
+    "kill_other": (FORBIDDEN, FORBIDDEN, 0),
+}
+
+
+# The kernel ends these by itself, and nothing in the worker can say what it was: another machine's
+# call, and one that is made with all signals blocked.
+UNNAMED = ("other_machine", "start_program")
+
+
+class Stranger:
+    """A server whose driver is hostile, beside it a process of its user, and an honest program."""
+
+    def __init__(self, *words, strict=True, before=()):
+        self.words, self.before, self.strict = words, before, strict
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            secrets = stack.enter_context(tempfile.TemporaryDirectory())
+            with open(os.path.join(secrets, "secret"), "w", encoding="utf-8",
+                      opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write("a secret of the daemon's user")
+            env = environment(TMPDIR=secrets, GPURUN_EMULATED="" if self.strict else "other")
+            self.server = stack.enter_context(
+                world.Gpurund("--log", "info", *self.words, env=env, before=self.before))
+            self.victim = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
+            stack.callback(self.end_victim)
+            self.neighbour = subprocess.Popen(
+                [world.GPURUN, "-q", *self.server.options(), "--", world.ARGS.client, "wait"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=environment(), text=True)
+            stack.callback(self.end_neighbour)
+            assert self.neighbour.stdout.readline() == "ready\n", self.server.log()
+            self.stack = stack.pop_all()
+        return self
+
+    def end_victim(self):
+        if self.victim.poll() is None:
+            self.victim.kill()
+        self.victim.wait(world.SECONDS)
+
+    def end_neighbour(self):
+        self.neighbour.kill()
+        self.neighbour.communicate(timeout=world.SECONDS)
+
+    def __exit__(self, *exc):
+        self.stack.close()
+
+    def parts(self):
+        return re.search("workers are confined by: (.*)", self.server.log()).group(1)
+
+    def ask(self, deed, argument=None):
+        """What became of it, and what the client and the log were told of it."""
+        if argument is None:
+            argument = self.server.port() if deed == "reach_network" else self.victim.pid
+        before = len(self.server.log())
+        with tempfile.TemporaryFile() as errors, subprocess.Popen(
+                [world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", PROGRAM, deed,
+                 str(argument)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=errors, text=True) as run:
+            def told():
+                return os.pread(errors.fileno(), 1 << 16, 0).decode()
+            outcome = run.stdout.readline()
+            if outcome == "failed\n":  # Its gpurun hears why from gpurund, and says it.
+                world.wait(lambda: "died" in told())
+            run.communicate("\n", timeout=2 * world.SECONDS)
+            said = told()
+        log = self.server.log()[before:]
+        if run.returncode == UNAVAILABLE:
+            return FORBIDDEN, said, log
+        assert run.returncode == 0, (deed, outcome, said, log)
+        return int(outcome), said, log
+
+    def neighbour_ends_well(self):
+        out, errors = self.neighbour.communicate("\n", timeout=world.SECONDS)
+        return (self.neighbour.returncode, out, errors) == (0, "", "")
+
+
+class HostileCode(unittest.TestCase):
+    def try_all(self, stranger, column):
+        for deed, wanted in DEEDS.items():
+            with self.subTest(deed=deed):
+                # A list for any driver leaves the files that the user of the worker may see.
+                came, said, log = stranger.ask(deed)
+                allowed = wanted[column] if isinstance(wanted[column], tuple) else (wanted[column],)
+                self.assertIn(came, allowed, (said, log))
+                if came == FORBIDDEN:
+                    self.assertRegex(said, "died: a forbidden system call")
+                    self.assertRegex(log, "worker ended with a forbidden system call")
+                    if deed not in UNNAMED:
+                        self.assertRegex(log, r"gpurun-worker\[\d+\]: .*system call \d+ is forbidden")
+        self.assertTrue(alive(stranger.victim.pid))
+        self.assertIsNone(stranger.server.process.poll())
+        self.assertTrue(stranger.neighbour_ends_well())
+
+    def limits(self, stranger):
+        """What it may take of the machine ends somewhere, and the honest program goes on."""
+        had, _, _ = stranger.ask("take_memory", 16 * MEMORY_MIB)
+        self.assertGreater(had, MEMORY_MIB // 4)
+        self.assertLessEqual(had, MEMORY_MIB)
+        ended, said, log = stranger.ask("allocate", 16 * MEMORY_MIB)
+        self.assertEqual(ended, FORBIDDEN)
+        self.assertRegex(said, r"died: its memory limit \(worker-memory\)")
+        self.assertRegex(log, r"worker ended with its memory limit")
+        threads, _, _ = stranger.ask("start_threads", 10_000)
+        self.assertLess(threads, 4096)
+        descriptors, _, _ = stranger.ask("take_descriptors", 1_000_000)
+        self.assertLess(descriptors, 65_536)
+        self.assertEqual(stranger.ask("use_inherited")[0], 0)
+        before = len(stranger.server.log())
+        stranger.ask("flood_the_log", 64)
+        flood = stranger.server.log()[before:]
+        self.assertLess(len(flood), 1 << 20)
+        self.assertIn("(more is not logged)", flood)
+        self.assertNotIn("\x1b", flood)
+        self.assertTrue(stranger.neighbour_ends_well())
+
+    @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
+    def test_a_user_of_its_own_and_the_strict_list(self):
+        with Stranger() as stranger:
+            self.assertEqual(stranger.parts(), "network files user system-calls")
+            self.try_all(stranger, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
+    def test_a_user_of_its_own_and_the_list_for_any_driver(self):
+        with Stranger(strict=False) as stranger:
+            self.assertEqual(stranger.parts(), "network user some-system-calls")
+            self.try_all(stranger, 1)
+
+    def test_without_root_a_namespace_and_the_strict_list(self):
+        with Stranger("--worker-uids", "none") as stranger:
+            self.assertEqual(stranger.parts(), "user-namespace network files system-calls")
+            self.try_all(stranger, 0)
+
+    def test_memory_threads_descriptors_and_words_have_limits(self):
+        users = () if world.can_lend_users() and os.geteuid() == 0 else ("--worker-uids", "none")
+        with Stranger("--worker-memory", str(MEMORY_MIB << 20), *users) as stranger:
+            self.limits(stranger)
+
+    def test_the_deeds_are_real_where_nothing_confines(self):
+        with Stranger("--worker-uids", "none", "--confinement", "none") as stranger:
+            self.assertEqual(stranger.parts(), "nothing")
+            for deed, wanted in DEEDS.items():
+                if wanted[2] is not None:
+                    argument = 1 if deed == "start_child" else None
+                    self.assertEqual(stranger.ask(deed, argument)[0], wanted[2], deed)
+            self.assertFalse(alive(stranger.victim.pid))
+
+
+if __name__ == "__main__":
+    world.main()

@@ -1,0 +1,20 @@
+// What hostile_device.cc does when it is asked to, by number: what strangers' native code would.
+#pragma once
+
+namespace gpurun::hostile {
+
+inline constexpr const char* kDeeds[] = {
+    "read_secret",      "read_any_file",        "list_root",     "write_shared_memory",
+    "read_environ",     "open_memory",          "reach_network", "trace_other",
+    "signal_other",     "kill_other",           "signal_thread", "read_memory_of_other",
+    "limit_other",      "signal_by_descriptor", "start_child",   "start_program",
+    "become_root",      "make_namespace",       "make_ring",     "catch_the_signal",
+    "other_machine",    "take_memory",          "allocate",      "start_threads",
+    "take_descriptors", "use_inherited",        "flood_the_log"};
+
+// cuCtxGetLimit(kFirstDeed + number) does it; cuCtxSetLimit(kArgument, n) says whom or what it is
+// about. CUDA's own limits are below.
+inline constexpr int kArgument = 64;
+inline constexpr int kFirstDeed = 65;
+
+}  // namespace gpurun::hostile

@@ -1,0 +1,37 @@
+// A CUDA program that has its driver do one of tests/hostile/deeds.h and prints the outcome:
+// hostile_client DEED ARGUMENT. When the call fails it says so and waits for a line. Exit status:
+// the result of the call.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "driver_abi/cuda_abi.h"
+#include "tests/hostile/deeds.h"
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  // Not among the enumerators: the compiler is not to know.
+  volatile int argument = gpurun::hostile::kArgument;
+  CUcontext context = nullptr;
+  if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+    return 3;
+  }
+  int limit = gpurun::hostile::kFirstDeed;
+  for (const char* name : gpurun::hostile::kDeeds) {
+    if (std::strcmp(name, argv[1]) == 0) break;
+    ++limit;
+  }
+  const auto about = static_cast<CUlimit>(argument);
+  if (cuCtxSetLimit(about, std::strtoul(argv[2], nullptr, 10)) != CUDA_SUCCESS) return 4;
+  std::size_t outcome = 0;
+  const CUresult result = cuCtxGetLimit(&outcome, static_cast<CUlimit>(limit));
+  if (result == CUDA_SUCCESS) {
+    std::printf("%zu\n", outcome);
+  } else {
+    std::puts("failed");
+    std::fflush(stdout);
+    std::getchar();  // Until whoever started this has heard why.
+  }
+  return result;
+}

@@ -1,0 +1,92 @@
+// Protects a worker's control group: which files are told what, before the worker is moved into it;
+// and that a daemon leaves groups alone which are not its own. The hierarchy is a folder here: what
+// the kernel does with the lines is its own business.
+#include "server/daemon/worker_groups.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace gpurun::server {
+namespace {
+
+class WorkerGroupsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    write("self", "9:pids:/\n0::/system.slice/gpurund.service\n");
+    write(kDaemon + "cgroup.controllers", "cpu memory pids\n");
+    write(kDaemon + "cgroup.procs", std::to_string(getpid()) + "\n");
+    write(kDaemon + "cgroup.subtree_control", "");
+    write(kDaemon + "daemon/cgroup.procs", "");
+    for (const char* file : {"pids.max", "memory.max", "memory.oom.group", "memory.swap.max",
+                             "memory.events", "cgroup.procs", "cgroup.kill"}) {
+      write(kWorker + file, "");
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = folder_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  Result<std::shared_ptr<WorkerGroups>> create() const {
+    return WorkerGroups::create(folder_, folder_ + "/self");
+  }
+
+  const std::string kDaemon = "system.slice/gpurund.service/";
+  const std::string kWorker = kDaemon + "worker-4711/";
+
+ private:
+  std::string folder_ = testing::TempDir() + "groups-XXXXXX";
+};
+
+TEST_F(WorkerGroupsTest, AWorkerIsBoundedAndThenMoved) {
+  const auto groups = create();
+  ASSERT_TRUE(groups.ok()) << groups.status().to_string();
+  EXPECT_EQ(read(kDaemon + "daemon/cgroup.procs"), std::to_string(getpid()));
+  EXPECT_EQ(read(kDaemon + "cgroup.subtree_control"), "+memory +pids");
+  auto group = (*groups)->add(4711, 1 << 20);
+  ASSERT_TRUE(group.ok()) << group.status().to_string();
+  EXPECT_EQ(read(kWorker + "memory.max"), "1048576");
+  EXPECT_EQ(read(kWorker + "memory.oom.group"), "1");
+  EXPECT_EQ(read(kWorker + "pids.max"), "4096");
+  EXPECT_EQ(read(kWorker + "cgroup.procs"), "4711");
+  write(kWorker + "memory.events", "low 0\noom 3\noom_kill 0\n");
+  EXPECT_FALSE((*group)->memory_struck());
+  write(kWorker + "memory.events", "low 0\noom 3\noom_kill 1\n");
+  EXPECT_TRUE((*group)->memory_struck());
+  group->reset();
+  EXPECT_EQ(read(kWorker + "cgroup.kill"), "1");
+}
+
+TEST_F(WorkerGroupsTest, AnyMemoryIsNoLimit) {
+  const auto groups = create();
+  ASSERT_TRUE(groups.ok());
+  ASSERT_TRUE((*groups)->add(4711, 0).ok());
+  EXPECT_EQ(read(kWorker + "memory.max"), "");
+}
+
+TEST_F(WorkerGroupsTest, GroupsThatAreNotOursAreLeftAlone) {
+  write(kDaemon + "cgroup.procs", std::to_string(getpid()) + "\n1\n");
+  EXPECT_EQ(create().status().code(), Code::kUnavailable);
+  write(kDaemon + "cgroup.procs", std::to_string(getpid()) + "\n");
+  write(kDaemon + "cgroup.controllers", "cpu pids\n");
+  EXPECT_EQ(create().status().code(), Code::kUnavailable);
+  write("self", "0::/\n");
+  EXPECT_EQ(create().status().code(), Code::kUnavailable);
+  EXPECT_EQ(read(kDaemon + "daemon/cgroup.procs"), "");
+  EXPECT_EQ(read(kDaemon + "cgroup.subtree_control"), "");
+}
+
+}  // namespace
+}  // namespace gpurun::server
