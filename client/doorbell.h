@@ -30,7 +30,9 @@ class Doorbell {
       // EINTR, EAGAIN and spurious wake-ups look the same: look again.
       syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, kAsleep, nullptr, nullptr, 0);
     }
-    state_.store(kQuiet, std::memory_order_seq_cst);
+    // An exchange, not a store: it also takes a ring() that came since the look above, and sees
+    // what its thread did before.
+    state_.exchange(kQuiet, std::memory_order_seq_cst);
   }
 
  private:

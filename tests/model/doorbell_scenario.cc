@@ -1,0 +1,31 @@
+// The sender's bell alone, so that all of it can be explored: no ring is lost, and who is woken
+// sees what each ringer did before.
+#include <atomic>
+
+#include "client/doorbell.h"
+#include "tests/model/model.h"
+
+namespace gpurun::client {
+
+void doorbell() {
+  Doorbell bell;
+  std::atomic<bool> done[2] = {};
+  model::exploring(true);
+  const int waiter = model::spawn("waiter", [&] {
+    bool seen[2] = {};
+    while (!seen[0] || !seen[1]) {
+      bell.wait();
+      for (int i = 0; i < 2; ++i) seen[i] = done[i].load(std::memory_order_acquire);
+    }
+  });
+  const auto ring = [&](int i) {
+    done[i].store(true, std::memory_order_release);
+    bell.ring();
+  };
+  const int other = model::spawn("other", [&] { ring(1); });
+  ring(0);
+  model::join(other);
+  model::join(waiter);
+}
+
+}  // namespace gpurun::client

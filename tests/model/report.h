@@ -1,0 +1,11 @@
+// What is told of a violation: where it was found, what each thread does, and its last steps.
+#pragma once
+
+#include <string>
+
+namespace gpurun::model::report {
+
+extern std::string how;    // Which execution of which scenario.
+extern const char* finds;  // What must be found; nullptr: nothing may be.
+
+}  // namespace gpurun::model::report
