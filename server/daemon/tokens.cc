@@ -41,11 +41,13 @@ void TokenStore::read_again() {
   std::map<protocol::TokenId, TokenEntry> entries;
   for (TokenEntry& entry : *read) entries.emplace(entry.id, std::move(entry));
   for (const auto& [id, before] : entries_) {
-    if (before.state != TokenState::kValid) continue;
-    const auto now = entries.find(id);
-    if (now != entries.end() && now->second.state == TokenState::kValid) continue;
-    const bool spared = now != entries.end() && now->second.state == TokenState::kRetired;
-    changes_.push_back({before, true, spared});
+    const auto found = entries.find(id);
+    const bool is_there = found != entries.end();
+    const TokenState now = is_there ? found->second.state : TokenState::kRevoked;
+    if (before.state == TokenState::kRevoked || now == before.state) continue;
+    // The line of a retired one goes after a while; that ends nothing.
+    if (before.state == TokenState::kRetired && !is_there) continue;
+    changes_.push_back({before, true, now == TokenState::kRetired});
   }
   for (const auto& [id, entry] : entries) {
     if (first || entry.state != TokenState::kValid || entries_.count(id) != 0) continue;

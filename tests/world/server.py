@@ -24,7 +24,7 @@ class Gpurund:
             words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
         self.tokens_file = os.path.join(self.folder.name, "state", "tokens")
         self.audit_file = os.path.join(self.folder.name, "audit")
-        if "--config" not in words:
+        if "--config" not in words and "--tokens" not in words:
             words += ("--tokens", self.tokens_file, "--audit", self.audit_file)
         self.secret_file = os.path.join(self.folder.name, "secret")
         self.secret_options = ["--secret-file", self.secret_file] if with_secret else []

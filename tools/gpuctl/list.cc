@@ -40,10 +40,10 @@ std::string duration(std::uint64_t seconds) {
 }
 
 Result<protocol::Listing> ask(const std::string& server, const ServerChoice& choice) {
-  auto link = connect_to_server(server, choice.secret, choice.insecure_plaintext);
+  auto link = connect_to_server(server, choice.credential, choice.insecure_plaintext);
   if (!link.ok()) return link.status();
   Result<protocol::Listing> listing = (*link)->list();
-  if (!listing.ok()) return advised(listing.status(), server, choice.secret_file);
+  if (!listing.ok()) return advised(listing.status(), server, choice.credential);
   return listing;
 }
 
@@ -60,7 +60,8 @@ std::string listing_rows(const std::string& server, const protocol::Listing& lis
     const bool is_free = gpu.holder.empty();
     text += row(server, std::to_string(index), gpu.name, gibibytes(gpu.memory_bytes),
                 is_free ? "free" : duration(gpu.held_seconds),
-                is_free ? "" : std::to_string(gpu.workers), gpu.holder);
+                is_free ? "" : std::to_string(gpu.workers),
+                gpu.user.empty() ? gpu.holder : gpu.user + " (" + gpu.holder + ")");
   }
   // Where strangers' code can do what the daemon's user can, whoever asks shall know.
   if (listing.confinement.find("user") == std::string::npos) {
@@ -78,6 +79,7 @@ std::string listing_json(const std::string& server, const protocol::Listing& lis
   for (const protocol::ListedGpu& gpu : listing.gpus) {
     gpus.push_back({{"name", gpu.name},
                     {"memory_bytes", gpu.memory_bytes},
+                    {"user", gpu.user},
                     {"holder", gpu.holder},
                     {"held_seconds", gpu.held_seconds},
                     {"workers", gpu.workers}});

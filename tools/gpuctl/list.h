@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include "protocol/control.h"
+#include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {
 
 struct ServerChoice {
   std::vector<std::string> servers;  // HOST:PORT.
-  Bytes secret;
-  std::string secret_file;  // Where it was read, for messages.
+  Credential credential;             // Empty: what found_credential() finds for each.
   bool insecure_plaintext = false;
 };
 

@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
+#include <vector>
 
 #include "tools/gpuctl/list.h"
 #include "tools/gpuctl/report.h"
+#include "tools/gpuctl/token.h"
 #include "tools/gpurun/options.h"
-#include "tools/gpurun/secret.h"
 
 namespace gpurun::tools {
 namespace {
@@ -16,7 +18,8 @@ namespace {
 constexpr int kExitWrongUsage = 2;
 
 struct Words {
-  std::string servers, servers_file, secret_file, output;
+  std::string servers, servers_file, secret_file, token_file, output;
+  TokenWords token;
   bool insecure_plaintext = false;
   bool as_json = false;
 };
@@ -30,6 +33,11 @@ void add_server_options(CLI::App* command, Words* words) {
   command
       ->add_option("--secret-file", words->secret_file,
                    "file (mode 0600) with the servers' secret; else GPURUN_SECRET_FILE names it")
+      ->type_name("FILE");
+  command
+      ->add_option("--token-file", words->token_file,
+                   "file (mode 0600) with your token for them; else GPURUN_TOKEN_FILE names it, or "
+                   "~/.config/gpurun has it")
       ->type_name("FILE");
   command->add_flag("--insecure-plaintext", words->insecure_plaintext,
                     "reach servers beyond this machine although nothing is encrypted yet");
@@ -45,20 +53,45 @@ Result<ServerChoice> choose(const Words& words) {
         add_servers(words.servers.empty() ? "127.0.0.1" : words.servers, &addresses));
   }
   for (const Address& address : addresses) choice.servers.push_back(address.to_string());
-  std::string secret_file = words.secret_file;
-  if (const char* named = getenv(kSecretFileVariable); secret_file.empty() && named != nullptr) {
-    secret_file = named;
-  }
-  if (!secret_file.empty()) {
-    Result<Bytes> secret = read_secret_file(secret_file);
-    if (!secret.ok()) return secret.status();
-    choice.secret = *std::move(secret);
-    choice.secret_file = secret_file;
-  }
+  Result<Credential> named = named_credential(words.token_file, words.secret_file);
+  if (!named.ok()) return named.status();
+  choice.credential = *std::move(named);
   const char* accepted = getenv("GPURUN_INSECURE_PLAINTEXT");
   choice.insecure_plaintext =
       words.insecure_plaintext || (accepted != nullptr && std::string(accepted) == "1");
   return choice;
+}
+
+CLI::App* add_token_command(CLI::App* app, const char* name, const char* what, TokenWords* words) {
+  CLI::App* command = app->add_subcommand(name, what);
+  command->add_option("--tokens", words->file, "gpurund's file of tokens, if it is told another")
+      ->type_name("FILE");
+  return command;
+}
+
+// What runs the command that was chosen.
+using TokenCommand = int (*)(const TokenWords&);
+std::vector<std::pair<CLI::App*, TokenCommand>> add_token_commands(CLI::App* token,
+                                                                   TokenWords* words) {
+  token->require_subcommand(1);
+  CLI::App* create = add_token_command(token, "create", "makes one, and prints it once", words);
+  create->add_option("user", words->user, "whose it is")->type_name("USER")->required();
+  create->add_option("--expires", words->expires, "how long it opens anything: 12h, 90d, 2w")
+      ->type_name("DURATION");
+  create->add_option("--note", words->note, "a line about it, for the list")->type_name("TEXT");
+  create
+      ->add_option("--server-fingerprint", words->fingerprint,
+                   "this server's, so that the user's first link need not trust")
+      ->type_name("sha256:HEX");
+  create->add_option("-o", words->output, "a new file for it (mode 0600), instead of stdout")
+      ->type_name("FILE");
+  CLI::App* list = add_token_command(token, "list", "all tokens, without their secrets", words);
+  list->add_flag("--json", words->as_json, "a line of JSON for each");
+  CLI::App* revoke = add_token_command(token, "revoke", "they open nothing any more", words);
+  auto* ids = revoke->add_option("id", words->ids, "as the list names them")->type_name("ID");
+  revoke->add_option("--user", words->user, "all of that user's")->type_name("USER")->excludes(ids);
+  revoke->add_flag("--keep-running", words->keep_running, "leases that they hold may go on");
+  return {{create, create_token}, {list, list_tokens}, {revoke, revoke_tokens}};
 }
 
 std::string default_report_name() {
@@ -81,12 +114,17 @@ int run_gpuctl(int argc, char** argv) {
   CLI::App* report = app.add_subcommand("report", "one file with what a bug report needs");
   add_server_options(report, &words);
   report->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
+  CLI::App* token = app.add_subcommand("token", "who may use this machine's GPUs");
+  const auto token_commands = add_token_commands(token, &words.token);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
     std::fprintf(stderr, "gpuctl: %s; gpuctl --help shows what there is\n", error.what());
     return kExitWrongUsage;
+  }
+  for (const auto& [command, run] : token_commands) {
+    if (command->parsed()) return run(words.token);
   }
   const Result<ServerChoice> choice = choose(words);
   if (!choice.ok()) {

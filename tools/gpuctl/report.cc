@@ -157,7 +157,7 @@ void add_devices(std::string* report) {
 void add_servers(std::string* report, const ServerChoice& choice) {
   heading(report, "servers");
   for (const std::string& server : choice.servers) {
-    auto link = connect_to_server(server, choice.secret, choice.insecure_plaintext);
+    auto link = connect_to_server(server, choice.credential, choice.insecure_plaintext);
     if (!link.ok()) {
       *report += link.status().message() + "\n";
       continue;
@@ -165,9 +165,8 @@ void add_servers(std::string* report, const ServerChoice& choice) {
     const std::string release = (*link)->server_release();
     const Result<protocol::Listing> listing = (*link)->list();
     *report += server + ": gpurun " + release + "\n";
-    *report += listing.ok()
-                   ? listing_heading() + listing_rows(server, *listing)
-                   : advised(listing.status(), server, choice.secret_file).message() + "\n";
+    *report += listing.ok() ? listing_heading() + listing_rows(server, *listing)
+                            : advised(listing.status(), server, choice.credential).message() + "\n";
   }
 }
 
@@ -206,6 +205,10 @@ bool is_a_secret(std::string_view value) {
   if (scheme != std::string::npos && lower.find('@', scheme) != std::string::npos) return true;
   for (const char* word : {"key=", "token=", "secret=", "password=", "passwd=", "auth="}) {
     if (lower.find(word) != std::string::npos) return true;
+  }
+  // A user's token (protocol/token.h), whatever it was put into.
+  for (std::size_t at = 0; (at = lower.find("gpurun1_", at)) != std::string::npos; ++at) {
+    if (lower.find_first_not_of("0123456789abcdef", at + 8) >= at + 8 + 12) return true;
   }
   return false;
 }

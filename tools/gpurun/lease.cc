@@ -24,7 +24,7 @@ Status check_exposure(int fd, const std::string& server, bool insecure_plaintext
 
 Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
                       std::chrono::milliseconds wait, bool* reached) {
-  auto link = connect_to_server(server, order.secret, order.insecure_plaintext);
+  auto link = connect_to_server(server, order.credential, order.insecure_plaintext);
   if (!link.ok()) return link.status();
   *reached = true;
   client::LeaseRequest request;
@@ -35,17 +35,19 @@ Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
               (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
   };
   Result<client::SessionData> session = (*link)->request_lease(request);
-  if (!session.ok()) return advised(session.status(), server, order.secret_file);
+  if (!session.ok()) return advised(session.status(), server, order.credential);
   return HeldLease{*std::move(link), *std::move(session)};
 }
 
 // Why this user's secret may not be the server's, and what to say instead.
-std::string secret_advice(const std::string& server, const std::string& secret_file) {
-  if (!secret_file.empty()) {
-    return "; it refused the secret of " + secret_file +
+std::string secret_advice(const std::string& server, const Credential& named) {
+  if (!named.file.empty()) {
+    return "; it refused the secret of " + named.file +
            ", which --secret-file or GPURUN_SECRET_FILE names";
   }
-  const std::string advice = "; name the file with the server's secret by --secret-file";
+  const std::string advice =
+      "; name the file with your token by --token-file, or with the server's secret by "
+      "--secret-file";
   const Result<Bytes> own = read_run_secret(server);
   if (own.ok() && own->empty()) return advice;
   return advice +
@@ -53,9 +55,16 @@ std::string secret_advice(const std::string& server, const std::string& secret_f
                    : " (there is none of a server of your own: " + own.status().message() + ")");
 }
 
+// " (the token of FILE)", if it is one that was refused.
+std::string token_origin(const std::string& server, const Credential& named) {
+  if (!named.empty()) return named.token ? " (the token of " + named.file + ")" : "";
+  const Result<Credential> found = found_credential(server);
+  return found.ok() && found->token ? " (the token of " + found->file + ")" : "";
+}
+
 }  // namespace
 
-Status advised(const Status& status, const std::string& server, const std::string& secret_file) {
+Status advised(const Status& status, const std::string& server, const Credential& named) {
   std::string advice;
   switch (status.code()) {
     case Code::kUnavailable:
@@ -82,7 +91,9 @@ Status advised(const Status& status, const std::string& server, const std::strin
     case Code::kRefused:
       advice = status.message();
       if (advice.find("the secret is wrong") != std::string::npos) {
-        advice += secret_advice(server, secret_file);
+        advice += secret_advice(server, named);
+      } else if (advice.find(" token") != std::string::npos) {
+        advice += token_origin(server, named);
       }
       break;
     default:
@@ -92,15 +103,16 @@ Status advised(const Status& status, const std::string& server, const std::strin
 }
 
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
-                                                               ByteView secret,
+                                                               const Credential& credential,
                                                                bool insecure_plaintext) {
-  Bytes own;
-  if (secret.empty()) {
-    // Where there is none, the server's refusal is explained by advised().
-    if (auto found = read_run_secret(server); found.ok()) own = *std::move(found);
-    secret = own;
-  }
-  auto link = client::ControlLink::connect(server, secret, Deadline::in(kConnectDeadline));
+  // Where there is none, the server's refusal is explained by advised().
+  const Result<Credential> shown =
+      credential.empty() ? found_credential(server) : Result<Credential>(credential);
+  if (!shown.ok()) return shown.status();
+  const Deadline deadline = Deadline::in(kConnectDeadline);
+  auto link = shown->token
+                  ? client::ControlLink::connect_with_token(server, *shown->token, deadline)
+                  : client::ControlLink::connect(server, shown->secret, deadline);
   if (!link.ok()) return advised(link.status(), server);
   GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, insecure_plaintext));
   return link;

@@ -6,17 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/result.h"
 #include "client/control_link.h"
 #include "client/session_data.h"
+#include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {
 
 struct LeaseOrder {
   std::vector<std::string> servers;  // HOST:PORT, at least one; the first that grants is taken.
-  ByteView secret;  // Empty: of a server of this user's own on this machine, what it has made.
-  std::string secret_file;  // Where `secret` was read, for messages; empty: in no file.
+  Credential credential;             // Empty: what found_credential() finds for each server.
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
   // Reach servers beyond this machine although nothing is encrypted.
@@ -30,14 +29,14 @@ struct HeldLease {
 };
 
 // A control link to one server, not yet asked anything; the way to it is encrypted, or within this
-// machine, or `insecure_plaintext` accepts that it is neither. The message of a failure says what
+// machine, or `insecure_plaintext` accepts that it is neither. Without a credential it is what
+// found_credential() finds. The message of a failure says what
 // to do.
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
-                                                               ByteView secret,
+                                                               const Credential& credential,
                                                                bool insecure_plaintext);
-// What to do about a failure of that link. `secret_file`: the one that the user named, if any.
-Status advised(const Status& status, const std::string& server,
-               const std::string& secret_file = "");
+// What to do about a failure of that link. `credential`: what the user named, if anything.
+Status advised(const Status& status, const std::string& server, const Credential& credential = {});
 
 // With several servers and a wait, each is asked once without waiting; then the first that could
 // be reached is waited for.

@@ -15,13 +15,13 @@
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "tools/gpurun/credential.h"
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
 #include "tools/gpurun/places.h"
 #include "tools/gpurun/private_server.h"
 #include "tools/gpurun/program.h"
-#include "tools/gpurun/secret.h"
 #include "tools/gpurun/supervisor.h"
 
 extern char** environ;
@@ -56,8 +56,7 @@ struct Run {
   Places places;
   std::string program;  // The file that will be executed.
   std::unique_ptr<PrivateServer> server;
-  Bytes secret;
-  std::string secret_file;  // That it was read from, if any.
+  Credential credential;
   HeldLease lease;
   UniqueFd session_file;
 
@@ -95,14 +94,10 @@ std::optional<Failure> find_parts(Run* run) {
   return std::nullopt;
 }
 
-Status find_secret(Run* run) {
-  std::string file = run->options.secret_file;
-  if (file.empty()) file = value_of(run->user, kSecretFileVariable);
-  if (file.empty()) return {};
-  Result<Bytes> secret = read_secret_file(file);
-  if (!secret.ok()) return secret.status();
-  run->secret = *std::move(secret);
-  run->secret_file = file;
+Status find_credential(Run* run) {
+  Result<Credential> named = named_credential(run->options.token_file, run->options.secret_file);
+  if (!named.ok()) return named.status();
+  run->credential = *std::move(named);
   return {};
 }
 
@@ -111,7 +106,8 @@ Status start_private_server(Run* run) {
       run->places, run->options.device, run->user, Deadline::in(kServerStartDeadline));
   if (!server.ok()) return server.status();
   run->server = *std::move(server);
-  run->secret = run->server->secret();
+  run->credential = Credential();
+  run->credential.secret = run->server->secret();
   // A warning, terminal or not: nobody must take this for the speed of a GPU. Who asked for the
   // emulated device, or for silence, knows.
   if (run->server->is_emulated() && run->options.device == Device::kAutomatic &&
@@ -137,8 +133,7 @@ Status take_lease(Run* run) {
   LeaseOrder order;
   if (run->server != nullptr) order.servers.push_back(run->server->address());
   for (const Address& address : run->options.servers) order.servers.push_back(address.to_string());
-  order.secret = run->secret;
-  if (run->server == nullptr) order.secret_file = run->secret_file;
+  order.credential = run->credential;
   order.gpu_count = static_cast<unsigned>(run->options.gpu_count);
   order.wait = run->options.lease_wait;
   order.insecure_plaintext =
@@ -224,7 +219,7 @@ Result<int> supervise(Run* run, Supervisor* supervisor) {
 }
 
 std::optional<Failure> run_program(Run* run, int* wait_status) {
-  if (const Status status = find_secret(run); !status.ok()) return Failure{status};
+  if (const Status status = find_credential(run); !status.ok()) return Failure{status};
   if (run->options.servers.empty()) {
     if (const Status status = start_private_server(run); !status.ok()) return Failure{status};
   }

@@ -252,6 +252,10 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   app.add_option("--secret-file", options.secret_file,
                  "file (mode 0600) with the server's secret; else GPURUN_SECRET_FILE names it")
       ->type_name("FILE");
+  app.add_option("--token-file", options.token_file,
+                 "file (mode 0600) with your token for the servers; else GPURUN_TOKEN_FILE names "
+                 "it, or ~/.config/gpurun has it")
+      ->type_name("FILE");
   app.add_flag("--insecure-plaintext", options.insecure_plaintext,
                "reach servers beyond this machine although nothing is encrypted yet");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");

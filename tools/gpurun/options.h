@@ -47,6 +47,7 @@ struct Options {
   std::chrono::milliseconds lease_wait{0};  // 0: do not wait for a GPU.
   Device device = Device::kAutomatic;
   std::string secret_file;          // Of the server named by -l or -s; "" when none was named.
+  std::string token_file;           // Of this user, likewise.
   bool insecure_plaintext = false;  // Accept that nothing is encrypted beyond this machine.
   bool stats = false;
   bool quiet = false;

@@ -142,6 +142,15 @@ TEST_F(TokenStoreTest, HeedsTheFileAsItChanges) {
   }
   EXPECT_TRUE(store.changes().empty());
   EXPECT_FALSE(store.find(id(3))->has_value());
+  // What was spared may be ended yet, but not by its line's going.
+  write([](auto* entries) { (*entries)[1].state = TokenState::kRevoked; });
+  changes = store.changes();
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_TRUE(changes[0].ended && !changes[0].spared);
+  write([](auto* entries) { (*entries)[1].state = TokenState::kRetired; });
+  store.changes();
+  write([](auto* entries) { entries->clear(); });
+  EXPECT_TRUE(store.changes().empty());
 }
 
 TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) {

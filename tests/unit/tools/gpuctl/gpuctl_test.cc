@@ -1,8 +1,12 @@
 // Protects what gpuctl prints: a report never holds a secret, and a listing says who holds what.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "tools/gpuctl/list.h"
 #include "tools/gpuctl/report.h"
+#include "tools/gpuctl/token.h"
 
 namespace gpurun::tools {
 namespace {
@@ -14,7 +18,8 @@ TEST(Report, HidesWhatCouldBeASecret) {
   }
   EXPECT_FALSE(holds_a_secret("GPURUN_SECRET_FILE"));
   EXPECT_FALSE(holds_a_secret("CUDA_VISIBLE_DEVICES"));
-  for (const char* value : {"https://user:word@host/", "/x?apiKey=1", "a,TOKEN=b"}) {
+  const std::string token = "x gpurun1_0123456789ab_" + std::string(64, '5');
+  for (const char* value : {"https://user:word@host/", "/x?apiKey=1", "a,TOKEN=b", token.c_str()}) {
     EXPECT_TRUE(is_a_secret(value)) << value;
   }
   EXPECT_FALSE(is_a_secret("http://host:80/path"));
@@ -27,6 +32,52 @@ TEST(Report, LeavesOutWhatDoesNotMatter) {
   EXPECT_FALSE(is_reported_variable("HOME_ASSISTANT"));
   EXPECT_FALSE(is_reported_variable("PATHS"));
   EXPECT_FALSE(is_reported_variable("AWS_SECRET_ACCESS_KEY"));
+}
+
+TEST(Tokens, LiveAsLongAsIsSaid) {
+  const std::pair<const char*, std::int64_t> kGood[] = {
+      {"1s", 1}, {"30m", 1800}, {"12h", 43'200}, {"90d", 7'776'000}, {"2w", 1'209'600}};
+  for (const auto& [text, seconds] : kGood) {
+    const auto lifetime = parse_lifetime(text);
+    ASSERT_TRUE(lifetime.ok()) << text;
+    EXPECT_EQ(*lifetime, seconds);
+  }
+  EXPECT_TRUE(parse_lifetime("3660d").ok());
+  for (const char* text : {"", "d", "0d", "-1d", "5", "5 d", "5y", "3661d", "99999999999999999999d",
+                           "9223372036854775807w"}) {
+    EXPECT_FALSE(parse_lifetime(text).ok()) << text;
+  }
+}
+
+TEST(Tokens, TakeFingerprintsAsOthersPrintThem) {
+  Sha256Digest wanted;
+  wanted.fill(0xab);
+  std::string digits, coloned;
+  for (int i = 0; i < 32; ++i) digits += "ab";
+  for (int i = 0; i < 32; ++i) coloned += i == 0 ? "AB" : ":AB";
+  for (const std::string& text : {digits, "sha256:" + digits, coloned}) {
+    const auto digest = parse_fingerprint(text);
+    ASSERT_TRUE(digest.ok()) << text;
+    EXPECT_EQ(*digest, wanted);
+  }
+  for (const std::string& text :
+       {std::string(), std::string("sha256:"), digits + "a", "x" + digits}) {
+    EXPECT_FALSE(parse_fingerprint(text).ok()) << text;
+  }
+}
+
+TEST(Tokens, AreListedWithTheirStateAndNothingSecret) {
+  protocol::TokenEntry entry;
+  entry.user = "anna";
+  entry.check.fill(0x5a);
+  entry.expires = 100;
+  EXPECT_NE(token_table({entry}, 99).find("valid"), std::string::npos);
+  EXPECT_NE(token_table({entry}, 100).find("expired"), std::string::npos);
+  entry.state = protocol::TokenState::kRetired;
+  for (const std::string& text : {token_table({entry}, 99), token_json({entry}, 99)}) {
+    EXPECT_NE(text.find("revoked"), std::string::npos) << text;
+    EXPECT_EQ(text.find("5a5a"), std::string::npos) << text;
+  }
 }
 
 TEST(Listing, SaysWhoHoldsWhat) {

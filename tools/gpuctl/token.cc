@@ -1,0 +1,264 @@
+// Making, listing and revoking users' tokens.
+#include "tools/gpuctl/token.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/unique_fd.h"
+#include "tools/gpurun/options.h"
+
+namespace gpurun::tools {
+namespace {
+
+using protocol::TokenEntry;
+using protocol::TokenState;
+
+constexpr int kExitWrongUsage = 2;
+constexpr std::int64_t kDay = 24 * 3600;
+constexpr std::int64_t kLifetimeMax = 10 * 366 * kDay;
+
+int failed(const Status& status) {
+  std::fprintf(stderr, "gpuctl: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalidArgument ? kExitWrongUsage : kExitOwnFailure;
+}
+
+Status wrong(const std::string& what) { return Status(Code::kInvalidArgument, what); }
+
+std::int64_t seconds_now() { return std::int64_t{std::time(nullptr)}; }
+
+std::string time_text(std::int64_t seconds, const char* otherwise) {
+  if (seconds == 0) return otherwise;
+  char text[32];
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", gmtime_r(&time, &utc));
+  return text;
+}
+
+const char* state_of(const TokenEntry& entry, std::int64_t now) {
+  if (entry.state != TokenState::kValid) return "revoked";
+  return entry.expired(now) ? "expired" : "valid";
+}
+
+std::string row(const std::string& id, const std::string& user, const std::string& state,
+                const std::string& made, const std::string& expires, const std::string& used,
+                const std::string& note) {
+  char line[512];
+  std::snprintf(line, sizeof line, "%-12s  %-16s  %-7s  %-20s  %-20s  %-20s  %s", id.c_str(),
+                user.c_str(), state.c_str(), made.c_str(), expires.c_str(), used.c_str(),
+                note.c_str());
+  std::string text = line;
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + "\n";
+}
+
+Result<std::string> file_of(const TokenWords& words) {
+  std::string file = words.file.empty() ? protocol::default_token_file() : words.file;
+  if (file.empty()) return wrong("neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set");
+  if (file[0] != '/') return wrong("--tokens: '" + file + "' is no absolute path");
+  return file;
+}
+
+void drop_old(std::vector<TokenEntry>* entries, std::int64_t now) {
+  std::erase_if(*entries, [now](const TokenEntry& entry) {
+    return entry.state != TokenState::kValid && now - entry.ended > protocol::kRevokedKeptS;
+  });
+}
+
+// A new file that only this user can read; nothing that was there is touched.
+Result<UniqueFd> open_output(const std::string& path) {
+  if (path.empty()) return UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return Status::from_errno(errno, path);
+  return file;
+}
+
+Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
+  TokenEntry entry;
+  entry.user = words.user;
+  entry.note = words.note;
+  entry.made = now;
+  GPURUN_RETURN_IF_ERROR(protocol::check_user(words.user));
+  GPURUN_RETURN_IF_ERROR(protocol::check_note(words.note));
+  if (!words.expires.empty()) {
+    const Result<std::int64_t> lifetime = parse_lifetime(words.expires);
+    if (!lifetime.ok()) return wrong("--expires: " + lifetime.status().message());
+    entry.expires = now + *lifetime;
+  }
+  return entry;
+}
+
+Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
+                 std::vector<TokenEntry>* revoked) {
+  const std::int64_t now = seconds_now();
+  std::vector<TokenEntry*> found;
+  for (const std::string& id : words.ids) {
+    const auto place = std::find_if(entries->begin(), entries->end(),
+                                    [&](const TokenEntry& entry) { return entry.name() == id; });
+    if (place == entries->end()) {
+      return Status(Code::kUnavailable, "there is no token " + id + "; nothing was revoked");
+    }
+    found.push_back(&*place);
+  }
+  for (TokenEntry& entry : *entries) {
+    if (words.ids.empty() && entry.user == words.user && entry.state == TokenState::kValid) {
+      found.push_back(&entry);
+    }
+  }
+  if (found.empty()) {
+    return Status(Code::kUnavailable, "user " + words.user + " has no valid token");
+  }
+  for (TokenEntry* entry : found) {
+    // What has been revoked once with its leases spared may lose them yet; never the other way.
+    if (entry->state == TokenState::kValid) entry->ended = now;
+    if (entry->state != TokenState::kRevoked) {
+      entry->state = words.keep_running ? TokenState::kRetired : TokenState::kRevoked;
+    }
+    revoked->push_back(*entry);
+  }
+  drop_old(entries, now);
+  return {};
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_lifetime(const std::string& text) {
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  const std::string unit(parsed.ptr, end);
+  const std::int64_t factor = unit == "s"   ? 1
+                              : unit == "m" ? 60
+                              : unit == "h" ? 3600
+                              : unit == "d" ? kDay
+                              : unit == "w" ? 7 * kDay
+                                            : 0;
+  if (parsed.ec != std::errc() || factor == 0 || number < 1) {
+    return wrong("'" + text + "' is no time to live; write one like 12h, 90d or 2w");
+  }
+  if (number > kLifetimeMax / factor) return wrong("'" + text + "' is more than ten years");
+  return number * factor;
+}
+
+Result<Sha256Digest> parse_fingerprint(const std::string& text) {
+  std::string digits;
+  const std::string_view rest = std::string_view(text).substr(text.starts_with("sha256:") ? 7 : 0);
+  for (const char character : rest) {
+    if (character == ':') continue;
+    digits +=
+        character >= 'A' && character <= 'F' ? static_cast<char>(character - 'A' + 'a') : character;
+  }
+  Sha256Digest digest;
+  if (protocol::parse_hex(digits, mutable_bytes(digest.data(), digest.size()))) return digest;
+  return wrong("a fingerprint has 64 hexadecimal digits");
+}
+
+std::string token_table(const std::vector<TokenEntry>& entries, std::int64_t now) {
+  std::string text = row("ID", "USER", "STATE", "MADE", "EXPIRES", "LAST USED", "NOTE");
+  for (const TokenEntry& entry : entries) {
+    text += row(entry.name(), entry.user, state_of(entry, now), time_text(entry.made, "?"),
+                time_text(entry.expires, "never"), time_text(entry.used, "never"), entry.note);
+  }
+  return text;
+}
+
+std::string token_json(const std::vector<TokenEntry>& entries, std::int64_t now) {
+  std::string text;
+  for (const TokenEntry& entry : entries) {
+    const nlohmann::json all = {
+        {"id", entry.name()},     {"user", entry.user},       {"state", state_of(entry, now)},
+        {"made", entry.made},     {"expires", entry.expires}, {"used", entry.used},
+        {"revoked", entry.ended}, {"note", entry.note}};
+    text += all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+int create_token(const TokenWords& words) {
+  const Result<std::string> file = file_of(words);
+  if (!file.ok()) return failed(file.status());
+  const std::int64_t now = seconds_now();
+  Result<TokenEntry> entry = entry_of(words, now);
+  if (!entry.ok()) return failed(entry.status());
+  std::optional<Sha256Digest> server;
+  if (!words.fingerprint.empty()) {
+    const Result<Sha256Digest> told = parse_fingerprint(words.fingerprint);
+    if (!told.ok()) return failed(wrong("--server-fingerprint: " + told.status().message()));
+    server = *told;
+  }
+  // Before anything is made that nobody could be told.
+  const Result<UniqueFd> output = open_output(words.output);
+  if (!output.ok()) return failed(output.status());
+  const auto give_up = [&](const Status& status) {
+    if (!words.output.empty()) unlink(words.output.c_str());
+    return failed(status);
+  };
+  const Result<protocol::Token> token = protocol::make_token(server);
+  if (!token.ok()) return give_up(token.status());
+  entry->id = token->id;
+  entry->check = protocol::token_check(token->secret);
+  const Status kept = protocol::update_token_file(*file, [&](std::vector<TokenEntry>* entries) {
+    drop_old(entries, now);
+    for (const TokenEntry& other : *entries) {
+      if (other.id == entry->id) return Status(Code::kInternal, "two tokens got one id; try again");
+    }
+    entries->push_back(*entry);
+    return Status();
+  });
+  if (!kept.ok()) return give_up(kept);
+  const std::string line = protocol::format_token(*token) + "\n";
+  if (write(output->get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return failed(Status(Code::kUnavailable, "the token could not be written; revoke " +
+                                                 entry->name() + " and make another"));
+  }
+  std::fprintf(stderr,
+               "gpuctl: token %s of user %s is in force (%s)%s; it is not shown again. %s keeps it "
+               "in ~/.config/gpurun/token, mode 0600\n",
+               entry->name().c_str(), entry->user.c_str(), file->c_str(),
+               entry->expires == 0 ? "" : (" until " + time_text(entry->expires, "")).c_str(),
+               entry->user.c_str());
+  return 0;
+}
+
+int list_tokens(const TokenWords& words) {
+  const Result<std::string> file = file_of(words);
+  if (!file.ok()) return failed(file.status());
+  const auto entries = protocol::read_token_file(*file);
+  if (!entries.ok()) return failed(entries.status());
+  const std::int64_t now = seconds_now();
+  const std::string text = words.as_json ? token_json(*entries, now) : token_table(*entries, now);
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
+}
+
+int revoke_tokens(const TokenWords& words) {
+  const Result<std::string> file = file_of(words);
+  if (!file.ok()) return failed(file.status());
+  if (words.ids.empty() == words.user.empty()) {
+    return failed(wrong("token revoke: name tokens by their ids, or a user by --user"));
+  }
+  for (const std::string& id : words.ids) {
+    if (const auto parsed = protocol::parse_token_id(id); !parsed.ok()) {
+      return failed(wrong("'" + id + "': " + parsed.status().message()));
+    }
+  }
+  std::vector<TokenEntry> revoked;
+  const Status kept = protocol::update_token_file(
+      *file, [&](auto* entries) { return revoke_in(entries, words, &revoked); });
+  if (!kept.ok()) return failed(kept);
+  for (const TokenEntry& entry : revoked) {
+    const bool spared = entry.state == TokenState::kRetired;
+    std::printf("token %s of user %s is revoked; %s\n", entry.name().c_str(), entry.user.c_str(),
+                spared ? "what runs goes on" : "what runs ends");
+  }
+  return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
+}
+
+}  // namespace gpurun::tools

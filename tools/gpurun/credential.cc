@@ -1,0 +1,118 @@
+// Files are looked at by their descriptors, so that what was looked at is what is read.
+#include "tools/gpurun/credential.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "protocol/limits.h"
+#include "tools/gpurun/secret.h"
+#include "transport/tcp/address.h"
+
+namespace gpurun::tools {
+namespace {
+
+// Around the token there may be line ends and blanks.
+constexpr std::size_t kTokenFileBytesMax = 4096;
+
+std::string value_of(const char* variable) {
+  const char* value = getenv(variable);
+  return value != nullptr ? value : "";
+}
+
+// A token from `path`, if there is such a file.
+Result<Credential> token_at(const std::string& path) {
+  Credential found;
+  if (access(path.c_str(), F_OK) != 0) return found;
+  const Result<protocol::Token> token = read_token(path);
+  if (!token.ok()) return token.status();
+  found.token = *token;
+  found.file = path;
+  return found;
+}
+
+}  // namespace
+
+Result<protocol::Token> read_token(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return Status::from_errno(errno, "token file " + path);
+  struct stat about = {};
+  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, path);
+  if (S_ISDIR(about.st_mode)) {
+    return Status(Code::kInvalidArgument, path + " is a folder, no file with a token");
+  }
+  if ((about.st_mode & 077) != 0) {
+    return Status(Code::kRefused, path + ": others may read this token; chmod 600 " + path);
+  }
+  std::string text(kTokenFileBytesMax, '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, path);
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  text.resize(bytes);
+  Result<protocol::Token> token = protocol::parse_token(text);
+  if (!token.ok()) return Status(token.status().code(), path + ": " + token.status().message());
+  return token;
+}
+
+Result<Credential> named_credential(std::string token_file, std::string secret_file) {
+  // What is said now stands over what is always there.
+  if (token_file.empty() && secret_file.empty()) {
+    token_file = value_of(kTokenFileVariable);
+    secret_file = value_of(kSecretFileVariable);
+  }
+  Credential named;
+  if (!token_file.empty() && !secret_file.empty()) {
+    return Status(Code::kInvalidArgument, "both a token (" + token_file + ") and a secret (" +
+                                              secret_file + ") are named; name one of them");
+  }
+  if (!token_file.empty()) {
+    const Result<protocol::Token> token = read_token(token_file);
+    if (!token.ok()) return token.status();
+    named.token = *token;
+    named.file = token_file;
+  } else if (!secret_file.empty()) {
+    Result<Bytes> secret = read_secret_file(secret_file);
+    if (!secret.ok()) return secret.status();
+    named.secret = *std::move(secret);
+    named.file = secret_file;
+  }
+  return named;
+}
+
+Result<Credential> found_credential(const std::string& server) {
+  const std::string folder = config_folder();
+  const auto place = transport::tcp::parse_host_port(server, limits::kDefaultPort);
+  // A host has no slash in it, but may be a name for a folder.
+  if (place.ok() && !folder.empty() && place->host[0] != '.') {
+    for (const std::string& name : {transport::tcp::format_host_port(*place), place->host}) {
+      Result<Credential> found = token_at(folder + "/tokens/" + name);
+      if (!found.ok() || found->token) return found;
+    }
+  }
+  Credential own;
+  if (auto secret = read_run_secret(server); secret.ok()) own.secret = *std::move(secret);
+  if (!own.empty() || folder.empty()) return own;
+  return token_at(folder + "/token");
+}
+
+std::string config_folder() {
+  if (const char* base = getenv("XDG_CONFIG_HOME"); base != nullptr && base[0] == '/') {
+    return std::string(base) + "/gpurun";
+  }
+  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
+    return std::string(home) + "/.config/gpurun";
+  }
+  return {};
+}
+
+}  // namespace gpurun::tools
