@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/death_board.h"
 #include "client/thread.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
@@ -116,6 +117,14 @@ Result<protocol::Accept> receive_accept(transport::Connection& log, const protoc
   return std::move(*accept);
 }
 
+// With how the worker died, or the server ended, if that is the reason and gpurun hears of it.
+Status explained(const Status& status, const AttachOptions& options, const protocol::Id& session) {
+  const bool ended = status.code() == Code::kPeerGone || status.code() == Code::kUnavailable;
+  if (options.deaths == nullptr || !ended) return status;
+  const std::string how = options.deaths->ask(session, kNewsPatience);
+  return how.empty() ? status : Status(Code::kPeerGone, how);
+}
+
 }  // namespace
 
 Result<Attached> attach(const SessionData& session, const AttachOptions& options) {
@@ -138,11 +147,11 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
         Opening{server, *words, key, options.fd_min, connected, std::nullopt, {}}));
   }
   Result<Connections> opened = open_all(openings);
-  if (!opened.ok()) return opened.status();
+  if (!opened.ok()) return explained(opened.status(), options, words->session);
   Connections connections = *std::move(opened);
   Result<protocol::Accept> accept =
       receive_accept(*connections[0], key, server, deadline, options.deadline);
-  if (!accept.ok()) return accept.status();
+  if (!accept.ok()) return explained(accept.status(), options, words->session);
   const auto no = [&server](const Status& why) {
     return Status(why.code(), "server " + server + ": " + why.message());
   };
@@ -159,6 +168,8 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
     attached.channels.bulk.push_back(std::move(connections[index]));
   }
   attached.channels.server_name = server;
+  attached.channels.deaths = options.deaths;
+  attached.channels.id = words->session;
   attached.snapshot = std::move(accept->snapshot);
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);

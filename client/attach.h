@@ -20,10 +20,14 @@
 
 namespace gpurun::client {
 
+class DeathBoard;
+
 struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
   // Descriptors of ours in a stranger's process; see transport::Options.
   int fd_min = 0;
+  // Where it is asked how a worker died that was heard of no more; nullptr: nowhere.
+  DeathBoard* deaths = nullptr;
   // What we call; another table is for tests.
   std::span<const driver_abi::Row> rows = driver_abi::rows();
   // What we offer and require (protocol/features.h); others are for tests.

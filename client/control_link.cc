@@ -181,7 +181,7 @@ Status ControlLink::lease_ended() {
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (message.ok() && protocol::proved(*frame, key_, Sender::kServer, received_++)) {
     if (const auto* ended = std::get_if<protocol::WorkerEnded>(&*message)) {
-      worker_deaths_.push_back(ended->how);
+      worker_deaths_.push_back(*ended);
       return Status();
     }
     if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {

@@ -61,7 +61,9 @@ class ControlLink {
   // sentence.
   Status lease_ended();
   // How workers of this lease have died, as lease_ended() heard of it; each once.
-  std::vector<std::string> take_worker_deaths() { return std::exchange(worker_deaths_, {}); }
+  std::vector<protocol::WorkerEnded> take_worker_deaths() {
+    return std::exchange(worker_deaths_, {});
+  }
 
   // Ends the lease, and waits until its GPUs are free for the next, so that one run may follow the
   // other without a wait of its own. kDeadline: they will be later.
@@ -89,7 +91,7 @@ class ControlLink {
   std::optional<protocol::TokenProof> token_proof_;  // Not sent yet.
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
-  std::vector<std::string> worker_deaths_;
+  std::vector<protocol::WorkerEnded> worker_deaths_;
 };
 
 }  // namespace gpurun::client

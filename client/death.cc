@@ -1,6 +1,7 @@
 // The end of the peer: everybody is woken, every call returns kResultPeerGone from now on, and one
 // message says what happened.
 #include "base/log.h"
+#include "client/death_board.h"
 #include "client/fork_guard.h"
 #include "client/lane_registry.h"
 #include "client/session_impl.h"
@@ -13,15 +14,22 @@ void Session::Impl::die(Status cause) {
     const std::lock_guard<std::mutex> lock(death_mutex);
     if (!death.ok() || ending.load(std::memory_order_acquire)) return;
     death = cause;
-    session->dead_.store(true, std::memory_order_release);
+  }
+  // Calls wait meanwhile: who hears of the end may end, and the message with him.
+  std::string how;
+  if (channels.deaths != nullptr && cause.code() == Code::kPeerGone) {
+    how = channels.deaths->ask(channels.id, kNewsPatience);
+    if (said_goodbye.load(std::memory_order_acquire)) how.clear();  // The reason says more.
   }
   const driver_abi::Row* row = driver_abi::find_row(last_opcode.load(std::memory_order_relaxed));
-  log::write(log::Level::kError,
-             "%s is gone: %s; the last call was %s (number %llu). Every CUDA call fails from now "
-             "on with CUDA_ERROR_DEVICE_UNAVAILABLE.",
-             channels.server_name.empty() ? "the server" : channels.server_name.c_str(),
-             cause.to_string().c_str(), row == nullptr ? "none" : row->symbol,
-             static_cast<unsigned long long>(log.last_sequence()));
+  log::write(
+      log::Level::kError,
+      "%s%s%s; the last call was %s (number %llu). Every CUDA call fails from now on with "
+      "CUDA_ERROR_DEVICE_UNAVAILABLE.",
+      channels.server_name.empty() ? "the server" : channels.server_name.c_str(),
+      how.empty() ? " is gone: " : ": ", how.empty() ? cause.to_string().c_str() : how.c_str(),
+      row == nullptr ? "none" : row->symbol, static_cast<unsigned long long>(log.last_sequence()));
+  session->dead_.store(true, std::memory_order_release);
   channels.log->shut_down();
   for (auto& connection : channels.bulk) connection->shut_down();
   if (bulk != nullptr) bulk->end();

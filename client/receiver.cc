@@ -62,7 +62,7 @@ Status Session::Impl::receive_frames() {
     } else if (got.status().code() != Code::kDeadline) {
       return got.status();
     } else if (Clock::now() - last_heard >= options.silence_deadline) {
-      return Status(Code::kPeerGone, "nothing was heard for " +
+      return Status(Code::kDeadline, "nothing was heard for " +
                                          std::to_string(options.silence_deadline.count()) + " ms");
     }
   }
@@ -99,6 +99,7 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
       for (char& each : reason) {
         if (static_cast<unsigned char>(each) < ' ') each = ' ';  // It goes to a terminal.
       }
+      said_goodbye.store(true, std::memory_order_release);
       return Status(Code::kPeerGone, std::move(reason));
     }
     default:

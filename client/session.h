@@ -15,6 +15,7 @@
 // - After fork() every call in the child returns kResultNotInitialized; nothing is sent.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -35,6 +36,7 @@ namespace gpurun::client {
 
 class Bulk;
 class CommandLog;
+class DeathBoard;
 class DeferredErrors;
 class GraphHost;
 class Stats;
@@ -84,6 +86,8 @@ class Session {
     std::unique_ptr<transport::Connection> log;
     std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
     std::string server_name;                                   // For messages: "gpu1:4790".
+    DeathBoard* deaths = nullptr;  // Where it is asked how the worker died, by `id`; or nowhere.
+    std::array<std::uint8_t, 16> id{};
   };
 
   // Starts the session's threads. Their stacks are small; kResultOutOfMemory's Status twin

@@ -62,6 +62,10 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
     data.servers.emplace_back(value);
     return 0;
   }
+  if (name == "deaths") {
+    data.deaths = value;
+    return 0;
+  }
   if (name == "lease") return ok = parse_hex(value, data.lease), kLease;
   if (name == "ticket") return ok = parse_hex(value, data.ticket), kTicket;
   if (name == "key") return ok = parse_hex(value, data.ticket_key), kKey;
@@ -122,6 +126,7 @@ std::string serialise_session_data(const SessionData& data) {
   append_hex(text, "key", data.ticket_key);
   append_hex(text, "challenge", data.challenge);
   text.append("devices ").append(std::to_string(data.device_count)) += '\n';
+  if (!data.deaths.empty()) text.append("deaths ").append(data.deaths) += '\n';
   return text;
 }
 

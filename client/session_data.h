@@ -26,6 +26,7 @@ struct SessionData {
   protocol::Key ticket_key{};   // Secret, for as long as the lease lives.
   protocol::Nonce challenge{};  // The server's part of every attach key.
   unsigned device_count = 0;    // What the lease granted.
+  std::string deaths;           // Path of gpurun's DeathBoard; empty: none.
 };
 
 std::string serialise_session_data(const SessionData& data);

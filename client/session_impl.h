@@ -110,7 +110,8 @@ struct Session::Impl {
   Clock::time_point last_heard{};
   Clock::time_point next_beat{};
   std::uint64_t replies_acknowledged = 0;
-  std::uint64_t failures = 0;  // Of calls that had been answered.
+  std::uint64_t failures = 0;             // Of calls that had been answered.
+  std::atomic<bool> said_goodbye{false};  // The worker has said why it ends.
 
   // Transfers from the worker that have arrived whole: 1 to this number.
   std::atomic<std::uint64_t> bulk_completions{0};

@@ -84,7 +84,7 @@ struct Options {
   // uses low numbers by itself does not meet ours; lower when the process's limit forbids it.
   int fd_min = 0;
   // In somebody else's process, which may close any descriptor and open something of its own under
-  // its number: that is kPeerGone, and nothing is sent to, received from, shut down or closed
+  // its number: that is kUnavailable, and nothing is sent to, received from, shut down or closed
   // there.
   bool others_may_close = false;
 };

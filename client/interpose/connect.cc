@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/death_board.h"
 #include "client/interpose/process.h"
 #include "client/session_data.h"
 
@@ -31,6 +32,7 @@ Result<Attached> connect_from_environment() {
   if (!session.ok()) return session.status();
   AttachOptions options;
   options.fd_min = first_descriptor();
+  options.deaths = DeathBoard::open(session->deaths);
   Result<Attached> attached = attach(*session, options);
   if (!attached.ok()) return somewhere(attached.status());
   return attached;

@@ -37,6 +37,7 @@ struct Config {
   std::string secret_file;
   int secret_fd = -1;
   int ready_fd = -1;
+  bool for_one_run = false;  // DaemonOptions::for_one_run.
   bool insecure_plaintext = false;
   std::string tokens;        // The file of users' tokens; "none": there are none.
   bool tokens_told = false;  // Else `tokens` stands for nothing: protocol::default_token_file().

@@ -255,7 +255,8 @@ void Daemon::reap_workers() {
 
 // To the log, and to the gpurun of the lease, which tells its user: by the link's thread.
 void Daemon::report_death(const Running& running, const std::string& how) {
-  spdlog::warn("a worker ended with {}; its user is {}", how, running.user.name);
+  spdlog::log(options_.for_one_run ? spdlog::level::info : spdlog::level::warn,
+              "a worker ended with {}; its user is {}", how, running.user.name);
   const std::lock_guard lock(lease_links_mutex_);
   const auto link = lease_links_.find(running.lease);
   if (link == lease_links_.end() || link->second.deaths.size() == kUntoldDeathsMax) return;

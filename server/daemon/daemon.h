@@ -44,6 +44,8 @@ struct DaemonOptions {
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   std::size_t half_open_max = limits::kHalfOpenMax;
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
+  // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
+  bool for_one_run = false;
 };
 
 class Daemon {

@@ -89,6 +89,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
+  app.add_flag("--for-one-run", config.for_one_run)->group("");  // gpurun's, for its private one.
   app.add_flag("--verbose", words.verbose, "log every connection: --log info");
   app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
 }
@@ -353,6 +354,7 @@ Status serve(const Config& config) {
   options.devices = static_cast<unsigned>(facts->devices.size());
   options.device_facts = std::move(facts->devices);
   options.confinement = facts->confinement;
+  options.for_one_run = config.for_one_run;
   const unsigned count = options.devices;
   const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
   Result<std::unique_ptr<Daemon>> daemon =

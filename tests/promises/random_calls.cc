@@ -1,6 +1,8 @@
 // Makes CUDA calls in a random order and says each before it makes it ("7 launch"), for tests that
 // kill at a random call. Ends with 1 when a call fails. Its words:
 //   calls SEED [N]   without an end; with N it kills itself where it would make call N
+//   copy SEED        copies 64 MiB back and forth without an end
+//   end SEED         makes some calls, says "ending" and ends, with status 0
 //   free             prints the device's free and total bytes, before it has used any
 //   hold             takes all memory, says "full", and waits to be killed
 //   observe SEED N   starts itself N times as another process of the same lease, which dies at a
@@ -32,6 +34,11 @@ constexpr const char* kImage =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry axpy(.param .u64 a, .param .u32 n)\n{\n ret;\n}\n";
 
+void say(const std::string& line) {
+  const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
+  if (written != static_cast<ssize_t>(line.size())) std::exit(1);  // Nobody listens any more.
+}
+
 void must(CUresult code, const char* what) {
   if (code == CUDA_SUCCESS) return;
   std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
@@ -51,6 +58,7 @@ struct Device {
 
   void start() {
     CUcontext context = nullptr;
+    say("attaching\n");
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
@@ -135,9 +143,30 @@ constexpr Call kCalls[] = {
     {"synchronize", &Device::synchronize},
 };
 
-void say(const std::string& line) {
-  const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) std::exit(1);  // Nobody listens any more.
+// Each says a word where a test may want to kill.
+[[noreturn]] void copy_until_killed() {
+  constexpr std::size_t kLarge = std::size_t{64} << 20;
+  Device device;
+  device.start();
+  CUdeviceptr memory = 0;
+  std::vector<unsigned char> host(kLarge, 7);
+  MUST(cuMemAlloc_v2(&memory, kLarge));
+  say("copying\n");
+  for (;;) {
+    MUST(cuMemcpyHtoD_v2(memory, host.data(), kLarge));
+    MUST(cuMemcpyDtoH_v2(host.data(), memory, kLarge));
+  }
+}
+
+int end_after_calls(std::uint64_t seed) {
+  Device device;
+  device.start();
+  std::mt19937_64 random(seed);
+  for (int count = 0; count < 20; ++count) {
+    (device.*kCalls[random() % std::size(kCalls)].make)();
+  }
+  say("ending\n");
+  return 0;
 }
 
 [[noreturn]] void call_until_killed(std::uint64_t seed, std::uint64_t last) {
@@ -273,6 +302,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "free") return print_free();
   if (what == "hold") return hold_all();
+  if (what == "copy") copy_until_killed();
+  if (what == "end" && argc == 3) return end_after_calls(std::strtoull(argv[2], nullptr, 10));
   if (what == "observe" && argc == 4) {
     return observe(std::strtoull(argv[2], nullptr, 10), std::atoi(argv[3]));
   }

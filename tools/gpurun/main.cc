@@ -16,6 +16,7 @@
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "tools/gpurun/credential.h"
+#include "tools/gpurun/deaths.h"
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
@@ -59,6 +60,8 @@ struct Run {
   Credential credential;
   HeldLease lease;
   UniqueFd session_file;
+  UniqueFd deaths_file;
+  client::DeathBoard* deaths = nullptr;
 
   bool talks() const { return !options.quiet && isatty(STDERR_FILENO) != 0; }
 };
@@ -161,7 +164,16 @@ Status take_lease(Run* run) {
 
 // The name by which the program's processes open it: ours as long as this process lives, readable
 // for our user only, and gone without a trace however we die.
+std::string own_descriptor(int fd) {
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
+}
+
 Result<std::string> write_session_file(Run* run) {
+  Result<UniqueFd> deaths_file = client::DeathBoard::create();
+  if (!deaths_file.ok()) return deaths_file.status();
+  run->deaths_file = *std::move(deaths_file);
+  run->deaths = client::DeathBoard::map(run->deaths_file.get());
+  if (run->deaths != nullptr) run->lease.session.deaths = own_descriptor(run->deaths_file.get());
   run->session_file.reset(memfd_create("gpurun-session", MFD_CLOEXEC));
   if (!run->session_file.valid()) return Status::from_errno(errno, "memfd_create");
   const std::string text = client::serialise_session_data(run->lease.session);
@@ -169,7 +181,7 @@ Result<std::string> write_session_file(Run* run) {
       static_cast<ssize_t>(text.size())) {
     return Status::from_errno(errno, "session file");
   }
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(run->session_file.get());
+  return own_descriptor(run->session_file.get());
 }
 
 Result<Program> prepare_program(Run* run) {
@@ -195,27 +207,34 @@ std::string describe(int wait_status) {
 }
 
 Result<int> supervise(Run* run, Supervisor* supervisor) {
+  Deaths deaths(run->deaths, say);
   Supervisor::Events events;
   events.link_fd = run->lease.link->fd();
-  events.on_link = [run] {
+  events.on_link = [run, &deaths] {
     const Status ended = run->lease.link->lease_ended();
-    for (const std::string& how : run->lease.link->take_worker_deaths()) {
-      say("the worker of a process died: " + how + "; its CUDA calls fail from now on");
+    for (const protocol::WorkerEnded& death : run->lease.link->take_worker_deaths()) {
+      deaths.worker_died(death);
     }
-    if (!ended.ok()) say(ended.message() + "; the program's CUDA calls fail from now on");
+    if (!ended.ok()) {
+      const bool own_server = run->server != nullptr;
+      deaths.lease_ended(run->lease.session.servers[0], ended, own_server);
+    }
     return ended.ok();
   };
+  events.on_tick = [&deaths] { return deaths.tick(); };
   if (run->server != nullptr) {
     events.server = run->server->process();
-    events.on_server_end = [run](int status) {
+    events.on_server_end = [run, &deaths](int status) {
       run->server->ended();
-      say("the private server has ended (" + describe(status) + ")");
+      deaths.server_ended(describe(status));
     };
   }
   events.on_left_behind = [run] {
     if (run->talks()) say("the program has ended; waiting for processes that it left running");
   };
-  return supervisor->wait(events);
+  Result<int> ended = supervisor->wait(events);
+  deaths.finish();
+  return ended;
 }
 
 std::optional<Failure> run_program(Run* run, int* wait_status) {

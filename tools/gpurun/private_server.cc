@@ -132,7 +132,9 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
       // its disk.
       "--worker-uids", "none", "--confinement", "none", "--cache", "none",
       // Whose run it is is known.
-      "--tokens", "none", "--audit", "none"};
+      "--tokens", "none", "--audit", "none",
+      // Its user is told of deaths by us.
+      "--for-one-run"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);

@@ -206,7 +206,9 @@ Result<int> Supervisor::wait(const Events& events) {
     if (reap(events) || told_to_end_) return status_;
     if (program_ended_ && !std::exchange(left_behind, true)) events.on_left_behind();
     pollfd waited[] = {{signals_.get(), POLLIN, 0}, {link_fd, POLLIN, 0}};
-    if (poll(waited, 2, -1) < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
+    const int patience_ms = events.on_tick ? events.on_tick() : -1;
+    if (poll(waited, 2, patience_ms) < 0 && errno != EINTR)
+      return Status::from_errno(errno, "poll");
     if (waited[0].revents != 0) pass_on();
     if (waited[1].revents != 0) {
       if (!events.on_link()) link_fd = -1;

@@ -47,6 +47,8 @@ class Supervisor {
     pid_t server = -1;                       // A child that is no part of the program.
     std::function<void(int)> on_server_end;  // With its wait status; it has been reaped.
     std::function<void()> on_left_behind;    // The program has ended, descendants have not.
+    // Asked before each wait: milliseconds that it may last; -1: until something happens.
+    std::function<int()> on_tick;
   };
   // Returns the program's wait status once it and its descendants have ended. When only descendants
   // are left, a signal that asks to end ends the waiting.

@@ -159,8 +159,8 @@ void TcpConnection::wait_ready(short events, Deadline deadline) const {
 
 Status TcpConnection::gone_by_the_program() {
   gone_.store(true);
-  return Status(Code::kPeerGone, "the program has closed gpurun's descriptor " +
-                                     std::to_string(fd_.get()) + " (" + description_ + ")");
+  return Status(Code::kUnavailable, "the program has closed gpurun's descriptor " +
+                                        std::to_string(fd_.get()) + " (" + description_ + ")");
 }
 
 Status TcpConnection::gone(const char* doing, int error_number) {

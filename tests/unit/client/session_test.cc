@@ -147,7 +147,7 @@ TEST(Session, SilentPeerIsFoundDead) {
   options.silence_deadline = std::chrono::milliseconds(100);
   auto session = start(worker, options);
   EXPECT_EQ(call_elsewhere(*session, site(1)).get().returned, kResultPeerGone);
-  EXPECT_EQ(session->death().code(), Code::kPeerGone);
+  EXPECT_EQ(session->death().code(), Code::kDeadline);
 }
 
 TEST(Session, HeartbeatsGoOutWhileNothingElseHappens) {
