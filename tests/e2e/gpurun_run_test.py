@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Protects what a user sees of gpurun: exit statuses, messages, environment, and what it refuses."""
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -156,9 +157,64 @@ class CannotBePreloaded(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, "sudo")
             os.symlink("/bin/true", program)
-            done = gpurun("--", program, "id")
-        self.assertEqual(done.returncode, 125)
-        self.assertIn("sudo gpurun", done.stderr)
+            for before in ([], ["env", "A=1"], ["nohup"]):
+                done = gpurun("--", *before, program, "id")
+                self.assertEqual(done.returncode, 125)
+                self.assertIn("sudo gpurun", done.stderr)
+
+    def test_file_capabilities(self):
+        setcap = shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if os.geteuid() != 0 or setcap is None or not world.can_be(65534):
+            self.skipTest("needs root, setcap, and another user")
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            program = shutil.copy("/bin/true", folder)
+            if subprocess.run([setcap, "cap_net_raw+ep", program], capture_output=True).returncode != 0:
+                self.skipTest("this file system keeps no capabilities")
+            done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "--", world.GPURUN, "--",
+                                   program], env=environment(), capture_output=True, text=True,
+                                  timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertRegex(done.stderr, "^gpurun: .* has file capabilities: .*setcap -r[^\n]*\n$")
+
+    def compiled(self, folder, name, *options):
+        source = os.path.join(folder, "program.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("int main(void) { return 0; }\n")
+        program = os.path.join(folder, name)
+        done = subprocess.run(["cc", *options, "-o", program, source], capture_output=True)
+        return program if done.returncode == 0 else None
+
+    def test_other_c_libraries_processors_and_sanitizers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            musl = self.compiled(folder, "musl", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1")
+            programs = {musl: "uses the musl C library"}
+            for name, place, byte, said in (("small", 4, 1, "32-bit"), ("other", 18, 40, "another processor")):
+                path = shutil.copy(musl, os.path.join(folder, name))
+                with open(path, "r+b") as file:
+                    file.seek(place)
+                    file.write(bytes([byte]))
+                programs[path] = said
+            asan = self.compiled(folder, "asan", "-fsanitize=address")
+            if asan is not None:
+                programs[asan] = "ASAN_OPTIONS=verify_asan_link_order=0"
+            script = os.path.join(folder, "script")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(f"#!{musl}\n")
+            os.chmod(script, 0o755)
+            programs[script] = "uses the musl C library"
+            for program, said in programs.items():
+                # Behind what starts it, too.
+                for before in ([], ["env", "A=1"], ["nice", "-n", "1", "timeout", "9", "nohup"]):
+                    done = gpurun("--", *before, program, env=environment(ASAN_OPTIONS=None))
+                    self.assertEqual((done.returncode, done.stdout), (125, ""), (before, program))
+                    self.assertRegex(done.stderr, f"^gpurun: [^\n]*{said}[^\n]*\n$")
+
+    def test_an_environment_that_is_dropped(self):
+        for words in (["env", "-i"], ["nice", "env", "-", "PATH=/bin"]):
+            done = gpurun("--", *words, "true")
+            self.assertEqual((done.returncode, done.stdout), (125, ""))
+            self.assertRegex(done.stderr, "^gpurun: env -i drops .*write it before gpurun: [^\n]*\n$")
 
     def test_without_the_client_library(self):
         done = gpurun("--", "true", env=environment(GPURUN_CLIENT_DIR="/no/such/folder"))

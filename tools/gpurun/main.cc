@@ -18,6 +18,7 @@
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/environment.h"
+#include "tools/gpurun/launchers.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
 #include "tools/gpurun/places.h"
@@ -82,12 +83,12 @@ std::optional<Failure> find_parts(Run* run) {
   if (!places.ok()) return Failure{places.status()};
   run->places = *std::move(places);
   const char* path = getenv("PATH");
-  Result<std::string> program =
-      find_program(run->options.command[0], path != nullptr ? path : "/bin:/usr/bin");
+  const std::string search_path = path != nullptr ? path : "/bin:/usr/bin";
+  Result<std::string> program = find_program(run->options.command[0], search_path);
   if (!program.ok()) return Failure{program.status(), exit_status_of(program.status())};
   run->program = *std::move(program);
-  const Status preloads =
-      can_be_preloaded(run->program, std::string(value_of(run->user, "ASAN_OPTIONS")));
+  const Status preloads = can_be_preloaded(run->program, run->options.command, search_path,
+                                           std::string(value_of(run->user, "ASAN_OPTIONS")));
   if (!preloads.ok()) return Failure{preloads};
   if (access(run->places.client_library().c_str(), R_OK) != 0) {
     return Failure{Status(Code::kUnavailable, run->places.client_library() +
