@@ -30,6 +30,12 @@ def script(text):
         yield path
 
 
+def unreported_signals():
+    """For `env`: a sanitizer, where there is one, has nothing to say of a program that ends by one."""
+    return {name: os.environ.get(name, "") + ":handle_segv=0:handle_abort=0"
+            for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
+
+
 def native_environment(**changes):
     driver = os.path.dirname(world.DRIVERS["emulated"])
     given = changes.pop("LD_LIBRARY_PATH", None)

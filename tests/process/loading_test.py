@@ -17,8 +17,8 @@ OUT_OF_SIGHT = r"^gpurun: error: no CUDA device can be used: .*out of sight here
 
 
 def allocators():
-    return [path for pattern in ("libjemalloc.so*", "libtcmalloc*.so*")
-            for path in glob.glob(f"/usr/lib/x86_64-linux-gnu/{pattern}")]
+    return sorted({os.path.realpath(path) for name in ("libjemalloc.so*", "libtcmalloc_minimal.so*")
+                   for path in glob.glob(f"/usr/lib/*-linux-gnu/{name}")})
 
 
 class Loading(both.Case):

@@ -22,7 +22,7 @@ class Signals(both.Case):
         self.both(PROGRAM, "signals_waited_for", said="PASSED")
 
     def test_handlers_and_their_stack(self):
-        self.both(PROGRAM, "own_handlers", said="PASSED", env=world.crash_kills())
+        self.both(PROGRAM, "own_handlers", said="PASSED", env=both.unreported_signals())
 
     def steady(self):
         run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM, "steady"],
