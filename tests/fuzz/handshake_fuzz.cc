@@ -1,8 +1,12 @@
-// A gpurund and whoever comes to its port: with any bytes, with any message that is proved, and
-// with any attach to a lease that it holds. Afterwards the door must still open.
+// A gpurund and whoever comes to its port: with any bytes, with any message that is proved, with
+// any attach to a lease that it holds, and with any proof of a user's token. Afterwards the door
+// must still open.
 #include <sys/socket.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -36,6 +40,16 @@ struct Door {
     DaemonOptions options;
     options.secret = secret();
     options.devices = 2;
+    GPURUN_FUZZ_CHECK(mkdtemp(folder.data()) != nullptr);
+    const std::string tokens = folder + "/tokens";
+    protocol::TokenEntry entry;
+    entry.user = "anna";
+    entry.check = protocol::token_check(token.secret);
+    GPURUN_FUZZ_CHECK(protocol::update_token_file(tokens, [&](auto* entries) {
+                        entries->push_back(entry);
+                        return Status();
+                      }).ok());
+    options.tokens = std::make_shared<TokenStore>(tokens);
     daemon = *Daemon::create(*std::move(listener), std::move(options), spawner);
     std::thread([this] { static_cast<void>(daemon->run()); }).detach();
     link = *client::ControlLink::connect(daemon->address(), secret(), soon());
@@ -44,13 +58,19 @@ struct Door {
     session = *link->request_lease(request);
   }
   NoWorkers spawner;
+  std::string folder = "/tmp/gpurun-fuzz-XXXXXX";
+  protocol::Token token{{}, protocol::Key{9}, {}};
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<client::ControlLink> link;
   client::SessionData session;
 };
 
 Door& door() {
-  static Door* const one = new Door;
+  static Door* const one = [] {
+    auto* const made = new Door;
+    std::atexit([] { std::filesystem::remove_all(door().folder); });
+    return made;
+  }();
   return *one;
 }
 
@@ -84,6 +104,31 @@ void proved_client(transport::Connection& to, ByteView payload) {
   send(to, protocol::control_frame(payload, protocol::frame_tag(key, Sender::kClient, 0, payload)));
 }
 
+// Who says that he has a token, and then proves it, or not.
+void token_holder(transport::Connection& to, fuzz::Input& input) {
+  protocol::Token token = door().token;
+  const auto kind = input.number<std::uint8_t>();
+  token.id[0] = kind & 1u;  // Known, or not.
+  const protocol::Hello hello{protocol::our_version(Sender::kClient), {}, token.id};
+  static_cast<void>(protocol::send_control(to, hello, soon()));
+  const auto frame = protocol::receive_control(to, limits::kHelloBytesMax, soon());
+  GPURUN_FUZZ_CHECK(frame.ok());
+  const auto message = protocol::decode(frame->payload);
+  GPURUN_FUZZ_CHECK(message.ok() && std::holds_alternative<protocol::Challenge>(*message));
+  const protocol::Nonce& nonce = std::get<protocol::Challenge>(*message).nonce;
+  protocol::TokenProof proof{protocol::mask_token(token.secret, nonce, hello.nonce, token.id)};
+  Bytes said = protocol::encode(proof);
+  if ((kind & 2u) != 0) {
+    for (std::byte& byte : said) byte ^= static_cast<std::byte>(input.number<std::uint8_t>());
+  }
+  send(to, protocol::control_frame(said, std::nullopt));
+  const ByteView payload = input.rest();
+  if (payload.empty() || payload.size() > limits::kHelloBytesMax) return;
+  const protocol::Key key =
+      protocol::link_key(bytes_of(token.secret), protocol::Link::kControl, nonce, hello.nonce, {});
+  send(to, protocol::control_frame(payload, protocol::frame_tag(key, Sender::kClient, 0, payload)));
+}
+
 // Who has a ticket, and attaches as he likes.
 void ticket_holder(transport::Connection& to, fuzz::Input& input) {
   const client::SessionData& session = door().session;
@@ -113,7 +158,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t which = input.number<std::uint8_t>();
   auto connection = transport::connect("tcp://" + door().daemon->address(), soon());
   GPURUN_FUZZ_CHECK(connection.ok());
-  switch (which % 3) {
+  switch (which % 4) {
     case 0:
       send(**connection, input.rest());
       break;
@@ -121,11 +166,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (input.rest().empty() || input.rest().size() > limits::kHelloBytesMax) return 0;
       proved_client(**connection, input.rest());
       break;
-    default:
+    case 2:
       ticket_holder(**connection, input);
+      break;
+    default:
+      token_holder(**connection, input);
   }
   // Nothing more will come of us: without it the daemon would wait for the rest of a frame.
   ::shutdown((*connection)->fd(), SHUT_WR);
-  if (which % 3 != 2) hear_out(**connection);  // A session that gathers is kept until its deadline.
+  if (which % 4 != 2) hear_out(**connection);  // A session that gathers is kept until its deadline.
   return 0;
 }

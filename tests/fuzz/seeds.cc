@@ -62,6 +62,8 @@ void control_messages() {
   protocol::Listing listing{"0.1.0", 1, {{"a GPU", 1 << 30, "somebody", 5, 2}, {}}, 1, 1, 1, 1};
   const std::pair<const char*, protocol::ControlMessage> all[] = {
       {"hello", protocol::Hello{version, {}}},
+      {"hello_of_token", protocol::Hello{version, {}, protocol::TokenId{1}}},
+      {"token_proof", protocol::TokenProof{protocol::Key{2}}},
       {"challenge", protocol::Challenge{version, {}}},
       {"lease_request", protocol::LeaseRequest{1, 0}},
       {"queued", protocol::Queued{3}},
@@ -78,6 +80,7 @@ void control_messages() {
     write("handshake", std::string("raw_") + name,
           with_head({0}, protocol::control_frame(payload, std::nullopt)));
     write("handshake", std::string("proved_") + name, with_head({1}, payload));
+    write("handshake", std::string("token_") + name, with_head({3, 0}, payload));
   }
   write("handshake", "attach_log", with_head({2, 0, 3, 0, 7, 7, 7, 2, 0}, {}));
   write("handshake", "attach_lane", with_head({2, 0, 3, 0, 7, 7, 7, 2, 1}, {}));
