@@ -135,10 +135,10 @@ class Users(unittest.TestCase):
             until(lambda: not server.workers(), "the worker ends")
             _, errors = run.communicate("\n", timeout=world.SECONDS)
             self.assertEqual(run.returncode, DEVICE_UNAVAILABLE)
-            ended = [each for each in errors.splitlines() if each.startswith("gpurun: ")]
-            self.assertIn(f"token {name} of user anna was revoked; the program's CUDA calls fail "
-                          "from now on", "\n".join(ended))
-            self.assertEqual(sum("was revoked" in each for each in errors.splitlines()), 1, errors)
+            # One message, of the process that lost its GPU.
+            self.assertRegex(errors, rf"^gpurun: error: {server.address}: token {name} of user anna was "
+                             r"revoked; the last call was \w+ \(number \d+\)\. Every CUDA call fails "
+                             r"from now on with CUDA_ERROR_DEVICE_UNAVAILABLE\.\n$")
             # The GPU is free for others.
             self.assertEqual(world.holdings(server)["leases"], 0)
         self.assertNotIn("worker ended", server.errors)

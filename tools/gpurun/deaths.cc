@@ -38,8 +38,10 @@ void Deaths::lease_ended(const std::string& server, const Status& how, bool own_
     return;
   }
   const std::string named = "server " + server + " ";
+  const std::string quoted = "server " + server + ": ";  // The server's own sentence.
   std::string shown = how.message();
   if (shown.compare(0, named.size(), named) == 0) shown.replace(0, named.size(), "it ");
+  if (shown.compare(0, quoted.size(), quoted) == 0) shown.erase(0, quoted.size());
   add(true, board_ == nullptr ? 0 : board_->server_ended(shown), text, kProcessesSayIt);
 }
 
