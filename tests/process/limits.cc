@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -135,25 +136,28 @@ long status(const std::string& name) {
 }  // namespace
 
 // Threads that come and go, each with its own default stream. Says what it holds after some of them
-// and after all, and waits for a line between, so that the worker can be looked at.
+// and after all, and waits for a line between, so that the worker can be looked at. Words: how many
+// each time, and how many live at once (4).
 void many_threads() {
   const CUcontext context = use_device();
   const int count = std::atoi(word(0).c_str());
-  constexpr int kAtOnce = 4;
+  const int at_once = word(1).empty() ? 4 : std::atoi(word(1).c_str());
   char line[8];
-  for (int done = 0; done < 2 * count; done += kAtOnce) {
+  for (int done = 0; done < 2 * count; done += at_once) {
     if (done % count == 0 && done != 0) {
       say("holds " + std::to_string(status("Threads")) + " threads\n");
       HOLDS(read(STDIN_FILENO, line, sizeof line) > 0);
     }
     std::vector<std::thread> threads;
-    for (int i = 0; i < kAtOnce; ++i) {
+    std::barrier together(at_once);
+    for (int i = 0; i < at_once; ++i) {
       threads.emplace_back([&, i] {
         MUST(cuCtxSetCurrent(context));
         CUdeviceptr memory = 0;
         MUST(cuMemAlloc_v2(&memory, 256));
         MUST(cuMemsetD8Async_ptsz(memory, static_cast<unsigned char>(i), 256, nullptr));
         MUST(cuStreamSynchronize_ptsz(nullptr));
+        together.arrive_and_wait();
         MUST(cuMemFree_v2(memory));
       });
     }
