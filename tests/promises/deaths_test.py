@@ -23,8 +23,8 @@ import world  # noqa: E402
 DEATHS = int(os.environ.get("GPURUN_DEATHS") or (5 if world.ARGS.sanitizer else 15))
 VICTIMS = ("worker", "daemon", "gpurun", "program")
 # When it happens, and how long after the program has said the word, at most.
-MOMENTS = {"start": 0.15, "attach": 0.08, "call": 0.02, "copy": 0.05, "end": 0.01}
-WORDS = {"attach": b"attaching", "copy": b"copying", "end": b"ending"}
+MOMENTS = {"start": 0.15, "attach": 0.08, "call": 0.02, "copy": 0.05, "end": 0.003}
+WORDS = {"attach": b"attaching", "copy": b"copying", "end": b"running"}
 CALLS_MAX = 200
 SLOW = 5 if world.ARGS.sanitizer else 1
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
@@ -33,6 +33,7 @@ DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 WORKER = r"the worker of (this|a) process died: signal 9 \(Killed\)"
 SERVER = r"the private server has ended \(signal 9, Killed\)|it ended the lease: |server \S+ ended the lease: "
 NO_SERVER = r"^gpurun: (server \S+ hung up: |no server at |.* did not start |.*is a private server on this)"
+LOST = r"no CUDA device can be used: |is gone: peer gone: "
 LAST_CALL = r"; the last call was \w+ \(number \d+\)\. Every CUDA call fails from now on with "
 
 
@@ -71,10 +72,13 @@ class Death:
         self.after = chance.uniform(0, MOMENTS[self.moment]) * SLOW
         self.killed = False
         self.lived = False  # It lost nothing that it needed.
+        # Not gpurun's own child, which would die with it.
+        self.below = victim == "gpurun" and number % 3 == 2 and not world.ARGS.sanitizer
         self.result = ""  # How the run ended, for the summary.
 
     def __str__(self):
         where = "private" if self.private else "named"
+        where += ", below a shell" if self.below else ""
         return (f"{self.victim} killed {self.after * 1000:.1f} ms after {self.moment}"
                 f"{' ' + str(self.call) if self.moment == 'call' else ''} ({where} server)")
 
@@ -108,16 +112,24 @@ class Death:
         """What is wrong, as lines."""
         words = [] if self.private else ["--timeout", "30s", *server.options()]
         mode = {"call": "calls", "copy": "copy", "end": "end"}.get(self.moment, "calls")
+        command = [PROGRAM, mode, str(self.seed)]
+        if self.below:
+            command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
         env = world.client_environment(server, TMPDIR=temporary)
-        run = subprocess.Popen([world.GPURUN, "-q", *words, "--", PROGRAM, mode, str(self.seed)], env=env,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        run = subprocess.Popen([world.GPURUN, "-q", *words, "--", *command], env=env,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with run.stdout, run.stderr:
             if self.moment != "start" and not self.await_word(run.stdout):
                 run.kill()
                 return [f"{self}: the program never came there: {run.communicate()[1]}"]
-            select.select([], [], [], self.after)  # The moment of death; nothing is waited for.
+            if self.moment != "end":
+                select.select([], [], [], self.after)  # The moment of death; nothing is waited for.
             pid = self.victim_process(run, server)
             everybody = [run.pid, *(pid for pids in parts(run.pid).values() for pid in pids)]
+            if self.moment == "end":  # Which is too short to look for anybody.
+                os.write(run.stdin.fileno(), b"\n")
+                select.select([run.stdout], [], [], world.SECONDS)  # "ending"
+                select.select([], [], [], self.after)
             self.killed = pid is not None and kill(pid)
             output, errors, left = self.ends(run, everybody)
         if left:
@@ -154,6 +166,8 @@ class Death:
         """Why status and messages are not what they must be; None: they are."""
         if self.lived or not self.killed:
             return "messages, though nobody died" if lines else None
+        if self.below and len(lines) == 1:
+            return None if re.search(LOST + r"|the worker of|ended the lease", lines[0]) else "another message"
         if self.victim in ("gpurun", "program"):
             return None if status in (-signal.SIGKILL, 0) and not lines else "as if not killed"
         if status == 0:  # It had all that it needed.

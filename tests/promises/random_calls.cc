@@ -2,7 +2,9 @@
 // kill at a random call. Ends with 1 when a call fails. Its words:
 //   calls SEED [N]   without an end; with N it kills itself where it would make call N
 //   copy SEED        copies 64 MiB back and forth without an end
-//   end SEED         makes some calls, says "ending" and ends, with status 0
+//   end SEED         says "running", waits for a line, makes some calls, says "ending" and ends,
+//   with
+//                    status 0
 //   free             prints the device's free and total bytes, before it has used any
 //   hold             takes all memory, says "full", and waits to be killed
 //   observe SEED N   starts itself N times as another process of the same lease, which dies at a
@@ -162,6 +164,9 @@ int end_after_calls(std::uint64_t seed) {
   Device device;
   device.start();
   std::mt19937_64 random(seed);
+  say("running\n");
+  char line[2];
+  if (read(STDIN_FILENO, line, 1) != 1) return 1;
   for (int count = 0; count < 20; ++count) {
     (device.*kCalls[random() % std::size(kCalls)].make)();
   }

@@ -33,6 +33,7 @@ void Deaths::worker_died(const protocol::WorkerEnded& ended) {
 void Deaths::lease_ended(const std::string& server, const Status& how, bool own_server) {
   const std::string text = how.message() + "; the program's CUDA calls fail from now on";
   if (own_server) {
+    if (own_server_ended_) return;
     add(false, 0, text, kServerEnds);
     untold_.back().link = true;
     return;
@@ -46,6 +47,7 @@ void Deaths::lease_ended(const std::string& server, const Status& how, bool own_
 }
 
 void Deaths::server_ended(const std::string& how) {
+  own_server_ended_ = true;
   std::erase_if(untold_, [](const Untold& each) { return each.link; });
   const std::string text = "the private server has ended (" + how + ")";
   add(true, board_ == nullptr ? 0 : board_->server_ended(text),

@@ -47,6 +47,7 @@ class Deaths {
   client::DeathBoard* board_;
   std::function<void(const std::string&)> say_;
   std::vector<Untold> untold_;
+  bool own_server_ended_ = false;
 };
 
 }  // namespace gpurun::tools

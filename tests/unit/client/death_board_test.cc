@@ -106,6 +106,11 @@ TEST(Deaths, AnOwnServersEndExplainsItsLink) {
   EXPECT_EQ(deaths.tick(), -1);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_NE(said[0].find("private server has ended (signal 9)"), std::string::npos);
+  // Or the other way round.
+  deaths.lease_ended("a:1", Status(Code::kPeerGone, "server a:1 ended the lease: closed"), true);
+  EXPECT_EQ(deaths.tick(), -1);
+  deaths.finish();
+  EXPECT_EQ(said.size(), 1U);
 }
 
 }  // namespace
