@@ -133,7 +133,8 @@ Status Confinement::finish(bool emulated) {
     if (!empty_root()) return Status::from_errno(errno, "an empty file system for the worker");
     add("files");
   }
-  if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
+  // Those of the namespace, or root's that keeps its user.
+  if (full && order_.user == 0 && !drop_capabilities()) return Status::from_errno(errno, "capset");
   if (order_.user != 0) {
     GPURUN_RETURN_IF_ERROR(become_user(order_.user));
     add("user");

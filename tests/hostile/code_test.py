@@ -177,6 +177,24 @@ class HostileCode(unittest.TestCase):
             self.assertEqual(stranger.parts(), "user-namespace network files system-calls")
             self.try_all(stranger, 0)
 
+    def test_where_there_is_no_namespace_of_users_it_is_said(self):
+        refusing = ["unshare", "--user", "--map-root-user", "--", "sh", "-c",
+                    'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
+        if subprocess.run([*refusing, "true"], capture_output=True,
+                          timeout=world.SECONDS).returncode != 0:
+            self.skipTest("needs user namespaces")
+        with Stranger("--worker-uids", "none", before=refusing) as stranger:
+            self.assertNotIn("user", stranger.parts())
+            self.assertIn("system-calls", stranger.parts())
+            self.assertIn("workers run as this daemon's user", stranger.server.log())
+            (worker,) = stranger.server.workers()
+            self.assertEqual(int(world.status_of(worker)["CapEff"], 16), 0)
+            listed = subprocess.run([world.GPUCTL, "list", *stranger.server.options()],
+                                    env=environment(), capture_output=True, text=True,
+                                    timeout=world.SECONDS)
+            self.assertIn("workers run as the daemon's user", listed.stdout)
+            self.assertTrue(stranger.neighbour_ends_well())
+
     def test_memory_threads_descriptors_and_words_have_limits(self):
         users = () if world.can_lend_users() and os.geteuid() == 0 else ("--worker-uids", "none")
         with Stranger("--worker-memory", str(MEMORY_MIB << 20), *users) as stranger:

@@ -1,0 +1,71 @@
+// Started by gpurun, this attaches once for each malicious session, lets it act, and says how it
+// ended: a line "NAME: right: end" or "NAME: WRONG: how". Words: the names, or nothing for all.
+// Exit status: how many were wrong.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client/session_data.h"
+#include "tests/hostile/sessions.h"
+
+namespace gpurun::hostile {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+
+bool matches(const std::string& text, std::string_view wanted) {
+  while (!wanted.empty()) {
+    const std::size_t bar = wanted.find('|');
+    if (text.find(wanted.substr(0, bar)) != std::string::npos) return true;
+    wanted.remove_prefix(bar == std::string_view::npos ? wanted.size() : bar + 1);
+  }
+  return false;
+}
+
+// False: not as it must. `how` is its end then, too.
+bool try_one(const Session& session, const client::SessionData& data, std::string* how) {
+  Result<client::Attached> attached = client::attach(data, {});
+  if (!attached.ok()) {
+    *how = "no attach: " + attached.status().to_string();
+    return false;
+  }
+  Stranger stranger(*std::move(attached));
+  const bool right = session.act(stranger);
+  const std::string_view wanted = session.wanted;
+  const bool served = wanted.find("served") != std::string_view::npos && stranger.answers();
+  const std::string end = served ? "served" : wanted == "gone" ? "gone" : stranger.end(kPatience);
+  *how = end;
+  if (!matches(end, wanted)) {
+    *how += " where due was " + std::string(wanted);
+    return false;
+  }
+  if (!right) *how += "; an answer was not what it must be";
+  return right;
+}
+
+int run(const std::vector<std::string>& names) {
+  const Result<client::SessionData> data = client::session_data_from_environment();
+  int wrong = 0;
+  for (const std::span<const Session> sessions : {framing_sessions(), calling_sessions()}) {
+    for (const Session& session : sessions) {
+      if (!names.empty() && std::find(names.begin(), names.end(), session.name) == names.end()) {
+        continue;
+      }
+      std::string how = data.status().to_string();
+      const bool right = data.ok() && try_one(session, *data, &how);
+      std::printf("%s: %s: %s\n", session.name, right ? "right" : "WRONG", how.c_str());
+      std::fflush(stdout);
+      wrong += right ? 0 : 1;
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+}  // namespace gpurun::hostile
+
+int main(int argc, char** argv) {
+  return gpurun::hostile::run(std::vector<std::string>(argv + 1, argv + argc));
+}

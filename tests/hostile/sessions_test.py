@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Protects everybody else from a client that has a true ticket and means ill: each of the sessions
+of hostile_sessions ends only its own worker, or is refused what it asks; the daemon and a program
+that computes beside them go on and are right, the log names what ended a session, and nothing of
+them is left: no process, no descriptor, no memory."""
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import descriptors, environment, status_of, until  # noqa: E402
+
+SESSIONS, NEIGHBOUR = sys.argv.pop(1), sys.argv.pop(1)
+SESSIONS_MIN = 70
+DAEMON_GROWTH_KIB_MAX = 64 << 10
+
+
+def resident_kib(pid):
+    return int(status_of(pid)["VmRSS"].split()[0])
+
+
+class HostileSessions(unittest.TestCase):
+    def setUp(self):
+        env = environment(GPURUN_EMULATED="devices=2")
+        server = self.enterContext(world.Gpurund(env=env))
+        self.server = server
+        self.neighbour = subprocess.Popen(
+            [world.GPURUN, "-q", *server.options(), "--", NEIGHBOUR], text=True, env=environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end_neighbour)
+        self.assertEqual(self.neighbour.stdout.readline(), "ready\n", server.log())
+
+    def end_neighbour(self):
+        if self.neighbour.poll() is None:
+            self.neighbour.kill()
+            self.neighbour.communicate(timeout=world.SECONDS)
+
+    def attack(self, *names):
+        done = subprocess.run(
+            [world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", SESSIONS, *names],
+            env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=12 * world.SECONDS)
+        return done, [line.split(": ", 2) for line in done.stdout.splitlines()]
+
+    def test_each_harms_nobody_but_itself(self):
+        daemon = self.server.process
+        self.attack("noise_where_a_frame_is_due")  # What is made once is there after that.
+        until(lambda: len(self.server.workers()) == 1, "the stranger's workers end")
+        open_before, kib_before = descriptors(daemon.pid), resident_kib(daemon.pid)
+        begin = time.monotonic()
+        done, sessions = self.attack()
+        wrong = [line for line in sessions if line[1] != "right"]
+        self.assertEqual((done.returncode, wrong), (0, []), self.server.log()[-4000:])
+        self.assertGreaterEqual(len(sessions), SESSIONS_MIN)
+        # The end of the lease takes all of them, a kernel that never ends among them.
+        until(lambda: len(self.server.workers()) == 1, "nothing but the neighbour's worker is left")
+        until(lambda: descriptors(daemon.pid) <= open_before, "the daemon's descriptors are closed")
+        self.assertLess(resident_kib(daemon.pid) - kib_before, DAEMON_GROWTH_KIB_MAX)
+        log = self.server.log()
+        for name, _, end in sessions:
+            if end not in ("served", "gone", "closed"):
+                self.assertRegex(log, r"gpurun-worker\[\d+\]: .*" + re.escape(end), name)
+        self.assertNotRegex(log, "ended with (signal|a forbidden|its memory)")
+        self.assertIsNone(daemon.poll())
+        rounds, errors = self.neighbour.communicate("\n", timeout=world.SECONDS)
+        self.assertEqual((self.neighbour.returncode, errors), (0, ""), rounds)
+        print(f"{len(sessions)} sessions in {time.monotonic() - begin:.1f} s, meanwhile "
+              f"{rounds.strip()} rounds of the neighbour's")
+        self.assertGreater(int(rounds), 10)
+
+
+if __name__ == "__main__":
+    world.main()

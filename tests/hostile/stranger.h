@@ -1,0 +1,105 @@
+// Stranger: a client that has a true ticket, has attached, and then says what it likes: frame by
+// frame, over the connections of its own session. One thread; a reader of its own collects what the
+// worker answers, and nothing of that is ever acknowledged. Every wait is bounded.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "client/attach.h"
+#include "protocol/frame.h"
+#include "protocol/handle_form.h"
+#include "protocol/record.h"
+
+namespace gpurun::hostile {
+
+using driver_abi::HandleKind;
+using protocol::Form;
+using protocol::FrameKind;
+using protocol::Order;
+using protocol::RecordHeader;
+
+std::uint16_t opcode(const char* symbol);
+// A handle as a client of ours would mint it.
+constexpr std::uint64_t handle(HandleKind kind, std::uint64_t index) {
+  return protocol::kHandleTag << protocol::kHandleTagShift |
+         static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
+         std::uint64_t{1} << protocol::kHandleGenerationShift | index;
+}
+
+class Stranger {
+ public:
+  struct Reply {
+    int result = 0;
+    Bytes payload;
+  };
+
+  explicit Stranger(client::Attached attached);
+  ~Stranger();
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  // Bytes as they are, on the log or the first bulk lane. The worker may be gone: no failure.
+  void say(ByteView bytes) { send(*channels_.log, bytes); }
+  void say_bulk(ByteView bytes) { send(*channels_.bulk.front(), bytes); }
+  static Bytes frame(FrameKind kind, std::uint64_t sequence, ByteView payload);
+  static Bytes record(RecordHeader header, ByteView payload, std::uint64_t sequence);
+  // A bulk frame.
+  void chunk(FrameKind kind, const protocol::BulkHeader& header, std::size_t bytes);
+
+  // Well-formed records with the next number, in a frame each. Its number.
+  std::uint64_t call(RecordHeader header, ByteView payload);
+  // One whose answer is waited for. nullopt: the session has ended.
+  std::optional<Reply> ask(RecordHeader header, ByteView payload);
+  // Many alike in as few frames as may be: what `header` says, `count` times.
+  void flood(RecordHeader header, ByteView payload, std::size_t count);
+  // A generated row, awaited: its arguments as libffi takes them.
+  std::optional<Reply> ask_row(const char* symbol, std::vector<void*> arguments,
+                               const std::vector<std::uint64_t>& minted = {},
+                               Order order = Order::kContext);
+  // Whether a fence behind all that was said is still answered.
+  bool answers();
+
+  // Honest steps, so that what comes next is about something. False: they failed.
+  bool make_context();                          // kContext, a handle.
+  std::uint64_t allocate(std::uint64_t bytes);  // 0: no.
+  int load(std::string_view ptx);               // Into kModule; the CUresult.
+  bool find_kernel(const char* name);           // Into kFunction.
+  static constexpr std::uint64_t kContext = handle(HandleKind::kContext, 1);
+  static constexpr std::uint64_t kModule = handle(HandleKind::kModule, 2);
+  static constexpr std::uint64_t kFunction = handle(HandleKind::kFunction, 3);
+  static RecordHeader in_context(const char* symbol, Form form, Order order);
+  static RecordHeader in_stream(const char* symbol, Form form);
+
+  // Goes without a word.
+  void cut();
+  // How the session ended, by its own or because nothing more is said: the worker's goodbye;
+  // "closed" without one; "lives" when it has not ended in `patience`.
+  std::string end(std::chrono::milliseconds patience);
+
+ private:
+  static void send(transport::Connection& to, ByteView bytes);
+  void read_log();
+  void read_bulk();
+
+  client::Session::Channels channels_;
+  std::uint64_t last_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Reply> replies_;
+  bool ended_ = false;
+  std::string goodbye_;
+  std::thread log_reader_;
+  std::thread bulk_reader_;
+};
+
+}  // namespace gpurun::hostile
