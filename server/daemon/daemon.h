@@ -109,7 +109,6 @@ class Daemon {
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
   Result<std::unique_ptr<Worker>> admit(WorkerOrder& order);
-  void heed_tokens();
   void end_all();
 
   // A connection's thread (daemon_link.cc).
@@ -123,6 +122,7 @@ class Daemon {
   Result<Asked> identify(transport::Connection& connection, const protocol::Hello& hello,
                          Deadline deadline);
   Status check_still_valid(const User& user);
+  void heed_tokens();
   void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
   void audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields);
 

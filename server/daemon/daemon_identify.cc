@@ -98,7 +98,7 @@ Status Daemon::check_still_valid(const User& user) {
   return check_valid(**entry);
 }
 
-// run()'s thread: what an operator has changed in the file of tokens.
+// What an operator has changed in the file of tokens. Any thread.
 void Daemon::heed_tokens() {
   if (options_.tokens == nullptr) return;
   for (const TokenStore::Change& change : options_.tokens->changes()) {
@@ -111,7 +111,9 @@ void Daemon::heed_tokens() {
                                                                      : change.spared ? "run-on"
                                                                                      : "end"}});
     if (!change.ended || change.spared) continue;
-    users_.end(name, "token " + name + " of user " + change.entry.user + " was revoked");
+    const std::string why = "token " + name + " of user " + change.entry.user + " was revoked";
+    book_.close(name, why);
+    users_.end(name, why);
   }
 }
 

@@ -78,6 +78,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
+  heed_tokens();  // A lease of a token that is revoked takes nobody in from that moment.
   forget_stranger(connection.get());
   forget_link(connection.get());
   Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection);

@@ -15,7 +15,7 @@ Status over() {
 void LeaseBook::add(Lease lease) {
   const std::lock_guard lock(mutex_);
   const protocol::Id id = lease.id;
-  entries_.emplace(id, Entry{std::move(lease), {}, {}});
+  entries_.emplace(id, Entry{std::move(lease), {}, {}, {}});
 }
 
 void LeaseBook::remove(const protocol::Id& id) {
@@ -23,6 +23,13 @@ void LeaseBook::remove(const protocol::Id& id) {
   std::map<protocol::Id, Entry>::node_type ended;
   const std::lock_guard lock(mutex_);
   ended = entries_.extract(id);
+}
+
+void LeaseBook::close(const std::string& token, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, entry] : entries_) {
+    if (!entry.lease.user.is_operator() && entry.lease.user.token == token) entry.why_closed = why;
+  }
 }
 
 bool LeaseBook::has(const protocol::Id& id) const {
@@ -65,6 +72,7 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   const auto found = entries_.find(attach.lease);
   if (found == entries_.end()) return over();
   Entry& entry = found->second;
+  if (!entry.why_closed.empty()) return Status(Code::kRefused, entry.why_closed);
   if (entry.sessions.count(attach.session) != 0) {
     return Status(Code::kRefused, "this session has attached before");
   }

@@ -61,6 +61,9 @@ class LeaseBook {
   void add(Lease lease);
   // Ends it: no process attaches any more, and half-gathered sessions are dropped.
   void remove(const protocol::Id& id);
+  // What that token holds: no process attaches any more, and is told why. The leases are ended by
+  // their links.
+  void close(const std::string& token, const std::string& why);
   bool has(const protocol::Id& id) const;
   std::vector<HeldLease> held() const;
   // Sessions of all leases of which not all connections have come.
@@ -88,6 +91,7 @@ class LeaseBook {
   };
   struct Entry {
     Lease lease;
+    std::string why_closed;           // Empty: processes may attach.
     std::set<protocol::Id> sessions;  // Complete ones, ever.
     std::map<protocol::Id, Gathering> gathering;
   };

@@ -4,6 +4,7 @@ has become, and again only when what lies on its disk is no longer the image. Co
 in the client's own statistics."""
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,10 +17,11 @@ IMAGE_BYTES = 300_000
 ALL_ELSE_BYTES = 20_000  # More than a run without an image sends.
 
 
-def bytes_sent(server):
+def bytes_sent(server, *credential):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
-        done = gpurun(*server.options(), "--", world.ARGS.client, "load", str(IMAGE_BYTES),
+        done = gpurun("-l", server.address, *(credential or server.secret_options), "--",
+                      world.ARGS.client, "load", str(IMAGE_BYTES),
                       env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path))
         assert done.returncode == 0, done.stderr
         with open(path, encoding="utf-8") as file:
@@ -67,6 +69,17 @@ class Cache(unittest.TestCase):
         if os.getuid() != 0 or not can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         self.check_sent_once("--worker-uids", f"{first}-{first + 9}")
+
+    def test_users_do_not_learn_what_others_have_sent(self):
+        with self.server() as server:
+            self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            for user in ("anna", "ben"):
+                token = os.path.join(server.folder.name, user)
+                subprocess.run([world.GPUCTL, "token", "create", user, "-o", token, "--tokens",
+                                server.tokens_file], check=True, capture_output=True,
+                               timeout=world.SECONDS)
+                self.assertGreater(bytes_sent(server, "--token-file", token), IMAGE_BYTES)
+                self.assertLess(bytes_sent(server, "--token-file", token), ALL_ELSE_BYTES)
 
     def test_without_a_cache_each_process_sends_it(self):
         for cache, words in (("none", []), (self.cache, ["--cache-bytes", "100KiB"])):
