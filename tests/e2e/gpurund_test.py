@@ -375,13 +375,15 @@ class Workers(unittest.TestCase):
             self.assertEqual(left.wait(world.SECONDS), -signal.SIGKILL)
 
     def test_a_worker_ends_with_a_killed_daemon(self):
-        with world.Gpurund() as server:
-            program = GpuProgram(server)
-            (worker,) = server.workers()
-            server.process.kill()
-            until(lambda: not alive(worker), "the worker ends")
-            program.go_on()
-            self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
+        for words in ((), ("--worker-uids", "none"),
+                      ("--worker-uids", "none", "--confinement", "none")):
+            with self.subTest(words=words), world.Gpurund(*words) as server:
+                program = GpuProgram(server)
+                (worker,) = server.workers()
+                server.process.kill()
+                until(lambda pid=worker: not alive(pid), "the worker ends")
+                program.go_on()
+                self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
 
     def test_a_worker_gets_only_named_variables(self):
         env = environment(SECRET_OF_THE_OPERATOR="x", GPURUN_SECRET_FILE="/secret", LD_PRELOAD="libm.so.6",
