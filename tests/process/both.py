@@ -36,6 +36,11 @@ def unreported_signals():
             for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
 
 
+def unchecked_leaks():
+    """For `env`: a child has not the threads whose stacks hold what a leak check would look for."""
+    return {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0:handle_abort=0"}
+
+
 def native_environment(**changes):
     driver = os.path.dirname(world.DRIVERS["emulated"])
     given = changes.pop("LD_LIBRARY_PATH", None)
