@@ -3,8 +3,8 @@
 //   gpurun1_ID_SECRET_SUM   or   gpurun1_ID_SECRET_SERVER_SUM
 //
 // ID: 12 hexadecimal digits that name the token and are no secret. SECRET: 64 digits, random.
-// SERVER: the SHA-256 of the certificate of the server that it is for, so that a client which has
-// the token need not trust the first certificate that it meets. SUM: the first 8 digits of the
+// SERVER: the fingerprint (SHA-256) of the public key of the server that it is for, so that a client
+// which has the token need not trust the first key that it meets where the link is encrypted. SUM: the first 8 digits of the
 // SHA-256 of all before its underscore, so that a line that was cut or mistyped is noticed.
 //
 // A server keeps no secret but its check, from which the secret cannot be had: who steals the
@@ -32,7 +32,7 @@ using TokenId = std::array<std::uint8_t, 6>;
 struct Token {
   TokenId id{};
   Key secret{};
-  std::optional<Sha256Digest> server;  // The certificate's digest.
+  std::optional<Sha256Digest> server;  // Its key's fingerprint.
 };
 
 // At most this many characters, whatever a token holds.
