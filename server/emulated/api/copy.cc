@@ -54,6 +54,7 @@ struct CopyCall {
   Side source = Side::kUnified;
   Side destination = Side::kUnified;
   bool wait = false;
+  bool read_now = false;  // A source on the host; in no stream's order.
 };
 
 CUresult copy(CUstream handle, const CopyCall& call) {
@@ -73,8 +74,11 @@ CUresult copy(CUstream handle, const CopyCall& call) {
   if (!known(box.destination.address)) {
     return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
   }
-  if (!known(box.source.address)) {
-    const bool small = box.height == 1 && box.depth == 1 && box.width_bytes <= kStagedBytesMax;
+  const auto from = memory_registry().find(box.source.address);
+  const bool read_now = call.read_now && (!from.has_value() || from->on_host());
+  if (!from.has_value() || read_now) {
+    const bool line = box.height == 1 && box.depth == 1;
+    const bool small = line && (read_now || box.width_bytes <= kStagedBytesMax);
     if (!small) return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
     const auto* source = reinterpret_cast<const std::byte*>(box.source.address);
     std::vector<std::byte> staged(source, source + box.width_bytes);
@@ -84,8 +88,10 @@ CUresult copy(CUstream handle, const CopyCall& call) {
 }
 
 CUresult copy_line(CUstream stream, std::uint64_t destination, Side destination_side,
-                   std::uint64_t source, Side source_side, std::uint64_t bytes, bool wait) {
+                   std::uint64_t source, Side source_side, std::uint64_t bytes, bool wait,
+                   bool read_now = false) {
   CopyCall call;
+  call.read_now = read_now;
   call.box.source.address = source;
   call.box.destination.address = destination;
   call.box.width_bytes = bytes;
@@ -347,9 +353,9 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
 
 namespace {
 
-// Each copy of its own, in the stream's order. Whose source must be read before the call returns is
-// waited for; others are read as any asynchronous copy's. `failed`: the first that was not made;
-// SIZE_MAX: it is none's failure.
+// Each copy of its own, in the stream's order. A source that must be read before the call returns
+// is read at once, or waited for on a device; others are read as any asynchronous copy's. `failed`:
+// the first that was not made; SIZE_MAX: it is none's failure.
 CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstream stream,
                   bool legacy_too) {
   *failed = std::numeric_limits<std::size_t>::max();
@@ -362,9 +368,11 @@ CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstr
   const bool captured = found->capture() != nullptr;
   return static_cast<CUresult>(
       batch.visit(failed, [&](std::size_t i, CUmemcpySrcAccessOrder order) {
-        const bool wait = !captured && order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+        const bool now = !captured && order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+        const auto from = memory_registry().find(batch.sources[i]);
+        const bool on_device = from.has_value() && !from->on_host();
         return copy_line(stream, batch.destinations[i], Side::kUnified, batch.sources[i],
-                         Side::kUnified, batch.bytes[i], wait);
+                         Side::kUnified, batch.bytes[i], now && on_device, now);
       }));
 }
 

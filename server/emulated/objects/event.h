@@ -74,6 +74,7 @@ class RecordOperation final : public Operation {
   explicit RecordOperation(OccurrencePtr occurrence) : occurrence_(std::move(occurrence)) {}
   CUresult run(Context&) override;
   bool runs_after_failure() const override { return true; }
+  bool is_mark() const override { return true; }
 
  private:
   OccurrencePtr occurrence_;

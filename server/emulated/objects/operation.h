@@ -23,6 +23,10 @@ class Operation {
   // Whether it also runs after the context failed (events must complete, memory must be freed).
   virtual bool runs_after_failure() const { return false; }
 
+  // Others see what it does before it has returned, which it soon does: an event that is done must
+  // find the stream at least as far.
+  virtual bool is_mark() const { return false; }
+
   // What it is as a node of a graph.
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
   // What one launch of a graph runs in its place; nullptr: the operation itself.

@@ -47,6 +47,9 @@ void Stream::drain() {
     for (const Dependency& dependency : entry.dependencies) {
       dependency.stream->wait_for(dependency.position);
     }
+    if (entry.operation->is_mark()) {
+      marking_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
     if (context_->sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
       const CUresult result = entry.operation->run(*context_);
       if (result != CUDA_SUCCESS) context_->fail(result);
@@ -59,7 +62,7 @@ void Stream::drain() {
   running_ = false;
 }
 
-void Stream::wait_for(std::uint64_t position) {
+void Stream::wait_for(std::uint64_t position) const {
   if (reached(position)) return;
   std::unique_lock lock(mutex_);
   ++waiters_;

@@ -47,9 +47,14 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
   bool reached(std::uint64_t position) const {
     return completed_.load(std::memory_order_acquire) >= position;
   }
-  bool is_idle() const { return reached(position()); }
+  // A mark that is being made may have been seen already: it is waited for.
+  bool is_idle() const {
+    const std::uint64_t last = position();
+    if (!reached(last) && marking_.load(std::memory_order_acquire) >= last) wait_for(last);
+    return reached(last);
+  }
   // Blocks until `position` is complete.
-  void wait_for(std::uint64_t position);
+  void wait_for(std::uint64_t position) const;
 
   // The capture that records this stream's operations instead, if any. Guarded by capture_mutex().
   std::shared_ptr<Capture> capture() const;
@@ -72,12 +77,13 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
   const std::uint64_t id_;
 
   mutable std::mutex mutex_;
-  std::condition_variable completion_;
-  int waiters_ = 0;
+  mutable std::condition_variable completion_;
+  mutable int waiters_ = 0;
   std::deque<Entry> queue_;
   bool running_ = false;
   std::atomic<std::uint64_t> enqueued_{0};
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::uint64_t> marking_{0};  // The position of the last mark that was begun.
   std::atomic<bool> captured_{false};
   std::shared_ptr<Capture> capture_;
 };

@@ -1,10 +1,9 @@
 // Driver API: copies in batches. A source that must be read during the call is the program's again
 // on return, one that is read in the stream's order has what earlier work left there; mistakes say
 // which copy they are in, or that they are in none.
-#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <thread>
+#include <future>
 #include <vector>
 
 #include "check.h"
@@ -73,13 +72,19 @@ int main() {
   batch.to[3] = address_of(out);
   batch.from[3] = other;
   batch.attributes[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  // Takes a while, so that the batch stands behind it.
-  const auto write_late = [](void* place) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    std::memset(place, 3, kBytes);
+  // Stands until the batch has returned, which so waits for nothing that is before it.
+  struct Writing {
+    void* place;
+    std::promise<void> returned;
+  } writing{late, {}};
+  const auto write_late = [](void* of) {
+    auto* own = static_cast<Writing*>(of);
+    own->returned.get_future().wait();
+    std::memset(own->place, 3, kBytes);
   };
-  MUST(cuLaunchHostFunc(stream, write_late, late));
+  MUST(cuLaunchHostFunc(stream, write_late, &writing));
   MUST(batch.run(stream));
+  writing.returned.set_value();
   std::memset(pageable.data(), 0xee, kBytes);
   std::memset(now, 0xee, kBytes);
   MUST(cuStreamSynchronize(stream));
