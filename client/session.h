@@ -53,7 +53,7 @@ struct CallSite {
   std::uint16_t opcode = 0;
   protocol::Form form = protocol::Form::kCall;
   protocol::Order order = protocol::Order::kContext;
-  // kFlagBarrier, kFlagWritesSubject, kFlagTell; the session sets the others.
+  // kFlagBarrier, kFlagWritesSubject, kFlagTell, kFlagPassesStreams; the session sets the others.
   std::uint16_t flags = 0;
   Handle context = 0;
   Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).

@@ -29,6 +29,8 @@ std::string feature_name(unsigned bit) {
       return "copies that take their turn in the stream";
     case static_cast<unsigned>(Feature::kUserTokens):
       return "user tokens";
+    case static_cast<unsigned>(Feature::kPassedStreams):
+      return "calls that pass the queues of streams";
     default:
       return "feature " + std::to_string(bit);
   }

@@ -33,8 +33,10 @@ enum class Feature : std::uint8_t {
   kCopiesInTurn = 4,
   // A control link may be proved by a user's token (token.h). Required by a client that has one.
   kUserTokens = 5,
+  // Calls of a context may pass the queues of its streams (kFlagPassesStreams, record.h).
+  kPassedStreams = 6,
 };
-inline constexpr unsigned kFeatureCount = 6;
+inline constexpr unsigned kFeatureCount = 7;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -49,11 +51,11 @@ struct Features {
 };
 
 // What this build says. A client knows no other way to load a code image, waits for the completions
-// that it has asked for (kFlagTell), and lets copies take their turn.
+// that it has asked for (kFlagTell), lets copies take their turn and other calls pass the streams.
 constexpr Features our_features(Sender who) {
-  constexpr std::uint64_t kNeeded = feature_bit(Feature::kImagesByHash) |
-                                    feature_bit(Feature::kPushedCompletions) |
-                                    feature_bit(Feature::kCopiesInTurn);
+  constexpr std::uint64_t kNeeded =
+      feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions) |
+      feature_bit(Feature::kCopiesInTurn) | feature_bit(Feature::kPassedStreams);
   constexpr std::uint64_t kOffered =
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens);
   return {kOffered, who == Sender::kClient ? kNeeded : 0};

@@ -115,6 +115,10 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagBulkOnDemand) != 0 && (!on_demand || header.bulk == 0)) {
     return malformed(header, "nothing to ask for");
   }
+  const bool gates = header.order == Order::kContext || header.order == Order::kOrderedHost;
+  if ((header.flags & kFlagPassesStreams) != 0 && (!gates || (header.flags & kFlagBarrier) != 0)) {
+    return malformed(header, "passes streams, but stands in no context's order");
+  }
   if (header.reserved != 0) return malformed(header, "reserved field is used");
   if (header.lane >= limits::kLanesMax) return malformed(header, "lane over the bound");
   if (header.order == Order::kImmediate && (header.flags & kFlagBarrier) != 0) {

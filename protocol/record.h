@@ -48,13 +48,14 @@ enum class Order : std::uint8_t {
   // issued in log order among themselves, as CUDA orders them on the device.
   kStream = 3,
   // After every earlier call of `context`, whatever its order, is issued; every later one (but
-  // kImmediate) waits until this one is. `context` 0: of all contexts. Module load, get function,
-  // attribute setters, context synchronise, allocation. With kFlagBarrier: after every earlier call
+  // kImmediate) waits until this one is, unless its client waits for it (kFlagFence): then no other
+  // call does. `context` 0: of all contexts. Attribute setters, context synchronise; with
+  // kFlagPassesStreams: allocation, names, questions. With kFlagBarrier: after every earlier call
   // of all contexts, and every later one of any waits (a copy between contexts).
   kContext = 4,
   // Like kContext towards earlier calls; then runs on the context's own thread, where it may block.
   // Only later kContext and kOrderedHost calls, and with kFlagBarrier all calls, wait for its end.
-  // Free, unload, destroy.
+  // Free, unload, destroy; with kFlagPassesStreams: load.
   kOrderedHost = 5
 };
 inline constexpr std::uint8_t kOrderMin = 1;
@@ -73,7 +74,11 @@ inline constexpr std::uint16_t kFlagTell = 8;
 // the worker says kBytesWanted, because the stream has come to the copy: it takes what earlier work
 // leaves in the client's memory.
 inline constexpr std::uint16_t kFlagBulkOnDemand = 16;
-inline constexpr std::uint16_t kFlagsKnown = 31;
+// kContext, kOrderedHost: waits for no stream's and no lane's calls, only for earlier kContext
+// calls and for kOrderedHost calls with this flag, of `context` (0: of all). For what the queued
+// work cannot mind: allocation, loads, names, questions, the building of graphs.
+inline constexpr std::uint16_t kFlagPassesStreams = 32;
+inline constexpr std::uint16_t kFlagsKnown = 63;
 
 // Stream values that are no handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD; NULL means
 // legacy for the plain entry points).

@@ -159,7 +159,10 @@ CallSite return_site(Handle context) {
   return site;
 }
 
+std::atomic<std::uint64_t> g_returned{0};  // Of memory_returns: so many are done.
+
 int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait) {
+  if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
   if (!wait) return here.session().post(*here.lane, return_site(context), bytes_of(payload));
   Reply reply;
   return here.session().call(*here.lane, return_site(context), bytes_of(payload), &reply);
@@ -205,7 +208,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* 
     payload.window_bytes = window.bytes;
   }
   here.session().set_work_done(&work_done);
-  CallSite site = here.site();
+  CallSite site = here.passing_site();
   site.opcode = opcode::cuMemAlloc_v2;
   site.form = protocol::Form::kRaw;
   Reply reply;
@@ -236,8 +239,14 @@ int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* 
   return result;
 }
 
+// The driver's own. Memory that was freed before may have to come back first: only then is waited
+// for what the context has queued.
 int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
-  return call_row(here, opcode::cuMemAlloc_v2, here.site(), {}, address, std::size_t{bytes});
+  for (const CallSite& site : {here.passing_site(), here.site()}) {
+    const int result = call_row(here, opcode::cuMemAlloc_v2, site, {}, address, std::size_t{bytes});
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || *address != 0) return result;
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // Out of credits, or of new ones. `*address` stays 0, and the result 0 too, where there are no
@@ -291,12 +300,13 @@ int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* a
   return result;
 }
 
-// Waits for the device's work as CUDA does only where the program could tell: while bytes are on
-// their way into its memory.
-int free_device_memory(const Here& here, const MemoryRange& range) {
-  const bool wait = here.session().host_write_outstanding();
+// Waits for the device's work as cuMemFree does only where the program could tell: while bytes are
+// on their way into its memory. (What it asks, the worker answers behind the free.)
+int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous) {
+  const bool wait = synchronous && here.session().host_write_outstanding();
   const int device = device_of_window(range.base);
   if (device < 0) {
+    memory_returns.fetch_add(1, std::memory_order_relaxed);
     CallSite site = here.site(protocol::Order::kOrderedHost);
     site.context = range.context;
     return wait ? call_row(here, opcode::cuMemFree_v2, site, {}, range.base)
@@ -394,6 +404,16 @@ bool may_be_windowed(const Here& here, std::uint64_t bytes) {
   const std::lock_guard<std::mutex> lock(window->mutex);
   wish(here, *window);
   return window->state != State::kNone;
+}
+
+int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes) {
+  const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
+  const bool all_done = g_returned.load(std::memory_order_relaxed) == returns;
+  const int result =
+      call_row(here, opcode::cuMemGetInfo_v2, all_done ? here.passing_site() : here.site(), {},
+               free_bytes, total_bytes);
+  if (result == 0) g_returned.store(returns, std::memory_order_relaxed);
+  return result;
 }
 
 std::uint64_t idle_credit_bytes(int server_ordinal) noexcept {

@@ -20,8 +20,12 @@ namespace gpurun::client::interpose {
 // call's failure although there is memory.
 int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* address);
 
-// The program frees a range that remove_range() gave, of kind kDevice.
-int free_device_memory(const Here& here, const MemoryRange& range);
+// The program frees a range that remove_range() gave, of kind kDevice. `synchronous`: by a call
+// that waits for the device's work.
+int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous);
+
+// cuMemGetInfo of the driver, behind what was freed; it waits for nothing else.
+int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes);
 
 // A context has ended, or will once what was posted before is done; of its ranges those in windows
 // go with it.

@@ -49,6 +49,12 @@ CallSite Here::site(protocol::Order order) const noexcept {
   return site;
 }
 
+CallSite Here::passing_site() const noexcept {
+  CallSite result = site();
+  result.flags = protocol::kFlagPassesStreams;
+  return result;
+}
+
 CallSite Here::stream_site(Handle stream) const noexcept {
   CallSite result = site(protocol::Order::kStream);
   result.stream = stream;

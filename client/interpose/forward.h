@@ -24,6 +24,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -86,9 +87,15 @@ struct Here {
 
   // Sites of calls of the current context (none: context 0). Order kContext is the safe default.
   CallSite site(protocol::Order order = protocol::Order::kContext) const noexcept;
+  // Likewise, of calls that the work of streams cannot mind (kFlagPassesStreams): they do not wait
+  // until what stands behind a host function is issued, nor let anybody else wait for that.
+  CallSite passing_site() const noexcept;
   // A created stream's calls run in its own context, whatever is current.
   CallSite stream_site(Handle stream) const noexcept;
 };
+
+// How many calls were posted that give memory back once they are done: cuMemGetInfo waits for them.
+inline std::atomic<std::uint64_t> memory_returns{0};
 
 // The context that a handle means; nullptr when it is none, or destroyed.
 Context* find_context(const Process& process, Handle handle) noexcept;

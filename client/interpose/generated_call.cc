@@ -52,6 +52,60 @@ bool needs_no_context(const Row& row) {
   return false;
 }
 
+// Calls that a local driver carries out while the device works, and that queued work cannot mind:
+// they look at what the host keeps, make something new, or build a graph, which is no executable.
+bool passes_streams(std::uint16_t row) {
+  switch (row) {
+    case opcode::cuCtxGetLimit:
+    case opcode::cuDeviceGetDefaultMemPool:
+    case opcode::cuDeviceGetMemPool:
+    case opcode::cuEventElapsedTime_v2:
+    case opcode::cuGraphAddChildGraphNode:
+    case opcode::cuGraphAddDependencies:
+    case opcode::cuGraphAddDependencies_v2:
+    case opcode::cuGraphAddEmptyNode:
+    case opcode::cuGraphAddEventRecordNode:
+    case opcode::cuGraphAddEventWaitNode:
+    case opcode::cuGraphAddMemsetNode:
+    case opcode::cuGraphChildGraphNodeGetGraph:
+    case opcode::cuGraphClone:
+    case opcode::cuGraphCreate:
+    case opcode::cuGraphEventRecordNodeGetEvent:
+    case opcode::cuGraphEventRecordNodeSetEvent:
+    case opcode::cuGraphEventWaitNodeGetEvent:
+    case opcode::cuGraphEventWaitNodeSetEvent:
+    case opcode::cuGraphExecGetFlags:
+    case opcode::cuGraphGetEdges:
+    case opcode::cuGraphGetEdges_v2:
+    case opcode::cuGraphGetNodes:
+    case opcode::cuGraphGetRootNodes:
+    case opcode::cuGraphInstantiateWithFlags:
+    case opcode::cuGraphInstantiate_v2:
+    case opcode::cuGraphKernelNodeCopyAttributes:
+    case opcode::cuGraphMemsetNodeGetParams:
+    case opcode::cuGraphMemsetNodeSetParams:
+    case opcode::cuGraphNodeFindInClone:
+    case opcode::cuGraphNodeGetDependencies:
+    case opcode::cuGraphNodeGetDependencies_v2:
+    case opcode::cuGraphNodeGetDependentNodes:
+    case opcode::cuGraphNodeGetDependentNodes_v2:
+    case opcode::cuGraphNodeGetType:
+    case opcode::cuGraphRemoveDependencies:
+    case opcode::cuGraphRemoveDependencies_v2:
+    case opcode::cuMemAddressReserve:
+    case opcode::cuMemGetAccess:
+    case opcode::cuMemGetAllocationGranularity:
+    case opcode::cuMemGetAllocationPropertiesFromHandle:
+    case opcode::cuMemMap:
+    case opcode::cuMemPoolCreate:
+    case opcode::cuMemRetainAllocationHandle:
+    case opcode::cuMemSetAccess:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // One call of a generated row, from the program's arguments to its outputs.
 class GeneratedCall {
  public:
@@ -199,9 +253,16 @@ class GeneratedCall {
       site = here_.stream_site(own_[row_.stream_parameter]);
     } else if (row_.destroyed_parameter != kNoParameter && row_.completion == Completion::kAsync) {
       site.order = protocol::Order::kOrderedHost;
+      if (row_.alias_opcode == opcode::cuGraphDestroyNode) {
+        site.flags = protocol::kFlagPassesStreams;  // Building, too.
+      } else {
+        memory_returns.fetch_add(1, std::memory_order_relaxed);
+      }
     } else if (row_.alias_opcode == opcode::cuMemcpyPeer) {
       // In turn with the work of both its contexts; none of ours need be current.
       site.flags = protocol::kFlagBarrier;
+    } else if (passes_streams(row_.alias_opcode)) {
+      site.flags = protocol::kFlagPassesStreams;
     }
     site.opcode = row_.alias_opcode;
     return site;

@@ -62,8 +62,8 @@ void observe(const Here& here, const driver_abi::Row& row, void* const* argument
       const CUdeviceptr address = *argument<CUdeviceptr*>(arguments, 0);
       CUdeviceptr base = 0;
       std::size_t bytes = 0;
-      const int result =
-          call_row(here, opcode::cuMemGetAddressRange_v2, here.site(), {}, &base, &bytes, address);
+      const int result = call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {},
+                                  &base, &bytes, address);
       if (result == 0) keep(here, base, bytes, MemoryKind::kImported);
       return;
     }

@@ -64,8 +64,14 @@ struct Handlers {
   // Hears of a call that no handler will see, because its context or stream is none: for what
   // somebody waits for besides the reply. May be nullptr.
   void (*not_run)(Call&, int result) = nullptr;
-  // cuStreamQuery: answered NOT_READY while earlier calls of its stream are queued. 0: none.
+  // Questions, see questions.cc. 0: none.
   std::uint16_t stream_query = 0;
+  std::uint16_t event_query = 0;
+  std::uint16_t event_elapsed_time = 0;
+  // The client's handles of the two events; 0 for what is none. With event_elapsed_time.
+  std::array<std::uint64_t, 2> (*events_of_elapsed_time)(const Call&) = nullptr;
+  // Ordered host calls that wait for the work of their context. 0: none.
+  std::uint16_t memory_free = 0;
 };
 
 class Call {

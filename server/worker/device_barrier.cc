@@ -1,4 +1,4 @@
-// One event for each context, and which streams wait behind it.
+// One event for each lane and context, and which streams wait behind the last one recorded.
 #include "server/worker/device_barrier.h"
 
 #include "server/worker/call.h"
@@ -38,24 +38,38 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 }
 
 void DeviceBarrier::forget(std::uint64_t context) {
-  const auto found = events_.find(context);
-  if (found == events_.end()) return;
-  if (found->second == pending_) {
-    pending_ = nullptr;
-    behind_.clear();
+  std::erase_if(marks_, [&](const auto& each) {
+    if (each.first.second != context) return false;
+    if (each.second.event == pending_) {
+      pending_ = nullptr;
+      behind_.clear();
+    }
+    return true;
+  });
+}
+
+void* DeviceBarrier::owed_to(std::uint32_t lane) {
+  for (auto at = marks_.lower_bound({lane, 0}); at != marks_.end() && at->first.first == lane;
+       ++at) {
+    Mark& mark = at->second;
+    if (!mark.owed) continue;
+    if (driver_.cuEventQuery(mark.event) == kErrorNotReady) return mark.event;
+    mark.owed = false;
   }
-  events_.erase(found);
+  return nullptr;
 }
 
 int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
   if (is_capturing(driver_, stream)) return 0;
-  void*& event = events_[header.context];
+  Mark& mark = marks_[{header.lane, header.context}];
+  void*& event = mark.event;
   int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
   if (result != 0) {  // None yet, or it went with a former life of the context.
     event = nullptr;
     result = driver_.cuEventCreate(&event, kEventDisableTiming);
     if (result == 0) result = driver_.cuEventRecord(event, stream);
   }
+  mark.owed = result == 0;
   if (result != 0) return result;
   pending_ = event;
   behind_.clear();

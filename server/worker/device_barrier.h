@@ -1,5 +1,6 @@
 // DeviceBarrier: keeps an answered-early call first on the device. After the call an event is
-// recorded in its stream; every other stream waits for that event before its next call.
+// recorded in its stream; every other stream waits for that event before its next call. The thread
+// that made the call believes it complete: what it asks about the device waits for it, too.
 //
 // Streams that are capturing stay out of it: an event of ours must not enter the program's graph.
 // One thread at a time, with the call's context current.
@@ -9,6 +10,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "protocol/record.h"
 #include "server/driver/driver_functions.h"
@@ -23,17 +25,25 @@ class DeviceBarrier {
   int before(const protocol::RecordHeader& header, void* stream);
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream);
-  // The client's `context` has ended, with its event.
+  // The event behind the last answered-early call of `lane` that may be incomplete; nullptr: there
+  // is none. What the lane asks about the device is asked behind it.
+  void* owed_to(std::uint32_t lane);
+  // The client's `context` has ended, with its events.
   void forget(std::uint64_t context);
 
  private:
   using StreamKey = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;
   static StreamKey key_of(const protocol::RecordHeader& header);
 
+  struct Mark {
+    void* event = nullptr;  // Recorded again and again.
+    bool owed = false;      // May be incomplete.
+  };
+
   const DriverFunctions& driver_;
-  std::map<std::uint64_t, void*> events_;  // By context; each is recorded again and again.
-  void* pending_ = nullptr;                // The last barrier's, while it may be incomplete.
-  std::set<StreamKey> behind_;             // Streams that wait for it already.
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Mark> marks_;  // By lane and context.
+  void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
+  std::set<StreamKey> behind_;  // Streams that wait for it already.
 };
 
 }  // namespace gpurun::server

@@ -186,8 +186,12 @@ IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
   if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
   if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
   const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
+  // This thread may have entered another context since, or none: a release of a host function has
+  // none.
+  const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
   unsigned flags = 0;
-  if (found.result != 0 ||
+  if (found.result != 0 || context.result != 0 ||
+      enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0 ||
       options.driver.cuStreamGetFlags(reinterpret_cast<void*>(found.value), &flags) != 0) {
     return result;  // The call fails when it is issued.
   }
@@ -203,15 +207,22 @@ IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
   return result;
 }
 
+std::size_t ExecutorState::cost(const Call& call) { return call.header_.bytes + kCallBytes; }
+
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
-  queued_bytes += call->header_.bytes + kCallBytes;
+  queued_bytes += cost(*call);
   const RecordHeader header = call->header_;
-  queue.push(header, traits(header), call.release());
+  IssueQueue::Item* item = queue.push(header, traits(header), call.release());
+  if (const EarlyKey key = early_key(header)) early[*key] = item;
 }
 
 void ExecutorState::finish(IssueQueue::Item* item) {
   const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
-  queued_bytes -= call->header_.bytes + kCallBytes;
+  queued_bytes -= cost(*call);
+  if (const EarlyKey key = early_key(call->header_)) {
+    const auto found = early.find(*key);
+    if (found != early.end() && found->second == item) early.erase(found);
+  }
   queue.finish(item);
   shrunk.notify_all();
 }
@@ -244,6 +255,11 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
 void ExecutorState::issue(IssueQueue::Item* item) {
   Call& call = *static_cast<Call*>(item->user());
   if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
+  if (is_question(call)) {
+    auto question = std::make_unique<Call>(std::move(call));
+    finish(item);
+    return ask(std::move(question));
+  }
   const CallOutcome outcome = run(call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kHeld:
@@ -284,19 +300,13 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
   contexts_ended.store(true, std::memory_order_release);
 }
 
-bool ExecutorState::asks_stream(const Call& call) const {
-  const RecordHeader& header = call.header_;
-  return header.opcode == options.handlers.stream_query && header.opcode != 0 &&
-         header.order == Order::kStream && !is_hot(header.form) && header.bulk == 0 &&
-         (header.flags & protocol::kFlagBarrier) == 0 && call.awaited();
-}
-
 void ExecutorState::pump() {
   {
     const std::lock_guard lock(wake_mutex);
     for (IssueQueue::Item* item : ended) finish(item);
     ended.clear();
   }
+  ask_again();
   while (IssueQueue::Item* item = queue.take()) issue(item);
 }
 
@@ -310,16 +320,12 @@ Status ExecutorState::accept(const RecordView& record) {
   call.executor_ = &executor;
   expect_bulk(call);
   const Order order = record.header.order;
-  bool at_once = order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
-  if (!at_once && asks_stream(call)) {
-    // It asks, and waits for nothing: neither for its own stream nor for another's gate.
-    if (queue.has_queue_of(record.header)) {
-      answer(call, kErrorNotReady);
-      return {};
-    }
-    at_once = record.header.stream > protocol::kStreamPerThread &&
-              handles.find(record.header.stream, HandleKind::kStream).result == 0;
+  if (is_question(call)) {
+    ask(std::make_unique<Call>(std::move(call)));
+    return {};
   }
+  const bool at_once =
+      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
   if (!at_once) {
     enqueue(keep(std::move(call)));
     return {};

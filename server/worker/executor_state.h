@@ -1,4 +1,5 @@
-// The inside of Executor: executor.cc issues, executor_reply.cc answers. Nobody else includes this.
+// The inside of Executor: executor.cc issues, executor_reply.cc answers, questions.cc answers what
+// nothing need be issued for. Nobody else includes this.
 #pragma once
 
 #include <atomic>
@@ -47,7 +48,17 @@ struct ExecutorState {
 
   Status accept(const RecordView& record);
   Status wait_for_room(std::unique_lock<std::mutex>& lock);
-  bool asks_stream(const Call& call) const;
+
+  // questions.cc
+  using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
+  bool is_question(const Call& call) const;
+  EarlyKey early_key(const RecordHeader& header) const;
+  void ask(std::unique_ptr<Call> call);
+  bool asks_about_queued(const Call& call) const;
+  void answer_question(std::unique_ptr<Call> call);
+  void ask_behind(std::shared_ptr<Call> call, void* event);
+  void ask_again();
+
   void pump();
   void serve();
   void forget_contexts();
@@ -82,6 +93,7 @@ struct ExecutorState {
   void answer(const Call& call, int result, bool settled = false);
   void report(const RecordHeader& header, int result, std::uint64_t created);
   static std::unique_ptr<Call> keep(Call&& call);
+  static std::size_t cost(const Call& call);
 
   Executor& executor;
   const WorkerOptions options;
@@ -94,6 +106,8 @@ struct ExecutorState {
   std::condition_variable shrunk;
   IssueQueue queue;
   std::size_t queued_bytes = 0;
+  // Of each lane, the last of each kind that is not issued; see early_key().
+  std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
@@ -106,6 +120,7 @@ struct ExecutorState {
   bool awake = false;                         // Guarded by wake_mutex.
   bool stopping = false;                      // Guarded by wake_mutex and role: either may read it.
   std::vector<IssueQueue::Item*> ended;       // Ordered host calls that have returned; wake_mutex.
+  std::vector<std::shared_ptr<Call>> asked;   // Guarded by wake_mutex.
   std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
   std::atomic<bool> contexts_ended{false};    // There are some.
 

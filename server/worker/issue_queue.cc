@@ -15,10 +15,22 @@ enum ChainKind : std::uint8_t {
   kPerThreadChain,
   kLaneChain,
   kGate,
-  kHost
+  kHost,
+  kHostPast,  // Ordered host calls that pass the streams.
+  kAlone
 };
 
 bool is_gate(Order order) { return order == Order::kContext || order == Order::kOrderedHost; }
+
+bool passes_streams(const RecordHeader& header) {
+  return (header.flags & protocol::kFlagPassesStreams) != 0;
+}
+
+// Nobody needs to wait for it. What uses a subject stands in its order all the same.
+bool delays_nobody(const RecordHeader& header) {
+  return header.order == Order::kContext && (header.flags & protocol::kFlagFence) != 0 &&
+         (header.flags & protocol::kFlagBarrier) == 0 && header.subject == 0;
+}
 
 }  // namespace
 
@@ -35,7 +47,7 @@ IssueQueue::Chain IssueQueue::chain_of(const RecordHeader& header) {
     case Order::kLane:
       return {kLaneChain, header.lane, 0};
     case Order::kOrderedHost:
-      return {kHost, 0, header.context};
+      return {passes_streams(header) ? kHostPast : kHost, 0, header.context};
     case Order::kImmediate:
     case Order::kContext:
       break;
@@ -73,8 +85,18 @@ void IssueQueue::order_in_context(Item& item, const RecordHeader& header) {
     return;
   }
   wait_for_context(item, header.context);
-  const auto host = chains_.find(Chain{kHost, 0, 0});
-  if (host != chains_.end()) wait_for(item, host->second);
+  for (const ChainKind kind : {kHost, kHostPast}) {
+    const auto host = chains_.find(Chain{kind, 0, 0});
+    if (host != chains_.end()) wait_for(item, host->second);
+  }
+}
+
+// Behind the gates, which push() sees to, and behind what passed the streams like it.
+void IssueQueue::order_past_streams(Item& item, std::uint64_t context) {
+  for (const auto& [chain, last] : chains_) {
+    const bool of_ours = context == 0 || chain.context == 0 || chain.context == context;
+    if (of_ours && (chain.kind == kGate || chain.kind == kHostPast)) wait_for(item, last);
+  }
 }
 
 void IssueQueue::order_in_stream(Item& item, std::uint64_t home, bool blocking) {
@@ -108,7 +130,8 @@ void IssueQueue::remember(Item& item, std::uint64_t home, bool blocking) {
   if (item.contexts_[1] != 0) contexts_[item.contexts_[1]][item.chain_] = {&item, blocking};
 }
 
-void IssueQueue::push(const RecordHeader& header, const StreamTraits& traits, void* user) {
+IssueQueue::Item* IssueQueue::push(const RecordHeader& header, const StreamTraits& traits,
+                                   void* user) {
   auto owned = std::make_unique<Item>();
   Item& item = *owned;
   items_[header.sequence] = std::move(owned);
@@ -127,14 +150,41 @@ void IssueQueue::push(const RecordHeader& header, const StreamTraits& traits, vo
   if (item.contexts_[1] != 0) wait_for_gates(item, item.contexts_[1]);
   const auto before = chains_.find(item.chain_);
   if (before != chains_.end()) wait_for(item, before->second);
-  if (is_gate(header.order)) order_in_context(item, header);
+  if (is_gate(header.order)) {
+    if (passes_streams(header)) {
+      order_past_streams(item, header.context);
+    } else {
+      order_in_context(item, header);
+    }
+  }
   if (header.order == Order::kStream) order_in_stream(item, home, blocking);
   if (item.subject_ != 0) {
     order_by_subject(item, (header.flags & protocol::kFlagWritesSubject) != 0);
   }
-  remember(item, home, blocking);
+  if (!delays_nobody(header)) remember(item, home, blocking);
   if ((header.flags & protocol::kFlagBarrier) != 0) barrier_ = &item;
   if (item.blockers_ == 0) issuable_.emplace(item.sequence_, &item);
+  return &item;
+}
+
+void IssueQueue::push_behind(std::uint64_t sequence, const std::vector<Item*>& earlier,
+                             void* user) {
+  auto owned = std::make_unique<Item>();
+  Item& item = *owned;
+  items_[sequence] = std::move(owned);
+  item.sequence_ = sequence;
+  item.user_ = user;
+  item.chain_ = {kAlone, sequence, 0};
+  for (Item* each : earlier) wait_for(item, each);
+  if (item.blockers_ == 0) issuable_.emplace(sequence, &item);
+}
+
+bool IssueQueue::has_legacy_work(std::uint64_t context) const {
+  const auto tails = contexts_.find(context);
+  if (tails == contexts_.end()) return false;
+  return std::any_of(tails->second.begin(), tails->second.end(), [](const auto& each) {
+    return each.first.kind == kLegacyChain || each.second.blocking;
+  });
 }
 
 IssueQueue::Item* IssueQueue::take() {

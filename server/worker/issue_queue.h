@@ -5,7 +5,8 @@
 // call waits for the one before it. Across chains a call waits for exactly the calls that
 // protocol::Order says, and always for calls with lower numbers, so nothing can wait in a circle.
 // Blocking streams wait for the legacy stream and it for them; among each other they do not, as on
-// the device.
+// the device. A call that its client awaits delays no other, whatever its order: its thread makes
+// no call meanwhile, and other threads have no word of it.
 //
 // Nothing stays behind when its calls are issued: an idle stream, lane or event costs nothing. One
 // thread at a time.
@@ -62,7 +63,10 @@ class IssueQueue {
 
   // Takes a call of any order but kImmediate, which is never queued. Numbers rise from call to
   // call. `user` is the owner's. The item lives until finish().
-  void push(const protocol::RecordHeader& header, const StreamTraits& traits, void* user);
+  Item* push(const protocol::RecordHeader& header, const StreamTraits& traits, void* user);
+
+  // Takes a call that waits for the calls `earlier` alone, and that no other waits for.
+  void push_behind(std::uint64_t sequence, const std::vector<Item*>& earlier, void* user);
 
   // The issuable call with the lowest number, which is now being issued: it is finished or held
   // next. nullptr: there is none.
@@ -91,6 +95,14 @@ class IssueQueue {
   bool has_queue_of(const protocol::RecordHeader& header) const {
     return chains_.count(chain_of(header)) != 0;
   }
+  // Likewise of the legacy stream of `context`, whose queue begins behind those of the context's
+  // blocking streams.
+  bool has_legacy_work(std::uint64_t context) const;
+  // A call that changes `subject` is not issued yet.
+  bool has_writer_of(std::uint64_t subject) const {
+    const auto found = subjects_.find(subject);
+    return found != subjects_.end() && found->second.writer != nullptr;
+  }
   std::size_t size() const noexcept { return items_.size(); }
   // Chains, contexts and events that are remembered, for tests: 0 when empty().
   std::size_t remembered() const noexcept;
@@ -112,6 +124,7 @@ class IssueQueue {
   void wait_for_context(Item& item, std::uint64_t context);
   void wait_for_gates(Item& item, std::uint64_t context);
   void order_in_context(Item& item, const protocol::RecordHeader& header);
+  void order_past_streams(Item& item, std::uint64_t context);
   void order_in_stream(Item& item, std::uint64_t home, bool blocking);
   void order_by_subject(Item& item, bool writes);
   void remember(Item& item, std::uint64_t home, bool blocking);

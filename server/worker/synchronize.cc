@@ -93,6 +93,13 @@ CallOutcome event_query(Call& call) {
   return CallOutcome::done(state);
 }
 
+std::array<std::uint64_t, 2> events_of_elapsed_time(const Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) return {};
+  return {unpacked.word(1), unpacked.word(2)};
+}
+
 void set(Handlers& handlers, const char* symbol, Handler handler) {
   const driver_abi::Row* row = driver_abi::find_row(symbol);
   if (row != nullptr && row->opcode < Handlers::kOpcodes) {
@@ -110,6 +117,10 @@ void add_synchronize_handlers(Handlers& handlers) {
     set(handlers, symbol, stream_query);
   }
   handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
+  handlers.event_query = driver_abi::find_row("cuEventQuery")->opcode;
+  handlers.event_elapsed_time = driver_abi::find_row("cuEventElapsedTime_v2")->opcode;
+  handlers.events_of_elapsed_time = &events_of_elapsed_time;
+  handlers.memory_free = driver_abi::find_row("cuMemFree_v2")->opcode;
   set(handlers, "cuCtxSynchronize", context_synchronize);
   set(handlers, "cuCtxSynchronize_v2", context_synchronize);
   set(handlers, "cuEventSynchronize", event_synchronize);

@@ -40,7 +40,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinity
   Context* context = new_context(here, ordinal, false);
   if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUcontext placed = nullptr;
-  const CallSite site = here.site();
+  const CallSite site = here.passing_site();
   const int result = affinity_count == 0
                          ? call_row(here, opcode::cuCtxCreate_v2, site, {context->handle}, &placed,
                                     flags, device->server_ordinal)

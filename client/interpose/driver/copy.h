@@ -42,6 +42,7 @@ bool stays_inside(const Copy& copy);
 enum class Waiting : std::uint8_t {
   kSynchronous,   // cuMemcpy: done, or as good as done, on return.
   kAsynchronous,  // cuMemcpyAsync: pageable memory is still waited for.
+  kReadNow,       // Likewise, but the source on the host is read at once, in no stream's order.
 };
 
 // In the order of `stream`. `code` names the call for errors and statistics. A CUresult.

@@ -32,8 +32,10 @@ int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
   // A captured copy reads its source at each launch, whatever was said.
   if (is_captured(here, stream)) return run_copy(here, code, stream, copy, Waiting::kAsynchronous);
   if (order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
-    if (copy.source.place == Place::kDevice) *await = true;
-    if (copy.source.place == Place::kPinned) copy.source.place = Place::kPageable;
+    if (copy.source.place != Place::kDevice) {
+      return run_copy(here, code, stream, copy, Waiting::kReadNow);
+    }
+    *await = true;
   } else if (order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && copy.source.place == Place::kPageable) {
     const auto* source = reinterpret_cast<const void*>(copy.source.address);
     if (here.session().may_still_write(byte_view(source, copy.width))) {

@@ -69,6 +69,7 @@ class Run {
     const bool from_device = copy_.source.place == Place::kDevice;
     const bool to_device = copy_.destination.place == Place::kDevice;
     if (!from_device && !to_device) return on_host();
+    early_ = !from_device && may_return_early();
     int result = 0;
     for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
       for (std::uint64_t line = 0; line < copy_.lines && result == 0; ++line) {
@@ -91,6 +92,13 @@ class Run {
   static bool known(std::uint64_t address) { return find_range(address).has_value(); }
 
   bool single() const { return copy_.lines == 1 && copy_.slices == 1; }
+
+  // A synchronous copy in implies that all before it is done. The program could tell only by bytes
+  // that come into its memory, and by what it asks, which the worker answers behind the copy.
+  bool may_return_early() const {
+    return waiting_ == Waiting::kSynchronous && known(copy_.destination.address) &&
+           !here_.session().host_write_outstanding();
+  }
 
   // Nobody may see the destination unwritten on return.
   bool must_wait_out() const {
@@ -134,14 +142,18 @@ class Run {
     CallSite site = site_;
     const bool written = session.may_still_write(source);
     Reading reading = Reading::kNow;
-    if (stays_on_return(from)) {
+    if (waiting_ == Waiting::kReadNow) {
+      // Nothing earlier writes there, the program says.
+    } else if (stays_on_return(from)) {
       reading = written                          ? Reading::kInTurn
                 : copy_.width > kReadAtOnceBytes ? Reading::kSoon
                                                  : Reading::kNow;
     } else if (written && (waiting_ == Waiting::kSynchronous || copy_.width > kStagedBytes)) {
       if (const int result = synchronize_stream(here_, site_.stream); result != 0) return result;
     }
-    if (waiting_ == Waiting::kSynchronous && last) site.flags = protocol::kFlagBarrier;
+    // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
+    // work before it waits for.
+    if (early_ && last) site.flags = protocol::kFlagBarrier;
     return session.copy_in(*here_.lane, site, to, source, reading);
   }
 
@@ -162,10 +174,7 @@ class Run {
     const bool out = copy_.destination.place != Place::kDevice;
     if (out) return single() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
-    // A synchronous copy implies that all before it is done. The program could tell only by bytes
-    // that come into its memory.
-    if (!in || waiting_ != Waiting::kSynchronous) return 0;
-    if (known(copy_.destination.address) && !here_.session().host_write_outstanding()) return 0;
+    if (!in || waiting_ != Waiting::kSynchronous || early_) return 0;
     return synchronize_stream(here_, site_.stream);
   }
 
@@ -173,6 +182,7 @@ class Run {
   const Copy& copy_;
   const Waiting waiting_;
   CallSite site_;
+  bool early_ = false;  // A synchronous copy in that nobody waits for.
 };
 
 }  // namespace

@@ -45,14 +45,22 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const CallSite site = here.stream_site(stream);
   CUdeviceptr address = 0;
-  const int result = or_without_credits(here, [&] {
+  const auto allocate = [&](const CallSite& site) {
     return pool == 0 ? call_row(here, opcode::cuMemAllocAsync, site, {}, &address, bytes,
                                 as<CUstream>(stream))
                      : call_row(here, opcode::cuMemAllocFromPoolAsync, site, {}, &address, bytes,
                                 as<CUmemoryPool>(pool), as<CUstream>(stream));
-  });
+  };
+  // Before what the stream has queued: that cannot use memory that there is not yet. Only when
+  // there is none, what that frees is waited for.
+  CallSite early = here.passing_site();
+  early.context = context_of_stream(here, stream);
+  int result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (!is_captured(here, stream)) result = allocate(early);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && address == 0) {
+    result = or_without_credits(here, [&] { return allocate(here.stream_site(stream)); });
+  }
   if (address == 0) return cuda(result);
   keep(here, address, bytes, MemoryKind::kPool, pool);
   *out = address;
@@ -90,8 +98,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
     return cuda(result);
   }
   const int result = or_without_credits(here, [&] {
-    return call_row(here, opcode::cuMemAllocPitch_v2, here.site(), {}, &address, &pitch, width,
-                    height, element_bytes);
+    return call_row(here, opcode::cuMemAllocPitch_v2, here.passing_site(), {}, &address, &pitch,
+                    width, height, element_bytes);
   });
   if (address == 0) return cuda(result);
   keep(here, address, pitch * height, MemoryKind::kDevice, 0);
@@ -123,7 +131,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  return cuda(free_device_memory(here, *range));
+  return cuda(free_device_memory(here, *range, true));
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
@@ -134,7 +142,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range));
+  // In the stream's order, which no call waits for: the memory waits, in quarantine.
+  if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range, false));
   return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
                        as<CUstream>(stream)));
 }
@@ -143,8 +152,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const int result =
-      call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, free_bytes, total_bytes);
+  const int result = ask_free_bytes(here, free_bytes, total_bytes);
   // What we hold and do not use is not used.
   if (result == 0) {
     *free_bytes =
@@ -162,8 +170,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
     return CUDA_SUCCESS;
   }
   if (device_of_window(address) >= 0) return CUDA_ERROR_NOT_FOUND;
-  return cuda(
-      call_row(here, opcode::cuMemGetAddressRange_v2, here.site(), {}, base, bytes, address));
+  return cuda(call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {}, base, bytes,
+                       address));
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
@@ -183,8 +191,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   const Handle handle = here.handles().mint(HandleKind::kAllocation, 0, nullptr);
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle placed = 0;
-  const int result =
-      call_row(here, opcode::cuMemCreate, here.site(), {handle}, &placed, bytes, &theirs, flags);
+  const int result = call_row(here, opcode::cuMemCreate, here.passing_site(), {handle}, &placed,
+                              bytes, &theirs, flags);
   if (placed == 0) {
     here.handles().retire(handle);
     return cuda(result);

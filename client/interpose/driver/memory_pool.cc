@@ -30,6 +30,8 @@ CallSite pool_site(std::uint16_t code) {
   CallSite site;
   site.opcode = code;
   site.form = protocol::Form::kRaw;
+  // What the pool holds depends on what the streams have freed.
+  if (code == opcode::cuMemPoolSetAttribute) site.flags = protocol::kFlagPassesStreams;
   return site;
 }
 

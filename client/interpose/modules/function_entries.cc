@@ -98,8 +98,8 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
     return CUDA_SUCCESS;
   }
   if (function->kind != HandleKind::kFunction) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuda(
-      call_row(here, opcode::cuFuncGetAttribute, here.site(), {}, pi, attrib, function->handle));
+  return cuda(call_row(here, opcode::cuFuncGetAttribute, here.passing_site(), {}, pi, attrib,
+                       function->handle));
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
@@ -115,7 +115,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
     *pi = function->attribute(attrib);
     return CUDA_SUCCESS;
   }
-  return cuda(call_row(here, opcode::cuKernelGetAttribute, here.site(), {}, pi, attrib,
+  return cuda(call_row(here, opcode::cuKernelGetAttribute, here.passing_site(), {}, pi, attrib,
                        function->handle, device->server_ordinal));
 }
 

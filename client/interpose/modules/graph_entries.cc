@@ -49,7 +49,9 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
 }
 
 CallSite site_of(const Here& here, std::uint16_t row) {
-  CallSite site = here.site();
+  // An executable that is changed has launches before it.
+  const bool executable = row == opcode::cuGraphExecKernelNodeSetParams_v2;
+  CallSite site = executable ? here.site() : here.passing_site();
   site.opcode = row;
   site.form = protocol::Form::kRaw;
   return site;

@@ -36,6 +36,7 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   Here here;
   CallSite site;
   if (const int result = enter(here, context, &site); result != 0) return result;
+  site.flags = protocol::kFlagPassesStreams;
   if (const int result = here.check(handle_of(graph), HandleKind::kGraph); result != 0) {
     return result;
   }

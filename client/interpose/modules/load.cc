@@ -37,6 +37,7 @@ CallSite load_site(const Here& here, HandleKind kind, Order order) {
   site.form = protocol::Form::kRaw;
   // Without a context there is nothing to be ordered after.
   if (site.context == 0 && order == Order::kContext) site.order = Order::kLane;
+  if (site.order != Order::kLane) site.flags = protocol::kFlagPassesStreams;
   return site;
 }
 

@@ -20,6 +20,7 @@ CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::
   site.order = Order::kImmediate;
   if (!confirmed) {
     site.order = Order::kContext;
+    site.flags = protocol::kFlagPassesStreams;
     // A library may have been loaded in another context than it is used in.
     if (site.context == 0 || site.context != here.lane->context()) site.context = 0;
   }
@@ -136,7 +137,7 @@ int function_of_kernel(Here& here, Function* kernel, Function** function) {
   }
   made->handle = here.handles().mint(HandleKind::kFunction, context, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  CallSite site = here.site();
+  CallSite site = here.passing_site();
   site.opcode = opcode::cuKernelGetFunction;
   site.form = protocol::Form::kRaw;
   if (const int result = post(here, site, {kernel->handle, made->handle, {}}); result != 0) {
@@ -173,7 +174,7 @@ int module_of_library(Here& here, Loaded* library, Loaded** module) {
   made->state = Loaded::State::kReady;
   made->handle = here.handles().mint(HandleKind::kModule, context, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  CallSite site = here.site();
+  CallSite site = here.passing_site();
   site.opcode = opcode::cuLibraryGetModule;
   site.form = protocol::Form::kRaw;
   if (const int result = post(here, site, {library->handle, made->handle, {}}); result != 0) {
@@ -208,7 +209,7 @@ int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* addr
                                                                    : opcode::cuModuleGetGlobal_v2;
     CUdeviceptr* to = &variable.address;
     std::size_t* size = &variable.bytes;
-    const int result = call_row(here, row, here.site(), {}, to, size, loaded->handle, name);
+    const int result = call_row(here, row, here.passing_site(), {}, to, size, loaded->handle, name);
     if (result != 0) return result;
     MemoryRange range;
     range.base = variable.address;

@@ -24,6 +24,20 @@ __global__ void wait_for(volatile unsigned* flag, unsigned* seen) {
   *seen = *flag;
 }
 
+// Turns long enough that its program has made further calls, then writes.
+__global__ void linger(unsigned turns, unsigned* to, unsigned value) {
+  unsigned mixed = 1;
+  for (unsigned i = 0; i < turns; ++i) mixed = mixed * 1664525u + 1013904223u;
+  *to = mixed == 0 ? ~value : value;
+}
+
+// One more for each that the buffer has.
+__global__ void pass_on(unsigned* values, unsigned count) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    ++values[i];
+  }
+}
+
 // Every parameter form that a launch must carry: small, large, by value, unaligned sizes.
 struct Mixed {
   char letter;

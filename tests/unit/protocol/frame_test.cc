@@ -251,6 +251,8 @@ TEST(Record, HeaderFieldsAreBounded) {
   bad = good;
   bad.flags = kFlagsKnown + 1;
   EXPECT_TRUE(refused(bad));
+  bad.flags = kFlagPassesStreams;  // It stands in one.
+  EXPECT_TRUE(refused(bad));
   bad = good;
   bad.lane = limits::kLanesMax;
   EXPECT_TRUE(refused(bad));

@@ -12,6 +12,8 @@ namespace gpurun::server {
 namespace {
 
 using protocol::kFlagBarrier;
+using protocol::kFlagFence;
+using protocol::kFlagPassesStreams;
 using protocol::kFlagWritesSubject;
 using protocol::Order;
 using protocol::RecordHeader;
@@ -270,21 +272,90 @@ TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
   EXPECT_THAT(drain(), ElementsAre(2, 3));
 }
 
+// A thread that waits makes no call meanwhile, and nobody else has word of its call.
+TEST_F(IssueQueueTest, AContextCallThatItsClientAwaitsDelaysNobody) {
+  stream(kContextA, kStreamX);
+  other(Order::kContext, kContextA, 0, kFlagFence);
+  stream(kContextA, kStreamY);
+  other(Order::kLane, kContextA, 4);
+  other(Order::kContext, kContextA, 0, kFlagFence);
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(3, 4));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 5));
+}
+
+TEST_F(IssueQueueTest, WhatPassesStreamsWaitsForItsLikeAndForContextCallsOnly) {
+  stream(kContextA, kStreamX);
+  other(Order::kOrderedHost, kContextA);                         // A free.
+  other(Order::kOrderedHost, kContextA, 0, kFlagPassesStreams);  // A load.
+  other(Order::kContext, kContextA, 0, kFlagPassesStreams);      // A name in it.
+  stream(kContextA, kStreamY);                                   // Its launch.
+  other(Order::kOrderedHost, kContextA);                         // An unload.
+  queue_.hold(take(1));
+  IssueQueue::Item* load = take(3);
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(load);
+  EXPECT_THAT(drain(), ElementsAre(4, 5));
+  other(Order::kContext, kContextA);  // A setting, which the stream may mind.
+  other(Order::kContext, 0, 0, kFlagPassesStreams);
+  EXPECT_TRUE(drain().empty());
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 6, 7, 8));
+}
+
+TEST_F(IssueQueueTest, AQuestionWaitsForWhatItIsToldAndNobodyForIt) {
+  stream(kContextA, kStreamX);
+  IssueQueue::Item* barrier =
+      queue_.push(header(Order::kStream, kContextA, kStreamY), kNonBlocking, nullptr);
+  queue_.push_behind(++last_, {barrier}, nullptr);
+  stream(kContextA, kStreamX);
+  queue_.hold(take(1));
+  EXPECT_EQ(take(2), barrier);
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(barrier);
+  EXPECT_THAT(drain(), ElementsAre(3));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 4));
+}
+
+TEST_F(IssueQueueTest, TheLegacyStreamsWorkIsThatOfBlockingStreamsToo) {
+  EXPECT_FALSE(queue_.has_legacy_work(kContextA));
+  stream(kContextA, kStreamX, kNonBlocking);
+  EXPECT_FALSE(queue_.has_legacy_work(kContextA));
+  stream(kContextA, kStreamY, kBlocking, kFlagWritesSubject, kEvent);
+  EXPECT_TRUE(queue_.has_legacy_work(kContextA));
+  EXPECT_FALSE(queue_.has_legacy_work(kContextB));
+  EXPECT_TRUE(queue_.has_writer_of(kEvent));
+  EXPECT_THAT(drain(), ElementsAre(1, 2));
+  EXPECT_FALSE(queue_.has_legacy_work(kContextA));
+  EXPECT_FALSE(queue_.has_writer_of(kEvent));
+}
+
 // The rules of protocol/record.h, written down a second time as a relation between two calls.
 bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
   if ((earlier.flags & kFlagBarrier) != 0) return true;
   const auto touches = [](const RecordHeader& gate, const RecordHeader& call) {
     return gate.context == 0 || gate.context == call.context;
   };
+  const bool awaited = earlier.order == Order::kContext && (earlier.flags & kFlagFence) != 0;
+  if (awaited && earlier.subject == 0) return false;
   if (earlier.order == Order::kContext && touches(earlier, later)) return true;
   const bool later_gate = later.order == Order::kContext || later.order == Order::kOrderedHost;
+  const auto shares_subject = [&] {
+    return later.subject != 0 && later.subject == earlier.subject &&
+           ((later.flags | earlier.flags) & kFlagWritesSubject) != 0;
+  };
+  if (later_gate && (later.flags & kFlagPassesStreams) != 0) {
+    const bool passed =
+        earlier.order == Order::kOrderedHost && (earlier.flags & kFlagPassesStreams) != 0;
+    const bool gate = earlier.order == Order::kContext || passed;
+    return shares_subject() || (gate && (touches(later, earlier) || touches(earlier, later)));
+  }
   if (later_gate && touches(later, earlier)) return true;
   if (later.order == Order::kContext && (later.flags & kFlagBarrier) != 0) return true;
   if (later_gate && earlier.order == Order::kOrderedHost && touches(earlier, later)) return true;
-  if (later.subject != 0 && later.subject == earlier.subject &&
-      ((later.flags | earlier.flags) & kFlagWritesSubject) != 0) {
-    return true;
-  }
+  if (shares_subject()) return true;
   if (later.order == Order::kLane && earlier.order == Order::kLane) {
     return later.lane == earlier.lane;
   }
@@ -335,6 +406,11 @@ TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued
       if (pick(3) == 0) record.subject = kEvent + pick(2);
       if (record.subject != 0 && pick(2) == 0) record.flags |= kFlagWritesSubject;
       if (pick(12) == 0) record.flags |= kFlagBarrier;
+      const bool gate = record.order == Order::kContext || record.order == Order::kOrderedHost;
+      if (pick(3) == 0) record.flags |= kFlagFence;
+      if (gate && (record.flags & kFlagBarrier) == 0 && pick(2) == 0) {
+        record.flags |= kFlagPassesStreams;
+      }
       queued[sequence] = record;
       queue.push(record, {blocking, 0}, nullptr);
       if (pick(2) == 0) {

@@ -1,0 +1,101 @@
+// Questions: whether a stream or an event is done, and the time between two events. They wait for
+// nothing that a local driver would not have waited for already: what stands queued is not done,
+// and what was answered before it was done is waited for, by the lane that was answered.
+#include <array>
+#include <utility>
+
+#include "server/worker/executor_state.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::uint64_t kBarriers = ~std::uint64_t{0};  // In place of a context.
+
+}  // namespace
+
+bool ExecutorState::is_question(const Call& call) const {
+  const RecordHeader& header = call.header_;
+  const Handlers& of = options.handlers;
+  const bool asks =
+      header.opcode != 0 && (header.opcode == of.stream_query || header.opcode == of.event_query ||
+                             header.opcode == of.event_elapsed_time);
+  const bool of_stream = header.order == Order::kStream;
+  return asks && call.awaited() && !is_hot(header.form) && header.bulk == 0 &&
+         of_stream == (header.opcode == of.stream_query) &&
+         (header.flags & protocol::kFlagBarrier) == 0;
+}
+
+// Calls that CUDA completes before they return, and that were answered early.
+ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
+  if ((header.flags & protocol::kFlagFence) != 0) return {};
+  const bool copy = header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0;
+  const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
+                     header.opcode == options.handlers.memory_free;
+  if (!copy && !frees) return {};
+  return std::pair{header.lane, copy ? kBarriers : header.context};
+}
+
+void ExecutorState::ask(std::unique_ptr<Call> call) {
+  const RecordHeader header = call->header_;
+  std::vector<IssueQueue::Item*> before;
+  for (auto at = early.lower_bound({header.lane, 0});
+       at != early.end() && at->first.first == header.lane; ++at) {
+    before.push_back(at->second);
+  }
+  if (before.empty()) return answer_question(std::move(call));
+  queued_bytes += cost(*call);
+  queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
+}
+
+// Some of what is asked about has not been issued.
+bool ExecutorState::asks_about_queued(const Call& call) const {
+  const RecordHeader& header = call.header_;
+  if (header.opcode == options.handlers.event_query) return queue.has_writer_of(header.subject);
+  if (header.opcode == options.handlers.event_elapsed_time) {
+    const std::array<std::uint64_t, 2> two = options.handlers.events_of_elapsed_time(call);
+    return queue.has_writer_of(two[0]) || queue.has_writer_of(two[1]);
+  }
+  const bool legacy = header.stream < protocol::kStreamPerThread;
+  return legacy ? queue.has_legacy_work(header.context) : queue.has_queue_of(header);
+}
+
+void ExecutorState::answer_question(std::unique_ptr<Call> call) {
+  if (asks_about_queued(*call)) return answer(*call, kErrorNotReady);
+  if (void* const event = barrier.owed_to(call->header_.lane); event != nullptr) {
+    return ask_behind(keep(std::move(*call)), event);
+  }
+  const CallOutcome outcome = run(*call);
+  answer(*call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+}
+
+// On a helper: the lane waits for the answer.
+void ExecutorState::ask_behind(std::shared_ptr<Call> call, void* event) {
+  const HandleTable::Found context = handles.find(call->header_.context, HandleKind::kContext);
+  const auto wait = [this, call, event, context] {
+    // A failure is the question's own to find.
+    if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) == 0) {
+      (void)options.driver.cuEventSynchronize(event);
+    }
+    {
+      const std::lock_guard lock(wake_mutex);
+      asked.push_back(call);
+      awake = true;
+    }
+    woken.notify_one();
+  };
+  if (context.result != 0) return answer(*call, context.result);
+  if (!parking->run(wait).ok()) answer(*call, kErrorOutOfMemory);
+}
+
+// With the role: those whose wait is over.
+void ExecutorState::ask_again() {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    const std::lock_guard lock(wake_mutex);
+    calls.swap(asked);
+  }
+  for (const auto& call : calls) answer_question(std::make_unique<Call>(std::move(*call)));
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,105 @@
+// What the driver-API programs about order share: a context with its kernels, a host function that
+// stands until it is let go, and an end for what hangs.
+#pragma once
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "check.h"
+
+// A hang is a failure of its own, and soon.
+inline void end_after(unsigned seconds) { alarm(seconds); }
+
+struct Device {
+  CUdevice device;
+  CUcontext context;
+  CUmodule module;
+  CUfunction fill, wait_for, linger, pass_on;
+
+  explicit Device(const char* image) {
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    MUST(cuCtxCreate(&context, nullptr, 0, device));
+    load(image);
+  }
+  // Into the current context.
+  void load(const char* image) {
+    MUST(cuModuleLoad(&module, image));
+    MUST(cuModuleGetFunction(&fill, module, "fill"));
+    MUST(cuModuleGetFunction(&wait_for, module, "wait_for"));
+    MUST(cuModuleGetFunction(&linger, module, "linger"));
+    MUST(cuModuleGetFunction(&pass_on, module, "pass_on"));
+  }
+
+  static CUstream stream(unsigned flags) {
+    CUstream made;
+    MUST(cuStreamCreate(&made, flags));
+    return made;
+  }
+  static CUevent event(unsigned flags = CU_EVENT_DEFAULT) {
+    CUevent made;
+    MUST(cuEventCreate(&made, flags));
+    return made;
+  }
+  static CUdeviceptr memory(size_t bytes) {
+    CUdeviceptr made;
+    MUST(cuMemAlloc(&made, bytes));
+    return made;
+  }
+  static unsigned* pinned(size_t bytes) {
+    void* made;
+    MUST(cuMemHostAlloc(&made, bytes, 0));
+    return static_cast<unsigned*>(made);
+  }
+
+  // Writes `value` to `to` after about a tenth of a second.
+  void launch_linger(CUstream in, CUdeviceptr to, unsigned value) const {
+    unsigned turns = 50'000'000;
+    void* arguments[] = {&turns, &to, &value};
+    MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
+  }
+  // Stands until `flag` is not 0, then puts it into `seen`.
+  void launch_wait(CUstream in, CUdeviceptr flag, CUdeviceptr seen) const {
+    void* arguments[] = {&flag, &seen};
+    MUST(cuLaunchKernel(wait_for, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
+  }
+  void launch_fill(CUstream in, CUdeviceptr to, unsigned count, unsigned value) const {
+    void* arguments[] = {&to, &count, &value};
+    MUST(cuLaunchKernel(fill, 1, 1, 1, count, 1, 1, 0, in, arguments, nullptr));
+  }
+  static unsigned read(CUdeviceptr from) {
+    unsigned value = 0;
+    MUST(cuMemcpyDtoH(&value, from, 4));
+    return value;
+  }
+};
+
+// A host function that has begun stands until somebody lets it go.
+class Gate {
+ public:
+  void stand_in(CUstream stream) { MUST(cuLaunchHostFunc(stream, &Gate::run, this)); }
+  void let_go() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void await_begin() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return begun_; });
+  }
+
+ private:
+  static void CUDA_CB run(void* of) {
+    auto* gate = static_cast<Gate*>(of);
+    std::unique_lock<std::mutex> lock(gate->mutex_);
+    gate->begun_ = true;
+    gate->changed_.notify_all();
+    gate->changed_.wait(lock, [gate] { return gate->open_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, begun_ = false;
+};

@@ -1,0 +1,297 @@
+// Driver API: what CUDA has done before it returns is done, as far as anybody can tell. A
+// synchronous copy in, a free and the end of pinned memory wait for the work before them: bytes
+// that this brings, functions that it calls and graphs that it runs have come, and questions say
+// that it is done. What is called later, on any stream, in any context, finds what was copied.
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "driver_test.h"
+
+namespace {
+
+constexpr size_t kLarge = 1 << 20;
+
+// What the program can see of work that went before.
+class Witness {
+ public:
+  enum Kind { kCopyOut, kFunction, kCallback, kGraph, kKinds };
+
+  Witness(const Device& device, Kind kind, CUstream stream) : kind_(kind), value_(++last_) {
+    bytes_ = device.pinned(4);
+    *bytes_ = 0;
+    const CUdeviceptr memory = device.memory(4);
+    device.launch_linger(stream, memory, value_);
+    if (kind == kCopyOut) MUST(cuMemcpyDtoHAsync(bytes_, memory, 4, stream));
+    if (kind == kFunction) MUST(cuLaunchHostFunc(stream, &Witness::called, this));
+    if (kind == kCallback) {
+      const auto called = [](CUstream, CUresult, void* of) { Witness::called(of); };
+      MUST(cuStreamAddCallback(stream, called, this, 0));
+    }
+    if (kind == kGraph) launch_graph(device, memory, stream);
+  }
+
+  void expect(const char* after) {
+    const unsigned now = kind_ == kCopyOut || kind_ == kGraph ? volatile_value() : called_.load();
+    if (now == value_ || (kind_ != kCopyOut && kind_ != kGraph && now != 0)) return;
+    std::printf("FAILED: %s returned before what a witness of kind %d was to see\n", after, kind_);
+    std::exit(1);
+  }
+  void end() {
+    if (executable_ != nullptr) MUST(cuGraphExecDestroy(executable_));
+    if (graph_ != nullptr) MUST(cuGraphDestroy(graph_));
+  }
+
+ private:
+  static void CUDA_CB called(void* of) { ++static_cast<Witness*>(of)->called_; }
+  unsigned volatile_value() const { return *static_cast<const volatile unsigned*>(bytes_); }
+
+  void launch_graph(const Device& device, CUdeviceptr memory, CUstream stream) {
+    CUDA_MEMCPY3D box = {};
+    box.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.srcDevice = memory;
+    box.dstMemoryType = CU_MEMORYTYPE_HOST;
+    box.dstHost = bytes_;
+    box.WidthInBytes = 4;
+    box.Height = box.Depth = 1;
+    CUgraphNode node;
+    MUST(cuGraphCreate(&graph_, 0));
+    MUST(cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &box, device.context));
+    MUST(cuGraphInstantiate(&executable_, graph_, 0));
+    MUST(cuGraphLaunch(executable_, stream));
+  }
+
+  static unsigned last_;
+  const Kind kind_;
+  const unsigned value_;
+  unsigned* bytes_ = nullptr;
+  std::atomic<unsigned> called_{0};
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+};
+unsigned Witness::last_ = 100;
+
+// The copy waits for the legacy stream and so for blocking ones; a free for all streams.
+void witnesses(const Device& device) {
+  const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr to = device.memory(kLarge);
+  const std::vector<unsigned char> from(kLarge, 1);
+  for (int kind = 0; kind < Witness::kKinds; ++kind) {
+    for (const size_t bytes : {size_t{100}, kLarge}) {
+      Witness witness(device, static_cast<Witness::Kind>(kind), blocking);
+      MUST(cuMemcpyHtoD(to, from.data(), bytes));
+      witness.expect("a copy in");
+      witness.end();
+    }
+    Witness box_witness(device, static_cast<Witness::Kind>(kind), blocking);
+    CUDA_MEMCPY2D box = {};
+    box.srcMemoryType = CU_MEMORYTYPE_HOST;
+    box.srcHost = from.data();
+    box.srcPitch = 64;
+    box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.dstDevice = to;
+    box.dstPitch = 128;
+    box.WidthInBytes = 60;
+    box.Height = 3;
+    MUST(cuMemcpy2D(&box));
+    box_witness.expect("a copy of a box");
+    box_witness.end();
+
+    const CUdeviceptr gone = device.memory(4096);
+    Witness free_witness(device, static_cast<Witness::Kind>(kind), other);
+    MUST(cuMemFree(gone));
+    free_witness.expect("a free");
+    free_witness.end();
+
+    unsigned* const pinned = device.pinned(4096);
+    Witness pinned_witness(device, static_cast<Witness::Kind>(kind), other);
+    MUST(cuMemFreeHost(pinned));
+    pinned_witness.expect("the end of pinned memory");
+    pinned_witness.end();
+  }
+}
+
+// With nothing that comes into memory of the program it can still ask.
+void questions(const Device& device) {
+  const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr to = device.memory(kLarge), scratch = device.memory(4), flag = device.memory(4);
+  const std::vector<unsigned char> from(kLarge, 1);
+  const CUevent begin = device.event(), end = device.event();
+  const auto work = [&](CUstream stream) {
+    MUST(cuEventRecord(begin, stream));
+    device.launch_linger(stream, scratch, 1);
+    MUST(cuEventRecord(end, stream));
+  };
+  float milliseconds = -1;
+  for (const size_t bytes : {size_t{100}, kLarge}) {
+    work(nullptr);
+    MUST(cuMemcpyHtoD(to, from.data(), bytes));
+    MUST(cuEventElapsedTime(&milliseconds, begin, end));
+    work(blocking);
+    MUST(cuMemcpyHtoD(to, from.data(), bytes));
+    MUST(cuEventQuery(end));
+    work(nullptr);
+    MUST(cuMemcpyHtoD(to, from.data(), bytes));
+    MUST(cuStreamQuery(nullptr));
+    // What the copy does not wait for, no question behind it does.
+    MUST(cuMemsetD32(flag, 0, 1));
+    MUST(cuCtxSynchronize());
+    device.launch_wait(other, flag, scratch);
+    MUST(cuEventRecord(end, other));
+    MUST(cuMemcpyHtoD(to, from.data(), bytes));
+    EXPECT(cuStreamQuery(other) == CUDA_ERROR_NOT_READY);
+    EXPECT(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
+    MUST(cuMemsetD32(flag, 1, 1));
+    MUST(cuStreamSynchronize(other));
+  }
+  for (int question = 0; question < 3; ++question) {
+    const CUdeviceptr gone = device.memory(4096);
+    work(other);
+    MUST(cuMemFree(gone));
+    if (question == 0) MUST(cuEventElapsedTime(&milliseconds, begin, end));
+    if (question == 1) MUST(cuEventQuery(end));
+    if (question == 2) MUST(cuStreamQuery(other));
+  }
+}
+
+// Earlier work may still write what a copy reads: the copy carries what that leaves there.
+void sources(const Device& device) {
+  const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr value = device.memory(4), to = device.memory(4);
+  unsigned* const pinned = device.pinned(4);
+  const auto store = [](void* at) { *static_cast<unsigned*>(at) = 21; };
+
+  *pinned = 0;
+  device.launch_linger(blocking, value, 20);
+  MUST(cuMemcpyDtoHAsync(pinned, value, 4, blocking));
+  MUST(cuMemcpyHtoD(to, pinned, 4));
+  EXPECT(device.read(to) == 20);
+
+  *pinned = 0;
+  device.launch_linger(blocking, value, 1);
+  MUST(cuLaunchHostFunc(blocking, store, pinned));
+  MUST(cuMemcpyHtoD(to, pinned, 4));
+  EXPECT(device.read(to) == 21);
+
+  // Of another context's stream, whose event the copy's waits for.
+  CUcontext second;
+  MUST(cuCtxCreate(&second, nullptr, 0, device.device));
+  const CUstream theirs = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr their_to = device.memory(4);
+  const CUevent written = device.event(CU_EVENT_DISABLE_TIMING);
+  MUST(cuCtxSetCurrent(device.context));
+  const CUevent brought = device.event(CU_EVENT_DISABLE_TIMING);
+  *pinned = 0;
+  device.launch_linger(other, value, 22);
+  MUST(cuMemcpyDtoHAsync(pinned, value, 4, other));
+  MUST(cuEventRecord(brought, other));
+  MUST(cuCtxSetCurrent(second));
+  MUST(cuStreamWaitEvent(theirs, brought, 0));
+  MUST(cuMemcpyHtoDAsync(their_to, pinned, 4, theirs));
+  MUST(cuEventRecord(written, theirs));
+  MUST(cuCtxSetCurrent(device.context));
+  MUST(cuStreamWaitEvent(other, written, 0));
+  MUST(cuStreamSynchronize(other));
+  MUST(cuCtxSetCurrent(second));
+  EXPECT(device.read(their_to) == 22);
+  MUST(cuCtxDestroy(second));
+  MUST(cuCtxSetCurrent(device.context));
+}
+
+// A launch on a stream that waits for no other finds what was copied before it was called.
+void barriers(const Device& device, const char* image) {
+  const CUstream first = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr scratch = device.memory(4), data = device.memory(kLarge);
+  unsigned* const seen = device.pinned(4);
+  CUcontext second;
+  MUST(cuCtxCreate(&second, nullptr, 0, device.device));
+  CUmodule module;
+  CUfunction pass_on;
+  MUST(cuModuleLoad(&module, image));
+  MUST(cuModuleGetFunction(&pass_on, module, "pass_on"));
+  const CUstream theirs = device.stream(CU_STREAM_NON_BLOCKING);
+  std::vector<unsigned> host(kLarge / 4);
+  for (unsigned round = 1; round <= 20; ++round) {
+    const bool there = round % 2 == 0;
+    const unsigned count = round % 4 < 2 ? 16 : static_cast<unsigned>(host.size());
+    MUST(cuCtxSetCurrent(device.context));
+    // The copy has to wait for this; a launch elsewhere would not.
+    if (round % 5 == 0) device.launch_linger(nullptr, scratch, round);
+    for (unsigned& each : host) each = round * 1'000;
+    MUST(cuMemcpyHtoD(data, host.data(), count * 4));
+    for (unsigned& each : host) each = 7;
+    if (there) MUST(cuCtxSetCurrent(second));
+    const CUdeviceptr last = data + (count - 1) * 4;
+    CUdeviceptr at = last;
+    unsigned one = 1;
+    void* arguments[] = {&at, &one};
+    const CUstream stream = there ? theirs : first;
+    MUST(cuLaunchKernel(there ? pass_on : device.pass_on, 1, 1, 1, 1, 1, 1, 0, stream, arguments,
+                        nullptr));
+    MUST(cuMemcpyDtoHAsync(seen, last, 4, stream));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(*seen == round * 1'000 + 1);
+  }
+  MUST(cuCtxSetCurrent(second));
+  MUST(cuCtxDestroy(second));
+  MUST(cuCtxSetCurrent(device.context));
+}
+
+// What one process has read, another may be told by any way that there is: here a pipe.
+int processes(const char* image) {
+  int pipes[2][2];
+  EXPECT(pipe(pipes[0]) == 0 && pipe(pipes[1]) == 0);
+  const pid_t other = fork();  // Before CUDA is used.
+  EXPECT(other >= 0);
+  const bool leads = other != 0;
+  const int from = pipes[leads ? 1 : 0][0], to = pipes[leads ? 0 : 1][1];
+  end_after(100);
+  const Device device(image);
+  const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr data = device.memory(kLarge);
+  std::vector<unsigned> host(kLarge / 4);
+  unsigned* const pinned = device.pinned(kLarge);
+  unsigned value = 0;
+  for (unsigned round = 0; round < 20; ++round) {
+    if (!leads || round != 0) EXPECT(read(from, &value, 4) == 4);
+    for (unsigned& each : host) each = value;
+    MUST(cuMemcpyHtoD(data, host.data(), kLarge));
+    CUdeviceptr at = data;
+    unsigned count = kLarge / 4;
+    void* arguments[] = {&at, &count};
+    MUST(cuLaunchKernel(device.pass_on, 8, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+    MUST(cuMemcpyDtoHAsync(pinned, data, kLarge, stream));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(pinned[0] == value + 1 && pinned[count - 1] == value + 1);
+    EXPECT(write(to, pinned + count - 1, 4) == 4);
+  }
+  if (!leads) return 0;
+  EXPECT(read(from, &value, 4) == 4 && value == 40);
+  int status = -1;
+  EXPECT(waitpid(other, &status, 0) == other && status == 0);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 2 || (argc == 3 && std::strcmp(argv[2], "processes") == 0));
+  if (argc == 3) {
+    const int result = processes(argv[1]);
+    std::exit(result);
+  }
+  end_after(100);
+  const Device device(argv[1]);
+  // First what needs no witness: a graph with copies out, while it lives, makes each copy wait.
+  questions(device);
+  barriers(device, argv[1]);
+  sources(device);
+  witnesses(device);
+  std::printf("PASSED\n");
+  return 0;
+}

@@ -1,0 +1,167 @@
+// Driver API: a call waits for what CUDA makes it wait for, and for nothing else. While a function
+// of the host stands in a stream, or a kernel turns with 2,000 launches behind it, other calls go
+// on that it may itself wait for: questions, allocation, loads, other streams, other threads.
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "driver_test.h"
+
+namespace {
+
+void questions(const Device& device) {
+  for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+    const CUstream stream = device.stream(flags), other = device.stream(CU_STREAM_NON_BLOCKING);
+    const CUevent begin = device.event(), end = device.event();
+    Gate gate;
+    MUST(cuEventRecord(begin, stream));
+    gate.stand_in(stream);
+    MUST(cuEventRecord(end, stream));
+    float milliseconds = -1;
+    EXPECT(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
+    EXPECT(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    EXPECT(cuEventElapsedTime(&milliseconds, begin, end) == CUDA_ERROR_NOT_READY);
+    MUST(cuStreamQuery(other));
+    const CUresult legacy = flags == CU_STREAM_DEFAULT ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    EXPECT(cuStreamQuery(nullptr) == legacy);
+    gate.let_go();
+    MUST(cuEventSynchronize(end));
+    MUST(cuEventQuery(end));
+    MUST(cuEventElapsedTime(&milliseconds, begin, end));
+  }
+}
+
+// What a program may do for the first time while the function stands.
+void first_uses(const Device& device, const char* image, CUstream other) {
+  const CUdeviceptr small = device.memory(4), large = device.memory(100 << 20);
+  size_t free_bytes = 0, total_bytes = 0;
+  MUST(cuMemGetInfo(&free_bytes, &total_bytes));
+  CUmodule module;
+  CUfunction fill;
+  MUST(cuModuleLoad(&module, image));
+  MUST(cuModuleGetFunction(&fill, module, "fill"));
+  int registers = 0;
+  MUST(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, fill));
+  CUdeviceptr visits;
+  size_t bytes = 0;
+  MUST(cuModuleGetGlobal(&visits, &bytes, module, "visits"));
+  unsigned count = 1, value = 5;
+  CUdeviceptr to = small;
+  void* arguments[] = {&to, &count, &value};
+  MUST(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, other, arguments, nullptr));
+  MUST(cuStreamSynchronize(other));
+  EXPECT(device.read(small) == 5);
+
+  CUgraph graph;
+  CUgraphNode node;
+  CUgraphExec executable;
+  CUDA_MEMSET_NODE_PARAMS memset = {};
+  memset.dst = small;
+  memset.value = 9;
+  memset.elementSize = 4;
+  memset.width = memset.height = 1;
+  MUST(cuGraphCreate(&graph, 0));
+  MUST(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &memset, device.context));
+  MUST(cuGraphInstantiate(&executable, graph, 0));
+  MUST(cuGraphLaunch(executable, other));
+  MUST(cuStreamSynchronize(other));
+  EXPECT(device.read(small) == 9);
+  MUST(cuMemFreeAsync(large, other));
+}
+
+void other_calls(const Device& device, const char* image) {
+  const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr early = device.memory(4);
+  Gate gate;
+  gate.stand_in(stream);
+  gate.await_begin();
+  // Another thread waits for the whole context meanwhile, and this one goes on.
+  std::thread waiting([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    MUST(cuCtxSynchronize());
+  });
+  first_uses(device, image, other);
+  MUST(cuMemFreeAsync(early, stream));
+  CUdeviceptr late = 0;
+  MUST(cuMemAllocAsync(&late, 4, stream));
+  device.launch_fill(stream, late, 1, 3);
+  gate.let_go();
+  waiting.join();
+  MUST(cuStreamSynchronize(stream));
+  EXPECT(device.read(late) == 3);
+}
+
+// The function waits for work that another thread makes while this one waits in a copy.
+void a_copy_behind_a_function(const Device& device) {
+  const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr to = device.memory(1 << 20), value = device.memory(4);
+  const std::vector<unsigned char> from(1 << 20, 5);
+  for (const size_t bytes : {size_t{100}, from.size()}) {
+    Gate gate;
+    gate.stand_in(blocking);
+    std::thread helper([&] {
+      MUST(cuCtxSetCurrent(device.context));
+      gate.await_begin();
+      // Most often the copy has been called by then, which is what is meant.
+      for (int i = 0; i < 50; ++i) EXPECT(cuStreamQuery(blocking) == CUDA_ERROR_NOT_READY);
+      device.launch_fill(other, value, 1, 8);
+      MUST(cuStreamSynchronize(other));
+      gate.let_go();
+    });
+    MUST(cuMemcpyHtoD(to, from.data(), bytes));
+    MUST(cuStreamQuery(nullptr));
+    helper.join();
+  }
+}
+
+// One thread waits for a kernel in each way that there is; another one's copy ends it.
+void a_kernel_that_waits(const Device& device, int launches_behind) {
+  const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr flag = device.memory(4), seen = device.memory(4), scratch = device.memory(4);
+  const CUevent event = device.event(CU_EVENT_DISABLE_TIMING);
+  unsigned* const source = device.pinned(4);
+  for (unsigned way = 0; way < 4; ++way) {
+    MUST(cuMemsetD32(flag, 0, 1));
+    MUST(cuCtxSynchronize());
+    device.launch_wait(stream, flag, seen);
+    for (int i = 0; i < launches_behind; ++i) device.launch_fill(stream, scratch, 1, way);
+    MUST(cuEventRecord(event, stream));
+    std::thread helper([&] {
+      MUST(cuCtxSetCurrent(device.context));
+      // Asks until the other has called, most often; new streams and memory, as anybody may.
+      for (int i = 0; i < 50; ++i) EXPECT(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
+      const CUstream own = device.stream(CU_STREAM_NON_BLOCKING);
+      const CUdeviceptr fresh = device.memory(65 << 20);
+      *source = 42 + way;
+      MUST(cuMemcpyHtoDAsync(flag, source, 4, own));
+      MUST(cuStreamSynchronize(own));
+      MUST(cuMemFree(fresh));
+    });
+    unsigned host = 0;
+    if (way == 0) MUST(cuStreamSynchronize(stream));
+    if (way == 1) MUST(cuEventSynchronize(event));
+    if (way == 2) MUST(cuCtxSynchronize());
+    if (way == 3) MUST(cuMemcpyDtoHAsync(&host, seen, 4, stream));  // Into pageable memory.
+    MUST(cuEventQuery(event));
+    EXPECT(way != 3 || host == 42 + way);
+    helper.join();
+    EXPECT(device.read(seen) == 42 + way);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 2);
+  end_after(100);
+  const Device device(argv[1]);
+  questions(device);
+  other_calls(device, argv[1]);
+  a_copy_behind_a_function(device);
+  a_kernel_that_waits(device, 0);
+  a_kernel_that_waits(device, 2'000);
+  std::printf("PASSED\n");
+  return 0;
+}
