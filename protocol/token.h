@@ -3,9 +3,10 @@
 //   gpurun1_ID_SECRET_SUM   or   gpurun1_ID_SECRET_SERVER_SUM
 //
 // ID: 12 hexadecimal digits that name the token and are no secret. SECRET: 64 digits, random.
-// SERVER: the fingerprint (SHA-256) of the public key of the server that it is for, so that a client
-// which has the token need not trust the first key that it meets where the link is encrypted. SUM: the first 8 digits of the
-// SHA-256 of all before its underscore, so that a line that was cut or mistyped is noticed.
+// SERVER: the fingerprint (SHA-256) of the public key of the server that it is for, so that a
+// client which has the token need not trust the first key that it meets, where the link is
+// encrypted. SUM: the first 8 digits of the SHA-256 of all before its underscore, so that a line
+// that was cut or mistyped is noticed.
 //
 // A server keeps no secret but its check, from which the secret cannot be had: who steals the
 // server's file can be nobody's client with it. On the link the client shows the secret under a
