@@ -61,6 +61,7 @@ Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
   slot.context.store(context, std::memory_order_relaxed);
   slot.object.store(object, std::memory_order_relaxed);
   slot.failure.store(0, std::memory_order_relaxed);
+  slot.retained = 0;
   const Handle handle = compose(kind, slot.generation, index);
   slot.handle.store(handle, std::memory_order_release);
   live_count_.fetch_add(1, std::memory_order_relaxed);
@@ -97,7 +98,23 @@ void HandleTable::poison(Handle handle, int result) noexcept {
 
 void* HandleTable::retire(Handle handle) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  return end(find(handle), handle);
+}
+
+void HandleTable::retain(Handle handle) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (Slot* slot = find(handle)) ++slot->retained;
+}
+
+void* HandleTable::release(Handle handle) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
   Slot* slot = find(handle);
+  if (slot == nullptr || slot->retained == 0) return end(slot, handle);
+  --slot->retained;
+  return nullptr;
+}
+
+void* HandleTable::end(Slot* slot, Handle handle) noexcept {
   if (slot == nullptr) return nullptr;
   void* object = slot->object.load(std::memory_order_relaxed);
   slot->handle.store(0, std::memory_order_release);

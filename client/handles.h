@@ -59,6 +59,11 @@ class HandleTable {
   // Ends the handle; its index comes back later under another generation. Returns its object, or
   // nullptr when it was not alive.
   void* retire(Handle handle) noexcept;
+  // The server returned it once more, to be released once more (allocations:
+  // cuMemRetainAllocationHandle): so many more calls of release() are needed.
+  void retain(Handle handle) noexcept;
+  // As retire(), for the last owner; nullptr, and the handle lives on, for others.
+  void* release(Handle handle) noexcept;
   // Ends every handle whose context is `context` (its destruction) but not the context's own.
   // Calls `visit(kind, handle, object)` for each first.
   using Visitor = void (*)(void* user, HandleKind kind, Handle handle, void* object);
@@ -76,9 +81,11 @@ class HandleTable {
     std::atomic<void*> object{nullptr};
     std::atomic<int> failure{0};
     std::uint32_t generation = 0;  // Guarded by mutex_.
+    std::uint32_t retained = 0;    // Owners beside the first. Guarded by mutex_.
   };
 
   Slot* find(Handle handle) const noexcept;
+  void* end(Slot* slot, Handle handle) noexcept;  // With mutex_ held; nullptr for nullptr.
 
   mutable std::mutex mutex_;
   std::array<std::atomic<Slot*>, kChunks> chunks_{};

@@ -316,6 +316,12 @@ class GeneratedCall {
       const void* target = *static_cast<const void* const*>(arguments_[i]);
       if (target == nullptr || std::memcmp(target, &minted, sizeof minted) != 0) {
         here_.handles().retire(minted);
+        // What the program has two references to by now ends with the second release.
+        if (target != nullptr && parameter.handle == HandleKind::kAllocation) {
+          Handle returned = 0;
+          std::memcpy(&returned, target, sizeof returned);
+          here_.handles().retain(returned);
+        }
       }
     }
     minted_count_ = 0;
@@ -323,7 +329,7 @@ class GeneratedCall {
 
   void retire_destroyed() {
     if (row_.destroyed_parameter == kNoParameter) return;
-    here_.handles().retire(own_[row_.destroyed_parameter]);
+    here_.handles().release(own_[row_.destroyed_parameter]);
   }
 
   // Of one array of nodes that comes out.

@@ -84,7 +84,10 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
       if (slot == 0) continue;
       const std::uint64_t value = slot;
       slot = handles.client_handle_of(value, parameter.handle);
-      if (slot != 0) continue;
+      if (slot != 0) {
+        if (parameter.handle == HandleKind::kAllocation) handles.retain(slot);
+        continue;
+      }
       if (protocol::holds_spares(parameter)) {
         const int result = announce(parameter.handle, value, spares[i], handles, &slot);
         if (result != 0) return result;
@@ -151,7 +154,7 @@ int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTabl
     return result;
   }
   if (ended != 0) {
-    (void)handles.erase(ended, row.parameters[row.destroyed_parameter].handle);
+    handles.release(ended, row.parameters[row.destroyed_parameter].handle);
   }
   return 0;
 }

@@ -29,11 +29,11 @@ int HandleTable::insert(std::uint64_t client_handle, const Entry& entry) {
 }
 
 int HandleTable::bind(std::uint64_t client_handle, HandleKind kind, DriverValue value) {
-  return insert(client_handle, Entry{kind, 0, value});
+  return insert(client_handle, Entry{kind, 0, value, 0});
 }
 
 int HandleTable::poison(std::uint64_t client_handle, HandleKind kind, int result) {
-  return insert(client_handle, Entry{kind, result == 0 ? kErrorUnknown : result, 0});
+  return insert(client_handle, Entry{kind, result == 0 ? kErrorUnknown : result, 0, 0});
 }
 
 HandleTable::Found HandleTable::find(std::uint64_t client_handle, HandleKind kind) const {
@@ -62,6 +62,24 @@ HandleTable::Found HandleTable::erase(std::uint64_t client_handle, HandleKind ki
   const auto back = reverse_.find({entry.value, kind});
   if (back != reverse_.end() && back->second == client_handle) reverse_.erase(back);
   return {0, entry.value};
+}
+
+void HandleTable::retain(std::uint64_t client_handle) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(client_handle);
+  if (it != entries_.end()) ++it->second.retained;
+}
+
+void HandleTable::release(std::uint64_t client_handle, HandleKind kind) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(client_handle);
+    if (it != entries_.end() && it->second.kind == kind && it->second.retained != 0) {
+      --it->second.retained;
+      return;
+    }
+  }
+  (void)erase(client_handle, kind);
 }
 
 std::size_t HandleTable::size() const {

@@ -46,6 +46,12 @@ class HandleTable {
   // Forgets it; returns what it stood for as find() does.
   Found erase(std::uint64_t client_handle, HandleKind kind);
 
+  // The driver returned it once more, and counts: so many more calls of release() until it is
+  // forgotten (allocations: cuMemRetainAllocationHandle).
+  void retain(std::uint64_t client_handle);
+  // erase(), for the last owner.
+  void release(std::uint64_t client_handle, HandleKind kind);
+
   std::size_t size() const;
 
  private:
@@ -53,6 +59,7 @@ class HandleTable {
     HandleKind kind = HandleKind::kNone;
     int failure = 0;
     DriverValue value = 0;
+    std::uint32_t retained = 0;  // Owners beside the first.
   };
   struct ReverseHash {
     std::size_t operator()(const std::pair<DriverValue, HandleKind>& key) const noexcept {

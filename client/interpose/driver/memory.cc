@@ -179,15 +179,18 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Memory of the host would have to be the client's; handles for others mean nothing there.
+  // Memory of the host would have to be the client's. What may be exported as a descriptor is made
+  // without that, and the export is refused: NCCL asks for it of all its memory, and never exports
+  // what stays in one process.
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const Device* device = here.devices().device(properties->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   CUmemAllocationProp theirs = *properties;
   theirs.location.id = device->server_ordinal;
+  theirs.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
   const Handle handle = here.handles().mint(HandleKind::kAllocation, 0, nullptr);
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle placed = 0;

@@ -45,6 +45,21 @@ TEST(Handles, PoisonIsReturnedByEachUse) {
   EXPECT_EQ(table->check(module, HandleKind::kModule), 209);
 }
 
+TEST(Handles, ARetainedOneEndsWithItsLastRelease) {
+  const auto table = std::make_unique<HandleTable>();
+  int object = 0;
+  const Handle memory = table->mint(HandleKind::kAllocation, 0, &object);
+  table->retain(memory);
+  EXPECT_EQ(table->release(memory), nullptr);
+  EXPECT_EQ(table->check(memory, HandleKind::kAllocation), 0);
+  EXPECT_EQ(table->release(memory), &object);
+  EXPECT_NE(table->check(memory, HandleKind::kAllocation), 0);
+  EXPECT_EQ(table->release(memory), nullptr);
+  table->retain(memory);  // Of nobody.
+  const Handle next = table->mint(HandleKind::kAllocation, 0, &object);
+  EXPECT_EQ(table->release(next), &object);
+}
+
 TEST(Handles, ContextTakesItsOwnAlong) {
   const auto table = std::make_unique<HandleTable>();
   const Handle context = table->mint(HandleKind::kContext, 0, nullptr);

@@ -74,6 +74,19 @@ TEST(ServerHandles, AValueUsedAgainBelongsToItsYoungestOwner) {
   EXPECT_EQ(table.client_handle_of(5, HandleKind::kEvent), younger);
 }
 
+TEST(ServerHandles, ARetainedOneIsForgottenWithItsLastRelease) {
+  HandleTable table;
+  const auto memory = handle(HandleKind::kAllocation, 3);
+  ASSERT_EQ(table.bind(memory, HandleKind::kAllocation, 5), 0);
+  table.retain(memory);
+  table.release(memory, HandleKind::kEvent);  // Another kind's: nothing.
+  table.release(memory, HandleKind::kAllocation);
+  EXPECT_EQ(table.find(memory, HandleKind::kAllocation).value, 5u);
+  table.release(memory, HandleKind::kAllocation);
+  EXPECT_NE(table.find(memory, HandleKind::kAllocation).result, 0);
+  EXPECT_EQ(table.client_handle_of(5, HandleKind::kAllocation), 0u);
+}
+
 TEST(ServerHandles, HoldsNoMoreThanTheBound) {
   HandleTable table;
   for (std::uint64_t i = 0; i < limits::kHandlesMax; ++i) {
