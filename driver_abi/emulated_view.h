@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace gpurun::driver_abi {
 
@@ -21,5 +22,20 @@ struct EmulatedView {
   // `physical`: the device's index before CUDA_VISIBLE_DEVICES.
   std::uint64_t (*used_bytes)(int physical);
 };
+
+// Whether the object of that file name asks for the compute capability to choose machine code by
+// it: such a library is told EmulatedView::library_capability. NCCL is none of them: it carries PTX
+// for what is real, and sizes the shared memory of a capability that it does not know beyond what a
+// block has (measured, 2.28).
+inline bool chooses_code_by_capability(const char* path) noexcept {
+  if (path == nullptr) return false;
+  std::string_view name(path);
+  name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0.
+  for (const std::string_view library :
+       {"libcublas", "libcudnn", "libcusolver", "libcusparse", "libcufft", "libcurand"}) {
+    if (name.substr(0, library.size()) == library) return true;
+  }
+  return false;
+}
 
 }  // namespace gpurun::driver_abi

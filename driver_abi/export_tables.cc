@@ -1,5 +1,6 @@
 // The nine export tables: arrays of function pointers, constant at load.
 #include "driver_abi/export_tables.h"
+#include "driver_abi/library_view.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -330,6 +331,7 @@ const Tables& tables() {
 
 CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std::uint64_t out[2]) {
   GPURUN_RETURN_UNLESS_READY();
+  note_started_runtime(__builtin_return_address(0));
   int driver_version = 0;
   int device_count = 0;
   if (const CUresult result = host()->driver_version(&driver_version); result != CUDA_SUCCESS)

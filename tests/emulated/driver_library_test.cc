@@ -156,6 +156,46 @@ TEST_F(EmulatedDriver, NamesErrorsAndSaysWhoItIs) {
   EXPECT_EQ(table, nullptr);
 }
 
+TEST_F(EmulatedDriver, KnowsWhatCameWithCuda13_1To13_5) {
+  CUgraph graph = nullptr, containing = nullptr;
+  CUgraphNode first = nullptr, second = nullptr;
+  ASSERT_EQ(CALL(cuGraphCreate, &graph, 0), CUDA_SUCCESS);
+  CUgraphNodeParams empty{};
+  empty.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  ASSERT_EQ(CALL(cuGraphAddNode_v3, &first, graph, nullptr, nullptr, 0, &empty), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuGraphAddNode_v3, &second, graph, &first, nullptr, 1, &empty), CUDA_SUCCESS);
+  unsigned id = 0, first_id = 0, second_id = 0;
+  EXPECT_EQ(CALL(cuGraphGetId, graph, &id), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuGraphNodeGetLocalId, first, &first_id), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuGraphNodeGetLocalId, second, &second_id), CUDA_SUCCESS);
+  EXPECT_NE(first_id, second_id);
+  EXPECT_EQ(CALL(cuGraphNodeGetContainingGraph, second, &containing), CUDA_SUCCESS);
+  EXPECT_EQ(containing, graph);
+  EXPECT_EQ(CALL(cuGraphDestroy, graph), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuGraphGetId, graph, &id), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CALL(cuGraphNodeGetLocalId, first, &first_id), CUDA_ERROR_INVALID_VALUE);
+
+  CUdevResource resource{};
+  EXPECT_EQ(CALL(cuStreamGetDevResource, nullptr, &resource, CU_DEV_RESOURCE_TYPE_SM),
+            CUDA_SUCCESS);
+  EXPECT_GT(resource.sm.smCount, 0u);
+
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(CALL(cuMemAlloc_v2, &memory, 4), CUDA_SUCCESS);
+  int seven = 7, back = 0;
+  CUmemcpyAttributes during{};
+  during.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  EXPECT_EQ(CALL(cuMemcpyWithAttributesAsync, memory, reinterpret_cast<CUdeviceptr>(&seven), 4,
+                 &during, nullptr),
+            CUDA_SUCCESS);
+  seven = 8;
+  EXPECT_EQ(CALL(cuMemcpyDtoH_v2, &back, memory, 4), CUDA_SUCCESS);
+  EXPECT_EQ(back, 7);
+  EXPECT_EQ(CALL(cuMemcpyWithAttributesAsync, memory, memory, 4, nullptr, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CALL(cuMemFree_v2, memory), CUDA_SUCCESS);
+}
+
 // Tensor maps are encoded for hardware that is not there.
 TEST_F(EmulatedDriver, SaysWhatItDoesNotImplement) {
   testing::internal::CaptureStderr();

@@ -1,34 +1,17 @@
 // Devices: answered from the snapshot that came with the attach.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/program_caller.h"
+#include "driver_abi/library_view.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
 thread_local const void* t_return_address = nullptr;
-
-// NVIDIA's math libraries choose machine code by the capability. Where the device can only run
-// PTX (the emulated one) they are told of a capability for which they carry PTX; each of them has
-// a runtime of its own inside, so the question comes from their code.
-bool asked_by_math_library() {
-  Dl_info info;
-  if (dladdr(t_return_address, &info) == 0 || info.dli_fname == nullptr) return false;
-  const char* slash = std::strrchr(info.dli_fname, '/');
-  const std::string_view name = slash == nullptr ? info.dli_fname : slash + 1;
-  for (const std::string_view library : {"libcublas", "libcudnn", "libcusolver", "libcusparse",
-                                         "libcufft", "libcurand", "libnccl"}) {
-    if (name.substr(0, library.size()) == library) return true;
-  }
-  return false;
-}
 
 // 0 and the device, or what is wrong.
 int enter_device(CUdevice ordinal, const Device** device) {
@@ -38,8 +21,12 @@ int enter_device(CUdevice ordinal, const Device** device) {
   return *device == nullptr ? int{CUDA_ERROR_INVALID_DEVICE} : 0;
 }
 
+// NVIDIA's math libraries choose machine code by the capability. Where the device can only run
+// PTX (the emulated one) they are told of a capability for which they carry PTX.
 int capability_of(const Device& device) {
-  if (device.library_capability != 0 && asked_by_math_library()) return device.library_capability;
+  if (device.library_capability != 0 && driver_abi::asked_by_math_library(t_return_address)) {
+    return device.library_capability;
+  }
   return device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
          device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }

@@ -1,12 +1,11 @@
 // Devices: how many there are and what they say about themselves.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "driver_abi/library_view.h"
 #include "server/emulated/api/caller.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/memory_pool.h"
@@ -22,22 +21,12 @@ thread_local const void* return_address_of_program = nullptr;
 void set_program_return_address(const void* address) { return_address_of_program = address; }
 const void* program_return_address() { return return_address_of_program; }
 
-// The libraries that choose machine code by the capability; see settings.h. Each of them has a
-// runtime of its own inside, so the question comes from their code.
+// See settings.h.
 int capability_for_caller(const void* return_address) {
   const Settings& s = settings();
-  Dl_info info;
-  if (s.library_capability == 0 || dladdr(return_address, &info) == 0 ||
-      info.dli_fname == nullptr) {
-    return s.capability;
-  }
-  const char* slash = std::strrchr(info.dli_fname, '/');
-  const char* name = slash == nullptr ? info.dli_fname : slash + 1;
-  for (const char* library : {"libcublas", "libcudnn", "libcusolver", "libcusparse", "libcufft",
-                              "libcurand", "libnccl"}) {
-    if (std::strncmp(name, library, std::strlen(library)) == 0) return s.library_capability;
-  }
-  return s.capability;
+  const bool library =
+      s.library_capability != 0 && driver_abi::asked_by_math_library(return_address);
+  return library ? s.library_capability : s.capability;
 }
 
 }  // namespace gpurun::emulated

@@ -165,6 +165,13 @@ CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* d
   return add_node(out, graph, dependencies, count, std::move(operation));
 }
 
+// Also takes nodes of green contexts, of which there are none here.
+CUresult cuGraphAddNode_v3(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* edges, size_t count,
+                           CUgraphNodeParams* parameters) {
+  return api::cuGraphAddNode_v2(out, graph, dependencies, edges, count, parameters);
+}
+
 CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                         size_t count, CUgraphNodeParams* parameters) {
   return api::cuGraphAddNode_v2(out, graph, dependencies, nullptr, count, parameters);

@@ -243,6 +243,10 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* in) {
   return replace(node, std::move(operation));
 }
 
+CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams* in) {
+  return api::cuGraphNodeSetParams(node, in);
+}
+
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* in) {
   GPURUN_ENTER_DRIVER();
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
