@@ -12,6 +12,8 @@
 #include "client/thread.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
+#include "protocol/session_identity.h"
+#include "transport/tls/connection.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -44,20 +46,51 @@ Result<protocol::Attach> first_words(const SessionData& session, const AttachOpt
 struct Opening {
   std::string server;
   protocol::Attach words;
-  protocol::Key key;
+  protocol::Key key;                                    // Tags them.
+  std::optional<transport::tls::PreSharedKey> tls_key;  // Empty: nothing is encrypted.
   int fd_min;
+  Deadline connected;
   Deadline deadline;
+  std::chrono::milliseconds patience;
   std::optional<Result<std::unique_ptr<transport::Connection>>> connection;
   std::unique_ptr<Thread> thread;
 };
 using Openings = std::vector<std::unique_ptr<Opening>>;
 
+Status not_answered(const std::string& server, std::chrono::milliseconds patience) {
+  return Status(Code::kDeadline, "server " + server +
+                                     " has taken the connections and not answered within " +
+                                     std::to_string(patience.count()) +
+                                     " ms; its log may say whether its driver starts");
+}
+
+// The worker takes part in the handshake, so that this waits for its start as well.
+Status encrypt(const Opening& opening, std::unique_ptr<transport::Connection>& connection) {
+  transport::tls::ServerTrust trust;
+  trust.key = opening.tls_key;
+  auto handshake = transport::tls::Handshake::of_client(trust);
+  if (!handshake.ok()) return handshake.status();
+  Result<transport::tls::Channel> channel = (*handshake)->finish(*connection, opening.deadline);
+  if (channel.status().code() == Code::kDeadline) {
+    return not_answered(opening.server, opening.patience);
+  }
+  if (!channel.ok()) {
+    return Status(channel.status().code(),
+                  "server " + opening.server + ": " + channel.status().message());
+  }
+  auto secured = transport::tls::secure(std::move(connection), *std::move(channel));
+  if (!secured.ok()) return secured.status();
+  connection = *std::move(secured);
+  return {};
+}
+
 Result<std::unique_ptr<transport::Connection>> open(const Opening& opening) {
   transport::Options options;
   options.fd_min = opening.fd_min;
   options.others_may_close = true;
-  auto connection = transport::connect("tcp://" + opening.server, opening.deadline, options);
+  auto connection = transport::connect("tcp://" + opening.server, opening.connected, options);
   if (!connection.ok()) return connection.status();
+  if (opening.tls_key) GPURUN_RETURN_IF_ERROR(encrypt(opening, *connection));
   GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, opening.words, opening.key,
                                                 protocol::Sender::kClient, opening.words.index,
                                                 opening.deadline));
@@ -95,10 +128,7 @@ Result<protocol::Accept> receive_accept(transport::Connection& log, const protoc
   const Result<ControlFrame> frame =
       protocol::receive_control(log, limits::kFrameBytesMax, deadline);
   if (frame.status().code() == Code::kDeadline) {
-    return Status(Code::kDeadline, "server " + server +
-                                       " has taken the connections and not answered within " +
-                                       std::to_string(patience.count()) +
-                                       " ms; its log may say whether its driver starts");
+    return not_answered(server, patience);
   }
   if (!frame.ok()) return frame.status();
   Result<ControlMessage> message = protocol::decode(frame->payload);
@@ -137,14 +167,31 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   const Deadline connected = Deadline::in(std::min(options.connect_deadline, options.deadline));
   Result<protocol::Attach> words = first_words(session, options, count);
   if (!words.ok()) return words.status();
+  const protocol::Key session_key =
+      protocol::tls_session_key(session.ticket_key, session.challenge, words->session);
   const protocol::Key key =
-      protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach, session.challenge,
-                         words->nonce, words->session);
+      session.encrypted ? protocol::attach_key_inside(session_key, words->nonce, words->session)
+                        : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
+                                             session.challenge, words->nonce, words->session);
   Openings openings;
   for (unsigned index = 0; index < count; ++index) {
     words->index = static_cast<std::uint16_t>(index);
-    openings.push_back(std::make_unique<Opening>(
-        Opening{server, *words, key, options.fd_min, connected, std::nullopt, {}}));
+    std::optional<transport::tls::PreSharedKey> tls_key;
+    if (session.encrypted) {
+      const protocol::SessionIdentity identity{session.lease, session.ticket, words->session,
+                                               words->index, words->count};
+      tls_key = {protocol::encode_identity(identity), session_key};
+    }
+    openings.push_back(std::make_unique<Opening>(Opening{server,
+                                                         *words,
+                                                         key,
+                                                         tls_key,
+                                                         options.fd_min,
+                                                         connected,
+                                                         deadline,
+                                                         options.deadline,
+                                                         std::nullopt,
+                                                         {}}));
   }
   Result<Connections> opened = open_all(openings);
   if (!opened.ok()) return explained(opened.status(), options, words->session);
@@ -175,7 +222,8 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
   attached.features = *features;
-  attached.round_trips = 2;
+  // The connects; with TLS its handshakes; the worker's answer.
+  attached.round_trips = session.encrypted ? 3 : 2;
   return attached;
 }
 

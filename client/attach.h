@@ -49,7 +49,8 @@ struct Attached {
   std::uint64_t features = 0;
   // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
-  unsigned round_trips = 0;  // One for the connects, one for the worker's answer.
+  // One for the connects, with TLS one for its handshakes, one for the worker's answer.
+  unsigned round_trips = 0;
 };
 
 //   kUnavailable  nothing listens there.

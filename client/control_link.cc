@@ -37,20 +37,23 @@ ControlLink::ControlLink(std::unique_ptr<transport::Connection> connection, std:
 ControlLink::~ControlLink() = default;
 
 Result<std::unique_ptr<ControlLink>> ControlLink::connect(std::string_view address, ByteView secret,
-                                                          Deadline deadline) {
-  return open(address, secret, nullptr, deadline);
+                                                          Deadline deadline,
+                                                          const LinkSecurity& security) {
+  return open(address, secret, nullptr, deadline, security);
 }
 
 Result<std::unique_ptr<ControlLink>> ControlLink::connect_with_token(std::string_view address,
                                                                      const protocol::Token& token,
-                                                                     Deadline deadline) {
-  return open(address, bytes_of(token.secret), &token, deadline);
+                                                                     Deadline deadline,
+                                                                     const LinkSecurity& security) {
+  return open(address, bytes_of(token.secret), &token, deadline, security);
 }
 
 // With a token its secret is `secret`.
 Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address, ByteView secret,
                                                        const protocol::Token* token,
-                                                       Deadline deadline) {
+                                                       Deadline deadline,
+                                                       const LinkSecurity& security) {
   const Result<transport::tcp::HostPort> place =
       transport::tcp::parse_host_port(address, limits::kDefaultPort);
   if (!place.ok()) return place.status();
@@ -58,7 +61,10 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
   Result<std::unique_ptr<transport::Connection>> connection =
       transport::connect("tcp://" + name, deadline);
   if (!connection.ok()) return connection.status();
-  std::unique_ptr<ControlLink> link(new ControlLink(*std::move(connection), name));
+  Result<SecuredLink> secured =
+      secure_link(*std::move(connection), place->host, name, security, deadline);
+  if (!secured.ok()) return secured.status();
+  std::unique_ptr<ControlLink> link(new ControlLink(std::move(secured->connection), name));
 
   Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
@@ -81,10 +87,10 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
   const Status version = protocol::check_version(challenge->version, "server");
   if (!version.ok()) return refused_by(name, {version.message()});
   link->server_release_ = challenge->version.release;
-  link->key_ = protocol::link_key(secret, protocol::Link::kControl, challenge->nonce, *nonce,
-                                  protocol::Id{});
+  const protocol::Nonce theirs = protocol::bound_nonce(challenge->nonce, secured->binding);
+  link->key_ = protocol::link_key(secret, protocol::Link::kControl, theirs, *nonce, protocol::Id{});
   if (token != nullptr) {
-    link->token_proof_ = {protocol::mask_token(token->secret, challenge->nonce, *nonce, token->id)};
+    link->token_proof_ = {protocol::mask_token(token->secret, theirs, *nonce, token->id)};
   }
   return link;
 }
@@ -133,6 +139,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.ticket_key = protocol::ticket_key(protocol::lease_key(key_, grant->lease), grant->ticket);
     data.challenge = grant->challenge;
     data.device_count = grant->devices;
+    data.encrypted = encrypted();
     models_ = grant->models;
     return data;
   }

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/deadline.h"
 #include "base/result.h"
+#include "client/link_security.h"
 #include "client/session_data.h"
 #include "protocol/control.h"
 #include "protocol/proof.h"
@@ -40,12 +41,15 @@ class ControlLink {
   //   kInvalidArgument  not an address.
   //   kRefused          the server's sentence: versions differ.
   //   kProtocol         what answers there is no gpurund of ours.
+  // And what secure_link() (link_security.h) says.
   static Result<std::unique_ptr<ControlLink>> connect(std::string_view address, ByteView secret,
-                                                      Deadline deadline);
+                                                      Deadline deadline,
+                                                      const LinkSecurity& security = {});
   // Likewise, as the user whose token it is.
   static Result<std::unique_ptr<ControlLink>> connect_with_token(std::string_view address,
                                                                  const protocol::Token& token,
-                                                                 Deadline deadline);
+                                                                 Deadline deadline,
+                                                                 const LinkSecurity& security = {});
   ~ControlLink();
   ControlLink(const ControlLink&) = delete;
   ControlLink& operator=(const ControlLink&) = delete;
@@ -75,12 +79,14 @@ class ControlLink {
   // After request_lease(): what the GPUs are, each model once; empty: the server does not know.
   const std::vector<std::string>& models() const noexcept { return models_; }
   const std::string& server_release() const noexcept { return server_release_; }
+  bool encrypted() const noexcept { return connection_->capabilities().encrypted; }
 
  private:
   ControlLink(std::unique_ptr<transport::Connection> connection, std::string address);
 
   static Result<std::unique_ptr<ControlLink>> open(std::string_view address, ByteView secret,
-                                                   const protocol::Token* token, Deadline deadline);
+                                                   const protocol::Token* token, Deadline deadline,
+                                                   const LinkSecurity& security);
   Status ask(const protocol::ControlMessage& request);
 
   const std::unique_ptr<transport::Connection> connection_;

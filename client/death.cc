@@ -1,5 +1,7 @@
 // The end of the peer: everybody is woken, every call returns kResultPeerGone from now on, and one
 // message says what happened.
+#include <chrono>
+
 #include "base/log.h"
 #include "client/death_board.h"
 #include "client/fork_guard.h"
@@ -21,6 +23,7 @@ void Session::Impl::die(Status cause) {
     how = channels.deaths->ask(channels.id, kNewsPatience);
     if (said_goodbye.load(std::memory_order_acquire)) how.clear();  // The reason says more.
   }
+  died.notify_all();
   const driver_abi::Row* row = driver_abi::find_row(last_opcode.load(std::memory_order_relaxed));
   log::write(
       log::Level::kError,
@@ -39,6 +42,18 @@ void Session::Impl::die(Status cause) {
     room.notify_all();
   }
   wake_lanes();
+}
+
+// A worker that ends says goodbye on the log and then closes all; on the way one may overtake the
+// other.
+void Session::Impl::lane_failed(Status cause) {
+  constexpr std::chrono::milliseconds kLastWords{500};
+  if (cause.code() == Code::kPeerGone) {
+    std::unique_lock<std::mutex> lock(death_mutex);
+    died.wait_for(lock, kLastWords,
+                  [this] { return !death.ok() || ending.load(std::memory_order_acquire); });
+  }
+  die(std::move(cause));
 }
 
 void Session::Impl::wake_lanes() {

@@ -70,6 +70,11 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
   if (name == "ticket") return ok = parse_hex(value, data.ticket), kTicket;
   if (name == "key") return ok = parse_hex(value, data.ticket_key), kKey;
   if (name == "challenge") return ok = parse_hex(value, data.challenge), kChallenge;
+  if (name == "security") {
+    ok = value == "tls" || value == "none";
+    data.encrypted = value == "tls";
+    return 0;
+  }
   if (name == "devices") {
     const auto end = value.data() + value.size();
     const auto parsed = std::from_chars(value.data(), end, data.device_count);
@@ -125,6 +130,7 @@ std::string serialise_session_data(const SessionData& data) {
   append_hex(text, "ticket", data.ticket);
   append_hex(text, "key", data.ticket_key);
   append_hex(text, "challenge", data.challenge);
+  text.append("security ").append(data.encrypted ? "tls\n" : "none\n");
   text.append("devices ").append(std::to_string(data.device_count)) += '\n';
   if (!data.deaths.empty()) text.append("deaths ").append(data.deaths) += '\n';
   return text;

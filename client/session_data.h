@@ -27,6 +27,7 @@ struct SessionData {
   protocol::Nonce challenge{};  // The server's part of every attach key.
   unsigned device_count = 0;    // What the lease granted.
   std::string deaths;           // Path of gpurun's DeathBoard; empty: none.
+  bool encrypted = false;       // Connections speak TLS, as the control link did.
 };
 
 std::string serialise_session_data(const SessionData& data);

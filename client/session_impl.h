@@ -77,6 +77,8 @@ struct Session::Impl {
 
   // death.cc
   void die(Status cause);
+  // Of a bulk lane; the log, where somebody may be saying why, is heard first.
+  void lane_failed(Status cause);
   void wake_lanes();
   // Called by Bulk, one connection at a time or several: the highest number counts.
   void completed_through(std::uint64_t number);
@@ -119,6 +121,7 @@ struct Session::Impl {
   std::mutex bulk_order;  // Held while a record that names bulk of ours is appended.
 
   std::mutex death_mutex;
+  std::condition_variable died;
   Status death;  // Guarded by death_mutex.
   std::atomic<bool> ending{false};
   std::atomic<std::uint16_t> last_opcode{0};  // For the message.

@@ -183,6 +183,9 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
   if (key == "audit") return take(node, &config->audit);
   if (key == "every-user") return take_limits(node, &config->user_limits.every);
   if (key == "user") return take_users(node, &config->user_limits);
+  if (key == "tls") return take(node, &config->tls);
+  if (key == "tls-certificate") return take(node, &config->tls_certificate);
+  if (key == "tls-key") return take(node, &config->tls_key);
   if (key == "worker-uids") return take_uids(node, config);
   if (key == "confinement") return take(node, &config->confinement);
   if (key == "worker-memory") return take(node, &config->worker_memory);

@@ -7,6 +7,9 @@
 //   insecure-plaintext = false
 //   tokens = "/var/lib/gpurun/tokens"   # or "none"
 //   audit = "syslog"               # or "none", or a file
+//   tls = false                    # true: also within this machine
+//   tls-certificate = "/etc/gpurun/certificate.pem"
+//   tls-key = "/etc/gpurun/key.pem"
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
 //   confinement = "full"           # or "none"
 //   worker-memory = 0              # bytes; 0: by the devices
@@ -43,6 +46,9 @@ struct Config {
   bool tokens_told = false;  // Else `tokens` stands for nothing: protocol::default_token_file().
   std::string audit = "syslog";
   UserLimitsTable user_limits;
+  bool tls = false;             // Also within this machine, and nothing but TLS.
+  std::string tls_certificate;  // Both, or neither: one that it makes for itself.
+  std::string tls_key;
   UidRange worker_uids;           // Used by root only.
   bool worker_uids_told = false;  // Somebody has chosen them, so that they must be usable.
   std::string confinement = "full";

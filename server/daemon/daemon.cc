@@ -132,9 +132,10 @@ Status Daemon::accept_one() {
   }
   half_open_.fetch_add(1);
   try {
-    std::thread([this, connection = *std::move(accepted)]() mutable {
+    std::thread([this, link, connection = *std::move(accepted)]() mutable {
       serve(connection);
-      if (connection != nullptr) forget_link(connection.get());
+      // Behind TLS it is another connection that has it.
+      if (connection != nullptr) forget_link(link);
       connection.reset();
       // Notified under the lock: the daemon may be destroyed right after it.
       const std::lock_guard lock(mutex_);
@@ -208,6 +209,12 @@ void Daemon::start_worker(Arrival arrival) {
                                       {"from", from},
                                       {"lease", lease},
                                       {"reason", worker.status().message()}});
+    if (arrival.order.encrypted) {
+      for (const auto& connection : arrival.order.connections) {
+        refuse_in_tls(*connection, transport::tls::Alert::kInternalError);
+      }
+      return;
+    }
     static_cast<void>(protocol::send_control(
         *arrival.order.connections[0], protocol::Refused{worker.status().message()},
         arrival.order.key, protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));

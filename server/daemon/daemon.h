@@ -29,6 +29,8 @@
 #include "server/daemon/spawn.h"
 #include "server/daemon/tokens.h"
 #include "server/daemon/users.h"
+#include "transport/tls/client_hello.h"
+#include "transport/tls/handshake.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -46,6 +48,10 @@ struct DaemonOptions {
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
   // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
   bool for_one_run = false;
+  // Who we are to clients that speak TLS; empty: no control link can.
+  std::shared_ptr<const transport::tls::Identity> identity;
+  bool tls_only = false;            // Also within this machine.
+  bool insecure_plaintext = false;  // Beyond it too, clients need not.
 };
 
 class Daemon {
@@ -113,14 +119,26 @@ class Daemon {
 
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection);
+  // Behind TLS, if there is any; `binding` is its channel's then, else empty.
+  void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+                  ByteView binding, Deadline deadline);
+  // TLS (daemon_tls.cc).
+  static Result<bool> begins_with_tls(const transport::Connection& connection, Deadline deadline);
+  Status check_plaintext(const transport::Connection& connection) const;
+  static void refuse_in_tls(transport::Connection& connection, transport::tls::Alert alert);
+  void serve_tls(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+                 Deadline deadline);
+  void serve_session(std::unique_ptr<transport::Connection>& connection,
+                     const transport::tls::KeyOffer& offer,
+                     const protocol::SessionIdentity& identity);
   // Leaves `connection` empty when it has passed to its session.
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
                     const protocol::ControlFrame& frame, const protocol::Attach& attach);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                     HalfOpen& half_open, Deadline deadline);
+                     HalfOpen& half_open, ByteView binding, Deadline deadline);
   // daemon_identify.cc
   Result<Asked> identify(transport::Connection& connection, const protocol::Hello& hello,
-                         Deadline deadline);
+                         ByteView binding, Deadline deadline);
   Status check_still_valid(const User& user);
   void heed_tokens();
   void audit(const char* event, std::initializer_list<AuditLog::Field> fields);

@@ -49,7 +49,8 @@ std::optional<protocol::Key> shown_by(const ControlFrame& frame, const protocol:
 // The request is the proof, with a token the frame before it, too. Both are read before anything is
 // refused: the refusal could not be read where what was sent is thrown away.
 Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
-                                       const protocol::Hello& hello, Deadline deadline) {
+                                       const protocol::Hello& hello, ByteView binding,
+                                       Deadline deadline) {
   const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
   const protocol::Challenge challenge{protocol::our_version(Sender::kServer), *nonce};
@@ -64,8 +65,9 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   Result<ControlFrame> request =
       protocol::receive_control(connection, limits::kHelloBytesMax, deadline);
   if (!request.ok()) return request.status();
+  const protocol::Nonce ours = protocol::bound_nonce(*nonce, binding);
   const auto key_of = [&](ByteView secret) {
-    return protocol::link_key(secret, protocol::Link::kControl, *nonce, hello.nonce, {});
+    return protocol::link_key(secret, protocol::Link::kControl, ours, hello.nonce, {});
   };
   if (!hello.token) {
     const protocol::Key key = key_of(options_.secret);
@@ -76,7 +78,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   if (options_.tokens == nullptr) return no("this server knows no tokens of users");
   const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
   if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
-  const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, *nonce, hello);
+  const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, ours, hello);
   if (!*entry || !secret) {
     return no("this server does not know token " + claimed.token +
               "; perhaps it was revoked, or is another server's");

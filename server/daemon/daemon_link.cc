@@ -48,15 +48,31 @@ Result<bool> wait_readable(int fd, int link, const UserBook::Stay& stay, Deadlin
 void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
   HalfOpen half_open(*this, connection.get());
   const Deadline deadline = handshake();
+  const Result<bool> tls = begins_with_tls(*connection, deadline);
+  if (!tls.ok()) {
+    return spdlog::info("{}: {}", connection->description(), tls.status().to_string());
+  }
+  if (*tls) return serve_tls(connection, half_open, deadline);
+  serve_link(connection, half_open, {}, deadline);
+}
+
+void Daemon::serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+                        ByteView binding, Deadline deadline) {
   const std::string peer = connection->description();
   const Result<ControlFrame> frame =
       protocol::receive_control(*connection, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return spdlog::info("{}: {}", peer, message.status().to_string());
+  const bool encrypted = !binding.empty();
+  if (const Status allowed = check_plaintext(*connection); !encrypted && !allowed.ok()) {
+    spdlog::warn("{}: speaks no TLS", peer);
+    return refuse(*connection, allowed.message(), handshake());
+  }
   if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
-    serve_control(*connection, *hello, half_open, deadline);
-  } else if (const auto* attach = std::get_if<protocol::Attach>(&*message)) {
+    serve_control(*connection, *hello, half_open, binding, deadline);
+  } else if (const auto* attach = std::get_if<protocol::Attach>(&*message);
+             attach != nullptr && !encrypted) {
     serve_attach(connection, *frame, *attach);
   } else {
     spdlog::info("{}: neither hello nor attach", peer);
@@ -112,14 +128,14 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
 }
 
 void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                           HalfOpen& half_open, Deadline deadline) {
+                           HalfOpen& half_open, ByteView binding, Deadline deadline) {
   const std::string& peer = connection.description();
   const Status version = protocol::check_version(hello.version, "client");
   if (!version.ok()) {
     spdlog::warn("{}: {}", peer, version.message());
     return refuse(connection, version.message(), handshake());
   }
-  const Result<Asked> asked = identify(connection, hello, deadline);
+  const Result<Asked> asked = identify(connection, hello, binding, deadline);
   if (!asked.ok() && asked.status().code() == Code::kRefused) {
     const std::string& why = asked.status().message();
     spdlog::warn("{}: {}", peer, why);

@@ -65,9 +65,18 @@ Result<protocol::Key> LeaseBook::attach_key(const protocol::Attach& attach) cons
                             attach.nonce, attach.session);
 }
 
-Result<std::optional<Arrival>> LeaseBook::arrive(
-    const protocol::Attach& attach, const protocol::Key& key,
-    std::unique_ptr<transport::Connection>& connection) {
+Result<protocol::Key> LeaseBook::tls_key(const protocol::SessionIdentity& identity) const {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(identity.lease);
+  if (entry == entries_.end() || entry->second.lease.ticket != identity.ticket) return over();
+  const Lease& lease = entry->second.lease;
+  return protocol::tls_session_key(lease.ticket_key, lease.challenge, identity.session);
+}
+
+Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
+                                                 const protocol::Key& key,
+                                                 std::unique_ptr<transport::Connection>& connection,
+                                                 bool encrypted) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(attach.lease);
   if (found == entries_.end()) return over();
@@ -88,10 +97,11 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
     gathering.nonce = attach.nonce;
     gathering.rows = attach.rows;
     gathering.features = attach.version.features;
+    gathering.encrypted = encrypted;
     gathering.connections.resize(attach.count);
   }
   if (gathering.nonce != attach.nonce || gathering.rows != attach.rows ||
-      gathering.features != attach.version.features ||
+      gathering.features != attach.version.features || gathering.encrypted != encrypted ||
       gathering.connections.size() != attach.count ||
       gathering.connections[attach.index] != nullptr) {
     return Status(Code::kRefused, "this connection of the session has come before");
@@ -106,6 +116,9 @@ Result<std::optional<Arrival>> LeaseBook::arrive(
   arrival.order.key = key;
   arrival.order.rows = attach.rows;
   arrival.order.features = attach.version.features;
+  arrival.order.encrypted = encrypted;
+  arrival.order.lease = attach.lease;
+  arrival.order.ticket = attach.ticket;
   arrival.order.devices = entry.lease.claim->devices();
   arrival.order.connections = std::move(gathering.connections);
   entry.gathering.erase(place);

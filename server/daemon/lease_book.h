@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "protocol/control.h"
 #include "protocol/proof.h"
+#include "protocol/session_identity.h"
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spawn.h"
 #include "server/daemon/users.h"
@@ -71,12 +72,15 @@ class LeaseBook {
 
   // The key that proves `attach`. kRefused: no such lease or ticket.
   Result<protocol::Key> attach_key(const protocol::Attach& attach) const;
+  // The pre-shared key of an encrypted session. Likewise.
+  Result<protocol::Key> tls_key(const protocol::SessionIdentity& identity) const;
 
-  // Takes in a connection whose first frame is proved, and only on success takes it away. The last
-  // one of a session completes it.
-  // kRefused: the session has been here before (a replay), or a connection comes twice.
+  // Takes in a connection whose first frame (`encrypted`: ClientHello) is proved, and only on
+  // success takes it away. The last one of a session completes it. kRefused: the session has been
+  // here before (a replay), or a connection comes twice.
   Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
-                                        std::unique_ptr<transport::Connection>& connection);
+                                        std::unique_ptr<transport::Connection>& connection,
+                                        bool encrypted = false);
   // Drops sessions whose connections did not all come in time.
   void drop_late();
 
@@ -86,6 +90,7 @@ class LeaseBook {
     protocol::Nonce nonce{};
     Sha256Digest rows{};
     protocol::Features features;
+    bool encrypted = false;
     std::size_t arrived = 0;
     std::vector<std::unique_ptr<transport::Connection>> connections;
   };

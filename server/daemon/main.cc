@@ -27,6 +27,7 @@
 #include "server/daemon/daemon_notify.h"
 #include "server/daemon/driver_path.h"
 #include "server/daemon/run_secret.h"
+#include "server/daemon/server_identity.h"
 #include "server/daemon/spawn.h"
 #include "server/daemon/tokens.h"
 #include "server/images/image_folder.h"
@@ -53,6 +54,7 @@ struct CommandLine {
   std::string config_file;
   std::string worker_uids;
   bool verbose = false;
+  bool fingerprint = false;
 };
 
 void add_options(CLI::App& app, Config& config, CommandLine& words) {
@@ -71,7 +73,13 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--ready-fd", config.ready_fd,
                  "descriptor to write the address to, once this server listens");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
-               "listen beyond this machine although nothing is encrypted; needs a secret");
+               "let clients beyond this machine do without TLS, if they say so, too");
+  app.add_flag("--tls", config.tls, "speak TLS only, also within this machine");
+  app.add_option("--tls-certificate", config.tls_certificate,
+                 "PEM file with this server's certificate; else it makes one");
+  app.add_option("--tls-key", config.tls_key, "PEM file (mode 0600) with its private key");
+  app.add_flag("--fingerprint", words.fingerprint,
+               "print the fingerprint of this server's key, by which clients know it, and end");
   app.add_option("--tokens", config.tokens, "file of users' tokens (gpuctl token); or none");
   app.add_option("--audit", config.audit,
                  "who did what, a line each: syslog, none, or a file by absolute path")
@@ -162,15 +170,37 @@ Result<Bytes> read_secret(const Config& config) {
   return read_secret_from(fd.get(), config.secret_file);
 }
 
-// Beyond loopback only when told that nothing is encrypted.
-Status check_exposure(const transport::Listener& listener, const Config& config) {
+Result<std::shared_ptr<const transport::tls::Identity>> this_servers_identity(
+    const Config& config) {
+  bool made = false;
+  auto identity =
+      open_identity({config.tls_certificate, config.tls_key, default_state_folder()}, &made);
+  if (!identity.ok()) {
+    return Status(identity.status().code(), "TLS: " + identity.status().message());
+  }
+  const std::string name = transport::tls::to_string((*identity)->fingerprint());
+  if (made) {
+    spdlog::warn(
+        "made a key for this server in {}; its fingerprint, by which clients know it, is {}",
+        default_state_folder(), name);
+  } else {
+    spdlog::info("the fingerprint of this server's key is {}", name);
+  }
+  return identity;
+}
+
+// Who we are to clients that speak TLS; empty: there is no need within this machine.
+Result<std::shared_ptr<const transport::tls::Identity>> identity_for(
+    const transport::Listener& listener, const Config& config) {
   const Result<transport::tcp::SocketAddress> address =
       transport::tcp::local_address(listener.fd());
   if (!address.ok()) return address.status();
-  if (address->is_loopback() || config.insecure_plaintext) return Status();
-  return Status(Code::kRefused, "listening on " + listener.address() +
-                                    " would let others read what passes, for nothing is "
-                                    "encrypted; say --insecure-plaintext if you accept that");
+  const bool told = config.tls || !config.tls_certificate.empty() || !config.tls_key.empty();
+  if (address->is_loopback() && !told) return std::shared_ptr<const transport::tls::Identity>();
+  auto identity = this_servers_identity(config);
+  if (identity.ok() || told || !config.insecure_plaintext) return identity;
+  spdlog::warn("no client can speak {}", identity.status().message());
+  return std::shared_ptr<const transport::tls::Identity>();
 }
 
 // Beside this program, or where packages put what nobody starts by hand.
@@ -321,7 +351,8 @@ Status serve(const Config& config) {
   Result<std::unique_ptr<transport::Listener>> listener =
       transport::listen("tcp://" + transport::tcp::format_host_port(*place));
   if (!listener.ok()) return listener.status();
-  GPURUN_RETURN_IF_ERROR(check_exposure(**listener, config));
+  auto identity = identity_for(**listener, config);
+  if (!identity.ok()) return identity.status();
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
   if (settings->confined) {
@@ -351,6 +382,9 @@ Status serve(const Config& config) {
   options.user_limits = config.user_limits;
   options.audit = *std::move(audit);
   const std::shared_ptr<AuditLog> audit_log = options.audit;
+  options.identity = *std::move(identity);
+  options.tls_only = config.tls;
+  options.insecure_plaintext = config.insecure_plaintext;
   options.devices = static_cast<unsigned>(facts->devices.size());
   options.device_facts = std::move(facts->devices);
   options.confinement = facts->confinement;
@@ -390,6 +424,12 @@ Status run_daemon(Config config, const CommandLine& words, bool log_told) {
       return Status(range.status().code(), "--worker-uids: " + range.status().message());
     config.worker_uids = *range;
     config.worker_uids_told = true;
+  }
+  if (words.fingerprint) {
+    const auto identity = this_servers_identity(config);
+    if (!identity.ok()) return identity.status();
+    std::printf("%s\n", transport::tls::to_string((*identity)->fingerprint()).c_str());
+    return Status();
   }
   return serve(config);
 }

@@ -22,12 +22,18 @@ namespace gpurun::server {
 struct WorkerOrder {
   User user;
   protocol::Id session{};
-  protocol::Key key{};  // The attach key: tags the worker's answer.
-  Sha256Digest rows{};  // protocol::rows_digest() of the client's table.
-  // What the client offers and requires.
+  // The attach key, which tags the worker's answer; of an encrypted session the pre-shared key of
+  // its handshakes (protocol/session_identity.h).
+  protocol::Key key{};
+  Sha256Digest rows{};  // protocol::rows_digest() of the client's table; unknown when encrypted.
+  // What the client offers and requires; likewise.
   protocol::Features features;
+  bool encrypted = false;
+  protocol::Id lease{};
+  protocol::Id ticket{};
   std::vector<int> devices;  // The driver's ordinals.
-  // The log, then the bulk lanes. The first frame of each has been read, and not a byte more.
+  // The log, then the bulk lanes. The first frame of each has been read, and not a byte more; of
+  // encrypted ones nothing.
   std::vector<std::unique_ptr<transport::Connection>> connections;
 };
 

@@ -20,6 +20,9 @@ struct Message {
   protocol::Key key;
   Sha256Digest rows;
   protocol::Features features;
+  std::uint32_t encrypted;
+  protocol::Id lease;
+  protocol::Id ticket;
 };
 constexpr std::uint32_t kMagic = 0x68616e64;
 
@@ -40,6 +43,9 @@ Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<in
   message.key = order.key;
   message.rows = order.rows;
   message.features = order.features;
+  message.encrypted = order.encrypted ? 1 : 0;
+  message.lease = order.lease;
+  message.ticket = order.ticket;
   iovec bytes = {&message, sizeof message};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
@@ -91,6 +97,9 @@ Result<HandOver> receive_hand_over(int socket) {
   result.key = message.key;
   result.rows = message.rows;
   result.features = message.features;
+  result.encrypted = message.encrypted != 0;
+  result.lease = message.lease;
+  result.ticket = message.ticket;
   return result;
 }
 

@@ -18,8 +18,12 @@ inline constexpr int kHandOverFd = 3;
 struct HandOver {
   protocol::Id session{};
   protocol::Key key{};
-  Sha256Digest rows{};                // Digest of the client's table.
-  protocol::Features features;        // What the client offers and requires.
+  Sha256Digest rows{};          // Digest of the client's table.
+  protocol::Features features;  // What the client offers and requires.
+  // The client says rows and features inside TLS, for which `key` is the pre-shared key.
+  bool encrypted = false;
+  protocol::Id lease{};
+  protocol::Id ticket{};
   std::vector<UniqueFd> connections;  // The log, then the bulk lanes; at least 2.
 };
 

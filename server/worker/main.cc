@@ -23,6 +23,7 @@
 #include "server/handlers/handlers.h"
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
+#include "server/worker/channel_security.h"
 #include "server/worker/confinement.h"
 #include "server/worker/worker.h"
 #include "transport/tcp/connection.h"
@@ -166,9 +167,12 @@ Status serve(const CommandLine& line) {
   // Driver and devices are open; from here on a stranger decides what runs.
   const Status ready =
       started.ok() ? confinement->finish(is_emulated(*started->driver)) : started.status();
-  if (!ready.ok()) {
-    static_cast<void>(say(protocol::Refused{ready.to_string()}));
-    return ready;
+  // A stranger's first bytes are read in confinement, too.
+  const Status secured = secure_channels(*hand_over, *channels, handshake());
+  if (!secured.ok() && secured.code() != Code::kRefused) return secured;
+  if (!ready.ok() || !secured.ok()) {
+    static_cast<void>(say(protocol::Refused{ready.ok() ? secured.message() : ready.to_string()}));
+    return ready.ok() ? secured : ready;
   }
   started->state->modules().images().set_cache(std::move(images));
   const protocol::Features features = protocol::our_features(protocol::Sender::kServer);

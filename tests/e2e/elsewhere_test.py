@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
@@ -45,6 +46,8 @@ class Elsewhere(unittest.TestCase):
         missing = [tool for tool in TOOLS if shutil.which(tool) is None]
         if missing or INSIDE not in os.environ:
             self.skipTest(f"needs namespaces, and of iproute2 and util-linux: {missing}")
+        self.config = tempfile.TemporaryDirectory()
+        self.addCleanup(self.config.cleanup)
         self.holder = subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"])
         self.addCleanup(self.end_holder)
         mine = os.readlink("/proc/self/ns/net")
@@ -75,9 +78,10 @@ class Elsewhere(unittest.TestCase):
     def inside(self, *words):
         run("nsenter", "-t", str(self.holder.pid), "-m", "-n", *words)
 
-    def client(self, *words):
+    def client(self, *words, **changes):
         return subprocess.run(["nsenter", "-t", str(self.holder.pid), "-m", "-n", world.GPURUN, *words],
-                              env=environment(GPURUN_DRIVER=None), capture_output=True, text=True,
+                              env=environment(GPURUN_DRIVER=None, XDG_CONFIG_HOME=self.config.name, **changes),
+                              capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=8 * world.SECONDS)
 
     def test_a_program_runs_where_nothing_of_the_server_is(self):
@@ -86,12 +90,19 @@ class Elsewhere(unittest.TestCase):
         self.assertIn("gpurund is missing", alone.stderr)
         with world.Gpurund("--listen", f"{NEAR}:0", "--insecure-plaintext") as server:
             program = PROGRAM or [world.ARGS.client, "where"]
-            silent = self.client(*server.options(), "--", *program)
-            self.assertEqual(silent.returncode, 125)
-            self.assertIn("--insecure-plaintext", silent.stderr)
-            done = self.client(*server.options(), "--insecure-plaintext", "--", *program)
+            done = self.client(*server.options(), "--", *program)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr + server.log())
             self.assertIn("PASSED" if PROGRAM else "libcuda", done.stdout)
+            self.assertIn("met the server", done.stderr)
+            where = [world.ARGS.client, "where"]
+            plain = self.client(*server.options(), "--insecure-plaintext", "--", *where)
+            self.assertEqual((plain.returncode, plain.stderr), (0, ""))
+        with world.Gpurund("--listen", f"{NEAR}:0") as server:
+            encrypted = self.client(*server.options(), "--", *where)
+            self.assertEqual(encrypted.returncode, 0, encrypted.stderr)
+            alone = self.client(*server.options(), "--insecure-plaintext", "--", *where)
+            self.assertEqual(alone.returncode, 125)
+            self.assertIn("both sides would have to say", alone.stderr)
         print(done.stdout)
 
 

@@ -19,8 +19,11 @@
 #include "protocol/image_bundle.h"
 #include "protocol/module_calls.h"
 #include "protocol/record.h"
+#include "protocol/session_identity.h"
 #include "protocol/snapshot.capnp.h"
 #include "tests/unit/driver_abi/fatbin_builder.h"
+#include "transport/loopback/connection.h"
+#include "transport/tls/handshake.h"
 
 namespace gpurun {
 namespace {
@@ -86,6 +89,28 @@ void control_messages() {
   write("handshake", "attach_lane", with_head({2, 0, 3, 0, 7, 7, 7, 2, 1}, {}));
   write("control_message", "frame",
         protocol::control_frame(protocol::encode(attach), protocol::Tag{}));
+}
+
+// What OpenSSL says first for a control link, for a session and for another's key.
+void client_hellos() {
+  using transport::tls::PreSharedKey;
+  protocol::SessionIdentity identity;
+  identity.count = 2;
+  const std::pair<const char*, std::optional<PreSharedKey>> all[] = {
+      {"control_link", std::nullopt},
+      {"session", PreSharedKey{protocol::encode_identity(identity), {1}}},
+      {"other_key", PreSharedKey{Bytes(5), {1}}}};
+  for (const auto& [name, key] : all) {
+    transport::loopback::Pair pair = transport::loopback::connect_pair();
+    transport::tls::ServerTrust trust;
+    trust.key = key;
+    const auto handshake = transport::tls::Handshake::of_client(trust);
+    const auto none =
+        (*handshake)->finish(*pair.first, Deadline::in(std::chrono::milliseconds(50)));
+    Bytes hello(4096);
+    const auto bytes = pair.second->receive(hello, 1, Deadline::in(std::chrono::seconds(1)));
+    if (!none.ok() && bytes.ok()) write("client_hello", name, ByteView(hello).first(*bytes));
+  }
 }
 
 Bytes frame(protocol::FrameKind kind, ByteView payload) {
@@ -246,6 +271,7 @@ int main(int argc, char** argv) {
   }
   gpurun::g_folder = argv[1];
   gpurun::control_messages();
+  gpurun::client_hellos();
   gpurun::frames();
   gpurun::calls();
   gpurun::modules();

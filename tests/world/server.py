@@ -39,7 +39,8 @@ class Gpurund:
                 [*before, GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")),
                  "--driver", driver or ARGS.driver, *self.secret_options, "--ready-fd",
                  str(writing), *words],
-                env=env or environment(), pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=log)
+                env=env or environment(STATE_DIRECTORY=os.path.join(self.folder.name, "state")),
+                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=log)
         os.close(writing)
         with os.fdopen(reading, encoding="utf-8") as ready:
             if not select.select([ready], [], [], 3 * SECONDS)[0]:

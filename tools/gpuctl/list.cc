@@ -40,7 +40,7 @@ std::string duration(std::uint64_t seconds) {
 }
 
 Result<protocol::Listing> ask(const std::string& server, const ServerChoice& choice) {
-  auto link = connect_to_server(server, choice.credential, choice.insecure_plaintext);
+  auto link = connect_to_server(server, choice.credential, choice.security);
   if (!link.ok()) return link.status();
   Result<protocol::Listing> listing = (*link)->list();
   if (!listing.ok()) return advised(listing.status(), server, choice.credential);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/link_security.h"
 #include "protocol/control.h"
 #include "tools/gpurun/credential.h"
 
@@ -12,7 +13,7 @@ namespace gpurun::tools {
 struct ServerChoice {
   std::vector<std::string> servers;  // HOST:PORT.
   Credential credential;             // Empty: what found_credential() finds for each.
-  bool insecure_plaintext = false;
+  client::LinkSecurity security;
 };
 
 // One server's part of the table, without the heading.

@@ -20,7 +20,7 @@ constexpr int kExitWrongUsage = 2;
 struct Words {
   std::string servers, servers_file, secret_file, token_file, output;
   TokenWords token;
-  bool insecure_plaintext = false;
+  Options link;  // Of which only the link's security counts.
   bool as_json = false;
 };
 
@@ -39,8 +39,17 @@ void add_server_options(CLI::App* command, Words* words) {
                    "file (mode 0600) with your token for them; else GPURUN_TOKEN_FILE names it, or "
                    "~/.config/gpurun has it")
       ->type_name("FILE");
-  command->add_flag("--insecure-plaintext", words->insecure_plaintext,
-                    "reach servers beyond this machine although nothing is encrypted yet");
+  command->add_flag("--insecure-plaintext", words->link.insecure_plaintext,
+                    "reach servers beyond this machine without TLS; they must allow it, too");
+  command->add_flag("--tls", words->link.always_tls, "speak TLS within this machine, too");
+  command
+      ->add_option("--tls-ca", words->link.authorities_file,
+                   "PEM file with the authorities that sign servers' certificates")
+      ->type_name("FILE");
+  command
+      ->add_option("--server-fingerprint", words->link.server_fingerprint,
+                   "the server's key, as its gpurund --fingerprint prints it")
+      ->type_name("sha256:HEX");
 }
 
 Result<ServerChoice> choose(const Words& words) {
@@ -57,8 +66,13 @@ Result<ServerChoice> choose(const Words& words) {
   if (!named.ok()) return named.status();
   choice.credential = *std::move(named);
   const char* accepted = getenv("GPURUN_INSECURE_PLAINTEXT");
-  choice.insecure_plaintext =
-      words.insecure_plaintext || (accepted != nullptr && std::string(accepted) == "1");
+  Result<client::LinkSecurity> security =
+      link_security(words.link, accepted != nullptr && std::string(accepted) == "1");
+  if (!security.ok()) return security.status();
+  choice.security = *std::move(security);
+  choice.security.say = [](const std::string& text) {
+    std::fprintf(stderr, "gpuctl: %s\n", text.c_str());
+  };
   return choice;
 }
 

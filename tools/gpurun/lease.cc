@@ -4,27 +4,15 @@
 #include <utility>
 
 #include "tools/gpurun/secret.h"
-#include "transport/tcp/address.h"
 
 namespace gpurun::tools {
 namespace {
 
 constexpr std::chrono::seconds kConnectDeadline{10};
 
-Status check_exposure(int fd, const std::string& server, bool insecure_plaintext) {
-  if (insecure_plaintext) return {};
-  const Result<transport::tcp::SocketAddress> peer = transport::tcp::peer_address(fd);
-  if (!peer.ok()) return peer.status();
-  if (peer->is_loopback()) return {};
-  return Status(Code::kInvalidArgument,
-                "nothing is encrypted yet on the way to " + server +
-                    "; say --insecure-plaintext (or GPURUN_INSECURE_PLAINTEXT=1) if you accept "
-                    "that others on the network may read what passes");
-}
-
 Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
                       std::chrono::milliseconds wait, bool* reached) {
-  auto link = connect_to_server(server, order.credential, order.insecure_plaintext);
+  auto link = connect_to_server(server, order.credential, order.security);
   if (!link.ok()) return link.status();
   *reached = true;
   client::LeaseRequest request;
@@ -83,8 +71,16 @@ Status advised(const Status& status, const std::string& server, const Credential
     case Code::kPeerGone:
       advice = "server " + server + " hung up: " + status.message() +
                "; is it a gpurund? Then its log may say why";
+      if (status.message().find("TLS handshake") != std::string::npos) {
+        advice += ", or it is one that speaks no TLS";
+      }
       break;
     case Code::kProtocol:
+      if (status.message().find("does not speak TLS") != std::string::npos) {
+        advice =
+            "server " + server + ": " + status.message() + "; is it a gpurund of this version?";
+        break;
+      }
       advice = "server " + server + ": " + status.message() +
                "; is it a gpurund, and is this its secret (--secret-file)?";
       break;
@@ -102,19 +98,20 @@ Status advised(const Status& status, const std::string& server, const Credential
   return Status(status.code(), advice);
 }
 
-Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
-                                                               const Credential& credential,
-                                                               bool insecure_plaintext) {
+Result<std::unique_ptr<client::ControlLink>> connect_to_server(
+    const std::string& server, const Credential& credential, const client::LinkSecurity& security) {
   // Where there is none, the server's refusal is explained by advised().
   const Result<Credential> shown =
       credential.empty() ? found_credential(server) : Result<Credential>(credential);
   if (!shown.ok()) return shown.status();
+  client::LinkSecurity trusted = security;
+  // A token that knows its server is for no other.
+  if (shown->token && !trusted.fingerprint) trusted.fingerprint = shown->token->server;
   const Deadline deadline = Deadline::in(kConnectDeadline);
-  auto link = shown->token
-                  ? client::ControlLink::connect_with_token(server, *shown->token, deadline)
-                  : client::ControlLink::connect(server, shown->secret, deadline);
+  auto link = shown->token ? client::ControlLink::connect_with_token(server, *shown->token,
+                                                                     deadline, trusted)
+                           : client::ControlLink::connect(server, shown->secret, deadline, trusted);
   if (!link.ok()) return advised(link.status(), server);
-  GPURUN_RETURN_IF_ERROR(check_exposure((*link)->fd(), server, insecure_plaintext));
   return link;
 }
 

@@ -18,8 +18,7 @@ struct LeaseOrder {
   Credential credential;             // Empty: what found_credential() finds for each server.
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
-  // Reach servers beyond this machine although nothing is encrypted.
-  bool insecure_plaintext = false;
+  client::LinkSecurity security;
   std::function<void(const std::string&)> say;  // What a waiting person should know.
 };
 
@@ -28,13 +27,11 @@ struct HeldLease {
   client::SessionData session;
 };
 
-// A control link to one server, not yet asked anything; the way to it is encrypted, or within this
-// machine, or `insecure_plaintext` accepts that it is neither. Without a credential it is what
-// found_credential() finds. The message of a failure says what
-// to do.
-Result<std::unique_ptr<client::ControlLink>> connect_to_server(const std::string& server,
-                                                               const Credential& credential,
-                                                               bool insecure_plaintext);
+// A control link to one server, not yet asked anything; the way to it is as `security` wants it.
+// Without a credential it is what found_credential() finds. The message of a failure says what to
+// do.
+Result<std::unique_ptr<client::ControlLink>> connect_to_server(
+    const std::string& server, const Credential& credential, const client::LinkSecurity& security);
 // What to do about a failure of that link. `credential`: what the user named, if anything.
 Status advised(const Status& status, const std::string& server, const Credential& credential = {});
 

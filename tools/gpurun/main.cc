@@ -133,6 +133,11 @@ std::string describe_gpus(const HeldLease& lease) {
   return text;
 }
 
+// The program's own connections have what the control link has.
+std::string encryption(const client::ControlLink& link) {
+  return link.encrypted() ? "TLS 1.3" : "not encrypted";
+}
+
 Status take_lease(Run* run) {
   LeaseOrder order;
   if (run->server != nullptr) order.servers.push_back(run->server->address());
@@ -140,8 +145,13 @@ Status take_lease(Run* run) {
   order.credential = run->credential;
   order.gpu_count = static_cast<unsigned>(run->options.gpu_count);
   order.wait = run->options.lease_wait;
-  order.insecure_plaintext =
-      run->options.insecure_plaintext || value_of(run->user, "GPURUN_INSECURE_PLAINTEXT") == "1";
+  Result<client::LinkSecurity> security =
+      link_security(run->options, value_of(run->user, "GPURUN_INSECURE_PLAINTEXT") == "1");
+  if (!security.ok()) return security.status();
+  order.security = *std::move(security);
+  order.security.say = [run](const std::string& text) {
+    if (!run->options.quiet) say(text);
+  };
   order.say = [run](const std::string& text) {
     if (run->talks()) say(text);
   };
@@ -156,9 +166,9 @@ Status take_lease(Run* run) {
   if (run->talks()) {
     const std::string what = describe_gpus(run->lease);
     say(run->server != nullptr ? what + " of a private server (" + run->server->device_name() +
-                                     "), tcp within this machine, not encrypted"
-                               : what + " of " + run->lease.session.servers[0] +
-                                     ", tcp (the only transport yet), not encrypted");
+                                     "), tcp within this machine, " + encryption(*run->lease.link)
+                               : what + " of " + run->lease.session.servers[0] + ", tcp, " +
+                                     encryption(*run->lease.link));
   }
   return {};
 }

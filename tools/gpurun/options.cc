@@ -142,6 +142,19 @@ std::string behind_colon(const std::string& sentence) {
 
 }  // namespace
 
+Result<client::LinkSecurity> link_security(const Options& options, bool plaintext_accepted) {
+  client::LinkSecurity security;
+  security.always_tls = options.always_tls;
+  security.insecure_plaintext = options.insecure_plaintext || plaintext_accepted;
+  security.authorities_file = options.authorities_file;
+  if (!options.server_fingerprint.empty()) {
+    const auto told = transport::tls::parse_fingerprint(options.server_fingerprint);
+    if (!told.ok()) return wrong("--server-fingerprint: " + told.status().message());
+    security.fingerprint = *told;
+  }
+  return security;
+}
+
 std::string Address::to_string() const {
   const bool is_v6 = host.find(':') != std::string::npos;
   return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -257,7 +270,14 @@ Result<Options> parse_options(int argc, const char* const* argv) {
                  "it, or ~/.config/gpurun has it")
       ->type_name("FILE");
   app.add_flag("--insecure-plaintext", options.insecure_plaintext,
-               "reach servers beyond this machine although nothing is encrypted yet");
+               "reach servers beyond this machine without TLS; they must allow it, too");
+  app.add_flag("--tls", options.always_tls, "speak TLS within this machine, too");
+  app.add_option("--tls-ca", options.authorities_file,
+                 "PEM file with the authorities that sign servers' certificates")
+      ->type_name("FILE");
+  app.add_option("--server-fingerprint", options.server_fingerprint,
+                 "the server's key, as its gpurund --fingerprint prints it")
+      ->type_name("sha256:HEX");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
@@ -294,6 +314,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   options.command.assign(argv + own_count + separator, argv + argc);
   if (options.command.empty()) return wrong("no program is named; gpurun --help shows how");
   GPURUN_RETURN_IF_ERROR(check(words, &options));
+  if (const auto security = link_security(options, false); !security.ok()) return security.status();
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/link_security.h"
 
 namespace gpurun::tools {
 
@@ -49,10 +50,17 @@ struct Options {
   std::string secret_file;          // Of the server named by -l or -s; "" when none was named.
   std::string token_file;           // Of this user, likewise.
   bool insecure_plaintext = false;  // Accept that nothing is encrypted beyond this machine.
+  bool always_tls = false;          // Within this machine, too.
+  std::string authorities_file;     // Whose word counts for a server's certificate.
+  std::string server_fingerprint;   // The key that the server must have; "" when none was named.
   bool stats = false;
   bool quiet = false;
   std::vector<std::string> command;  // Program and its arguments, at least one.
 };
+
+// What these options, and the environment's GPURUN_INSECURE_PLAINTEXT, mean for the way to a
+// server. kInvalidArgument: that is no fingerprint.
+Result<client::LinkSecurity> link_security(const Options& options, bool plaintext_accepted);
 
 // Options end at the first word that is none, or at "--". Reads the file of -s. A failure's message
 // is one line that says which word is wrong and what would be right; the caller exits with 125.

@@ -343,7 +343,7 @@ Result<std::size_t> TlsConnection::receive(MutableBytes into, std::size_t bytes_
 
 }  // namespace
 
-Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection> below, Channel channel,
+Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection>&& below, Channel channel,
                                            const TlsOptions& options) {
   const bool is_server = channel.is_server;
   Result<std::unique_ptr<Protection>> sealer =

@@ -30,8 +30,9 @@ struct TlsOptions {
   std::uint64_t records_per_key = kRecordsPerKey;  // Another is for tests.
 };
 
-// `channel` is what a handshake over `below` has left. kInternal: OpenSSL does not work.
-Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection> below, Channel channel,
+// `channel` is what a handshake over `below` has left; `below` is taken on success only.
+// kInternal: OpenSSL does not work.
+Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection>&& below, Channel channel,
                                            const TlsOptions& options = {});
 
 }  // namespace gpurun::transport::tls

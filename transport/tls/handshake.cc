@@ -37,7 +37,8 @@ std::string meaning(int alert) {
       return "the other end will not speak TLS with us: it has no certificate, or no cipher of "
              "ours";
     case static_cast<int>(Alert::kAccessDenied):
-      return "the other end refuses this connection: the session has attached before, or there are "
+      return "the other end refuses this connection: its user's token was revoked, the session has "
+             "attached before, or there are "
              "too many";
     case static_cast<int>(Alert::kDecryptError):
       return "the other end has another key for this ticket: the ticket is not proved";

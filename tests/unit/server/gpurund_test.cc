@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -236,13 +238,26 @@ TEST(GpurundTest, StopsCleanlyAndTakesItsWorkersAlongHoweverItDies) {
   }
 }
 
-TEST(GpurundTest, ListensBeyondThisMachineOnlyWhenToldThatNothingIsEncrypted) {
-  Gpurund silent({"--listen", "0.0.0.0:0", "--driver", "/driver"});
-  EXPECT_EQ(silent.address(), "");
-  EXPECT_NE(silent.wait(), 0);
-  EXPECT_NE(silent.errors().find("--insecure-plaintext"), std::string::npos);
-  const Gpurund told({"--listen", "0.0.0.0:0", "--driver", "/driver", "--insecure-plaintext"});
-  EXPECT_NE(told.address(), "");
+// Without a key nobody could know who it is, so that nothing could be encrypted.
+TEST(GpurundTest, ListensBeyondThisMachineOnlyWithAKeyOrWhenToldThatNothingNeedBeEncrypted) {
+  ASSERT_EQ(setenv("STATE_DIRECTORY", "/dev/null/state", 1), 0);
+  {
+    Gpurund silent({"--listen", "0.0.0.0:0", "--driver", "/driver"});
+    EXPECT_EQ(silent.address(), "");
+    EXPECT_NE(silent.wait(), 0);
+    EXPECT_NE(silent.errors().find("TLS: /dev/null/state"), std::string::npos) << silent.errors();
+    const Gpurund told({"--listen", "0.0.0.0:0", "--driver", "/driver", "--insecure-plaintext"});
+    EXPECT_NE(told.address(), "");
+  }
+  const std::string folder = testing::TempDir() + "gpurund_test_state";
+  ASSERT_EQ(setenv("STATE_DIRECTORY", folder.c_str(), 1), 0);
+  const Gpurund known({"--listen", "0.0.0.0:0", "--driver", "/driver"});
+  EXPECT_NE(known.address(), "");
+  struct stat key = {};
+  EXPECT_EQ(stat((folder + "/server-key.pem").c_str(), &key), 0);
+  EXPECT_EQ(key.st_mode & 0777, 0600u);
+  std::filesystem::remove_all(folder);
+  unsetenv("STATE_DIRECTORY");
 }
 
 TEST(GpurundTest, ABrokenDriverIsAnErrorAtTheStart) {

@@ -1,0 +1,26 @@
+// Known servers: whose key a user has met at which address, as ssh's known_hosts.
+//
+// A text file, one server a line: "HOST:PORT sha256:HEX"; '#' begins a comment. Each user has one,
+// which only that user may write. Not for the client library; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "transport/tls/certificate.h"
+
+namespace gpurun::client {
+
+// known_servers in gpurun's folder of this user's configuration (XDG Base Directory
+// Specification); empty: the environment names no such folder.
+std::string default_known_servers();
+
+enum class Acquaintance { kKnown, kNew };
+
+// kKnown: `server` has shown this key before. kNew: it was never met, and is known from now on.
+// kRefused: it had another key, or the file cannot be believed; a sentence that says what to do.
+// kUnavailable and others: the file cannot be read or written.
+Result<Acquaintance> meet_server(const std::string& path, const std::string& server,
+                                 const transport::tls::Fingerprint& key);
+
+}  // namespace gpurun::client

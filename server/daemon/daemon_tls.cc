@@ -1,0 +1,154 @@
+// Connections whose client speaks TLS. On a control link the daemon is the server; a session's
+// connection it only looks at: the handshake is the worker's, and what was looked at stays unread.
+#include <errno.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <utility>
+
+#include "protocol/session_identity.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/daemon_half_open.h"
+#include "transport/tls/client_hello.h"
+#include "transport/tls/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+namespace tls = transport::tls;
+
+// For a courtesy: nothing of ours depends on it.
+constexpr std::chrono::milliseconds kAlertDeadline{100};
+
+// The first `bytes` of what has come, which stay unread.
+Result<Bytes> peek(int fd, std::size_t bytes, Deadline deadline) {
+  const Status left(Code::kPeerGone, "the peer left before it said who it is");
+  const auto wanted = static_cast<int>(bytes);
+  // So that it is readable only when so much has come.
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted) != 0) {
+    return Status::from_errno(errno, "SO_RCVLOWAT");
+  }
+  Bytes seen(bytes);
+  Status failure;
+  for (;;) {
+    const ssize_t got = recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (got == static_cast<ssize_t>(bytes)) break;
+    if (got < 0 && errno != EAGAIN && errno != EINTR) failure = Status::from_errno(errno, "peek");
+    if (deadline.passed()) failure = Status(Code::kDeadline, "it does not say who it is");
+    if (!failure.ok()) break;
+    pollfd ready = {fd, POLLIN | POLLRDHUP, 0};
+    if (poll(&ready, 1, deadline.poll_timeout_ms()) > 0 &&
+        (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
+        recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT) !=
+            static_cast<ssize_t>(bytes)) {
+      failure = left;
+      break;
+    }
+  }
+  const int one = 1;
+  setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
+  if (!failure.ok()) return failure;
+  return seen;
+}
+
+Result<Bytes> peek_hello(int fd, Deadline deadline) {
+  const Result<Bytes> head = peek(fd, tls::kHelloHeadBytes, deadline);
+  if (!head.ok()) return head.status();
+  const Result<std::size_t> bytes = tls::hello_record_bytes(*head);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes > limits::kHelloBytesMax) {
+    return Status(Code::kTooLarge, "a ClientHello of " + std::to_string(*bytes) + " bytes");
+  }
+  return peek(fd, *bytes, deadline);
+}
+
+}  // namespace
+
+Result<bool> Daemon::begins_with_tls(const transport::Connection& connection, Deadline deadline) {
+  if (connection.fd() < 0) return false;  // A test's, without a descriptor to look at.
+  const Result<Bytes> first = peek(connection.fd(), 1, deadline);
+  if (!first.ok()) return first.status();
+  return first->front() == tls::kHandshakeByte;
+}
+
+Status Daemon::check_plaintext(const transport::Connection& connection) const {
+  const bool within = connection.capabilities().same_host;
+  if (!options_.tls_only && (within || options_.insecure_plaintext)) return {};
+  return Status(Code::kRefused,
+                within ? "this server speaks TLS only; say --tls"
+                       : "this server speaks TLS beyond its machine; without it both sides would "
+                         "have to say --insecure-plaintext");
+}
+
+// What has come is read and dropped first: closing with something unread would throw the alert
+// away.
+void Daemon::refuse_in_tls(transport::Connection& connection, transport::tls::Alert alert) {
+  std::array<std::byte, limits::kHelloBytesMax> dropped;
+  if (connection.fd() >= 0) {
+    static_cast<void>(recv(connection.fd(), dropped.data(), dropped.size(), MSG_DONTWAIT));
+  }
+  const Bytes record = tls::alert_record(alert);
+  const ByteView part(record);
+  static_cast<void>(connection.send({&part, 1}, Deadline::in(kAlertDeadline)));
+}
+
+void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+                       Deadline deadline) {
+  const std::string peer = connection->description();
+  const Result<Bytes> hello = peek_hello(connection->fd(), deadline);
+  if (!hello.ok()) return spdlog::info("{}: {}", peer, hello.status().to_string());
+  const Result<std::optional<tls::KeyOffer>> offer = tls::read_key_offer(*hello);
+  if (!offer.ok()) return spdlog::info("{}: {}", peer, offer.status().to_string());
+  const std::optional<protocol::SessionIdentity> identity =
+      *offer ? protocol::decode_identity((*offer)->identity) : std::nullopt;
+  if (identity) return serve_session(connection, **offer, *identity);
+  if (options_.identity == nullptr) {
+    spdlog::info("{}: wants TLS, for which this server has no certificate", peer);
+    return refuse_in_tls(*connection, tls::Alert::kHandshakeFailure);
+  }
+  auto handshake = tls::Handshake::of_server(options_.identity);
+  if (!handshake.ok()) return spdlog::error("{}: {}", peer, handshake.status().to_string());
+  Result<tls::Channel> channel = (*handshake)->finish(*connection, deadline);
+  if (!channel.ok()) return spdlog::info("{}: {}", peer, channel.status().to_string());
+  const ByteView binding = bytes_of(channel->binding);
+  const Bytes kept(binding.begin(), binding.end());
+  tls::TlsOptions options;
+  options.reads_ahead = false;  // We poll its descriptor.
+  auto secured = tls::secure(std::move(connection), *std::move(channel), options);
+  if (!secured.ok()) return spdlog::error("{}: {}", peer, secured.status().to_string());
+  connection = *std::move(secured);
+  serve_link(connection, half_open, kept, deadline);
+}
+
+void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
+                           const transport::tls::KeyOffer& offer,
+                           const protocol::SessionIdentity& identity) {
+  const std::string peer = connection->description();
+  const auto no = [&](tls::Alert alert, const char* why) {
+    spdlog::warn("{}: attach: {}", peer, why);
+    audit_refusal("attach.refused", {{"from", peer}, {"reason", why}});
+    refuse_in_tls(*connection, alert);
+  };
+  const Result<protocol::Key> key = book_.tls_key(identity);
+  if (!key.ok()) return no(tls::Alert::kUnknownKey, key.status().message().c_str());
+  // The whole handshake will prove it again, to the worker; this keeps strangers from its start.
+  if (!tls::binder_proves(offer, *key)) {
+    return no(tls::Alert::kDecryptError, "the ticket is not proved");
+  }
+  heed_tokens();  // As for an attach that is not encrypted.
+  protocol::Attach attach;
+  attach.lease = identity.lease;
+  attach.ticket = identity.ticket;
+  attach.session = identity.session;
+  attach.index = identity.index;
+  attach.count = identity.count;
+  forget_stranger(connection.get());
+  forget_link(connection.get());
+  Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection, true);
+  if (!arrival.ok()) return no(tls::Alert::kAccessDenied, arrival.status().message().c_str());
+  if (arrival->has_value()) post(std::move(**arrival));
+}
+
+}  // namespace gpurun::server

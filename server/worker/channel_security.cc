@@ -1,0 +1,101 @@
+// All answers go out before the first handshake is waited for, so that they cost one round trip
+// together.
+#include "server/worker/channel_security.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "protocol/control.h"
+#include "protocol/session_identity.h"
+#include "transport/tls/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+namespace tls = transport::tls;
+
+std::vector<std::unique_ptr<transport::Connection>*> all_of(WorkerChannels& channels) {
+  std::vector<std::unique_ptr<transport::Connection>*> all = {&channels.log};
+  for (auto& bulk : channels.bulk) all.push_back(&bulk);
+  return all;
+}
+
+Status shake_hands(const HandOver& hand_over,
+                   const std::vector<std::unique_ptr<transport::Connection>*>& all,
+                   Deadline deadline) {
+  std::vector<std::unique_ptr<tls::Handshake>> handshakes;
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    protocol::SessionIdentity identity{hand_over.lease, hand_over.ticket, hand_over.session,
+                                       static_cast<std::uint16_t>(index),
+                                       static_cast<std::uint16_t>(all.size())};
+    auto handshake =
+        tls::Handshake::of_server({protocol::encode_identity(identity), hand_over.key});
+    if (!handshake.ok()) return handshake.status();
+    GPURUN_RETURN_IF_ERROR((*handshake)->answer(**all[index], deadline));
+    handshakes.push_back(*std::move(handshake));
+  }
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    Result<tls::Channel> channel = handshakes[index]->finish(**all[index], deadline);
+    if (!channel.ok()) return channel.status();
+    auto secured = tls::secure(std::move(*all[index]), *std::move(channel));
+    if (!secured.ok()) return secured.status();
+    *all[index] = *std::move(secured);
+  }
+  return {};
+}
+
+// The words of connection `index`.
+Result<protocol::Attach> hear_attach(const HandOver& hand_over, transport::Connection& connection,
+                                     std::size_t index, std::size_t count, protocol::Key* key,
+                                     Deadline deadline) {
+  const Result<protocol::ControlFrame> frame =
+      protocol::receive_control(connection, limits::kHelloBytesMax, deadline);
+  if (!frame.ok()) return frame.status();
+  const Result<protocol::ControlMessage> message = protocol::decode(frame->payload);
+  if (!message.ok()) return message.status();
+  const auto* attach = std::get_if<protocol::Attach>(&*message);
+  const Status unfit(Code::kProtocol, "the client attaches with words that do not fit");
+  if (attach == nullptr) return unfit;
+  GPURUN_RETURN_IF_ERROR(protocol::check_version(attach->version, "client"));
+  *key = protocol::attach_key_inside(hand_over.key, attach->nonce, hand_over.session);
+  if (attach->lease != hand_over.lease || attach->ticket != hand_over.ticket ||
+      attach->session != hand_over.session || attach->index != index || attach->count != count ||
+      !protocol::proved(*frame, *key, protocol::Sender::kClient, attach->index)) {
+    return unfit;
+  }
+  return *attach;
+}
+
+}  // namespace
+
+Status secure_channels(HandOver& hand_over, WorkerChannels& channels, Deadline deadline) {
+  if (!hand_over.encrypted) return {};
+  const auto all = all_of(channels);
+  GPURUN_RETURN_IF_ERROR(shake_hands(hand_over, all, deadline));
+  std::optional<protocol::Attach> first;
+  protocol::Key key{};
+  Status refusal;
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    const Result<protocol::Attach> attach =
+        hear_attach(hand_over, **all[index], index, all.size(), &key, deadline);
+    if (attach.status().code() == Code::kRefused) {
+      refusal = attach.status();
+      continue;
+    }
+    if (!attach.ok()) return attach.status();
+    if (!first) first = *attach;
+    if (attach->nonce != first->nonce || attach->rows != first->rows ||
+        attach->version.features != first->version.features) {
+      return Status(Code::kProtocol, "the connections of a session contradict each other");
+    }
+  }
+  hand_over.key = key;
+  if (!refusal.ok()) return refusal;
+  hand_over.rows = first->rows;
+  hand_over.features = first->version.features;
+  return {};
+}
+
+}  // namespace gpurun::server

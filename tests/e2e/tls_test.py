@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+"""Protects that a stranger on the network gets nothing: not from a link that is encrypted, and not
+from a gpurund whose door he knocks at, whatever he says and whenever he stops."""
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment, gpurun, until  # noqa: E402
+from world.relay import Relay  # noqa: E402
+
+# TLS alerts.
+ACCESS_DENIED, DECRYPT_ERROR, UNKNOWN_KEY = 49, 51, 115
+NO_FINGERPRINT = "sha256:" + "0" * 64
+FIRST_WORD = b"gpurun session 1"  # Of the name of a session's key.
+
+USES_TLS_AND_THE_GPU = """
+import ctypes, hashlib, ssl
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+context = ctypes.c_void_p()
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+client, server = (ssl.SSLContext(way) for way in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER))
+client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+server.load_cert_chain(CERTIFICATE, KEY)
+ways = [ssl.MemoryBIO() for _ in range(2)]
+ends = [client.wrap_bio(ways[0], ways[1]), server.wrap_bio(ways[1], ways[0], server_side=True)]
+for _ in range(4):
+    for end in ends:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+ends[0].write(b"words")
+assert ends[1].read() == b"words"
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuCtxSynchronize() == 0
+assert hashlib.sha256(b"").hexdigest().startswith("e3b0c442")
+print("both work")
+"""
+
+
+class Server(world.Gpurund):
+    """One that speaks TLS also within its machine; with a certificate of its own."""
+
+    def __init__(self, *words, **options):
+        self.state = tempfile.TemporaryDirectory()
+        super().__init__("--tls", *words, env=environment(STATE_DIRECTORY=self.state.name), **options)
+
+    def __exit__(self, *exc):
+        try:
+            super().__exit__(*exc)
+        finally:
+            self.state.cleanup()
+
+
+class Plain(world.Gpurund):
+    """One as it is on loopback without a word about TLS."""
+
+
+def fingerprint_of(state):
+    return subprocess.run([world.GPURUND, "--fingerprint"], env=environment(STATE_DIRECTORY=state),
+                          capture_output=True, text=True, check=True,
+                          timeout=world.SECONDS).stdout.strip()
+
+
+def connected(server):
+    to = socket.create_connection(("127.0.0.1", server.port()), timeout=world.SECONDS)
+    return to
+
+
+def answer(server, said):
+    """All that the server answers until it hangs up; empty when it only hangs up."""
+    with connected(server) as to:
+        to.sendall(said)
+        heard = b""
+        while True:
+            try:
+                more = to.recv(4096)
+            except ConnectionResetError:
+                return heard
+            if not more:
+                return heard
+            heard += more
+
+
+def alert(code):
+    return bytes((21, 3, 3, 0, 2, 2, code))
+
+
+class Holder:
+    """A program that holds a context through `relay` until it is told to go on."""
+
+    def __init__(self, server, address, home):
+        self.run = subprocess.Popen(
+            [world.GPURUN, "--tls", "--secret-file", server.secret_file, "-l", address, "--",
+             world.ARGS.client, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=environment(XDG_CONFIG_HOME=home), text=True)
+        said = self.run.stdout.readline()
+        assert said == "ready\n", said + self.run.communicate(timeout=world.SECONDS)[1]
+
+    def go_on(self):
+        out, errors = self.run.communicate("\n", timeout=world.SECONDS)
+        return self.run.returncode, out, errors
+
+
+class Tls(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.TemporaryDirectory()
+        self.addCleanup(self.home.cleanup)
+
+    def run_program(self, server, *words, address=None, program=None, tls=("--tls",)):
+        return gpurun(*tls, *words, "--secret-file", server.secret_file, "-l",
+                      address or server.address, "--", *(program or [world.ARGS.client, "once"]),
+                      env=environment(XDG_CONFIG_HOME=self.home.name))
+
+    def assert_open_for_honest(self, server):
+        done = self.run_program(server)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        until(lambda: not server.workers(), "its worker ends")
+
+    def test_nothing_that_passes_can_be_read(self):
+        program = [world.ARGS.client, "load", "3000"]
+        for server_kind, tls, readable in ((Plain, (), True), (Server, ("--tls",), False)):
+            with server_kind() as server, Relay(server.port()) as relay:
+                done = self.run_program(server, address=relay.address, program=program, tls=tls)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                heard = b"".join(relay.heard)
+                self.assertEqual(b".visible .entry axpy" in heard, readable)
+                self.assertEqual(b"gpurun null device" in b"".join(relay.told), readable)
+                if not readable:
+                    self.assertTrue(all(said.startswith(b"\x16\x03") for said in relay.heard))
+                    self.assertEqual(sum(FIRST_WORD in said for said in relay.heard),
+                                     len(relay.heard) - 1, "each but the link names its session")
+
+    def test_an_attach_costs_a_round_trip_more(self):
+        with Plain() as plain, Server() as server:
+            for one, tls, trips in ((plain, (), 2), (server, ("--tls",), 3)):
+                with tempfile.NamedTemporaryFile() as statistics:
+                    done = gpurun(*tls, *one.options(), "--", world.ARGS.client, "once",
+                                  env=environment(XDG_CONFIG_HOME=self.home.name, GPURUN_STATS="1",
+                                                  GPURUN_STATS_FILE=statistics.name))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    said = json.loads(statistics.read().decode().splitlines()[-1])
+                self.assertEqual(said["attach_round_trips"], trips)
+
+    def test_a_server_is_remembered_and_its_change_is_an_error(self):
+        with Server() as server:
+            with Relay(server.port()) as relay:
+                first = self.run_program(server, address=relay.address)
+                self.assertEqual(first.returncode, 0, first.stderr)
+                self.assertIn(fingerprint_of(server.state.name), first.stderr)
+                again = self.run_program(server, address=relay.address)
+                self.assertEqual((again.returncode, again.stderr), (0, ""))
+                with Server() as other:
+                    relay.target = ("127.0.0.1", other.port())
+                    changed = self.run_program(other, address=relay.address)
+                    self.assertEqual(changed.returncode, 125)
+                    for word in ("shows another key", "known_servers:1", "gpurund --fingerprint",
+                                 fingerprint_of(server.state.name), fingerprint_of(other.state.name)):
+                        self.assertIn(word, changed.stderr)
+                    self.assertFalse(other.workers())
+            path = os.path.join(self.home.name, "gpurun", "known_servers")
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+            os.chmod(path, 0o666)
+            self.assertIn("cannot be believed", self.run_program(server).stderr)
+
+    def test_a_told_fingerprint_and_authorities_decide_alone(self):
+        with Server() as server:
+            right = fingerprint_of(server.state.name)
+            done = self.run_program(server, "--server-fingerprint", right)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertFalse(os.listdir(self.home.name), "nobody is met")
+            done = self.run_program(server, "--server-fingerprint", NO_FINGERPRINT)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("not the one that was told", done.stderr)
+            done = self.run_program(server, "--server-fingerprint", "sha256:12")
+            self.assertIn("is no fingerprint", done.stderr)
+            own = os.path.join(server.state.name, "server-certificate.pem")
+            done = self.run_program(server, "--tls-ca", own)  # It is for another name than 127.0.0.1.
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("certificate is not trusted", done.stderr)
+            done = self.run_program(server, "--tls-ca", "/etc/hostname")
+            self.assertIn("no certificates of authorities", done.stderr)
+            self.assertFalse(server.workers())
+
+    def test_a_token_that_names_its_server_is_shown_to_no_other(self):
+        with Server() as server, Server() as other:
+            token = os.path.join(self.home.name, "token")
+            made = subprocess.run(
+                [world.GPUCTL, "token", "create", "anna", "--server-fingerprint",
+                 fingerprint_of(server.state.name), "-o", token, "--tokens", server.tokens_file],
+                env=environment(), capture_output=True, text=True, timeout=world.SECONDS)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            for one, status in ((server, 0), (other, 125)):
+                done = gpurun("--tls", "--token-file", token, "-l", one.address, "--",
+                              world.ARGS.client, "once", env=environment(XDG_CONFIG_HOME=self.home.name))
+                self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn("not the one that was told", done.stderr)
+            self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
+
+    def test_who_speaks_otherwise_is_told_so(self):
+        with Server() as server, Plain() as plain:
+            done = self.run_program(server, tls=())
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("this server speaks TLS only; say --tls", done.stderr)
+            done = self.run_program(plain)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("it has no certificate", done.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            def hang_up():
+                near, _ = deaf.accept()
+                near.recv(4096)
+                near.close()
+            threading.Thread(target=hang_up, daemon=True).start()
+            address = "127.0.0.1:%d" % deaf.getsockname()[1]
+            done = gpurun("--tls", "-l", address, "--", "true",
+                          env=environment(XDG_CONFIG_HOME=self.home.name))
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("hung up", done.stderr)
+        self.assertIn("speaks no TLS", done.stderr)
+
+    def test_older_tls_is_refused(self):
+        with Server() as server:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with connected(server) as to, self.assertRaises(ssl.SSLError):
+                context.wrap_socket(to)
+            self.assert_open_for_honest(server)
+
+    def test_a_man_in_the_middle_cannot_pass_on_the_proof(self):
+        with Server() as server, tempfile.TemporaryDirectory() as state:
+            fingerprint_of(state)  # Makes him a certificate.
+            near_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            near_side.load_cert_chain(*(os.path.join(state, "server-" + part + ".pem")
+                                        for part in ("certificate", "key")))
+            far_side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            far_side.check_hostname, far_side.verify_mode = False, ssl.CERT_NONE
+            seen = []
+
+            def relay(listener):
+                # They take turns; one frame is one record.
+                near = near_side.wrap_socket(listener.accept()[0], server_side=True)
+                with near, far_side.wrap_socket(connected(server)) as far:
+                    while data := near.recv(4096):
+                        far.sendall(data)
+                        seen.append(far.recv(4096))
+                        near.sendall(seen[-1])
+
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                threading.Thread(target=relay, args=(listener,), daemon=True).start()
+                done = self.run_program(server, address="127.0.0.1:%d" % listener.getsockname()[1])
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("secret is wrong", done.stderr)
+            self.assertTrue(seen, "the first words do pass")
+            self.assertFalse(server.workers())
+
+    def test_an_altered_record_ends_its_session_with_one_clear_error(self):
+        for from_client in (True, False):
+            armed = threading.Event()
+
+            def change(number, client_speaks, _offset, data, from_client=from_client, armed=armed):
+                # The log of the session: the first connection behind the link, after its handshake.
+                if not armed.is_set() or number == 0 or client_speaks != from_client:
+                    return data
+                armed.clear()
+                return data[:-1] + bytes((data[-1] ^ 1,))
+
+            with Server() as server, Relay(server.port(), change) as relay:
+                holder = Holder(server, relay.address, self.home.name)
+                armed.set()
+                status, _, errors = holder.go_on()
+                self.assertNotEqual(status, 0)
+                self.assertEqual(errors.count("altered on the way"), 1, errors + server.log())
+                until(lambda server=server: not server.workers(), "the worker ends")
+                self.assert_open_for_honest(server)
+
+    def test_a_hello_said_again_opens_nothing(self):
+        with Server() as server:
+            with Relay(server.port()) as relay:
+                holder = Holder(server, relay.address, self.home.name)
+                hellos = [said[:5 + int.from_bytes(said[3:5], "big")] for said in relay.heard
+                          if FIRST_WORD in said]
+                self.assertGreaterEqual(len(hellos), 2)
+                for hello in hellos:
+                    self.assertEqual(answer(server, hello), alert(ACCESS_DENIED))
+                self.check_altered(server, hellos[0])
+                self.assertEqual(len(server.workers()), 1)
+                self.assertEqual(holdings_of(server, self.home.name)["gathering"], 0)
+                status, _, errors = holder.go_on()
+                self.assertEqual(status, 0, errors)
+            until(lambda: not server.workers(), "the worker ends")
+            self.assertEqual(answer(server, hellos[0]), alert(UNKNOWN_KEY), "its lease is over")
+            self.assert_open_for_honest(server)
+
+    def check_altered(self, server, hello):
+        """Another lease, another ticket, another session, no proof."""
+        at = hello.index(FIRST_WORD) + len(FIRST_WORD)
+        for offset, expected in ((0, UNKNOWN_KEY), (16, UNKNOWN_KEY), (32, DECRYPT_ERROR),
+                                 (len(hello) - at - 1, DECRYPT_ERROR)):
+            place = at + offset
+            altered = hello[:place] + bytes((hello[place] ^ 1,)) + hello[place + 1:]
+            self.assertEqual(answer(server, altered), alert(expected), offset)
+
+    def test_the_ticket_of_another_lease_opens_nothing(self):
+        with Server() as server, Relay(server.port()) as relay:
+            one = Holder(server, relay.address, self.home.name)
+            self.assertEqual(one.go_on()[0], 0)
+            two = Holder(server, relay.address, self.home.name)
+            names = [said[said.index(FIRST_WORD) + len(FIRST_WORD):][:32]
+                     for said in relay.heard if FIRST_WORD in said]
+            hello = next(said for said in relay.heard if names[-1] in said)
+            hello = hello[:5 + int.from_bytes(hello[3:5], "big")]
+            self.assertNotEqual(names[0], names[-1])
+            # The lease that runs, with the ticket of the one before.
+            mixed = hello.replace(names[-1], names[-1][:16] + names[0][16:])
+            self.assertEqual(answer(server, mixed), alert(UNKNOWN_KEY))
+            self.assertEqual(two.go_on()[0], 0)
+
+    def test_garbage_at_every_phase_keeps_nobody_out(self):
+        with Server() as server:
+            with Relay(server.port()) as relay:
+                self.assertEqual(self.run_program(server, address=relay.address).returncode, 0)
+            said = relay.heard[0]
+            hello = said[:5 + int.from_bytes(said[3:5], "big")]
+            noise = os.urandom(3000)
+            for words in (b"\x16" + noise, b"\x16\x03\x01\xff\xff" + noise, b"\x16\x03\x01\x00\x00",
+                          b"\x16\x03\x01" + len(noise).to_bytes(2, "big") + noise,
+                          hello[:1], hello[:4], hello[:-1], hello + noise, hello + hello,
+                          said, b"\x15\x03\x03\x00\x02\x02\x28", b"\x17\x03\x03\x00\x20" + noise):
+                with connected(server) as to:
+                    try:  # Until it hangs up, which it does at once.
+                        to.sendall(words)
+                        to.shutdown(socket.SHUT_WR)
+                        while to.recv(4096):
+                            pass
+                    except OSError as error:
+                        self.assertNotIsInstance(error, TimeoutError)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            for inside in (noise, b"grun", b""):
+                with context.wrap_socket(connected(server)) as to:
+                    to.sendall(inside)
+                    to.shutdown(socket.SHUT_RDWR)
+            until(lambda: holdings_of(server, self.home.name)["half_open"] <= 1, "strangers leave")
+            self.assertFalse(server.workers())
+            self.assert_open_for_honest(server)
+
+    def test_strangers_who_never_finish_keep_nobody_out(self):
+        with Server() as server:
+            strangers = [connected(server) for _ in range(64)]
+            for number, stranger in enumerate(strangers):
+                stranger.sendall((b"", b"\x16", b"\x16\x03\x01\x02\x00\x01")[number % 3])
+            self.assert_open_for_honest(server)
+            for stranger in strangers:
+                stranger.close()
+
+    def test_a_server_that_dies_in_the_handshake_is_an_error_with_a_sentence(self):
+        with Server() as server:
+            def cut(number, from_client, _offset, data):
+                if number > 0 and not from_client:
+                    raise ConnectionResetError
+                return data
+            with Relay(server.port(), cut) as relay:
+                done = self.run_program(server, address=relay.address)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("TLS handshake", done.stderr)
+            until(lambda: not server.workers(), "the worker ends")
+            self.assert_open_for_honest(server)
+
+    def test_a_program_with_an_openssl_of_its_own(self):
+        with Server() as server:
+            files = [os.path.join(server.state.name, "server-" + part + ".pem")
+                     for part in ("certificate", "key")]
+            script = USES_TLS_AND_THE_GPU.replace("CERTIFICATE", repr(files[0])).replace(
+                "KEY", repr(files[1]))
+            done = self.run_program(server, program=[sys.executable, "-c", script])
+            self.assertEqual((done.returncode, done.stdout), (0, "both work\n"), done.stderr)
+
+
+def holdings_of(server, home):
+    done = subprocess.run([world.GPUCTL, "list", "--json", "--tls", *server.options()],
+                          env=environment(XDG_CONFIG_HOME=home), capture_output=True, text=True,
+                          timeout=2 * world.SECONDS)
+    if done.returncode != 0:
+        raise RuntimeError("gpuctl: " + done.stderr)
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    world.main()

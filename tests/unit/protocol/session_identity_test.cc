@@ -1,0 +1,74 @@
+// The name of a session's key: it says what it was made of, nothing else is taken for one, and the
+// keys that go with it differ wherever they should.
+#include "protocol/session_identity.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/limits.h"
+
+namespace gpurun::protocol {
+namespace {
+
+SessionIdentity example() {
+  SessionIdentity identity;
+  identity.lease.fill(1);
+  identity.ticket.fill(2);
+  identity.session.fill(3);
+  identity.index = 1;
+  identity.count = limits::kConnectionsMax;
+  return identity;
+}
+
+TEST(SessionIdentity, SaysWhatItWasMadeOf) {
+  const auto read = decode_identity(encode_identity(example()));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->lease, example().lease);
+  EXPECT_EQ(read->ticket, example().ticket);
+  EXPECT_EQ(read->session, example().session);
+  EXPECT_EQ(read->index, 1);
+  EXPECT_EQ(read->count, limits::kConnectionsMax);
+}
+
+TEST(SessionIdentity, IsRefusedOutOfBounds) {
+  const Bytes good = encode_identity(example());
+  for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
+    EXPECT_FALSE(decode_identity(ByteView(good).first(bytes)).has_value());
+  }
+  Bytes longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(decode_identity(longer).has_value());
+  Bytes other = good;
+  other[0] ^= std::byte{1};
+  EXPECT_FALSE(decode_identity(other).has_value());
+  for (const auto& [index, count] : {std::pair<std::size_t, std::size_t>(0, 0),
+                                     {0, 1},
+                                     {2, 2},
+                                     {0, limits::kConnectionsMax + 1}}) {
+    SessionIdentity wrong = example();
+    wrong.index = static_cast<std::uint16_t>(index);
+    wrong.count = static_cast<std::uint16_t>(count);
+    EXPECT_FALSE(decode_identity(encode_identity(wrong)).has_value()) << index << "/" << count;
+  }
+}
+
+TEST(SessionIdentity, EachSessionAndPurposeHasAKeyOfItsOwn) {
+  Key ticket{};
+  ticket.fill(9);
+  const Nonce challenge{}, nonce{};
+  Id other{};
+  other.fill(4);
+  const Key session = tls_session_key(ticket, challenge, example().session);
+  EXPECT_NE(session, tls_session_key(ticket, challenge, other));
+  EXPECT_NE(session,
+            link_key(bytes_of(ticket), Link::kAttach, challenge, nonce, example().session));
+  EXPECT_NE(session, attach_key_inside(session, nonce, example().session));
+  // A link inside a channel, another channel, and none.
+  const Nonce server{};
+  const Key one{}, two = session;
+  EXPECT_EQ(bound_nonce(server, {}), server);
+  EXPECT_NE(bound_nonce(server, bytes_of(one)), server);
+  EXPECT_NE(bound_nonce(server, bytes_of(one)), bound_nonce(server, bytes_of(two)));
+}
+
+}  // namespace
+}  // namespace gpurun::protocol

@@ -1,0 +1,63 @@
+"""A relay between a client and a server that sees, keeps and changes what passes."""
+import socket
+import threading
+
+
+class Relay:
+    """Each connection is numbered from 0. `change(number, from_client, offset, data)` returns what
+    is passed on; `heard[number]` holds what the client said on it, `told[number]` the answers."""
+
+    def __init__(self, port, change=None):
+        self.target, self.change = ("127.0.0.1", port), change or (lambda *words: words[-1])
+        self.heard, self.told = [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            number = len(self.heard)
+            self.heard.append(b"")
+            self.told.append(b"")
+            threading.Thread(target=self._serve, args=(near, number), daemon=True).start()
+
+    def _serve(self, near, number):
+        try:
+            far = socket.create_connection(self.target)
+        except OSError:
+            near.close()
+            return
+        with near, far:
+            back = threading.Thread(target=self._pass_on, args=(far, near, number, False), daemon=True)
+            back.start()
+            self._pass_on(near, far, number, True)
+            back.join()
+
+    def _pass_on(self, source, sink, number, from_client):
+        kept = self.heard if from_client else self.told
+        while True:
+            try:
+                data = source.recv(1 << 16)
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                data = self.change(number, from_client, len(kept[number]), data)
+                kept[number] += data
+                sink.sendall(data)
+            except OSError:
+                for end in (source, sink):
+                    try:
+                        end.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass
+                return
