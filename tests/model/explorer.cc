@@ -87,6 +87,8 @@ void explore_one(const Scenario& scenario, std::uint64_t executions, std::uint64
 
 }  // namespace
 
+bool random_phase() { return at_random; }
+
 unsigned next_choice(unsigned count, bool rare) {
   if (at_random) {
     if (rare && random_source() % 8 != 0) return 0;
@@ -110,14 +112,16 @@ int explore(int argc, char** argv, const Scenario* scenarios, std::size_t count,
       names.emplace_back(argv[i]);
     }
   }
-  // A flaw ends the search as soon as it is found.
-  if (report::finds != nullptr) executions *= 20;
   executions = number_from("GPURUN_MODEL_EXECUTIONS", executions);
   const std::uint64_t seed = number_from("GPURUN_MODEL_SEED", std::random_device()() % 1'000'000);
   for (std::size_t i = 0; i < count; ++i) {
     bool wanted = names.empty();
     for (const std::string_view name : names) wanted = wanted || name == scenarios[i].name;
-    if (wanted) explore_one(scenarios[i], executions, seed);
+    if (!wanted) continue;
+    // A flaw ends the search, so it may go on.
+    const std::uint64_t most = report::finds == nullptr ? executions : 20 * executions;
+    const std::uint64_t first = report::finds == nullptr ? executions : 100;
+    for (std::uint64_t now = first; now <= most; now *= 2) explore_one(scenarios[i], now, seed);
   }
   if (report::finds == nullptr) return 0;
   std::printf("NOT FOUND: %s\n", report::finds);

@@ -222,6 +222,7 @@ void forget_memory() {
 void note_access(const void* address, std::size_t bytes, bool write, Kind kind, const void* pc) {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t end = start + bytes;
+  if (start - world.locals_start < world.locals_bytes) return;
   for (std::uintptr_t key = start / kGranuleBytes; key * kGranuleBytes < end; ++key) {
     Granule& granule = granule_of(key);
     note_in(granule, mask_of(start, end, key), write, kind, pc);

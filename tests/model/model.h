@@ -34,6 +34,8 @@ namespace gpurun::model {
 // A thread; `name` is a literal. All must have ended, by join(), when the scenario returns.
 int spawn(const char* name, std::function<void()> body);
 void join(int thread);
+// Whoever has ended is forgotten, so that a scenario may begin anew. Only the first thread is left.
+void begin_anew();
 // Until `ready` says yes, which it may be asked at any time, by whichever thread runs.
 void until(const std::function<bool()>& ready, const char* what);
 // Until every other thread waits for something, or has ended.
@@ -42,6 +44,8 @@ void settle();
 void point();
 // One of 0 to `count` - 1: all are tried.
 unsigned choose(unsigned count);
+// Whether this execution is one of those at random.
+bool random_phase();
 // From here on, or not any more, there are choices; a scenario starts without.
 void exploring(bool on);
 // The thread reads or writes memory that uninstrumented code (a stand-in for the kernel) sees.
@@ -80,7 +84,8 @@ struct Scenario {
 // Explores each: whole searches with ever more preemptions and loads of old values, until so many
 // `executions` are done (or GPURUN_MODEL_EXECUTIONS), then as many at random (GPURUN_MODEL_SEED, or
 // any, which is printed). Returns the exit status. Arguments: names of scenarios, none: all;
-// `--finds TEXT`: something must be found, and the finding contain TEXT.
+// `--finds TEXT`: something must be found, and the finding contain TEXT (or one of several, between
+// bars).
 int explore(int argc, char** argv, const Scenario* scenarios, std::size_t count,
             std::uint64_t executions);
 

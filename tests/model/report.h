@@ -5,7 +5,8 @@
 
 namespace gpurun::model::report {
 
-extern std::string how;    // Which execution of which scenario.
-extern const char* finds;  // What must be found; nullptr: nothing may be.
+extern std::string how;           // Which execution of which scenario.
+extern std::string (*explain)();  // What else is to be told; nullptr: nothing.
+extern const char* finds;         // What must be found; nullptr: nothing may be.
 
 }  // namespace gpurun::model::report

@@ -44,6 +44,9 @@ struct World {
   unsigned stale_left = 0;
   Clock fences;  // Of seq_cst fences.
   std::uint64_t steps = 0;
+  // The thread_local variables of who runs: at one place for all.
+  std::uintptr_t locals_start = 0;
+  std::size_t locals_bytes = 0;
 };
 extern World world;
 

@@ -1,6 +1,7 @@
 // Fibers that take turns: one runs until it comes to a point at which another may go on.
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,8 @@ void find_thread_locals() {
         return 1;  // The program itself comes first.
       },
       nullptr);
+  world.locals_start = reinterpret_cast<std::uintptr_t>(thread_locals.start);
+  world.locals_bytes = thread_locals.bytes;
   thread_locals.first.assign(thread_locals.start, thread_locals.start + thread_locals.bytes);
 }
 
@@ -174,6 +177,7 @@ Fiber* start_fiber(const char* name, std::function<void*()> body) {
 
 void run_world(const std::function<void()>& main) {
   find_thread_locals();
+  __libc_single_threaded = 0;  // Else the C++ library counts references without atomics.
   for (Fiber& fiber : world.fibers) fiber.state = Fiber::State::kFree;
   world.made = 0;
   world.steps = 0;
@@ -218,6 +222,18 @@ void join(int thread) {
 void until(const std::function<bool()>& ready, const char* what) {
   const Inside inside;
   block(ready, what);
+}
+
+void begin_anew() {
+  for (int i = 1; i < world.made; ++i) {
+    check(world.fibers[i].state == Fiber::State::kDone, "the scenario has left a thread");
+  }
+  world.made = 1;
+  world.steps = 0;
+  const Inside inside;
+  forget_memory();
+  forget_locks();
+  forget_trace();
 }
 
 void settle() {

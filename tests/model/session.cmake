@@ -4,11 +4,13 @@ foreach(library gpurun_client_session gpurun_client_callpath gpurun_client_threa
   get_target_property(some ${library} SOURCES)
   list(APPEND sources ${some})
 endforeach()
+get_target_property(beside gpurun_client_session LINK_LIBRARIES)
+list(REMOVE_ITEM beside gpurun_client_thread gpurun_client_callpath gpurun_options)
 list(REMOVE_ITEM sources stats_report.cc)
 list(TRANSFORM sources PREPEND "${CMAKE_SOURCE_DIR}/client/")
 add_library(gpurun_model_session STATIC ${sources} doorbell_scenario.cc)
 target_link_libraries(gpurun_model_session PRIVATE gpurun_options gpurun_model_code
-                      PUBLIC gpurun_transport gpurun_protocol gpurun_driver_abi gpurun_base)
+                      PUBLIC ${beside} gpurun_protocol gpurun_base)
 add_library(gpurun_model_session_scenarios OBJECT session_model.cc)
 
 gpurun_model_test(session_model LIBRARY gpurun_model_session SCENARIOS gpurun_model_session_scenarios)
