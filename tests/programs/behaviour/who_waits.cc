@@ -151,6 +151,28 @@ void a_kernel_that_waits(const Device& device, int launches_behind) {
   }
 }
 
+// A copy that has to be waited for, because bytes are on their way, holds up no other thread's.
+void a_copy_that_waits(const Device& device) {
+  const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(1 << 20);
+  unsigned *const out = device.pinned(4), *const source = device.pinned(4);
+  const std::vector<unsigned char> from(1 << 20, 5);
+  *source = 43;
+  MUST(cuMemsetD32(flag, 0, 1));
+  MUST(cuCtxSynchronize());
+  device.launch_wait(blocking, flag, seen);
+  MUST(cuMemcpyDtoHAsync(out, seen, 4, blocking));
+  std::thread helper([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    for (int i = 0; i < 200; ++i) EXPECT(cuStreamQuery(blocking) == CUDA_ERROR_NOT_READY);
+    MUST(cuMemcpyHtoDAsync(flag, source, 4, other));
+  });
+  MUST(cuMemcpyHtoD(to, from.data(), from.size()));
+  EXPECT(*static_cast<volatile unsigned*>(out) == 43);
+  helper.join();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -160,6 +182,7 @@ int main(int argc, char** argv) {
   questions(device);
   other_calls(device, argv[1]);
   a_copy_behind_a_function(device);
+  a_copy_that_waits(device);
   a_kernel_that_waits(device, 0);
   a_kernel_that_waits(device, 2'000);
   std::printf("PASSED\n");
