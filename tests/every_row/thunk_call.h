@@ -6,16 +6,16 @@
 
 namespace thunk_call {
 
-template <typename... Arguments, std::size_t... Index>
-int call(CUresult (*)(Arguments...), void* function, void* const* arguments,
+template <typename Result, typename... Arguments, std::size_t... Index>
+int call(Result (*)(Arguments...), void* function, void* const* arguments,
          std::index_sequence<Index...>) {
-  auto* typed = reinterpret_cast<CUresult (*)(Arguments...)>(function);
+  auto* typed = reinterpret_cast<Result (*)(Arguments...)>(function);
   (void)arguments;
   return typed(*static_cast<Arguments*>(arguments[Index])...);
 }
 
-template <typename... Arguments>
-int call(CUresult (*type)(Arguments...), void* function, void* const* arguments) {
+template <typename Result, typename... Arguments>
+int call(Result (*type)(Arguments...), void* function, void* const* arguments) {
   return call(type, function, arguments, std::index_sequence_for<Arguments...>());
 }
 

@@ -102,7 +102,9 @@ def comparable(text, ignore):
 
 
 def logged(pattern, done):
-    return [line for line in done.stderr.splitlines() if re.search(pattern, line)]
+    """Lines of stderr that match. gpurund says of a worker's words which worker's they are."""
+    lines = (re.sub(r"^gpurun-worker\[\d+\]: ", "", line) for line in done.stderr.splitlines())
+    return [line for line in lines if re.search(pattern, line)]
 
 
 def complaints(args, name, done):
