@@ -6,7 +6,8 @@
 namespace gpurun::driver_abi {
 
 // The CUresult. Source: the lists of return values in the CUDA Driver API manual: functions of
-// contexts name INVALID_CONTEXT, those of graphs ("Graph Management") nothing but INVALID_VALUE.
+// contexts name INVALID_CONTEXT; those of graphs ("Graph Management"), of pools ("Stream Ordered
+// Memory Allocator") and of memory without an address ("Virtual Memory Management") INVALID_VALUE.
 constexpr int wrong_handle_error(HandleKind kind) noexcept {
   switch (kind) {
     case HandleKind::kContext:
@@ -14,6 +15,8 @@ constexpr int wrong_handle_error(HandleKind kind) noexcept {
     case HandleKind::kGraph:
     case HandleKind::kGraphNode:
     case HandleKind::kGraphExec:
+    case HandleKind::kMemoryPool:
+    case HandleKind::kAllocation:
       return 1;  // CUDA_ERROR_INVALID_VALUE
     default:
       return 400;  // CUDA_ERROR_INVALID_HANDLE

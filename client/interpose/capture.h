@@ -30,6 +30,11 @@ void capture_invalidated(const Here& here, Handle stream);
 // All of its streams leave it.
 void capture_ended(const Here& here, Handle stream);
 
+// A stream or a context ends: captures that began there are forgotten, others that it takes part in
+// are invalidated.
+void end_captures_of_stream(const Here& here, Handle stream);
+void end_captures_of_context(Handle context);
+
 // For an unsafe call whose argument makes it so (CaptureRule::by_argument).
 int refuse_unsafe_call(const Here& here);
 // What the call that this thread is in may do with a stream: 0, or what it returns instead.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "client/interpose/argument_rules.h"
 #include "client/interpose/device_numbers.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/observed.h"
@@ -109,7 +110,8 @@ bool passes_streams(std::uint16_t row) {
 // One call of a generated row, from the program's arguments to its outputs.
 class GeneratedCall {
  public:
-  GeneratedCall(const Row& row, void* const* arguments) : row_(row), program_(arguments) {
+  GeneratedCall(const Row& row, void* const* arguments, Rules rules)
+      : row_(row), program_(arguments), rules_(rules) {
     for (std::size_t i = 0; i < row.parameters.size(); ++i) arguments_[i] = arguments[i];
   }
 
@@ -120,6 +122,10 @@ class GeneratedCall {
     if (context_result_ != 0) here_.context = nullptr;
     if (const int result = refuse_in_window(row_, program_); result != 0) return result;
     if (const int result = adopt_arguments(); result != 0) return result;
+    Sound sound = Sound::kRight;
+    if (rules_ == Rules::kApply) {
+      if (const int result = check_contents(&sound); result != 0) return result;
+    }
     if (const int result = mint(); result != 0) return result;
     if (const int result = mint_spares(); result != 0) {
       drop_minted();
@@ -130,7 +136,7 @@ class GeneratedCall {
     int result = 0;
     if (!status.ok()) {
       result = status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_VALUE};
-    } else if (row_.completion == Completion::kAsync) {
+    } else if (row_.completion == Completion::kAsync && sound != Sound::kUnknown) {
       result = post(packed.bytes());
     } else {
       result = call(packed.bytes());
@@ -159,6 +165,35 @@ class GeneratedCall {
       if (parameter.handle == HandleKind::kEvent && !of_event) {
         here_.session().event_recorded_elsewhere(own_[i]);
       }
+    }
+    return 0;
+  }
+
+  // What the arguments hold: nodes in lists, and values (argument_rules.h).
+  int check_contents(Sound* sound) const {
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      if (row_.parameters[i].shape != Shape::kHandleArray) continue;
+      if (const int result = check_list(row_.parameters[i], i); result != 0) return result;
+    }
+    *sound = context_result_ == 0 ? check_arguments(row_, program_) : Sound::kRight;
+    return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
+  }
+
+  // Handles of nodes in a list of the program's, such as dependencies.
+  int check_list(const Parameter& parameter, std::size_t index) const {
+    if (parameter.direction != Direction::kIn || parameter.handle != HandleKind::kGraphNode ||
+        parameter.count_parameter == kNoParameter) {
+      return 0;
+    }
+    const Parameter& counter = row_.parameters[parameter.count_parameter];
+    const Handle* list = nullptr;
+    std::size_t count = 0;
+    std::memcpy(&list, arguments_[index], sizeof list);
+    if (counter.shape != Shape::kScalar || counter.element_bytes != sizeof count) return 0;
+    std::memcpy(&count, program_[parameter.count_parameter], sizeof count);
+    if (list == nullptr || count > limits::kArrayCountMax) return 0;  // Packing says what is wrong.
+    for (std::size_t i = 0; i < count; ++i) {
+      if (const int result = here_.check(list[i], parameter.handle); result != 0) return result;
     }
     return 0;
   }
@@ -341,6 +376,7 @@ class GeneratedCall {
 
   const Row& row_;
   void* const* const program_;  // The arguments as they came.
+  const Rules rules_;
   Here here_;
   int context_result_ = 0;  // What a call that needs a context answers.
   DeviceNumbers numbers_;
@@ -353,9 +389,9 @@ class GeneratedCall {
 
 }  // namespace
 
-int run_generated(const Row& row, void* const* arguments) {
+int run_generated(const Row& row, void* const* arguments, Rules rules) {
   if (row.parameters.size() > protocol::kParametersMax) return CUDA_ERROR_NOT_SUPPORTED;
-  return GeneratedCall(row, arguments).run();
+  return GeneratedCall(row, arguments, rules).run();
 }
 
 }  // namespace gpurun::client::interpose

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "client/interpose/entry.h"
+#include "client/interpose/generated_call.h"
 #include "server/worker/worker.h"
 #include "transport/transport.h"
 
@@ -161,7 +162,11 @@ std::uint64_t Wire::driver_value(std::uint64_t client_handle, HandleKind kind) {
 }
 
 int Wire::forward(const Row& row, void* const* arguments) {
-  const int result = client::interpose::call_generated(row, arguments);
+  // Any values are carried: the rules on what they mean are skipped.
+  const int result = client::interpose::call_custom(row, [&] {
+    return static_cast<CUresult>(
+        client::interpose::run_generated(row, arguments, client::interpose::Rules::kSkip));
+  });
   if (result != 0 || row.completion != Completion::kAsync) return result;
   // A fence is told what failed after the program had gone on.
   return ask(kNothing, 0, HandleKind::kNone, 0, nullptr);

@@ -35,7 +35,8 @@ class Driver {
 #define CU(driver, name) (driver).find<decltype(&::name)>(#name)
 
 // What most questions start from, made in order; each member is valid once its level is reached.
-enum class Level { kNothing, kInit, kContext, kWork };
+// kLost: a kernel of the context has faulted; only wrong calls start from there.
+enum class Level { kNothing, kInit, kContext, kWork, kLost };
 
 struct Stage {
   // Throws CallFailed when something that must work does not.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "check_calls.h"
 #include "child.h"
 #include "questions/questions.h"
 #include "report.h"
@@ -49,8 +50,11 @@ struct Options {
 void usage(std::FILE* to) {
   std::fputs(
       "usage: gpu-probe [--libcuda PATH] [--json FILE] [--table FILE] [--only QUESTION] [--list]\n"
+      "       gpu-probe --check-calls [FUNCTION]\n"
       "Asks the CUDA driver (default: libcuda.so.1 as the dynamic linker finds it) what gpurun's\n"
-      "design assumes. Writes JSON and a table; without --table the table goes to stdout.\n",
+      "design assumes. Writes JSON and a table; without --table the table goes to stdout.\n"
+      "--check-calls makes the wrong calls of the table, many in one process, and compares their\n"
+      "codes with the table's: for drivers that shall not crash. Exit status 1: some are wrong.\n",
       to);
 }
 
@@ -130,6 +134,8 @@ int main(int argc, char** argv) {
     usage(stdout);
     return 0;
   }
+  if ((argc == 2 || argc == 3) && std::strcmp(argv[1], "--check-calls") == 0)
+    return check_calls("libcuda.so.1", argc == 3 ? argv[2] : "");
   Options options;
   if (!parse(argc, argv, &options)) {
     usage(stderr);

@@ -1,68 +1,209 @@
-// Wrong calls as data: which function, how it is wrong, and what the manual says happens. The probe
-// makes each in a process of its own; tests make the same ones to drivers of ours.
+// Wrong calls: the words of wrong_calls.txt as C++, and a row of that table.
 //
-// The manual lists a function's return values and only sometimes says when each occurs: `expected`
-// is the listed value whose description fits. What a real driver answers is what counts, and is
-// what the probe is for.
+// wrong_calls.py makes one member function of each row; the arguments there are these members,
+// functions and numbers. The probe makes each call in a process of its own, check_calls.h many in
+// one.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "driver.h"
 
 namespace gpurun::probe {
 
-// A stage with room for outputs that nobody reads.
-struct WrongStage : Stage {
-  using Stage::Stage;
-  // Zeros, 8 KiB of them, aligned for everything.
+// Room of 4 KiB of zeros for outputs that nobody reads, as any pointer.
+struct Room {
   template <typename T>
-  T* out() {
-    return reinterpret_cast<T*>(scratch);
+  operator T*() {
+    return reinterpret_cast<T*>(bytes);
   }
-  // A structure of zeros to fill in.
+  alignas(64) char bytes[4096] = {};
+};
+// Bad handles, as any pointer: an address of zeros, so that a driver which looks behind it sees
+// nothing rather than a hole; and a hole.
+struct Zeros {
   template <typename T>
-  T* zeroed() {
-    std::memset(scratch + 8192, 0, 8192);
-    return reinterpret_cast<T*>(scratch + 8192);
+  operator T*() const {
+    return zeros_as<T*>();
   }
-  alignas(64) char scratch[16384] = {};
+};
+struct Hole {
+  template <typename T>
+  operator T*() const {
+    return hole_as<T*>();
+  }
+};
+// A number that is no value of the enumeration which the parameter wants.
+class Number {
+ public:
+  explicit constexpr Number(unsigned value) : value_(value) {}
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  operator Enum() const { return number_as<Enum>(value_); }
+
+ private:
+  unsigned value_;
 };
 
-inline constexpr int kNotInTheManual = -1;
+struct WrongStage : Stage {
+  // As Stage. Throws CallFailed, too, when a fault at kLost goes unnoticed.
+  WrongStage(const Driver& opened, Level level);
+
+  // Row `Index` of the table. Throws CallFailed when what must come before it fails.
+  template <int Index>
+  CUresult make();
+
+  // --- Words: values.
+  static constexpr std::nullptr_t null = nullptr;
+  static constexpr Zeros zeros = {};
+  static constexpr Hole hole = {};
+  static Number number(unsigned value) { return Number(value); }
+  static constexpr std::size_t TiB = std::size_t{1} << 40;
+  static constexpr std::size_t all = ~std::size_t{0};     // Sizes and pitches beyond everything.
+  static constexpr CUdeviceptr unknown = 0x1234500;       // Never allocated.
+  static constexpr CUdeviceptr nowhere = 0x700000000000;  // Never reserved.
+  static constexpr std::size_t granule = 2 << 20;
+  Room out, out2, out3, zeroed;
+  alignas(4096) char host[16384] = {};  // Pageable.
+  static constexpr char not_code[] = "this is no code at all";
+  static const char* const kernels;      // PTX of kernels.h.
+  static const char* const bad_ptx;      // An instruction that does not exist.
+  static const char* const future_ptx;   // ".version 99.0".
+  static const char* const broken_ptx;   // A register that nobody declared.
+  static const char* const no_such_sm;   // ".target sm_999".
+  static unsigned char foreign_elf[64];  // Nothing but an ELF header of machine code.
+  CUgraphExec graph_exec = nullptr;      // At kLost: made before the fault.
+  // Of functions whose address is all that counts.
+  static void host_function(void*) {}
+  static void callback(CUstream, CUresult, void*) {}
+
+  // --- Words: what must come before a call. Each makes something, and what it returns is valid...
+  CUgraph graph();
+  CUgraphNode node(CUgraph of);  // An empty one.
+  CUgraphExec exec();            // Of a graph with an empty node.
+  CUlibrary library();
+  CUkernel kernel();                       // "with_five" of a library.
+  CUmemoryPool pool();                     // On the device.
+  void* pinned();                          // 4096 bytes.
+  char* registered();                      // `host`, 4096 bytes.
+  CUdeviceptr reserved();                  // A granule of addresses.
+  CUmemGenericAllocationHandle created();  // A granule.
+  CUdeviceptr mapped();                    // A granule, with read and write access.
+  CUcontext other_context();               // A second one, not current.
+  CUstream other_stream();                 // Of that.
+  CUevent other_event();
+  CUmodule other_module();
+  CUevent event_without_time();  // Recorded.
+  CUdeviceptr async_memory();    // 4096 bytes of cuMemAllocAsync.
+  void** five();                 // Parameters for with_five, in order.
+  void** short_extra();
+  CUstream capturing();               // `stream`, relaxed, with a launch of nothing behind it.
+  CUstream capturing(unsigned mode);  // CUstreamCaptureMode.
+  CUstream invalidated();             // A capture that an illegal call has ended.
+  CUevent captured_event();           // Recorded in a capturing stream.
+  // ...and these are what is left of something that has ended.
+  CUstream destroyed(CUstream ended);
+  CUevent destroyed(CUevent ended);
+  CUgraph destroyed(CUgraph ended);
+  CUgraphExec destroyed(CUgraphExec ended);
+  CUcontext destroyed(CUcontext ended);
+  CUmemoryPool destroyed(CUmemoryPool ended);
+  CUmodule unloaded(CUmodule ended);
+  CUlibrary unloaded(CUlibrary ended);
+  CUdeviceptr freed(CUdeviceptr ended);
+  CUdeviceptr freed_async(CUdeviceptr ended);
+  void* freed_host(void* ended);
+  char* unregistered(char* ended);
+  CUmemGenericAllocationHandle released(CUmemGenericAllocationHandle ended);
+  CUdeviceptr unmapped(CUdeviceptr ended);
+  // No context is current from here on.
+  template <typename T>
+  T without_context(T value) {
+    must(CU(driver, cuCtxSetCurrent)(nullptr), "cuCtxSetCurrent");
+    return value;
+  }
+
+  // --- Structures: right but for the members in braces, in the table `copy_2d{.srcPitch = 8}`.
+  template <typename Change>
+  CUDA_MEMCPY2D* copy_2d(Change&& change) {
+    change(copy_2d_ = right_copy_2d());
+    return &copy_2d_;
+  }
+  template <typename Change>
+  CUDA_MEMCPY3D* copy_3d(Change&& change) {
+    change(copy_3d_ = right_copy_3d());
+    return &copy_3d_;
+  }
+  template <typename Change>
+  CUmemAllocationProp* properties(Change&& change) {
+    change(properties_ = right_properties());
+    return &properties_;
+  }
+  template <typename Change>
+  CUmemPoolProps* pool_properties(Change&& change) {
+    change(pool_properties_ = right_pool_properties());
+    return &pool_properties_;
+  }
+  template <typename Change>
+  CUmemAccessDesc* access(Change&& change) {
+    change(access_ = right_access());
+    return &access_;
+  }
+  template <typename Change>
+  CUlaunchConfig* config(Change&& change) {
+    change(config_ = right_config());
+    return &config_;
+  }
+  template <typename Change>
+  CUDA_KERNEL_NODE_PARAMS* kernel_node(Change&& change) {
+    change(kernel_node_ = right_kernel_node());
+    return &kernel_node_;
+  }
+  template <typename Change>
+  CUDA_MEMSET_NODE_PARAMS* memset_node(Change&& change) {
+    change(memset_node_ = right_memset_node());
+    return &memset_node_;
+  }
+
+ private:
+  CUDA_MEMCPY2D right_copy_2d() const;  // 16 by 16 bytes on the device.
+  CUDA_MEMCPY3D right_copy_3d() const;  // 16 by 4 by 4 bytes on the device.
+  CUmemAllocationProp right_properties() const;
+  CUmemPoolProps right_pool_properties() const;
+  CUmemAccessDesc right_access() const;
+  CUlaunchConfig right_config() const;                // One thread, in `stream`.
+  CUDA_KERNEL_NODE_PARAMS right_kernel_node() const;  // `empty`, one thread.
+  CUDA_MEMSET_NODE_PARAMS right_memset_node() const;  // 16 bytes.
+
+  CUDA_MEMCPY2D copy_2d_;
+  CUDA_MEMCPY3D copy_3d_;
+  CUmemAllocationProp properties_;
+  CUmemPoolProps pool_properties_;
+  CUmemAccessDesc access_;
+  CUlaunchConfig config_;
+  CUDA_KERNEL_NODE_PARAMS kernel_node_;
+  CUDA_MEMSET_NODE_PARAMS memset_node_;
+  CUcontext second_ = nullptr;
+};
+
+inline constexpr int kOpen = -1;
 
 struct WrongCall {
   const char* function;
   const char* how;
-  int expected;        // CUresult, or kNotInTheManual.
-  const char* source;  // Of `expected`: module of the CUDA Driver API manual. "" without.
+  int expected;        // CUresult, or kOpen: the source does not say, any code is right.
+  const char* source;  // Of `expected`, as in the table.
   Level level;         // What must exist before the call.
-  CUresult (*make)(WrongStage& s);
+  bool prepared;       // Something comes before it that changes the stage.
+  // Why CUDA_ERROR_NOT_SUPPORTED is right too, here; "" where it is not.
+  const char* lacking;
+  CUresult (WrongStage::*make)();
 };
 
-// By subject; each list is in a file of its own.
-std::span<const WrongCall> wrong_context_calls();
-std::span<const WrongCall> wrong_memory_calls();
-std::span<const WrongCall> wrong_copy_calls();
-std::span<const WrongCall> wrong_stream_calls();
-std::span<const WrongCall> wrong_module_calls();
-std::span<const WrongCall> wrong_graph_calls();
-
-inline constexpr unsigned kWrongCallLists = 6;
-std::span<const WrongCall> wrong_calls(unsigned list);
+// The table, in its order.
+std::span<const WrongCall> wrong_calls();
 
 }  // namespace gpurun::probe
-
-// WRONG(function, how, code, source, level, (arguments)): one call. In the arguments `s` is the
-// stage. WRONG_AFTER has statements that run before.
-#define WRONG(function, how, code, source, level, arguments)                        \
-  {                                                                                 \
-#function, how, code, source, Level::level,                                     \
-        [](WrongStage & s) -> CUresult { return CU(s.driver, function) arguments; } \
-  }
-#define WRONG_AFTER(function, how, code, source, level, before, arguments)                 \
-  {                                                                                        \
-#function, how, code, source, Level::level,                                            \
-        [](WrongStage & s) -> CUresult { before return CU(s.driver, function) arguments; } \
-  }

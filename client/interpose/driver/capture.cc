@@ -69,6 +69,13 @@ CUresult cuStreamBeginCaptureToGraph(CUstream given, CUgraph graph, const CUgrap
   if (const int result = here.check(handle_of(graph), HandleKind::kGraph); result != 0) {
     return cuda(result);
   }
+  if (count > limits::kArrayCountMax || (count != 0 && dependencies == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const int wrong = here.check(handle_of(dependencies[i]), HandleKind::kGraphNode);
+    if (wrong != 0) return cuda(wrong);
+  }
   const int result = post_row(here, opcode::cuStreamBeginCaptureToGraph, here.stream_site(stream),
                               {}, as<CUstream>(stream), graph, dependencies, edges, count,
                               CU_STREAM_CAPTURE_MODE_RELAXED);

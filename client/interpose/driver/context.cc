@@ -76,6 +76,7 @@ Context* new_context(const Here& here, int ordinal, bool primary) {
 }
 
 void begin_end_of_context(const Here&, Context& context) {
+  end_captures_of_context(context.handle);
   driver_abi::drop_context_storage(as<CUcontext>(context.handle));
 }
 
@@ -151,7 +152,8 @@ CUresult cuCtxDetach(CUcontext given) {
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = given == nullptr ? nullptr : find_context(*here.process, handle_of(given));
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  const bool current = context != nullptr && context->handle == here.lane->context();
+  if (!current || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   return context->usage.fetch_sub(1) > 1 ? CUDA_SUCCESS : custom::cuCtxDestroy_v2(given);
 }
 

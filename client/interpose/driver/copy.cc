@@ -34,6 +34,16 @@ CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& s
   return cuda(run_copy(here, code, stream, wanted, waiting));
 }
 
+// Of addresses that nothing else is known of: neither the device's memory nor the program's is an
+// error, where a program that names the host's would crash.
+CUresult copy_between(std::uint16_t code, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                      CUstream stream, Waiting waiting) {
+  const CopySide destination = either(to, bytes), source = either(from, bytes);
+  const bool sound = is_memory(destination, bytes) && is_memory(source, bytes);
+  return sound ? copy(code, destination, source, bytes, stream, waiting)
+               : copy(code, device(0), device(0), bytes, stream, waiting);
+}
+
 }  // namespace
 }  // namespace gpurun::client::interpose
 
@@ -72,13 +82,11 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 
 // Whose memory it is, the addresses say.
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(opcode::cuMemcpy, either(to, bytes), either(from, bytes), bytes, nullptr,
-              Waiting::kSynchronous);
+  return copy_between(opcode::cuMemcpy, to, from, bytes, nullptr, Waiting::kSynchronous);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return copy(opcode::cuMemcpyAsync, either(to, bytes), either(from, bytes), bytes, stream,
-              Waiting::kAsynchronous);
+  return copy_between(opcode::cuMemcpyAsync, to, from, bytes, stream, Waiting::kAsynchronous);
 }
 
 }  // namespace gpurun::client::interpose::custom

@@ -15,6 +15,10 @@ enum class Place : std::uint8_t { kDevice, kPinned, kPageable };
 // Where memory at this address is, as far as copies are concerned.
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
 
+struct CopySide;
+// Whether there is memory at all where a side is said to be pageable: one system call for it.
+bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept;
+
 struct CopySide {
   Place place = Place::kPageable;
   std::uint64_t address = 0;

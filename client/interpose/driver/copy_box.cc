@@ -32,13 +32,17 @@ constexpr std::uint64_t kUsualBegin = 64 << 10;
 constexpr std::uint64_t kUsualEnd = std::uint64_t{1} << 47;
 constexpr std::uint64_t kPageBytes = 4096;
 
+// The kernel looks only at its list of mappings for this.
+bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t page = address & ~(kPageBytes - 1);
+  return msync(reinterpret_cast<void*>(page), address + bytes - page, MS_ASYNC) == 0;
+}
+
 // Host memory that cannot be: null with an offset, no address at all, or what runs into a window.
 bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
   if (address + bytes < address || reaches_window(address, bytes)) return true;
   if (address >= kUsualBegin && address + bytes <= kUsualEnd) return false;
-  // The kernel looks only at its list of mappings for this.
-  const std::uint64_t page = address & ~(kPageBytes - 1);
-  return msync(reinterpret_cast<void*>(page), address + bytes - page, MS_ASYNC) != 0;
+  return !is_mapped(address, bytes);
 }
 
 // Device memory of which we know must hold all of it.
@@ -174,7 +178,9 @@ class Run {
     const bool out = copy_.destination.place != Place::kDevice;
     if (out) return single() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
-    if (!in || waiting_ != Waiting::kSynchronous || early_) return 0;
+    // Whether an address that we do not know is valid, the worker's driver must say.
+    const bool asked = in && !known(copy_.destination.address);
+    if (!asked && (!in || waiting_ != Waiting::kSynchronous || early_)) return 0;
     return synchronize_stream(here_, site_.stream);
   }
 
@@ -195,6 +201,11 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   }
   if (!range->on_host()) return Place::kDevice;
   return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
+}
+
+bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept {
+  return side.place != Place::kPageable || bytes == 0 ||
+         (side.address + bytes > side.address && is_mapped(side.address, bytes));
 }
 
 void Copy::merge() {

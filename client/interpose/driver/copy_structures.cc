@@ -52,7 +52,12 @@ CUresult run(std::uint16_t code, const Described& from, const Described& to, Cop
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
-  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0) return CUDA_SUCCESS;
+  for (const CUmemorytype type : {from.type, to.type}) {
+    if (type < CU_MEMORYTYPE_HOST || type > CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0) {
+    return cuda(here.session().health(here.context->handle));
+  }
   if (const int result = side_of(from, copy, &copy.source); result != 0) return cuda(result);
   if (const int result = side_of(to, copy, &copy.destination); result != 0) return cuda(result);
   const bool on_device =

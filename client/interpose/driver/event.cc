@@ -29,6 +29,10 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   const Handle event = handle_of(given);
   if (const int result = here.check(event, HandleKind::kEvent); result != 0) return cuda(result);
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // "This flag is invalid outside of stream capture" (manual).
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0 && !is_captured(here, stream)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   CallSite site = here.stream_site(stream);
   // Event and stream must be of one context (manual, cuEventRecord).
   if (here.handles().context_of(event) != site.context) return CUDA_ERROR_INVALID_HANDLE;

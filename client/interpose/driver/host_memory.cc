@@ -27,6 +27,7 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   if (out == nullptr || bytes == 0 || (flags & ~kAllocFlagsKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory =
       mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,12 +138,13 @@ CUresult cuMemHostUnregister(void* memory) {
   return cuda(result);
 }
 
+// Of registered memory there is nothing to tell: it was not allocated (manual).
 CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
-  if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
+  if (!range.has_value() || range->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   *flags = range->flags;
   return CUDA_SUCCESS;
 }

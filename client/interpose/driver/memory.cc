@@ -128,6 +128,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (address == 0) return CUDA_SUCCESS;
   if (const int result = refuse_unsafe_call(here); result != 0) return cuda(result);
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
@@ -139,6 +140,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
@@ -179,6 +181,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (static_cast<unsigned>(properties->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // Memory of the host would have to be the client's. What may be exported as a descriptor is made
   // without that, and the export is refused: NCCL asks for it of all its memory, and never exports
   // what stays in one process.

@@ -85,6 +85,7 @@ namespace gpurun::client::interpose::custom {
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(address);
   return range.has_value() ? attribute(data, which, *range, address) : CUDA_ERROR_INVALID_VALUE;

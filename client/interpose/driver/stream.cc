@@ -99,6 +99,7 @@ CUresult cuStreamDestroy_v2(CUstream given) {
   const Handle stream = handle_of(given);
   if (const int result = here.check(stream, HandleKind::kStream); result != 0) return cuda(result);
   const CallSite site = here.stream_site(stream);
+  end_captures_of_stream(here, stream);
   const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
   end_stream(here.handles().retire(stream));
   return cuda(result);
@@ -190,6 +191,8 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
   }
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
+  // "This flag is invalid outside of stream capture" (manual).
+  if (external && !is_captured(here, stream)) return CUDA_ERROR_INVALID_VALUE;
   if (const int result = note_event_wait(here, waited_for, stream, external); result != 0) {
     return cuda(result);
   }

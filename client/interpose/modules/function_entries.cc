@@ -93,6 +93,8 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
   if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  const Handle context = here.handles().context_of(function->handle);
+  if (const int lost = here.session().health(context); lost != 0) return cuda(lost);
   if (function->info.knows_attribute(attrib)) {
     *pi = function->attribute(attrib);
     return CUDA_SUCCESS;

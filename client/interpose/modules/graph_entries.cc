@@ -31,8 +31,8 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
   node->launch.block[1] = given->blockDimY;
   node->launch.block[2] = given->blockDimZ;
   node->launch.shared_bytes = given->sharedMemBytes;
-  modules::LaunchLimits limits;
-  limits.kernel_threads = function->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  const modules::LaunchLimits limits =
+      modules::limits_of(here.devices().device(here.context->ordinal), *function);
   if (const int result = modules::check_launch(limits, node->launch); result != 0) return result;
   if (here.devices().emulated()) {
     const int refused =

@@ -102,7 +102,9 @@ int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* 
   if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (extra != nullptr) {
     layout_hash = 0;
-    return read_extra(extra, &block);
+    if (const int result = read_extra(extra, &block); result != 0) return result;
+    const bool too_short = kernel.layout_known && block.size() < kernel.block_bytes;
+    return too_short ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
   if (!kernel.layout_known) {
     if (parameters == nullptr) return 0;

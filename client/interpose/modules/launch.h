@@ -12,7 +12,13 @@
 #include "driver_abi/cuda_abi.h"
 #include "protocol/record.h"
 
+namespace gpurun::client {
+struct Device;
+}
+
 namespace gpurun::client::interpose::modules {
+
+struct Function;
 
 // What the device and the kernel allow at most; 0: unknown, and not checked.
 struct LaunchLimits {
@@ -23,6 +29,9 @@ struct LaunchLimits {
   int dynamic_shared_bytes = 0;
   bool dynamic_shared_known = false;
 };
+
+// `device` may be nullptr: unknown. (In launch_entries.cc.)
+LaunchLimits limits_of(const Device* device, const Function& function);
 
 // 0, or what cuLaunchKernel returns (manual, "Execution Control"): INVALID_VALUE for a dimension
 // of 0 or beyond the device, or too much dynamic shared memory; LAUNCH_OUT_OF_RESOURCES for more
@@ -38,9 +47,9 @@ int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
 
 // Where a launch's parameters come from: `parameters` (one pointer each) or `extra`.
 struct PackedParameters {
-  // INVALID_VALUE: both or none are given although the kernel takes some, or `extra` is malformed
-  // or over limits::kKernelParameterBytesMax. NOT_SUPPORTED: `parameters` of a kernel whose layout
-  // nobody could tell.
+  // INVALID_VALUE: both or none are given although the kernel takes some, or `extra` is malformed,
+  // shorter than what the kernel takes or over limits::kKernelParameterBytesMax. NOT_SUPPORTED:
+  // `parameters` of a kernel whose layout nobody could tell.
   int pack(const Kernel& kernel, void* const* parameters, void* const* extra);
 
   ByteView block;                 // Until this object ends, or in the program's memory.

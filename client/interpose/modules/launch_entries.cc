@@ -9,14 +9,8 @@
 #include "client/interpose/stream.h"
 
 namespace gpurun::client::interpose {
-namespace {
 
-using modules::Function;
-using modules::LaunchLimits;
-using protocol::LaunchAttribute;
-using protocol::LaunchPayload;
-
-LaunchLimits limits_of(const Device* device, const Function& function) {
+modules::LaunchLimits modules::limits_of(const Device* device, const Function& function) {
   LaunchLimits limits;
   if (device != nullptr) {
     const Device::LaunchBounds& bounds = device->launch_bounds;
@@ -31,6 +25,20 @@ LaunchLimits limits_of(const Device* device, const Function& function) {
   limits.dynamic_shared_known =
       function.info.knows_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   return limits;
+}
+
+namespace {
+
+using modules::Function;
+using protocol::LaunchAttribute;
+using protocol::LaunchPayload;
+
+// A function of one context does not run in a stream of another (manual, cuLaunchKernel:
+// INVALID_HANDLE). A kernel of a library is of none.
+bool is_of_another_context(const Here& here, CUfunction f, Handle stream) {
+  const Handle function = handle_of(f);
+  return stream > protocol::kStreamPerThread && claimed_kind(function) == HandleKind::kFunction &&
+         here.handles().context_of(function) != here.handles().context_of(stream);
 }
 
 // What differs from one launch function to the other.
@@ -82,7 +90,8 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   if (const int result = here.stream(call.stream, &stream); result != 0) return cuda(result);
 
   const Device* device = here.devices().device(here.context->ordinal);
-  int result = modules::check_launch(limits_of(device, *function), payload);
+  if (is_of_another_context(here, f, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  int result = modules::check_launch(modules::limits_of(device, *function), payload);
   if (result != 0) return cuda(result);
   if (call.cooperative && (result = check_cooperative(device, *function, payload)) != 0) {
     return cuda(result);

@@ -62,7 +62,8 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 
 CUresult cuModuleUnload(CUmodule hmod) {
   Here here;
-  if (const int result = here.enter(); result != 0) return cuda(result);
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   Loaded* loaded = nullptr;
   const Handle handle = handle_of(hmod);
   if (const int result = modules::find_loaded(here, handle, HandleKind::kModule, &loaded);
@@ -79,6 +80,8 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   Here here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, hmod, &loaded); result != 0) return cuda(result);
+  const Handle context = here.handles().context_of(handle_of(hmod));
+  if (const int lost = here.session().health(context); lost != 0) return cuda(lost);
   Function* function = nullptr;
   const int result = modules::get_function(here, loaded, name, &function);
   if (function != nullptr) *hfunc = as<CUfunction>(function->handle);

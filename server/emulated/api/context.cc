@@ -62,6 +62,24 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxAttach(CUcontext* out, unsigned int flags) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!context->is_primary()) ++context->uses;
+  *out = context->as<CUcontext>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext handle) {
+  GPURUN_ENTER_DRIVER();
+  const ContextPtr current = thread_state().current();
+  const auto context = handles().find<Context>(handle);
+  if (context == nullptr || context != current || context->is_primary()) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return --context->uses > 0 ? CUDA_SUCCESS : api::cuCtxDestroy_v2(handle);
+}
+
 CUresult cuCtxGetCurrent(CUcontext* out) {
   GPURUN_ENTER_DRIVER();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;

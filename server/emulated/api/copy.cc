@@ -151,7 +151,17 @@ CUresult make_call(const CUDA_MEMCPY2D& from, CopyCall* call) {
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box) {
   CopyCall call;
   std::uint64_t source = 0, destination = 0;
-  if (from.srcLOD != 0 || from.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (from.srcLOD != 0 || from.dstLOD != 0 || from.reserved0 != nullptr ||
+      from.reserved1 != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // A slice must hold the lines that are copied of it, but for the last.
+  const auto too_low = [&](std::size_t height, std::size_t y) {
+    return height != 0 && from.Depth > 1 && (y > height || from.Height > height - y);
+  };
+  if (too_low(from.srcHeight, from.srcY) || too_low(from.dstHeight, from.dstY)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   GPURUN_TRY(
       describe_side(from.srcMemoryType, from.srcHost, from.srcDevice, &call.source, &source));
   GPURUN_TRY(describe_side(from.dstMemoryType, from.dstHost, from.dstDevice, &call.destination,

@@ -235,9 +235,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* active) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
-  if (flags == nullptr && active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (flags != nullptr) *flags = device->primary()->flags;
-  if (active != nullptr) *active = device->primary_is_active();
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = device->primary()->flags;
+  *active = device->primary_is_active();
   return CUDA_SUCCESS;
 }
 

@@ -57,7 +57,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
   const auto event = handles().remove<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   event->context().disown(*event);
-  return CUDA_SUCCESS;
+  return context->sticky_error();
 }
 
 CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream stream_handle, unsigned int flags) {
@@ -68,7 +68,8 @@ CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream stream_handle, un
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0 && stream->capture() != nullptr) {
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
+    if (stream->capture() == nullptr) return CUDA_ERROR_INVALID_VALUE;  // Manual: not outside.
     return submit(context, stream, std::make_shared<GraphEventOperation>(event, true));
   }
   return record_event(context, stream, event);

@@ -17,6 +17,11 @@ CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dep
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
+  std::vector<GraphNodePtr> sorted = before;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return CUDA_ERROR_INVALID_VALUE;  // "May not have any duplicate entries" (manual).
+  }
   *out = graph->add(std::move(operation), std::move(before))->as<CUgraphNode>();
   return CUDA_SUCCESS;
 }

@@ -27,6 +27,7 @@ CUresult JitOptions::read(unsigned int count, const CUjit_option* options, void*
         info_.bytes = &values[i];
         break;
       default:
+        if (options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
         break;
     }
   }

@@ -74,8 +74,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width_bytes,
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (width_bytes > std::size_t{1} << 31) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t row = round_up(width_bytes, 512);
+  if (row < width_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   if (height > std::numeric_limits<std::uint64_t>::max() / row) return CUDA_ERROR_OUT_OF_MEMORY;
   GPURUN_TRY(allocate_device(context, MemoryKind::kDevice, row * height, 0, out));
   *pitch = row;
@@ -150,6 +150,7 @@ CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned int flags) {
 
 CUresult cuMemHostUnregister(void* memory) {
   GPURUN_ENTER(context);
+  if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto address = reinterpret_cast<std::uint64_t>(memory);
   const auto known = memory_registry().find(address);
   if (!known || known->base != address || known->kind != MemoryKind::kRegistered) {
@@ -189,9 +190,8 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   GPURUN_ENTER(context);
-  if (base == nullptr && bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = memory_registry().find(address);
-  if (!range) return CUDA_ERROR_NOT_FOUND;
+  if (!range) return CUDA_ERROR_NOT_FOUND;  // Either output may be NULL (manual).
   if (base != nullptr) *base = range->base;
   if (bytes != nullptr) *bytes = range->bytes;
   return CUDA_SUCCESS;

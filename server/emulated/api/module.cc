@@ -1,9 +1,11 @@
 // Modules and libraries: loading images, finding functions and variables.
+#include "server/emulated/module/module.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/jit_options.h"
 #include "server/emulated/objects/context_module.h"
 #include "server/emulated/objects/library.h"
+#include "server/emulated/settings.h"
 
 #include "base/log.h"
 
@@ -57,6 +59,13 @@ CUresult load_library(CUlibrary* out, const ImageResult& image, const JitOptions
   GPURUN_ENTER_DRIVER();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!image.ok()) return refuse(image.status(), options);
+  if ((*image)->is_text()) {
+    const auto texts = (*image)->texts();
+    const auto target_max = static_cast<std::uint32_t>(settings().capability);
+    const Status usable =
+        texts.ok() ? Module::check_text(texts->front(), target_max) : texts.status();
+    if (!usable.ok()) return refuse(usable, options);
+  }
   options.report_success();
   *out = handles().add(std::make_shared<Library>(*image))->as<CUlibrary>();
   return CUDA_SUCCESS;

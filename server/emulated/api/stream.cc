@@ -101,10 +101,11 @@ CUresult check_memory_operation(const CUstreamBatchMemOpParams& what) {
       bytes = 8;
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      bytes = 4;
-      break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      bytes = 8;
+      if ((what.writeValue.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      bytes = what.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8;
       break;
     case CU_STREAM_MEM_OP_BARRIER:
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
@@ -171,8 +172,9 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   GPURUN_TRY(enter_context_even_failed(&context));
   const auto stream = handles().remove<Stream>(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  end_captures_of(*stream);
   stream->context().disown(*stream);
-  return CUDA_SUCCESS;
+  return context->sticky_error();
 }
 
 CUresult cuStreamQuery(CUstream handle) {
@@ -280,7 +282,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0 && stream->capture() != nullptr) {
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
+    if (stream->capture() == nullptr) return CUDA_ERROR_INVALID_VALUE;  // Manual: not outside.
     return submit(context, stream, std::make_shared<GraphEventOperation>(event, false));
   }
   return wait_for_event(context, stream, event);

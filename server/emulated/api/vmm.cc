@@ -83,6 +83,10 @@ CUresult check_properties(const CUmemAllocationProp* prop, Device** device) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Beyond the last kind of place: no value of the enumeration.
+  if (static_cast<unsigned>(prop->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // Host allocations are told apart by attributes that we report as 0.
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   constexpr unsigned kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -259,6 +263,11 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (device_at(descriptions[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    const CUmemAccess_flags flags = descriptions[i].flags;
+    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+        flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     access = std::max(access, descriptions[i].flags);
   }
   AddressSpace& space = address_space();

@@ -22,7 +22,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
                GlobalMemory& memory);
   ~LoadedModule() override;
 
-  Status initialize();
+  Status initialize(std::uint32_t target_max);
 
   const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
   const std::vector<std::string>& global_names() const override { return global_names_; }

@@ -14,8 +14,26 @@ namespace {
 // when the kernel is launched.
 constexpr std::uint32_t kPointerCallStackBytes = 16u << 10;
 
+// Times ten. The toolkits of CUDA 13 write 9.0 and later; what an unknown 9.x text asks for and is
+// not there shows at its kernels.
+constexpr std::uint32_t kPtxVersionMax = 99;
+
 std::uint64_t key_of(const Definition& definition) {
   return std::uint64_t{definition.text} << 32 | definition.index;
+}
+
+Status check_usable(const ptx::ModuleIndex& index, std::uint32_t target_max) {
+  if (index.version > kPtxVersionMax) {
+    return Status::cuda(222,  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                        "PTX of version " + std::to_string(index.version / 10) +
+                            " is later than this device knows");
+  }
+  if (index.target > target_max) {
+    return Status::cuda(
+        218,  // CUDA_ERROR_INVALID_PTX
+        "PTX for sm_" + std::to_string(index.target) + ", which is more than this device is");
+  }
+  return Status();
 }
 
 std::uint32_t product(const std::uint32_t (&dimensions)[3]) {
@@ -25,11 +43,18 @@ std::uint32_t product(const std::uint32_t (&dimensions)[3]) {
 
 }  // namespace
 
+Status Module::check_text(std::string_view text, std::uint32_t target_max) {
+  const auto index = ptx::index_module(text);
+  if (!index.ok()) return Status::cuda(218, index.status().message());  // CUDA_ERROR_INVALID_PTX
+  return check_usable(*index, target_max);
+}
+
 Result<std::unique_ptr<Module>> Module::load(std::vector<std::string> texts, std::string name,
-                                             Compiler& compiler, GlobalMemory& memory) {
+                                             Compiler& compiler, GlobalMemory& memory,
+                                             std::uint32_t target_max) {
   auto module =
       std::make_unique<LoadedModule>(std::move(texts), std::move(name), compiler.backend(), memory);
-  GPURUN_RETURN_IF_ERROR(module->initialize());
+  GPURUN_RETURN_IF_ERROR(module->initialize(target_max));
   return std::unique_ptr<Module>(std::move(module));
 }
 
@@ -45,10 +70,13 @@ std::string LoadedModule::at_module(const std::string& message) const {
   return name_.empty() ? message : name_ + ": " + message;
 }
 
-Status LoadedModule::initialize() {
+Status LoadedModule::initialize(std::uint32_t target_max) {
   for (const std::string& text : texts_) {
     auto index = ptx::index_module(text);
     if (!index.ok()) return Status(index.status().code(), at_module(index.status().message()));
+    if (const Status usable = check_usable(*index, target_max); !usable.ok()) {
+      return Status::cuda(usable.cuda_error(), at_module(usable.message()));
+    }
     indexes_.push_back(std::move(*index));
   }
   auto table = LinkTable::build(indexes_);

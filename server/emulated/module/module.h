@@ -78,9 +78,15 @@ class Module {
   // Indexes `texts` (one PTX text, or several to be linked together), allocates and initialises the
   // variables. Fails with kInvalidArgument when a text's top level is not PTX (the message has the
   // line), when two texts define one symbol, or as `memory` does. `name` is for messages.
-  // `compiler` and `memory` are borrowed and outlive the module.
+  // `compiler` and `memory` are borrowed and outlive the module. A text for a target beyond
+  // `target_max` (121: sm_121) is CUDA's INVALID_PTX, one of a later version of PTX than any that
+  // is known UNSUPPORTED_PTX_VERSION.
   static Result<std::unique_ptr<Module>> load(std::vector<std::string> texts, std::string name,
-                                              Compiler& compiler, GlobalMemory& memory);
+                                              Compiler& compiler, GlobalMemory& memory,
+                                              std::uint32_t target_max = ~std::uint32_t{0});
+
+  // Whether load() would take a text of PTX that stands alone: else the CUDA code.
+  static Status check_text(std::string_view text, std::uint32_t target_max);
 
   // Names of the .entry functions in order of the text.
   virtual const std::vector<std::string>& kernel_names() const = 0;

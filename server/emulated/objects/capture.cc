@@ -147,6 +147,11 @@ bool Capture::has_stream_of(const Context& context, bool blocking_only) const {
   return false;
 }
 
+bool Capture::has(const Stream& stream) const {
+  const std::lock_guard lock(mutex_);
+  return participants_.contains(&stream);
+}
+
 CUresult Capture::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -208,6 +213,40 @@ CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph) {
   const CUresult result = capture->end();
   if (result == CUDA_SUCCESS) *graph = capture->graph();
   return result;
+}
+
+namespace {
+
+void forget_capture(const std::shared_ptr<Capture>& capture) {
+  Captures& all = captures();
+  {
+    const std::lock_guard lock(all.mutex);
+    if (std::erase(all.active, capture) == 0) return;  // Somebody ends it.
+    active_capture_count.fetch_sub(1, std::memory_order_release);
+  }
+  (void)capture->end();
+}
+
+}  // namespace
+
+void end_captures_of(const Context& context) {
+  for (const auto& capture : active_captures()) {
+    if (&capture->origin()->context() == &context) {
+      forget_capture(capture);
+    } else if (capture->has_stream_of(context, false)) {
+      capture->invalidate();
+    }
+  }
+}
+
+void end_captures_of(const Stream& stream) {
+  for (const auto& capture : active_captures()) {
+    if (capture->origin() == &stream) {
+      forget_capture(capture);
+    } else if (capture->has(stream)) {
+      capture->invalidate();
+    }
+  }
 }
 
 CUresult check_modes(driver_abi::CaptureFamily family) {

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "driver_abi/context_storage.h"
+#include "server/emulated/objects/capture.h"
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/ownership.h"
@@ -181,6 +182,7 @@ void Context::disown(const Object& object) {
 }
 
 void Context::destroy() {
+  end_captures_of(*this);
   synchronize();
   std::set<std::uint64_t> owned;
   {

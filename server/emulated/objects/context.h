@@ -34,6 +34,7 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   void activate() { active_.store(true, std::memory_order_release); }
 
   std::atomic<unsigned> flags;
+  std::atomic<int> uses{1};  // cuCtxAttach, cuCtxDetach.
   std::atomic<std::size_t> limits[kLimits];
   std::atomic<int> cache_config{0};
   std::atomic<int> shared_config{1};

@@ -7,6 +7,7 @@
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/memory_registry.h"
+#include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
 
@@ -108,7 +109,8 @@ CUresult ContextModule::load(const ContextPtr& context, std::shared_ptr<const Co
     Compiler* const with = compiler();
     if (with == nullptr) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
     loaded->memory_ = std::make_unique<Memory>(*context, managed);
-    auto made = Module::load(std::move(*texts), code.contents(), *with, *loaded->memory_);
+    auto made = Module::load(std::move(*texts), code.contents(), *with, *loaded->memory_,
+                             static_cast<std::uint32_t>(settings().capability));
     if (made.ok()) {
       loaded->module_ = std::move(*made);
       if (managed != nullptr) managed->set_initialized();

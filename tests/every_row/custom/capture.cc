@@ -45,6 +45,52 @@ void compare(Trial& t, const Streams& streams, Begin begin, DirectBegin direct_b
   t.same(FN(cuGraphDestroy), graph);
 }
 
+// Flags that are right in a capture only.
+void add_external_events(TrialTable& table) {
+  table.translated("cuEventRecordWithFlags", "without a flag it is cuEventRecord", [](Trial& t) {
+    const Both<CUevent> event = t.new_event();
+    const Both<CUstream> stream = t.stream();
+    t.expect_same(t.client(FN(cuEventRecordWithFlags), event, stream, 0u),
+                  t.direct(FN(cuEventRecord), event, stream));
+    const Streams streams(t);
+    constexpr unsigned kFlag = CU_EVENT_RECORD_EXTERNAL;
+    compare(
+        t, streams,
+        [&] {
+          EXPECT_EQ(t.call_client(FN(cuStreamBeginCapture_v2), streams.captured,
+                                  CU_STREAM_CAPTURE_MODE_RELAXED),
+                    CUDA_SUCCESS);
+          return t.call_client(FN(cuEventRecordWithFlags), event, streams.captured, kFlag);
+        },
+        [&] {
+          EXPECT_EQ(t.call_direct(FN(cuStreamBeginCapture_v2), streams.directly,
+                                  CU_STREAM_CAPTURE_MODE_RELAXED),
+                    CUDA_SUCCESS);
+          return t.call_direct(FN(cuEventRecordWithFlags), event, streams.directly, kFlag);
+        });
+  });
+  table.add("cuStreamWaitEvent", [](Trial& t) {
+    const Both<CUevent> event = t.new_event();
+    t.same(FN(cuStreamWaitEvent), t.stream(), event, unsigned{CU_EVENT_WAIT_DEFAULT});
+    const Streams streams(t);
+    constexpr unsigned kFlag = CU_EVENT_WAIT_EXTERNAL;
+    compare(
+        t, streams,
+        [&] {
+          EXPECT_EQ(t.call_client(FN(cuStreamBeginCapture_v2), streams.captured,
+                                  CU_STREAM_CAPTURE_MODE_RELAXED),
+                    CUDA_SUCCESS);
+          return t.call_client(FN(cuStreamWaitEvent), streams.captured, event, kFlag);
+        },
+        [&] {
+          EXPECT_EQ(t.call_direct(FN(cuStreamBeginCapture_v2), streams.directly,
+                                  CU_STREAM_CAPTURE_MODE_RELAXED),
+                    CUDA_SUCCESS);
+          return t.call_direct(FN(cuStreamWaitEvent), streams.directly, event, kFlag);
+        });
+  });
+}
+
 void add_beginnings(TrialTable& table) {
   table.translated("cuStreamBeginCapture", kRelaxed, [](Trial& t) {
     const Streams streams(t);
@@ -186,6 +232,7 @@ void add_questions(TrialTable& table) {
 }  // namespace
 
 void add_capture_trials(TrialTable& table) {
+  add_external_events(table);
   add_beginnings(table);
   add_questions(table);
 }

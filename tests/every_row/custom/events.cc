@@ -35,13 +35,6 @@ void add_event_trials(TrialTable& table) {
     const Both<CUevent> event = t.new_event();
     t.same(FN(cuEventRecord), event, t.stream());
   });
-  table.translated("cuEventRecordWithFlags", "without a flag it is cuEventRecord", [](Trial& t) {
-    const Both<CUevent> event = t.new_event();
-    const Both<CUstream> stream = t.stream();
-    t.same(FN(cuEventRecordWithFlags), event, stream, unsigned{CU_EVENT_RECORD_EXTERNAL});
-    t.expect_same(t.client(FN(cuEventRecordWithFlags), event, stream, 0u),
-                  t.direct(FN(cuEventRecord), event, stream));
-  });
   add_question(table, FN(cuEventQuery));
   add_question(table, FN(cuEventSynchronize));
 }

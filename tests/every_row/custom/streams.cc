@@ -61,11 +61,6 @@ void add_waiting(TrialTable& table) {
     const Both<CUstream> stream = t.stream();
     t.same(FN(cuStreamSynchronize), stream);
   });
-  table.add("cuStreamWaitEvent", [](Trial& t) {
-    const Both<CUevent> event = t.new_event();
-    t.same(FN(cuStreamWaitEvent), t.stream(), event,
-           t.one_of({unsigned{CU_EVENT_WAIT_DEFAULT}, unsigned{CU_EVENT_WAIT_EXTERNAL}}));
-  });
 }
 
 void add_host_functions(TrialTable& table) {

@@ -13,7 +13,7 @@ import unittest
 
 PROBE, NULL_DEVICE, CRASHING_DRIVER = sys.argv[1:4]
 QUESTIONS = 15
-WRONG_CALLS_MIN = 150
+WRONG_CALLS_MIN = 600
 
 
 def probe(driver, *options):
