@@ -21,7 +21,8 @@ Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
 // [address, address + bytes) is device memory that the program holds.
 Sound check_memory(std::uint64_t address, std::uint64_t bytes) {
   const auto range = find_range(address);
-  if (range.has_value()) return sound_if(!range->on_host() && range->covers(address, bytes));
+  if (range.has_value() && range->on_host()) return Sound::kUnknown;  // It may be mapped.
+  if (range.has_value()) return sound_if(range->covers(address, bytes));
   return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
 }
 
@@ -56,9 +57,7 @@ Sound check_peer_copy(void* const* arguments) {
   Sound worst = Sound::kRight;
   for (const std::size_t side : {std::size_t{0}, std::size_t{2}}) {
     const auto address = argument<std::uint64_t>(arguments, side);
-    const auto range = find_range(address);
-    const Sound found =
-        range.has_value() && range->on_host() ? Sound::kUnknown : check_memory(address, bytes);
+    const Sound found = check_memory(address, bytes);
     if (found == Sound::kWrong) return found;
     if (found == Sound::kUnknown) worst = found;
   }

@@ -9,6 +9,7 @@ namespace gpurun::probe {
 // line each: function, how, code, and WRONG where the code is not the expected one, or where a call
 // that failed has changed what the stage is made of. `only`: of this function; "": all. Returns an
 // exit status: 0 when nothing is wrong, and every call could be made.
-int check_calls(const std::string& libcuda, const std::string& only);
+// `at_once`: a code that the next fence tells (`late` in the table) comes too late.
+int check_calls(const std::string& libcuda, const std::string& only, bool at_once);
 
 }  // namespace gpurun::probe

@@ -50,7 +50,7 @@ struct Options {
 void usage(std::FILE* to) {
   std::fputs(
       "usage: gpu-probe [--libcuda PATH] [--json FILE] [--table FILE] [--only QUESTION] [--list]\n"
-      "       gpu-probe --check-calls [FUNCTION]\n"
+      "       gpu-probe --check-calls[-at-once] [FUNCTION]\n"
       "Asks the CUDA driver (default: libcuda.so.1 as the dynamic linker finds it) what gpurun's\n"
       "design assumes. Writes JSON and a table; without --table the table goes to stdout.\n"
       "--check-calls makes the wrong calls of the table, many in one process, and compares their\n"
@@ -134,8 +134,9 @@ int main(int argc, char** argv) {
     usage(stdout);
     return 0;
   }
-  if ((argc == 2 || argc == 3) && std::strcmp(argv[1], "--check-calls") == 0)
-    return check_calls("libcuda.so.1", argc == 3 ? argv[2] : "");
+  const bool at_once = argc >= 2 && std::strcmp(argv[1], "--check-calls-at-once") == 0;
+  if ((argc == 2 || argc == 3) && (at_once || std::strcmp(argv[1], "--check-calls") == 0))
+    return check_calls("libcuda.so.1", argc == 3 ? argv[2] : "", at_once);
   Options options;
   if (!parse(argc, argv, &options)) {
     usage(stderr);

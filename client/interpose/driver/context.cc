@@ -130,6 +130,7 @@ CUresult cuCtxDestroy_v2(CUcontext given) {
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   begin_end_of_context(here, *context);
   const Handle handle = context->handle;
+  here.session().forget_lost(handle);  // A context that is lost ends all the same.
   CallSite site = here.site();
   site.context = handle;
   const int result = call_row(here, opcode::cuCtxDestroy_v2, site, {}, given);

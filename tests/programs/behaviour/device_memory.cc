@@ -101,6 +101,68 @@ void all_there_is() {
   std::printf("freed: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
 }
 
+// The same of the other allocators: as many pieces, the same code, and all of it back.
+template <typename Allocate, typename Free>
+void all_there_is_of(const char* what, Allocate allocate, Free free_one) {
+  const std::size_t before = free_bytes();
+  std::vector<std::uint64_t> all;
+  std::uint64_t piece = 0;
+  CUresult result;
+  while ((result = allocate(&piece)) == CUDA_SUCCESS) all.push_back(piece);
+  std::printf("%s: %zu pieces, then %s, %zu bytes free\n", what, all.size(), name_of(result),
+              free_bytes());
+  for (const std::uint64_t each : all) free_one(each);
+  MUST(cuCtxSynchronize());
+  CUmemoryPool pool = nullptr;
+  MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+  MUST(cuMemPoolTrimTo(pool, 0));
+  std::printf("%s: %ld bytes missing\n", what, static_cast<long>(before - free_bytes()));
+}
+
+void all_there_is_otherwise() {
+  const auto free_address = [](std::uint64_t address) { MUST(cuMemFree(address)); };
+  all_there_is_of(
+      "pitch",
+      [](std::uint64_t* out) {
+        std::size_t pitch = 0;
+        CUdeviceptr address = 0;
+        const CUresult result = cuMemAllocPitch(&address, &pitch, 1'000, 100'000, 4);
+        *out = address;
+        return result;
+      },
+      free_address);
+  all_there_is_of(
+      "pool",
+      [](std::uint64_t* out) {
+        CUdeviceptr address = 0;
+        const CUresult result = cuMemAllocAsync(&address, 8 * kMiB, nullptr);
+        *out = address;
+        return result;
+      },
+      [](std::uint64_t address) { MUST(cuMemFreeAsync(address, nullptr)); });
+  all_there_is_of(
+      "created",
+      [](std::uint64_t* out) {
+        CUmemAllocationProp properties = {};
+        properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CUmemGenericAllocationHandle handle = 0;
+        const CUresult result = cuMemCreate(&handle, 2 * kMiB, &properties, 0);
+        *out = handle;
+        return result;
+      },
+      [](std::uint64_t handle) { MUST(cuMemRelease(handle)); });
+  all_there_is_of(
+      "one of 200 MiB",
+      [](std::uint64_t* out) {
+        CUdeviceptr address = 0;
+        const CUresult result = cuMemAlloc(&address, 200 * kMiB);
+        *out = address;
+        return result;
+      },
+      free_address);
+}
+
 // What lives in a context goes with it.
 void goes_with_its_context() {
   const std::size_t before = free_bytes();
@@ -165,6 +227,7 @@ int main(int argc, char** argv) {
   many_small();
   facts_of_one(argc == 1);
   all_there_is();
+  all_there_is_otherwise();
   goes_with_its_context();
   std::printf("PASSED\n");
   return 0;
