@@ -72,6 +72,7 @@ class Checker {
     while (CU(driver_, cuCtxPopCurrent_v2)(&gone) == CUDA_SUCCESS) continue;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)CU(driver_, cuThreadExchangeStreamCaptureMode)(&mode);
+    if (stage_ != nullptr) stage_->end_other_context();
     if (stage_ != nullptr && stage_->context != nullptr)
       (void)CU(driver_, cuCtxSetCurrent)(stage_->context);
     (void)CU(driver_, cuCtxSynchronize)();

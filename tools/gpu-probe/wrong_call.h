@@ -119,6 +119,8 @@ struct WrongStage : Stage {
   char* unregistered(char* ended);
   CUmemGenericAllocationHandle released(CUmemGenericAllocationHandle ended);
   CUdeviceptr unmapped(CUdeviceptr ended);
+  // Ends the second context, if there is one, and waits for its work: that may write here.
+  void end_other_context();
   // No context is current from here on.
   template <typename T>
   T without_context(T value) {

@@ -94,6 +94,10 @@ CUcontext WrongStage::other_context() {
   MUST(cuCtxPopCurrent_v2, nullptr);
   return second_;
 }
+void WrongStage::end_other_context() {
+  if (second_ != nullptr) (void)CU(driver, cuCtxDestroy_v2)(second_);
+  second_ = nullptr;
+}
 CUstream WrongStage::other_stream() {
   CUstream made = nullptr;
   MUST(cuCtxPushCurrent_v2, other_context());
