@@ -288,8 +288,10 @@ class GeneratedCall {
       site = here_.stream_site(own_[row_.stream_parameter]);
     } else if (row_.destroyed_parameter != kNoParameter && row_.completion == Completion::kAsync) {
       site.order = protocol::Order::kOrderedHost;
-      if (row_.alias_opcode == opcode::cuGraphDestroyNode) {
-        site.flags = protocol::kFlagPassesStreams;  // Building, too.
+      if (row_.alias_opcode == opcode::cuGraphDestroyNode ||
+          row_.alias_opcode == opcode::cuGraphDestroy) {
+        // Building, too; and a later question must not come before the end of what it asks about.
+        site.flags = protocol::kFlagPassesStreams;
       } else {
         memory_returns.fetch_add(1, std::memory_order_relaxed);
       }

@@ -299,7 +299,9 @@ class RunSecret(unittest.TestCase):
             server.process.terminate()
             self.assertEqual(server.process.wait(world.SECONDS), 0)
             self.assertFalse(os.path.exists(path))
-        self.assertEqual(server.errors, "")
+        # Sanitizers' builds, and some kernels, part workers from their daemon's user by nothing.
+        said = [line for line in server.errors.splitlines() if "what else confines them" not in line]
+        self.assertEqual(said, [])
 
     def test_others_are_refused_and_told_why(self):
         with self.serve() as server, tempfile.TemporaryDirectory() as elsewhere:

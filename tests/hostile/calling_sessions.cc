@@ -281,7 +281,9 @@ bool name_a_transfer_twice(Stranger& of) {
 bool send_another_size_than_was_said(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
   of.chunk(FrameKind::kChunk, {6, 0, 8192, 0}, 8192);
-  return mine != 0 && refused(copy(of, Form::kCopyIn, mine, 0, 4096, 6));
+  const auto reply = copy(of, Form::kCopyIn, mine, 0, 4096, 6);
+  // The call may come before the chunk, on another connection: then the chunk ends the session.
+  return mine != 0 && (!reply.has_value() || refused(reply));
 }
 
 std::optional<Stranger::Reply> load_bundle(Stranger& of, ByteView bundle, bool right_digest) {
@@ -529,7 +531,8 @@ constexpr Session kSessions[] = {
        return true;
      }},
     {"transfer_named_by_two_calls", "served", name_a_transfer_twice},
-    {"transfer_of_another_size_than_its_call_says", "served", send_another_size_than_was_said},
+    {"transfer_of_another_size_than_its_call_says", "served|chunks that disagree about its size",
+     send_another_size_than_was_said},
     {"images_that_are_none", "served", load_what_is_no_image},
     {"fat_binaries_that_lie", "served", load_fat_binaries_that_lie},
     {"ptx_with_counts_and_nesting_without_end", "served", load_programs_without_end},

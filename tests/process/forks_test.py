@@ -120,7 +120,7 @@ class Orphans(both.Case):
 
     def test_a_service_keeps_its_own_session(self):
         run = self.start("daemon_of_its_own", "parent-idle", "stays")
-        lines = [run.stdout.readline() for _ in range(4)]
+        lines = [run.stdout.readline() for _ in range(3)]
         daemon = next(int(line.split()[1]) for line in lines if line.startswith("daemon "))
         (main,) = [pid for pid in world.running(PROGRAM) if pid != daemon and
                    world.stat_fields(pid)[1] == str(run.pid)] or [None]

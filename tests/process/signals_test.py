@@ -25,9 +25,11 @@ class Signals(both.Case):
         self.both(PROGRAM, "own_handlers", said="PASSED", env=both.unreported_signals())
 
     def steady(self):
+        # In a process group of its own: one that its session's end left behind takes no SIGTSTP.
         run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM, "steady"],
                                env=world.environment(), stdin=subprocess.PIPE, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               process_group=0)
         self.assertEqual(run.stdout.readline(), "ready\n")
         return run
 
