@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -87,7 +88,7 @@ class FaultyWorld : public World {
 
  private:
   std::unique_ptr<World> inner_;
-  std::uint64_t count_ = 0;
+  std::atomic<std::uint64_t> count_{0};  // Both ends may be dressed at once.
 };
 
 std::unique_ptr<World> make_tcp4() { return std::make_unique<TcpWorld>("127.0.0.1"); }

@@ -57,6 +57,8 @@ class Forks(both.Case):
                   env=both.unchecked_leaks())
 
     def test_a_child_made_without_the_c_library(self):
+        if world.ARGS.sanitizer == "thread":
+            self.skipTest("ThreadSanitizer knows no such children")
         done = self.forwarded(PROGRAM, "fork_without_handlers")
         self.judge(done, done, said="the child hears 3 3 3 3 3 3\nchild: exit 0\nPASSED")
 
@@ -108,6 +110,8 @@ class Orphans(both.Case):
         self.nothing_left()
 
     def test_a_child_made_without_the_c_library_lets_go_when_it_asks(self):
+        if world.ARGS.sanitizer == "thread":
+            self.skipTest("ThreadSanitizer knows no such children")
         run = self.start("orphan", "raw")
         self.assertEqual(run.stdout.readline(), "the child hears 3 3 3 3 3 3\n")
         child, parent = map(int, re.search(r"child (\d+) of (\d+)", run.stdout.readline()).groups())
