@@ -56,8 +56,9 @@ class Signals(both.Case):
         run = self.steady()
         for worker in self.server.workers():
             os.kill(worker, signal.SIGKILL)
-        output, errors = run.communicate(timeout=both.SECONDS)
-        self.assertRegex(output, f"FAILED: .*: {DEVICE_UNAVAILABLE}\n")
+        said = run.stdout.readline()  # Its input stays open until then, and so it goes on to call.
+        _, errors = run.communicate(timeout=both.SECONDS)
+        self.assertRegex(said, f"FAILED: .*: {DEVICE_UNAVAILABLE}\n")
         self.assertEqual(run.returncode, 1, errors)
 
 
