@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import fetching  # noqa: E402
+from sample_tree import EXAMPLES  # noqa: E402
 
 SOURCES = """Types: deb
 URIs: http://deb.debian.org/debian
@@ -22,7 +23,6 @@ Suites: bookworm
 Components: contrib
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 """
-EXAMPLES = "root/usr/share/doc/nvidia-cuda-toolkit/examples"
 
 
 def fetch(folder, package):
@@ -69,4 +69,5 @@ def main(nvcc, folder, samples_path):
     return 1 if errors else 0
 
 
-sys.exit(main(*sys.argv[1:4]))
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:4]))

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Attempts every one of NVIDIA's samples natively on the emulated device and through gpurun, and writes
+the table docs/conformance.md.
+
+A sample passes natively if it ends with status 0 and nothing in its output says that it failed. It
+passes forwarded if, moreover, status and output are those of the native run, but for lines that hold
+times. Each that does not has a reason from the closed list of reasons.json: one that passes although a
+reason stands there, or that fails without one or without the text that shows it, is an error.
+
+usage: conformance.py --build DIR [--folder DIR] [--page FILE] [--only PATTERN] [--seconds N]
+Exit status 0: as reasons.json says; 1: not; 77: the samples could not be fetched.
+"""
+import argparse
+import collections
+import fnmatch
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+import run_both  # noqa: E402
+import sample_tree  # noqa: E402
+from fetch import fetch  # noqa: E402
+
+# The last is our own: a kernel that was left out.
+FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erification failed|"
+                    r"CUDA error at|[Mm]ismatch at|emulated device: kernel .* cannot run")
+# Lines that hold what differs from run to run: times, rates, and addresses.
+VARIES = re.compile(r"\btimes?\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|flop|bandwidth|throughput|"
+                    r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
+                    r"process id|\bpid\b|CPU executed|^\s+\d+\t+[\d.]+$", re.IGNORECASE)
+WAIVED = 2  # EXIT_WAIVED of the samples' helpers.
+
+Run = collections.namedtuple("Run", "status output seconds")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--nvcc", default="/usr/local/cuda/bin/nvcc")
+    parser.add_argument("--folder", help="where the samples are built; default: BUILD/conformance")
+    parser.add_argument("--page", help="the page to write")
+    parser.add_argument("--only", default="*", help="samples whose CHAPTER/NAME matches")
+    parser.add_argument("--seconds", type=int, default=300, help="a run's limit")
+    args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
+    args.folder = os.path.abspath(args.folder or os.path.join(args.build, "conformance"))
+    args.unset, args.env, args.status = [], [], 0
+    return args
+
+
+def ends_within(seconds, command, env, folder, log):
+    """Runs it in a process group of its own, which is gone afterwards."""
+    start = time.monotonic()
+    with open(log, "w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=file,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return Run(status, file.read(), time.monotonic() - start)
+
+
+def native(args, sample, logs):
+    env = run_both.environment(args)
+    env["LD_LIBRARY_PATH"] = os.path.join(args.build, "lib/gpurun/emulated")
+    return ends_within(args.seconds, ["env", *sample.command()], env, sample.folder, logs + ".native")
+
+
+def forwarded(args, sample, logs):
+    command = [os.path.join(args.build, "bin/gpurun"), "--device", "emulated", "-q", "--", "env"]
+    return ends_within(args.seconds, command + sample.command(), run_both.environment(args),
+                       sample.folder, logs + ".forwarded")
+
+
+def passes(run):
+    return run.status == 0 and not FAILED.search(run.output)
+
+
+def comparable(run):
+    lines = (line for line in run.output.splitlines() if not line.startswith("gpurun"))
+    return [line for line in lines if not VARIES.search(line)]
+
+
+def first_difference(a, b):
+    for one, other in zip(comparable(a) + [""], comparable(b) + [""]):
+        if one != other:
+            return f"native {one!r}, forwarded {other!r}"
+    return None if len(comparable(a)) == len(comparable(b)) else "more lines in one than in the other"
+
+
+def shortly(run):
+    if run is None:
+        return "-"
+    if passes(run):
+        return f"passes ({run.seconds:.0f} s)"
+    if run.status is None:
+        return "does not end"
+    return "waives itself" if run.status == WAIVED else f"fails (status {run.status})"
+
+
+class Row:
+    """What came of one sample."""
+
+    def __init__(self, sample):
+        self.sample = sample
+        self.native = self.forwarded = None
+        self.reason = self.detail = None
+        self.differs = None
+
+    def attempt(self, args, toolchain):
+        logs = os.path.join(args.folder, "logs", self.sample.name)
+        obstacle = self.sample.obstacle()
+        if obstacle:
+            self.reason, self.detail = obstacle
+            return
+        if not self.sample.build(toolchain, logs + ".build"):
+            with open(logs + ".build", encoding="utf-8", errors="replace") as file:
+                self.native = Run(1, file.read(), 0)
+            return
+        self.native = native(args, self.sample, logs)
+        self.forwarded = forwarded(args, self.sample, logs)
+        if passes(self.native) and passes(self.forwarded):
+            self.differs = first_difference(self.native, self.forwarded)
+
+    def good_natively(self):
+        return self.native is not None and self.forwarded is not None and passes(self.native)
+
+    def good(self):
+        return self.good_natively() and passes(self.forwarded) and not self.differs
+
+    def explain(self, known, reasons):
+        """Takes the reason that is known; returns what is wrong with it, None if nothing."""
+        if self.reason:
+            return None
+        name = self.sample.name
+        entry = known.get(name)
+        if self.good():
+            return f"{name} passes: its reason can go" if entry else None
+        last = self.forwarded if self.good_natively() else self.native
+        if not entry:
+            said = [line for line in last.output.splitlines() if line.strip()][-1:]
+            return f"{name} has no reason: {self.differs or said}"
+        self.reason, self.detail = entry["reason"], entry.get("detail", "")
+        if self.reason not in reasons:
+            return f"{name}: {self.reason!r} is not in the list of reasons"
+        shows = entry.get("shows", "")
+        if last.status is not None and not re.search(shows, last.output):
+            return f"{name}: nothing in its output matches {shows!r}"
+        if last.status is None and self.reason != "slow":
+            return f"{name}: does not end, but its reason is {self.reason!r}"
+        return None
+
+
+def page(rows, reasons, seconds):
+    attempted = [row for row in rows if row.native is not None]
+    good_natively = sum(row.good_natively() for row in attempted)
+    lines = ["# Conformance: NVIDIA's samples", "",
+             "Made by `tools/conformance`. Debian's `nvidia-cuda-samples` 11.8, sources as they are, built by "
+             "their own Makefiles with CUDA 13's nvcc for PTX alone, run in their own folder with the "
+             f"arguments of `make run`, {seconds} s at most. *Natively*: on the emulated device. *Forwarded*: through "
+             "`gpurun` to a server with the emulated device; the output must be the native one but for times.", "",
+             f"**{len(rows)} samples, {len(attempted)} attempted: {good_natively} pass natively, "
+             f"{sum(row.good() for row in attempted)} of these the same forwarded.**", "",
+             "| reason | samples | meaning |", "|---|---|---|"]
+    count = collections.Counter(row.reason for row in rows if row.reason)
+    lines += [f"| {word} | {count[word]} | {reasons[word]} |" for word in reasons if count[word]]
+    lines += ["", "| sample | natively | forwarded | reason |", "|---|---|---|---|"]
+    for row in rows:
+        reason = f"{row.reason}: {row.detail}".rstrip(": ") if row.reason else ""
+        lines.append(f"| {row.sample.chapter}/{row.sample.name} | {shortly(row.native)} | "
+                     f"{shortly(row.forwarded)} | {reason} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    args = parse()
+    with open(os.path.join(HERE, "samples.json"), encoding="utf-8") as file:
+        package = json.load(file)["package"]
+    with open(os.path.join(HERE, "reasons.json"), encoding="utf-8") as file:
+        listed = json.load(file)
+    os.makedirs(os.path.join(args.folder, "logs"), exist_ok=True)
+    fetch(args.folder, package)
+    toolchain = sample_tree.Toolchain(args.nvcc, args.folder,
+                                      os.path.join(args.build, "lib/gpurun/emulated"))
+    rows, wrong = [], []
+    for sample in sample_tree.samples(args.folder):
+        if not fnmatch.fnmatch(f"{sample.chapter}/{sample.name}", args.only):
+            continue
+        row = Row(sample)
+        row.attempt(args, toolchain)
+        problem = row.explain(listed["samples"], listed["reasons"])
+        if problem:
+            wrong.append(problem)
+        rows.append(row)
+        print(f"{sample.chapter}/{sample.name}: {shortly(row.native)}; {shortly(row.forwarded)}"
+              f"{'; ' + row.reason if row.reason else ''}{'; WRONG: ' + problem if problem else ''}",
+              flush=True)
+    if args.page:
+        with open(args.page, "w", encoding="utf-8") as file:
+            file.write(page(rows, listed["reasons"], args.seconds))
+    for line in wrong:
+        print("WRONG:", line)
+    return 1 if wrong else 0
+
+
+sys.exit(main())
