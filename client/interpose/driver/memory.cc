@@ -97,9 +97,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
     *pitch_out = pitch;
     return cuda(result);
   }
+  CallSite site = here.passing_site();
   const int result = or_without_credits(here, [&] {
-    return call_row(here, opcode::cuMemAllocPitch_v2, here.passing_site(), {}, &address, &pitch,
-                    width, height, element_bytes);
+    const int attempt = call_row(here, opcode::cuMemAllocPitch_v2, site, {}, &address, &pitch,
+                                 width, height, element_bytes);
+    site = here.site();  // The second one comes behind what is freed and given back.
+    return attempt;
   });
   if (address == 0) return cuda(result);
   keep(here, address, pitch * height, MemoryKind::kDevice, 0);
