@@ -75,6 +75,11 @@ int HandleTable::check(Handle handle, HandleKind kind) const noexcept {
   return slot->failure.load(std::memory_order_acquire);
 }
 
+int HandleTable::check_end(Handle handle, HandleKind kind) const noexcept {
+  const bool alive = claimed_kind(handle) == kind && find(handle) != nullptr;
+  return alive ? 0 : driver_abi::wrong_handle_error(kind);
+}
+
 Handle HandleTable::context_of(Handle handle) const noexcept {
   const Slot* slot = find(handle);
   return slot == nullptr ? 0 : slot->context.load(std::memory_order_relaxed);

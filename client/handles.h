@@ -47,6 +47,9 @@ class HandleTable {
   // CUDA_ERROR_INVALID_HANDLE, or INVALID_CONTEXT when a context was wanted. O(1).
   int check(Handle handle, HandleKind kind) const noexcept;
 
+  // The same for a call that ends the handle: 0 for a poisoned one, too.
+  int check_end(Handle handle, HandleKind kind) const noexcept;
+
   // Of a live handle; 0 / nullptr for any other.
   Handle context_of(Handle handle) const noexcept;
   void* object_of(Handle handle) const noexcept;

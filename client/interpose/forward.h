@@ -84,6 +84,10 @@ struct Here {
   int stream(CUstream given, Handle* stream) const noexcept;
   // 0 when `handle` is alive and of `kind`; else what the call returns.
   int check(Handle handle, HandleKind kind) const noexcept { return handles().check(handle, kind); }
+  // Of the handle that a call ends: what was never made ends well (ADR 3).
+  int check_end(Handle handle, HandleKind kind) const noexcept {
+    return handles().check_end(handle, kind);
+  }
 
   // Sites of calls of the current context (none: context 0). Order kContext is the safe default.
   CallSite site(protocol::Order order = protocol::Order::kContext) const noexcept;

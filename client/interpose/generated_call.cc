@@ -159,7 +159,8 @@ class GeneratedCall {
       if (parameter.shape != Shape::kHandle) continue;
       std::memcpy(&own_[i], arguments_[i], sizeof own_[i]);
       arguments_[i] = &own_[i];
-      if (const int result = check_handle(parameter, &own_[i]); result != 0) return result;
+      const bool ends = i == row_.destroyed_parameter;
+      if (const int result = check_handle(parameter, ends, &own_[i]); result != 0) return result;
       // A graph or another process may record it (cuGraphAddEventRecordNode, cuIpcGetEventHandle).
       const bool of_event = std::string_view(row_.base).substr(0, 7) == "cuEvent";
       if (parameter.handle == HandleKind::kEvent && !of_event) {
@@ -198,7 +199,7 @@ class GeneratedCall {
     return 0;
   }
 
-  int check_handle(const Parameter& parameter, std::uint64_t* handle) const {
+  int check_handle(const Parameter& parameter, bool ends, std::uint64_t* handle) const {
     switch (parameter.handle) {
       case HandleKind::kTextureObject:
       case HandleKind::kSurfaceObject:
@@ -210,7 +211,8 @@ class GeneratedCall {
         if (*handle == 0)
           return parameter.nullable ? 0 : driver_abi::wrong_handle_error(parameter.handle);
     }
-    return here_.check(*handle, parameter.handle);
+    return ends ? here_.check_end(*handle, parameter.handle)
+                : here_.check(*handle, parameter.handle);
   }
 
   int mint() {

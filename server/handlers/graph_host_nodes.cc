@@ -344,7 +344,7 @@ CallOutcome run_node(Call& call, bool adds) {
     result = !adds ? set(wanted) : captures ? capture(wanted) : add(wanted);
   }
   if (result != 0 && !wanted.begun) wanted.hosts.tell_gone(wanted.node.operation);
-  if (result != 0 && adds && wanted.node.node != 0) {
+  if (result != 0 && adds && wanted.node.node != 0 && !call.awaited()) {
     (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result);
   }
   return CallOutcome::done(result);
@@ -417,6 +417,7 @@ void refuse_graph_node(Call& call, int result) {
   hosts.set_executor(call.executor());
   hosts.tell_gone(node.operation);
   if (!adds || node.node == 0) return;
+  if (call.awaited()) return;
   call.set_created(node.node);
   (void)call.handles().poison(node.node, HandleKind::kGraphNode, result);
 }

@@ -99,7 +99,10 @@ CallOutcome run_add(Call& call) {
   if (!node.ok()) return CallOutcome::done(kErrorInvalidValue);
   const int result = add_node(call, *node);
   // The program has the node already: using it tells what became of it.
-  if (result != 0) (void)call.handles().poison(node->node, HandleKind::kGraphNode, result);
+  call.set_created(node->node);
+  if (result != 0 && !call.awaited()) {
+    (void)call.handles().poison(node->node, HandleKind::kGraphNode, result);
+  }
   return CallOutcome::done(result);
 }
 

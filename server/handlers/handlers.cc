@@ -16,6 +16,7 @@ namespace {
 void say_not_run(Call& call, int result) {
   refuse_host_gate(call, result);
   refuse_graph_node(call, result);
+  Dispatch::refuse(call, result);
 }
 
 CallOutcome run_generic(Call& call) { return HandlerState::of(call).dispatch().run(call); }

@@ -104,13 +104,16 @@ class Load {
     // Only what the driver took: nobody fills a disk with what is no image.
     const bool sent = !image_.empty() && outcome.result == 0;
     if (sent) state_.modules().images().keep_beyond(load_.digest, stored);
-    // Nobody hears of this load before something of it is used.
     if (!call_.awaited() && (outcome.result != 0 || outcome.missing)) {
-      const int failure = outcome.result != 0 ? outcome.result : kErrorInvalidImage;
-      (void)call_.handles().poison(load_.handle, kind_, failure);
+      failure_ = outcome.result != 0 ? outcome.result : kErrorInvalidImage;
+      (void)call_.handles().poison(load_.handle, kind_, failure_);
     }
     return outcome;
   }
+
+  // After run(), of a load that nobody waits for: 0, or what the program shall hear at its next
+  // fence. Of a library it hears when something of it is used: it may not have asked for it yet.
+  int failure_to_tell() const { return kind_ == HandleKind::kModule ? failure_ : 0; }
 
  private:
   int find_image(ImageStore::Stored* stored, ImageOutcome* outcome) {
@@ -187,6 +190,7 @@ class Load {
   ByteView image_;
   const std::size_t table_bytes_max_;
   const HandleKind kind_;
+  int failure_ = 0;
 };
 
 int load_all(Call& call) {
@@ -201,9 +205,16 @@ int load_all(Call& call) {
   const std::size_t share = (protocol::kReplyPayloadBytesMax - taken) / loads->size();
 
   std::vector<ImageOutcome> outcomes;
-  for (const ImageLoad& load : *loads) outcomes.push_back(Load(call, load, bulk, share).run());
+  int failure = 0;
+  for (const ImageLoad& each : *loads) {
+    Load load(call, each, bulk, share);
+    outcomes.push_back(load.run());
+    if (load.failure_to_tell() == 0 || failure != 0) continue;
+    failure = load.failure_to_tell();
+    call.set_created(each.handle);
+  }
   if (call.awaited()) call.set_reply(protocol::pack(std::span<const ImageOutcome>(outcomes)));
-  return 0;
+  return failure;
 }
 
 CallOutcome run_load(Call& call) {

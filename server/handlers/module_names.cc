@@ -97,7 +97,10 @@ CallOutcome run_name(Call& call) {
   const int result = name(call, *naming, *request);
   // The client has told the program that all is well: using the handle tells it otherwise.
   if (result != 0 && !call.awaited()) {
+    call.set_created(request->handle);
     (void)call.handles().poison(request->handle, naming->named, result);
+    // Forgotten with what it would have been a part of.
+    HandlerState::of(call).modules().own(request->owner, request->handle, naming->named);
   }
   return CallOutcome::done(result);
 }

@@ -103,11 +103,19 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
   return 0;
 }
 
-void poison_minted(const Row& row, const protocol::UnpackedCall& call, HandleTable& handles,
-                   int result) {
+// A client that waits for its call takes back what it has minted for it.
+void poison_minted(const Row& row, const protocol::UnpackedCall& unpacked, Call& call, int result) {
+  if (call.awaited()) return;
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
-    if (call.minted(i) == 0) continue;
-    (void)handles.poison(call.minted(i), row.parameters[i].handle, result);
+    if (unpacked.minted(i) == 0) continue;
+    (void)call.handles().poison(unpacked.minted(i), row.parameters[i].handle, result);
+  }
+}
+
+// What the client is told of when the call fails: the first that it has minted.
+void note_created(const Row& row, const protocol::UnpackedCall& unpacked, Call& call) {
+  for (std::size_t i = row.parameters.size(); i-- > 0;) {
+    if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
   }
 }
 
@@ -144,19 +152,31 @@ int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTabl
     const auto slots = unpacked.handles(row.destroyed_parameter);
     if (!slots.empty()) ended = slots.front();
   }
+  if (ended != 0 &&
+      handles.forget_poisoned(ended, row.parameters[row.destroyed_parameter].handle)) {
+    return 0;
+  }
   Spares spares;
   take_spares(row, unpacked, spares);
   if (result == 0) result = translate_inputs(row, unpacked, handles, streams);
   if (result == 0) result = foreign->invoke(function, unpacked.arguments());
   if (result == 0) result = translate_outputs(row, unpacked, handles, spares);
-  if (result != 0) {
-    poison_minted(row, unpacked, handles, result);
-    return result;
-  }
+  if (result != 0) return result;
   if (ended != 0) {
     handles.release(ended, row.parameters[row.destroyed_parameter].handle);
   }
   return 0;
+}
+
+void Dispatch::refuse(Call& call, int result) {
+  const Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || call.header().form != protocol::Form::kCall || call.awaited() ||
+      !unpacked.unpack(*row, call.payload()).ok()) {
+    return;
+  }
+  note_created(*row, unpacked, call);
+  poison_minted(*row, unpacked, call, result);
 }
 
 CallOutcome Dispatch::run(Call& call) const {
@@ -169,9 +189,7 @@ CallOutcome Dispatch::run(Call& call) const {
                           return static_cast<Call*>(user)->resolve_stream(client_stream);
                         },
                         &call};
-  for (std::size_t i = row->parameters.size(); i-- > 0;) {
-    if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
-  }
+  note_created(*row, unpacked, call);
   const bool ends_handle = row->destroyed_parameter != kNoParameter;
   const HandleKind ends =
       ends_handle ? row->parameters[row->destroyed_parameter].handle : HandleKind::kNone;
@@ -179,6 +197,7 @@ CallOutcome Dispatch::run(Call& call) const {
   const std::uint64_t ended_value =
       ends == HandleKind::kContext ? call.handles().find(ended, ends).value : 0;
   int result = issue(*row, unpacked, call.handles(), streams);
+  if (result != 0) poison_minted(*row, unpacked, call, result);
   if (result == 0 && ends == HandleKind::kEvent) call.executor().events().forget(ended);
   if (result == 0 && ends == HandleKind::kContext) {
     call.executor().context_ended(ended, ended_value);

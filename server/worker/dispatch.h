@@ -30,13 +30,17 @@ class Dispatch {
   // A handler for Handlers::generic, by way of the owner of Call::user(). The executor's thread.
   CallOutcome run(Call& call) const;
 
+  // A call that is not run, because of `result`: what nobody hears that it would have created is
+  // poisoned, as by run().
+  static void refuse(Call& call, int result);
+
   // The steps of run(), for whoever has no Call (tests): `streams` resolves stream values.
   struct Streams {
     HandleTable::Found (*resolve)(void* user, std::uint64_t client_stream);
     void* user;
   };
-  // The CUresult, and, on success, outputs in `unpacked` with the client's handles. A minted handle
-  // whose creation failed is poisoned.
+  // The CUresult, and, on success, outputs in `unpacked` with the client's handles. The end of a
+  // poisoned handle succeeds: nothing is left of it then.
   int issue(const driver_abi::Row& row, protocol::UnpackedCall& unpacked, HandleTable& handles,
             const Streams& streams) const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/planted_flaw.h"
+#include "driver_abi/opcodes.h"
 #include "server/worker/copy_calls.h"
 #include "server/worker/executor_state.h"
 #include "server/worker/hot_calls.h"
@@ -79,6 +80,8 @@ int ExecutorState::prepare(Call& call) {
   if (entered != 0) return entered;
   if (header.order == Order::kStream) {
     const HandleTable::Found found = call.resolve_stream(header.stream);
+    // Its end is nothing to the driver: Dispatch forgets a stream that was never made.
+    if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
     call.driver_stream_ = reinterpret_cast<void*>(found.value);
     return barrier.before(header, call.driver_stream_);

@@ -51,6 +51,14 @@ std::uint64_t HandleTable::client_handle_of(DriverValue value, HandleKind kind) 
   return it == reverse_.end() ? 0 : it->second;
 }
 
+bool HandleTable::forget_poisoned(std::uint64_t client_handle, HandleKind kind) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(client_handle);
+  if (it == entries_.end() || it->second.kind != kind || it->second.failure == 0) return false;
+  entries_.erase(it);
+  return true;
+}
+
 HandleTable::Found HandleTable::erase(std::uint64_t client_handle, HandleKind kind) {
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(client_handle);

@@ -43,6 +43,9 @@ class HandleTable {
   // The client's value for what the driver returned (cuEventGet..., cuCtxGetCurrent); 0: unknown.
   std::uint64_t client_handle_of(DriverValue value, HandleKind kind) const;
 
+  // Forgets a poisoned handle, which nothing of the driver's stands behind. False for any other.
+  bool forget_poisoned(std::uint64_t client_handle, HandleKind kind);
+
   // Forgets it; returns what it stood for as find() does.
   Found erase(std::uint64_t client_handle, HandleKind kind);
 

@@ -1,5 +1,10 @@
-// A driver for tests: the emulated device, which refuses to set host nodes when it is told to. What
-// is not here, it has of the device that it is linked with.
+// A driver for tests: the emulated device, which refuses what it is told to. What is not here, it
+// has of the device that it is linked with.
+//
+// It is told by its own process (gpurun_test_refuse_host_nodes), or by a program of another one, as
+// tests/callpath/refusals.h says.
+#include "tests/callpath/refusals.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
@@ -17,6 +22,21 @@ bool refuses() {
   while (left > 0 && !g_refusals.compare_exchange_weak(left, left - 1)) {
   }
   return left > 0;
+}
+
+struct Refusal {
+  std::atomic<int> left{0};
+  std::atomic<int> code{0};
+};
+Refusal g_by_function[gpurun::kRefusableCount];
+
+// 0, or what the call answers.
+int refusal(gpurun::Refusable function) {
+  Refusal& of = g_by_function[function];
+  int left = of.left.load();
+  while (left > 0 && !of.left.compare_exchange_weak(left, left - 1)) {
+  }
+  return left > 0 ? of.code.load() : 0;
 }
 
 template <typename Function>
@@ -39,3 +59,41 @@ EXPORTED CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode nod
   if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
   return next(__func__, &cuGraphExecHostNodeSetParams)(exec, node, given);
 }
+
+// The device's own memset, too: the memory is the program's.
+EXPORTED CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  if ((value & gpurun::kRefusalMask) == gpurun::kRefusalMark) {
+    const unsigned function = value >> gpurun::kRefusalFunctionShift & 0xff;
+    if (function < gpurun::kRefusableCount) {
+      g_by_function[function].code = static_cast<int>(value & 0xffff);
+      g_by_function[function].left = static_cast<int>(count);
+    }
+  }
+  return next(__func__, &cuMemsetD32Async)(to, value, count, stream);
+}
+
+#define REFUSABLE(number, name, parameters, arguments)                                      \
+  EXPORTED CUresult name parameters {                                                       \
+    if (const int refused = refusal(gpurun::number)) return static_cast<CUresult>(refused); \
+    return next(__func__, &name) arguments;                                                 \
+  }
+
+REFUSABLE(kRefuseStreamCreate, cuStreamCreate, (CUstream * out, unsigned flags), (out, flags))
+REFUSABLE(kRefuseEventCreate, cuEventCreate, (CUevent * out, unsigned flags), (out, flags))
+REFUSABLE(kRefuseModuleLoadDataEx, cuModuleLoadDataEx,
+          (CUmodule * out, const void* image, unsigned count, CUjit_option* options, void** values),
+          (out, image, count, options, values))
+REFUSABLE(kRefuseModuleGetFunction, cuModuleGetFunction,
+          (CUfunction * out, CUmodule module, const char* name), (out, module, name))
+REFUSABLE(kRefuseLibraryLoadData, cuLibraryLoadData,
+          (CUlibrary * out, const void* code, CUjit_option* jit, void** jit_values, unsigned jits,
+           CUlibraryOption* options, void** values, unsigned count),
+          (out, code, jit, jit_values, jits, options, values, count))
+REFUSABLE(kRefuseGraphCreate, cuGraphCreate, (CUgraph * out, unsigned flags), (out, flags))
+REFUSABLE(kRefuseGraphClone, cuGraphClone, (CUgraph * out, CUgraph of), (out, of))
+REFUSABLE(kRefuseGraphAddEmptyNode, cuGraphAddEmptyNode,
+          (CUgraphNode * out, CUgraph graph, const CUgraphNode* behind, size_t count),
+          (out, graph, behind, count))
+REFUSABLE(kRefuseMemsetD8Async, cuMemsetD8Async,
+          (CUdeviceptr to, unsigned char value, size_t count, CUstream stream),
+          (to, value, count, stream))

@@ -31,6 +31,7 @@ def parse():
     parser.add_argument("--forwarded-only", action="store_true")
     parser.add_argument("--null-device", action="store_true",
                         help="forwarded only, to the driver whose kernels do nothing")
+    parser.add_argument("--driver", help="forwarded only, to a driver of the test's own")
     parser.add_argument("--needs", action="append", default=[], help="a file without which to skip")
     parser.add_argument("--unset", action="append", default=[], help="environment not passed on")
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
@@ -38,6 +39,8 @@ def parse():
     parser.add_argument("--record", help="the program's name on the coverage page")
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
+    if args.null_device:
+        args.driver = os.path.join(os.path.abspath(args.build), "tests/devices/null/libcuda.so.1")
     args.record = args.record or os.path.basename(args.command[0])
     return args
 
@@ -80,9 +83,9 @@ def run_native(args, folder):
 def run_forwarded(args, folder):
     env = dict(environment(args), **recording(args))
     device = ["--device", "emulated"]
-    if args.null_device:
+    if args.driver:
         device = []
-        env["GPURUN_DRIVER"] = os.path.join(args.build, "tests/devices/null/libcuda.so.1")
+        env["GPURUN_DRIVER"] = args.driver
     gpurun = os.path.join(args.build, "bin/gpurun")
     return run("forwarded", [gpurun, *device, "-q", *args.gpurun, "--", *args.command], env, folder)
 
@@ -126,7 +129,7 @@ def main():
             return 77
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
-        if not (args.forwarded_only or args.null_device):
+        if not (args.forwarded_only or args.driver):
             runs["native"] = run_native(args, folder)
     with tempfile.TemporaryDirectory() as folder:
         if not args.native_only:

@@ -9,11 +9,13 @@ namespace {
 constexpr unsigned kFlagsKnown =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// A call that looks at or ends an event, after its earlier users.
-int enter_event(Here& here, CUevent given, CallSite* site) {
+// A call that looks at or `ends` an event, after its earlier users.
+int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   const Handle event = handle_of(given);
-  if (const int result = here.check(event, HandleKind::kEvent); result != 0) return result;
+  const int wrong =
+      ends ? here.check_end(event, HandleKind::kEvent) : here.check(event, HandleKind::kEvent);
+  if (wrong != 0) return wrong;
   here.context = find_context(*here.process, here.handles().context_of(event));
   if (here.context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *site = here.site(protocol::Order::kLane);
@@ -52,7 +54,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
 CUresult ask(CUevent given, std::uint16_t code, bool wait) {
   Here here;
   CallSite site;
-  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (const int result = enter_event(here, given, false, &site); result != 0) return cuda(result);
   if (const int result = refuse_event(here, site.subject); result != 0) return cuda(result);
   site.opcode = code;
   int result = 0;
@@ -89,7 +91,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
 CUresult cuEventDestroy_v2(CUevent given) {
   Here here;
   CallSite site;
-  if (const int result = enter_event(here, given, &site); result != 0) return cuda(result);
+  if (const int result = enter_event(here, given, true, &site); result != 0) return cuda(result);
   site.flags = protocol::kFlagWritesSubject;
   const int result = post_row(here, opcode::cuEventDestroy_v2, site, {}, given);
   here.handles().retire(handle_of(given));

@@ -97,7 +97,9 @@ CUresult cuStreamDestroy_v2(CUstream given) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Handle stream = handle_of(given);
-  if (const int result = here.check(stream, HandleKind::kStream); result != 0) return cuda(result);
+  if (const int result = here.check_end(stream, HandleKind::kStream); result != 0) {
+    return cuda(result);
+  }
   const CallSite site = here.stream_site(stream);
   end_captures_of_stream(here, stream);
   const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);

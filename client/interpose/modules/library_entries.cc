@@ -103,7 +103,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Loaded* loaded = nullptr;
-  const int result = modules::find_loaded(here, handle_of(library), HandleKind::kLibrary, &loaded);
+  const int result = modules::find_ending(here, handle_of(library), HandleKind::kLibrary, &loaded);
   return cuda(result != 0 ? result : modules::unload(here, loaded));
 }
 

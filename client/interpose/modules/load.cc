@@ -96,11 +96,12 @@ std::shared_ptr<KernelTable> make_table(ImageOutcome&& outcome, int device) {
 
 // What this process or an earlier one was told of the image. nullptr: nothing.
 std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded) {
+  // GPURUN_SYNC is for who wants to hear what fails where it fails.
+  if (here.session().every_call_is_a_fence()) return nullptr;
   const int ordinal = server_device(here);
   if (auto table = registry().known.find(loaded.digest, ordinal); table != nullptr) return table;
   const Device* device = device_of_server(here, ordinal);
-  // GPURUN_SYNC is for who wants to hear what fails where it fails.
-  if (device == nullptr || here.session().every_call_is_a_fence()) return nullptr;
+  if (device == nullptr) return nullptr;
   const Sha256Digest key = table_key(loaded.digest, *here.process->all_devices, *device,
                                      here.process->server, here.process->server_release);
   std::optional<ImageOutcome> outcome = TableCache::of_user().find(key);

@@ -66,7 +66,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   Loaded* loaded = nullptr;
   const Handle handle = handle_of(hmod);
-  if (const int result = modules::find_loaded(here, handle, HandleKind::kModule, &loaded);
+  if (const int result = modules::find_ending(here, handle, HandleKind::kModule, &loaded);
       result != 0) {
     return cuda(result);
   }

@@ -52,6 +52,14 @@ int post(const Here& here, const CallSite& site, const NameRequest& request) {
   return here.session().post(*here.lane, site, ByteView(payload));
 }
 
+// What was named before, unless the worker has told since that it could not be.
+template <typename Object>
+int known_good(const Here& here, Object* object, Object** out) {
+  const int failure = here.check(object->handle, object->kind);
+  if (failure == 0) *out = object;
+  return failure;
+}
+
 }  // namespace
 
 int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function) {
@@ -62,10 +70,7 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
   {
     const std::lock_guard lock(all.mutex);
     const auto it = loaded->functions.find(name);
-    if (it != loaded->functions.end()) {
-      *function = it->second;
-      return 0;
-    }
+    if (it != loaded->functions.end()) return known_good(here, it->second, function);
     table = loaded->table;
     confirmed = loaded->confirmed;
   }
@@ -123,10 +128,7 @@ int function_of_kernel(Here& here, Function* kernel, Function** function) {
   {
     const std::lock_guard lock(all.mutex);
     const auto it = kernel->functions.find(context);
-    if (it != kernel->functions.end()) {
-      *function = it->second;
-      return 0;
-    }
+    if (it != kernel->functions.end()) return known_good(here, it->second, function);
   }
   auto made = std::make_unique<Function>(*kernel->owner, kernel->table, kernel->info);
   made->kind = HandleKind::kFunction;
@@ -162,10 +164,7 @@ int module_of_library(Here& here, Loaded* library, Loaded** module) {
   {
     const std::lock_guard lock(all.mutex);
     const auto it = library->modules.find(context);
-    if (it != library->modules.end()) {
-      *module = it->second;
-      return 0;
-    }
+    if (it != library->modules.end()) return known_good(here, it->second, module);
     made->table = library->table;
   }
   made->kind = HandleKind::kModule;

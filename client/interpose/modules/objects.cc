@@ -60,6 +60,12 @@ int find_loaded(const Here& here, Handle handle, HandleKind kind, Loaded** loade
   return *loaded == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
 }
 
+int find_ending(const Here& here, Handle handle, HandleKind kind, Loaded** loaded) {
+  if (const int result = here.check_end(handle, kind); result != 0) return result;
+  *loaded = static_cast<Loaded*>(here.handles().object_of(handle));
+  return *loaded == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
+}
+
 int find_function(const Here& here, CUfunction given, Function** function) {
   const Handle handle = handle_of(given);
   const HandleKind kind =

@@ -99,6 +99,8 @@ Registry& registry();
 
 // 0 and the object of a live handle; else what the call returns.
 int find_loaded(const Here& here, Handle handle, HandleKind kind, Loaded** loaded);
+// The same for a call that ends it: one whose load failed, too.
+int find_ending(const Here& here, Handle handle, HandleKind kind, Loaded** loaded);
 // A CUfunction, or a CUkernel in its place (cuLaunchKernel and others of the manual's "Execution
 // Control" take both).
 int find_function(const Here& here, CUfunction given, Function** function);

@@ -43,6 +43,11 @@ TEST(Handles, PoisonIsReturnedByEachUse) {
   const Handle module = table->mint(HandleKind::kModule, 0, nullptr);
   table->poison(module, 209);
   EXPECT_EQ(table->check(module, HandleKind::kModule), 209);
+  // But by its end, once.
+  EXPECT_EQ(table->check_end(module, HandleKind::kModule), 0);
+  EXPECT_EQ(table->check_end(module, HandleKind::kStream), kHandleInvalid);
+  table->retire(module);
+  EXPECT_EQ(table->check_end(module, HandleKind::kModule), kHandleInvalid);
 }
 
 TEST(Handles, ARetainedOneEndsWithItsLastRelease) {

@@ -64,6 +64,18 @@ TEST(ServerHandles, APoisonedHandleReturnsItsFailure) {
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorInvalidHandle);
 }
 
+TEST(ServerHandles, OnlyAPoisonedHandleIsForgottenUnasked) {
+  HandleTable table;
+  const auto live = handle(HandleKind::kEvent, 8);
+  ASSERT_EQ(table.poison(kEventHandle, HandleKind::kEvent, kErrorOutOfMemory), 0);
+  ASSERT_EQ(table.bind(live, HandleKind::kEvent, 5), 0);
+  EXPECT_FALSE(table.forget_poisoned(kEventHandle, HandleKind::kStream));
+  EXPECT_TRUE(table.forget_poisoned(kEventHandle, HandleKind::kEvent));
+  EXPECT_FALSE(table.forget_poisoned(kEventHandle, HandleKind::kEvent));
+  EXPECT_FALSE(table.forget_poisoned(live, HandleKind::kEvent));
+  EXPECT_EQ(table.size(), 1u);
+}
+
 TEST(ServerHandles, AValueUsedAgainBelongsToItsYoungestOwner) {
   HandleTable table;
   const auto younger = handle(HandleKind::kEvent, 8);
