@@ -55,11 +55,13 @@ def parse():
 
 
 def ends_within(seconds, command, env, folder, log):
-    """Runs it in a process group of its own, which is gone afterwards."""
+    """Runs it in a process group of its own, which is gone afterwards. Its output is what came on
+    stdout, then what came on stderr: who comes first of two streams is not the program's word."""
     start = time.monotonic()
-    with open(log, "w", encoding="utf-8") as file:
+    with open(log, "w+", encoding="utf-8", errors="replace") as file, \
+            open(log + ".stderr", "w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=file,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+                                   stderr=errors, start_new_session=True)
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -69,8 +71,12 @@ def ends_within(seconds, command, env, folder, log):
         except ProcessLookupError:
             pass
         process.wait()
-    with open(log, encoding="utf-8", errors="replace") as file:
-        return Run(status, file.read(), time.monotonic() - start)
+        seconds = time.monotonic() - start
+        output = ""
+        for each in file, errors:
+            each.seek(0)
+            output += each.read()
+        return Run(status, output, seconds)
 
 
 def native(args, sample, logs):

@@ -1,5 +1,7 @@
 // What NVIDIA's samples of CUDA 11.8 use and CUDA 13 took away: the second version of cuCtxCreate
-// by its plain name, and members of cudaDeviceProp, which are attributes of the device now.
+// by its plain name, members of cudaDeviceProp, which are attributes of the device now, places of
+// managed memory as plain device numbers, Thrust's function bases, and the experimental part of
+// cooperative groups, which is the plain one now.
 #pragma once
 #include <cuda.h>
 #ifdef __cplusplus
@@ -31,4 +33,46 @@ static inline cudaError_t get_properties_of_11(DevicePropOf11* prop, int device)
 
 #define cudaDeviceProp DevicePropOf11
 #define cudaGetDeviceProperties get_properties_of_11
+
+static inline cudaMemLocation place_of_11(int device) {
+  cudaMemLocation place = {};
+  place.type = device == cudaCpuDeviceId ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
+  place.id = device == cudaCpuDeviceId ? 0 : device;
+  return place;
+}
+
+static inline cudaError_t cudaMemPrefetchAsync(const void* at, size_t bytes, int device,
+                                               cudaStream_t stream = nullptr) {
+  return cudaMemPrefetchAsync(at, bytes, place_of_11(device), 0, stream);
+}
+
+static inline cudaError_t cudaMemAdvise(const void* at, size_t bytes, cudaMemoryAdvise advice,
+                                        int device) {
+  return cudaMemAdvise(at, bytes, advice, place_of_11(device));
+}
+
+namespace thrust {
+template <typename Argument, typename Result>
+struct unary_function {
+  using argument_type = Argument;
+  using result_type = Result;
+};
+
+template <typename T>
+struct identity {
+  __host__ __device__ const T& operator()(const T& value) const { return value; }
+};
+}  // namespace thrust
+
+#ifdef __CUDACC__
+#include <cooperative_groups.h>
+namespace cooperative_groups {
+namespace experimental {
+template <unsigned int bytes_of_one, unsigned int threads>
+using block_tile_memory = cooperative_groups::block_tile_memory<threads>;
+using cooperative_groups::this_thread_block;
+using cooperative_groups::tiled_partition;
+}  // namespace experimental
+}  // namespace cooperative_groups
+#endif
 #endif
