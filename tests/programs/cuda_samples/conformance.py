@@ -7,6 +7,9 @@ passes forwarded if, moreover, status and output are those of the native run, bu
 times. Each that does not has a reason from the closed list of reasons.json: one that passes although a
 reason stands there, or that fails without one or without the text that shows it, is an error.
 
+What came of each is kept in the folder (rows.json), with the version of gpurun that it was measured
+with: `--only` attempts some anew, and the page shows all and says which versions they are of.
+
 usage: conformance.py --build DIR [--folder DIR] [--page FILE] [--only PATTERN] [--seconds N]
 Exit status 0: as reasons.json says; 1: not; 77: the samples could not be fetched.
 """
@@ -24,6 +27,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import run_both  # noqa: E402
+import conformance_page  # noqa: E402
 import sample_tree  # noqa: E402
 from fetch import fetch  # noqa: E402
 
@@ -31,7 +35,7 @@ from fetch import fetch  # noqa: E402
 FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erification failed|"
                     r"CUDA error at|[Mm]ismatch at|emulated device: kernel .* cannot run")
 # Lines that hold what differs from run to run: times, rates, and addresses.
-VARIES = re.compile(r"\btimes?\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|flop|bandwidth|throughput|"
+VARIES = re.compile(r"\btimes?\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
                     r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
                     r"process id|\bpid\b|CPU executed|^\s+\d+\t+[\d.]+$", re.IGNORECASE)
 WAIVED = 2  # EXIT_WAIVED of the samples' helpers.
@@ -51,6 +55,7 @@ def parse():
     args.build = os.path.abspath(args.build)
     args.folder = os.path.abspath(args.folder or os.path.join(args.build, "conformance"))
     args.unset, args.env, args.status = [], [], 0
+    args.version = version()
     return args
 
 
@@ -117,7 +122,7 @@ def shortly(run):
     return "waives itself" if run.status == WAIVED else f"fails (status {run.status})"
 
 
-class Row:
+class Attempt:
     """What came of one sample."""
 
     def __init__(self, sample):
@@ -126,7 +131,7 @@ class Row:
         self.reason = self.detail = None
         self.differs = None
 
-    def attempt(self, args, toolchain):
+    def make(self, args, toolchain):
         logs = os.path.join(args.folder, "logs", self.sample.name)
         obstacle = self.sample.obstacle()
         if obstacle:
@@ -169,26 +174,19 @@ class Row:
             return f"{name}: does not end, but its reason is {self.reason!r}"
         return None
 
+    def row(self, args, problem):
+        return {"sample": f"{self.sample.chapter}/{self.sample.name}", "attempted": self.native is not None,
+                "native": shortly(self.native), "forwarded": shortly(self.forwarded),
+                "passes natively": self.good_natively(), "passes": self.good(), "reason": self.reason,
+                "detail": self.detail, "problem": problem, "seconds": args.seconds,
+                "version": args.version}
 
-def page(rows, reasons, seconds):
-    attempted = [row for row in rows if row.native is not None]
-    good_natively = sum(row.good_natively() for row in attempted)
-    lines = ["# Conformance: NVIDIA's samples", "",
-             "Made by `tools/conformance`. Debian's `nvidia-cuda-samples` 11.8, sources as they are, built by "
-             "their own Makefiles with CUDA 13's nvcc for PTX alone, run in their own folder with the "
-             f"arguments of `make run`, {seconds} s at most. *Natively*: on the emulated device. *Forwarded*: through "
-             "`gpurun` to a server with the emulated device; the output must be the native one but for times.", "",
-             f"**{len(rows)} samples, {len(attempted)} attempted: {good_natively} pass natively, "
-             f"{sum(row.good() for row in attempted)} of these the same forwarded.**", "",
-             "| reason | samples | meaning |", "|---|---|---|"]
-    count = collections.Counter(row.reason for row in rows if row.reason)
-    lines += [f"| {word} | {count[word]} | {reasons[word]} |" for word in reasons if count[word]]
-    lines += ["", "| sample | natively | forwarded | reason |", "|---|---|---|---|"]
-    for row in rows:
-        reason = f"{row.reason}: {row.detail}".rstrip(": ") if row.reason else ""
-        lines.append(f"| {row.sample.chapter}/{row.sample.name} | {shortly(row.native)} | "
-                     f"{shortly(row.forwarded)} | {reason} |")
-    return "\n".join(lines) + "\n"
+
+def version():
+    """The commit that the sources stand at; `+` where files differ from it."""
+    def git(*words):
+        return subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True).stdout.strip()
+    return git("rev-parse", "--short=9", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
 
 
 def main():
@@ -201,22 +199,22 @@ def main():
     fetch(args.folder, package)
     toolchain = sample_tree.Toolchain(args.nvcc, args.folder,
                                       os.path.join(args.build, "lib/gpurun/emulated"))
-    rows, wrong = [], []
+    kept = conformance_page.Rows(os.path.join(args.folder, "rows.json"))
+    wrong = []
     for sample in sample_tree.samples(args.folder):
         if not fnmatch.fnmatch(f"{sample.chapter}/{sample.name}", args.only):
             continue
-        row = Row(sample)
-        row.attempt(args, toolchain)
-        problem = row.explain(listed["samples"], listed["reasons"])
-        if problem:
-            wrong.append(problem)
-        rows.append(row)
-        print(f"{sample.chapter}/{sample.name}: {shortly(row.native)}; {shortly(row.forwarded)}"
-              f"{'; ' + row.reason if row.reason else ''}{'; WRONG: ' + problem if problem else ''}",
-              flush=True)
+        attempt = Attempt(sample)
+        attempt.make(args, toolchain)
+        problem = attempt.explain(listed["samples"], listed["reasons"])
+        row = attempt.row(args, problem)
+        kept.take(row)
+        wrong += [problem] if problem else []
+        print("; ".join(word for word in (f"{row['sample']}: {row['native']}", row["forwarded"], row["reason"],
+                                          problem and "WRONG: " + problem) if word), flush=True)
     if args.page:
         with open(args.page, "w", encoding="utf-8") as file:
-            file.write(page(rows, listed["reasons"], args.seconds))
+            file.write(conformance_page.page(kept.all(), listed["reasons"]))
     for line in wrong:
         print("WRONG:", line)
     return 1 if wrong else 0
