@@ -141,6 +141,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.device_count = grant->devices;
     data.encrypted = encrypted();
     models_ = grant->models;
+    emulated_ = grant->emulated;
     return data;
   }
 }

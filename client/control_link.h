@@ -78,6 +78,9 @@ class ControlLink {
 
   // After request_lease(): what the GPUs are, each model once; empty: the server does not know.
   const std::vector<std::string>& models() const noexcept { return models_; }
+  // After request_lease(): the GPUs are emulated ones, which run PTX only. False of a server that
+  // does not say.
+  bool emulated() const noexcept { return emulated_; }
   const std::string& server_release() const noexcept { return server_release_; }
   bool encrypted() const noexcept { return connection_->capabilities().encrypted; }
 
@@ -93,6 +96,7 @@ class ControlLink {
   const std::string address_;  // "host:port".
   std::string server_release_;
   std::vector<std::string> models_;
+  bool emulated_ = false;
   protocol::Key key_{};
   std::optional<protocol::TokenProof> token_proof_;  // Not sent yet.
   std::uint64_t sent_ = 0;

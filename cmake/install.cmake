@@ -2,7 +2,7 @@
 # programs find their parts relative to themselves (tools/gpurun/places.h).
 #
 #   bin/gpurun, gpuctl, gpurund     libexec/gpurun/gpurun-worker
-#   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1
+#   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
 #   lib/gpurun/emulated/            the emulated device under the same names
 include(GNUInstallDirs)
 
@@ -19,7 +19,7 @@ function(gpurun_install_library folder component)
     endif()
   endforeach()
 endfunction()
-gpurun_install_library(client client gpurun_client_library gpurun_client_nvml)
+gpurun_install_library(client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)
 gpurun_install_library(emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
 
 configure_file(packaging/systemd/gpurund.service.in packaging/gpurund.service @ONLY)

@@ -4,9 +4,11 @@ add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/context_storage.cc
   ${CMAKE_CURRENT_LIST_DIR}/export_tables.cc
   ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
+  ${CMAKE_CURRENT_LIST_DIR}/host_object.cc
   ${CMAKE_CURRENT_LIST_DIR}/image_length.cc
   ${CMAKE_CURRENT_LIST_DIR}/integrity.cc
   ${CMAKE_CURRENT_LIST_DIR}/library_view.cc
+  ${CMAKE_CURRENT_LIST_DIR}/linked_image.cc
   ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc)
 target_link_libraries(gpurun_driver_facts PUBLIC gpurun_driver_abi gpurun_base gpurun_options
                       PRIVATE gpurun_lz4 gpurun_zstd ${CMAKE_DL_LIBS})

@@ -106,6 +106,7 @@ void write(const Grant& grant, wire::ControlMessage::Builder root) {
   for (unsigned index = 0; index < count; ++index) {
     models.set(index, grant.models[index].substr(0, kNameBytesMax).c_str());
   }
+  to.setEmulated(grant.emulated);
 }
 void write(const Refused& refused, wire::ControlMessage::Builder root) {
   root.initRefused().setReason(refused.reason.substr(0, kTextBytesMax).c_str());
@@ -240,6 +241,7 @@ Grant read_grant(wire::Grant::Reader from, bool& ok) {
   read_array(from.getTicket(), grant.ticket, ok);
   read_array(from.getChallenge(), grant.challenge, ok);
   grant.devices = from.getDevices();
+  grant.emulated = from.getEmulated();
   ok = ok && from.getModels().size() <= limits::kModelsMax;
   if (!ok) return grant;
   for (const capnp::Text::Reader model : from.getModels()) {

@@ -72,6 +72,7 @@ struct Grant {
   Nonce challenge{};
   std::uint32_t devices = 0;
   std::vector<std::string> models = {};  // Each once; at most limits::kModelsMax.
+  bool emulated = false;                 // The devices run PTX only.
 };
 struct Refused {
   std::string reason;

@@ -75,6 +75,8 @@ struct Grant {
   devices @3 :UInt32;
   models @4 :List(Text);
   # What the GPUs are, each name once: for the user.
+  emulated @5 :Bool;
+  # They run PTX only (docs/man/gpurun-emulated.7.md): gpurun tells tool chains so.
 }
 
 struct Refused {

@@ -147,6 +147,7 @@ class Daemon {
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const Asked& asked);
   std::vector<std::string> models_of(const std::vector<int>& devices) const;
+  bool all_emulated(const std::vector<int>& devices) const;
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
                    UserBook::Stay& stay, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);

@@ -185,8 +185,12 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   for (const int device : (*claim)->devices()) {
     gpus += (gpus.empty() ? "" : ",") + std::to_string(device);
   }
-  const protocol::Grant grant{*id, *ticket, *challenge, request.devices,
-                              models_of((*claim)->devices())};
+  const protocol::Grant grant{*id,
+                              *ticket,
+                              *challenge,
+                              request.devices,
+                              models_of((*claim)->devices()),
+                              all_emulated((*claim)->devices())};
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer, user});
   const std::string lease = protocol::hex_of(bytes_of(*id));
@@ -259,6 +263,13 @@ std::vector<std::string> Daemon::models_of(const std::vector<int>& devices) cons
     if (std::find(models.begin(), models.end(), name) == models.end()) models.push_back(name);
   }
   return models;
+}
+
+bool Daemon::all_emulated(const std::vector<int>& devices) const {
+  return std::all_of(devices.begin(), devices.end(), [this](int device) {
+    const auto index = static_cast<std::size_t>(device);
+    return index < options_.device_facts.size() && options_.device_facts[index].emulated;
+  });
 }
 
 // The link stays until then, so that a client can wait for its GPUs to be free.

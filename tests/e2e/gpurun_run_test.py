@@ -104,6 +104,21 @@ class Environment(unittest.TestCase):
         done = gpurun("--", "sh", "-c", "cat /proc/self/maps")
         self.assertIn(os.path.join(world.ARGS.client_dir, "libcuda.so.1"), done.stdout)
 
+    def test_tool_chains_are_told_of_an_emulated_device_only(self):
+        self.assertNotIn("CUPY_COMPILE_WITH_PTX", self.variables(environment()))
+        if not os.path.exists(world.DRIVERS["emulated"]):
+            self.skipTest("no emulated device in this build")
+        emulated = {"GPURUN_DRIVER": world.DRIVERS["emulated"]}
+        self.assertEqual(self.variables(environment(**emulated))["CUPY_COMPILE_WITH_PTX"], "1")
+        seen = self.variables(environment(CUPY_COMPILE_WITH_PTX="0", **emulated))
+        self.assertEqual(seen["CUPY_COMPILE_WITH_PTX"], "0")
+        # The folder of this test's client library has none; the program's own is found there.
+        stand_in = os.path.join(world.ARGS.build, "lib/gpurun/client/libgpurun-nvjitlink.so")
+        emulated["GPURUN_CLIENT_DIR"] = os.path.dirname(stand_in)
+        self.assertIn(stand_in, self.variables(environment(**emulated))["LD_PRELOAD"].split(":"))
+        self.assertNotIn(stand_in, self.variables(
+            environment(GPURUN_NVJITLINK="off", **emulated))["LD_PRELOAD"].split(":"))
+
     def test_a_users_setting_is_never_overridden(self):
         self.assertEqual(self.variables(environment(), "--stats")["GPURUN_STATS"], "1")
         seen = self.variables(environment(GPURUN_STATS="0"), "--stats")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/unit/driver_abi/object_builder.h"
 
 namespace {
 
@@ -345,10 +346,16 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
   EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, const_cast<char*>(kCaller),
                  sizeof kCaller, "caller", 0, nullptr, nullptr),
             CUDA_SUCCESS);
-  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee),
-                 sizeof kCallee - 1, "callee", 0, nullptr, nullptr),
+  // As nvcc -rdc=true leaves it in a library.
+  std::string library = gpurun::test::build_archive({gpurun::test::build_object(
+      {{"__nv_relfatbin", gpurun::test::build_container({{.content = std::string(kCallee)}})}})});
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_LIBRARY, library.data(), library.size(),
+                 "callee", 0, nullptr, nullptr),
             CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_OBJECT, const_cast<char*>(kCallee), 8, "o", 0,
+                 nullptr, nullptr),
+            CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_NVVM, const_cast<char*>(kCallee), 8, "o", 0,
                  nullptr, nullptr),
             CUDA_ERROR_NO_BINARY_FOR_GPU);
   ASSERT_EQ(CALL(cuLinkComplete, link, &image, &bytes), CUDA_SUCCESS);

@@ -43,6 +43,16 @@ std::string without(std::string_view list, std::string_view separators, Predicat
   return rest;
 }
 
+void set_defaults(Environment* program, std::string* said) {
+  for (const Default& each : kEmulatedDefaults) {
+    const auto is_set = [&](const std::string& entry) { return is_named(entry, each.name); };
+    if (std::any_of(program->begin(), program->end(), is_set)) continue;
+    set(program, each.name, each.value);
+    if (said == nullptr) continue;
+    *said += (said->empty() ? "" : ", ") + std::string(each.name) + "=" + std::string(each.value);
+  }
+}
+
 }  // namespace
 
 std::string_view value_of(const Environment& environment, std::string_view name) {
@@ -52,9 +62,21 @@ std::string_view value_of(const Environment& environment, std::string_view name)
   return {};
 }
 
-Result<Environment> program_environment(const Environment& user, const ProgramSettings& settings) {
+Result<Environment> program_environment(const Environment& user, const ProgramSettings& settings,
+                                        std::string* said) {
+  std::vector<std::string> preload = settings.preload;
+  std::string theirs(value_of(user, kPreload));
+  if (!settings.nvjitlink_stand_in.empty()) {
+    // An outer gpurun's device may be another kind of ours.
+    theirs = without(theirs, " :",
+                     [&](std::string_view part) { return part == settings.nvjitlink_stand_in; });
+    if (settings.emulated && value_of(user, kNvJitLinkVariable) != "off") {
+      preload.push_back(settings.nvjitlink_stand_in);
+      if (said != nullptr) *said += preload.back() + " in front of nvJitLink";
+    }
+  }
   // ld.so(8): LD_PRELOAD is split at spaces and colons, LD_LIBRARY_PATH at colons and semicolons.
-  for (const std::string& library : settings.preload) {
+  for (const std::string& library : preload) {
     if (library.find_first_of(" :;") != std::string::npos) {
       return Status(Code::kRefused, "gpurun's library " + library +
                                         " cannot be preloaded from a path with a space, a colon "
@@ -62,10 +84,11 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
     }
   }
   Environment program = user;
-  set(&program, kPreload, prepended(settings.preload, value_of(user, kPreload)));
+  set(&program, kPreload, prepended(preload, theirs));
   set(&program, kLibraryPath, prepended({settings.library_folder}, value_of(user, kLibraryPath)));
   set(&program, kSession, settings.session_file);
   if (settings.stats && value_of(user, kStats).empty()) set(&program, kStats, "1");
+  if (settings.emulated) set_defaults(&program, said);
   return program;
 }
 
@@ -79,7 +102,8 @@ Environment server_environment(const Environment& user, const Places& places) {
     if (!rest.empty()) set(&server, name, rest);
   };
   strip(kPreload, " :", [&](std::string_view part) {
-    return part == places.client_library() || part == places.nvml_library();
+    return part == places.client_library() || part == places.nvml_library() ||
+           part == places.nvjitlink_stand_in();
   });
   strip(kLibraryPath, ":;", [&](std::string_view part) { return part == places.client_folder; });
   std::erase_if(server, [](const std::string& entry) { return is_named(entry, kSession); });

@@ -206,8 +206,15 @@ Result<Program> prepare_program(Run* run) {
   settings.library_folder = run->places.client_folder;
   settings.session_file = *std::move(session_file);
   settings.stats = run->options.stats;
-  Result<Environment> environment = program_environment(run->user, settings);
+  settings.emulated = run->lease.link->emulated();
+  if (access(run->places.nvjitlink_stand_in().c_str(), R_OK) == 0) {
+    settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();
+  }
+  std::string said;
+  Result<Environment> environment = program_environment(run->user, settings, &said);
   if (!environment.ok()) return environment.status();
+  if (!said.empty())
+    GPURUN_LOG(kInfo, "the device is emulated, it runs PTX only: %s", said.c_str());
   return Program{run->program, run->options.command, *std::move(environment)};
 }
 

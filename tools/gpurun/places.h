@@ -23,6 +23,7 @@ struct Places {
 
   std::string client_library() const { return client_folder + "/libcuda.so.1"; }
   std::string nvml_library() const { return client_folder + "/libnvidia-ml.so.1"; }
+  std::string nvjitlink_stand_in() const { return client_folder + "/libgpurun-nvjitlink.so"; }
 };
 
 // kUnavailable: this very binary cannot be found, which takes an unmounted /proc.

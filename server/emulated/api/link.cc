@@ -1,9 +1,10 @@
 // The linker: PTX texts and fat binaries in, one image out that the module calls take.
-#include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "base/log.h"
+#include "driver_abi/host_object.h"
+#include "driver_abi/linked_image.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/jit_options.h"
@@ -38,7 +39,7 @@ class LinkState final : public Object {
   // The image lives as long as this. Loaded once on trial, so that errors show here.
   CUresult complete(void** image, std::size_t* image_bytes) {
     const std::lock_guard lock(mutex_);
-    image_ = pack(texts_);
+    image_ = driver_abi::linked_image(texts_);
     const auto code = CodeImage::read(image_.data());
     if (!code.ok()) return CUDA_ERROR_INVALID_IMAGE;
     std::shared_ptr<ContextModule> module;
@@ -64,44 +65,12 @@ class LinkState final : public Object {
   }
 
  private:
-  // A fat binary whose entries belong together (see driver_abi/fatbin.h for the layout).
-  static std::vector<char> pack(const std::vector<std::string>& texts) {
-    constexpr std::size_t kNameAt = driver_abi::kFatbinEntryHeaderBytes;
-    constexpr std::size_t kEntryHeader = kNameAt + 16;
-    static_assert(sizeof kLinkedEntryName <= 16);
-    std::vector<char> out(driver_abi::kFatbinContainerHeaderBytes);
-    const auto put = [&out](std::size_t at, auto value) {
-      std::memcpy(out.data() + at, &value, sizeof value);
-    };
-    for (const std::string& text : texts) {
-      const std::size_t entry = out.size();
-      const std::size_t padded = (text.size() + 1 + 7) / 8 * 8;
-      out.resize(entry + kEntryHeader + padded);
-      put(entry, std::uint16_t{1});           // PTX
-      put(entry + 2, std::uint16_t{0x0101});  // Version of the entry.
-      put(entry + 4, static_cast<std::uint32_t>(kEntryHeader));
-      put(entry + 8, static_cast<std::uint64_t>(padded));
-      put(entry + 26, std::uint16_t{8});  // Major version of the language.
-      put(entry + 28, std::uint32_t{75});
-      put(entry + 32, static_cast<std::uint32_t>(kNameAt));
-      put(entry + 36, static_cast<std::uint32_t>(sizeof kLinkedEntryName - 1));
-      put(entry + 40, driver_abi::kFatbinFlag64Bit);
-      std::memcpy(out.data() + entry + kNameAt, kLinkedEntryName, sizeof kLinkedEntryName - 1);
-      std::memcpy(out.data() + entry + kEntryHeader, text.data(), text.size());
-    }
-    put(0, driver_abi::kFatbinContainerMagic);
-    put(4, std::uint16_t{1});
-    put(6, static_cast<std::uint16_t>(driver_abi::kFatbinContainerHeaderBytes));
-    put(8, static_cast<std::uint64_t>(out.size() - driver_abi::kFatbinContainerHeaderBytes));
-    return out;
-  }
-
   const ContextPtr context_;
   const JitOptions options_;
   std::mutex mutex_;
   std::vector<std::string> texts_;
   std::size_t bytes_ = 0;
-  std::vector<char> image_;
+  Bytes image_;
 };
 
 CUresult refuse(const LinkState& link, const char* name, CUresult result, const std::string& why) {
@@ -125,6 +94,18 @@ CUresult add_image(LinkState& link, const char* name, const Result<CodeImagePtr>
   return CUDA_SUCCESS;
 }
 
+// A host object or archive: the device code that nvcc has put into it.
+CUresult add_object(LinkState& link, const char* name, ByteView bytes) {
+  const auto containers = driver_abi::containers_in_object(bytes);
+  if (!containers.ok()) {
+    return refuse(link, name, CUDA_ERROR_INVALID_IMAGE, containers.status().message());
+  }
+  for (const ByteView container : *containers) {
+    GPURUN_TRY(add_image(link, name, CodeImage::read_bytes(container)));
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult add(LinkState& link, CUjitInputType type, const void* data, std::size_t bytes,
              const char* name) {
   if (data == nullptr || bytes == 0 || bytes > kBytesMax) return CUDA_ERROR_INVALID_VALUE;
@@ -133,12 +114,20 @@ CUresult add(LinkState& link, CUjitInputType type, const void* data, std::size_t
     text.resize(text.find_last_not_of('\0') + 1);
     return link.add(std::move(text));
   }
-  if (type == CU_JIT_INPUT_FATBINARY) {
-    return add_image(link, name, CodeImage::read_bytes(byte_view(data, bytes)));
+  const ByteView view = byte_view(data, bytes);
+  switch (type) {
+    case CU_JIT_INPUT_CUBIN:  // What an earlier link has made, or machine code, which is refused.
+    case CU_JIT_INPUT_FATBINARY:
+      return add_image(link, name, CodeImage::read_bytes(view));
+    case CU_JIT_INPUT_OBJECT:
+    case CU_JIT_INPUT_LIBRARY:
+      return add_object(link, name, view);
+    default:
+      break;
   }
   if (static_cast<unsigned>(type) >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   return refuse(link, name, CUDA_ERROR_NO_BINARY_FOR_GPU,
-                "only PTX and fat binaries can be linked on this device");
+                "NVVM IR cannot be linked on this device");
 }
 
 }  // namespace

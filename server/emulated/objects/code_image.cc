@@ -6,6 +6,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/image_length.h"
+#include "driver_abi/linked_image.h"
 #include "driver_abi/ptx_selection.h"
 #include "server/emulated/settings.h"
 
@@ -47,7 +48,7 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
     }
     bool linked = false;
     for (const FatbinEntry& entry : *entries) {
-      if (entry.kind != FatbinKind::kPtx || entry.name != kLinkedEntryName) continue;
+      if (!driver_abi::is_linked_entry(entry)) continue;
       image->take(entry);
       linked = true;
     }

@@ -12,9 +12,6 @@
 
 namespace gpurun::emulated {
 
-// Name of the entries of a container that cuLinkComplete wrote: all of them belong together.
-inline constexpr char kLinkedEntryName[] = "gpurun-linked";
-
 // Immutable after read(). Any thread.
 class CodeImage {
  public:

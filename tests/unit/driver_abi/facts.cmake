@@ -3,6 +3,7 @@ gpurun_test(driver_facts_test unit TIMEOUT 120
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/error_codes_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/export_tables_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/host_object_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/image_length_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/integrity_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/ptx_selection_test.cc

@@ -55,6 +55,8 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   EXPECT_EQ(grant.ticket, filled<Id>(2));
   EXPECT_EQ(grant.challenge, filled<Nonce>(3));
   EXPECT_EQ(grant.devices, 4u);
+  EXPECT_FALSE(round_trip(Grant{{}, {}, {}, 2, {}}).emulated);
+  EXPECT_TRUE(round_trip(Grant{{}, {}, {}, 2, {}, true}).emulated);
   EXPECT_EQ(round_trip(Grant{{}, {}, {}, 2, {"One", "Two"}}).models,
             (std::vector<std::string>{"One", "Two"}));
   const std::vector<std::string> many(limits::kModelsMax + 1, std::string(200, 'm'));

@@ -54,11 +54,55 @@ TEST(ProgramEnvironment, RefusesAPathThatTheLoaderWouldSplit) {
   }
 }
 
+// Tool chains that make machine code are told to hand over PTX where that is all that can run.
+TEST(ProgramEnvironment, TellsToolChainsOfAnEmulatedDevice) {
+  ProgramSettings emulated = settings();
+  emulated.emulated = true;
+  emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  std::string said;
+  const auto program = program_environment({"LD_PRELOAD=a.so"}, emulated, &said);
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ(value_of(*program, "CUPY_COMPILE_WITH_PTX"), "1");
+  EXPECT_EQ(value_of(*program, "LD_PRELOAD"),
+            "/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
+            "/p/client/libgpurun-nvjitlink.so:a.so");
+  EXPECT_EQ(said,
+            "/p/client/libgpurun-nvjitlink.so in front of nvJitLink, CUPY_COMPILE_WITH_PTX=1");
+}
+
+TEST(ProgramEnvironment, TellsThemNothingOfARealOne) {
+  ProgramSettings real = settings();
+  real.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  std::string said;
+  // As an outer gpurun with an emulated device has left it.
+  const auto program =
+      program_environment({"LD_PRELOAD=/p/client/libgpurun-nvjitlink.so:a.so"}, real, &said);
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ(value_of(*program, "LD_PRELOAD"),
+            "/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:a.so");
+  EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("CUPY"))));
+  EXPECT_EQ(said, "");
+}
+
+TEST(ProgramEnvironment, LeavesTheUsersWordsForAnEmulatedDevice) {
+  ProgramSettings emulated = settings();
+  emulated.emulated = true;
+  emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  std::string said;
+  const auto program =
+      program_environment({"CUPY_COMPILE_WITH_PTX=", "GPURUN_NVJITLINK=off"}, emulated, &said);
+  ASSERT_TRUE(program.ok());
+  EXPECT_THAT(*program, testing::Contains("CUPY_COMPILE_WITH_PTX="));
+  EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("nvjitlink.so"))));
+  EXPECT_EQ(said, "");
+}
+
 TEST(ServerEnvironment, LosesWhatAnOuterGpurunAdded) {
   Places places;
   places.client_folder = "/p/client";
   const Environment server = server_environment(
-      {"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:a.so b.so",
+      {"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
+       "/p/client/libgpurun-nvjitlink.so:a.so b.so",
        "LD_LIBRARY_PATH=/p/client:/x;/y", "GPURUN_SESSION=/proc/1/fd/5", "HOME=/h"},
       places);
   EXPECT_THAT(server,

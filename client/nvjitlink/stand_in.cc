@@ -1,0 +1,297 @@
+// libgpurun-nvjitlink.so: stands in front of NVIDIA's nvJitLink where the device is emulated and
+// runs PTX only. All is NVIDIA's answer, errors and logs too, but for the linked "cubin": that is
+// an image of the PTX that went in (driver_abi/linked_image.h), LTO-IR being compiled to PTX by
+// NVIDIA's library itself. gpurun preloads it, so its names come before the library's own for
+// programs that link with it and for those that ask dlsym(RTLD_DEFAULT, ...) first (cuda.bindings).
+//
+// What has machine code only fails in nvJitLinkComplete, with the reason in the error log.
+// A link belongs to one thread at a time, as NVIDIA's does.
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <new>
+
+#include "base/log.h"
+#include "client/nvjitlink/abi.h"
+#include "client/nvjitlink/ptx_inputs.h"
+#include "client/nvjitlink/real_library.h"
+#include "client/nvjitlink/versioned_names.h"
+#include "driver_abi/linked_image.h"
+
+namespace gpurun::nvjitlink {
+namespace {
+
+// The emulated device's own (docs/man/gpurun-emulated.7.md), where no option says another.
+constexpr std::uint32_t kUsualArchitecture = 121;
+
+struct Input {
+  InputType type;
+  Bytes bytes;
+  std::string name;
+};
+
+// What a handle of ours points at.
+struct Link {
+  void* real = nullptr;
+  std::vector<std::string> options;
+  std::vector<Input> inputs;
+  Bytes image;          // After a successful end.
+  std::string failure;  // Ours; NVIDIA's are in its log.
+};
+
+template <typename... Parameters>
+int call(const void* caller, const char* name, Parameters... parameters) {
+  auto* function = reinterpret_cast<int (*)(Parameters...)>(real_function(name, caller));
+  return function == nullptr ? kInternal : function(parameters...);
+}
+
+bool has_option(const Link& link, std::string_view wanted) {
+  for (const std::string& option : link.options) {
+    if (option == wanted) return true;
+  }
+  return false;
+}
+
+// A link of NVIDIA's that is destroyed at the end of its scope.
+struct RealLink {
+  const void* caller;
+  void* handle = nullptr;
+  ~RealLink() {
+    if (handle != nullptr) call(caller, "nvJitLinkDestroy", &handle);
+  }
+};
+
+// LTO-IR to PTX: the same options with -lto and -ptx.
+int compile(Link* link, const void* caller, const std::vector<Compilable>& inputs,
+            std::string* text) {
+  std::vector<const char*> options;
+  for (const std::string& option : link->options) options.push_back(option.c_str());
+  for (const char* needed : {"-lto", "-ptx"}) {
+    if (!has_option(*link, needed)) options.push_back(needed);
+  }
+  RealLink real{caller};
+  int outcome = call(caller, "nvJitLinkCreate", &real.handle,
+                     static_cast<std::uint32_t>(options.size()), options.data());
+  for (const Compilable& input : inputs) {
+    if (outcome != kSuccess) break;
+    outcome =
+        call(caller, "nvJitLinkAddData", real.handle, static_cast<int>(input.type),
+             static_cast<const void*>(input.bytes.data()), input.bytes.size(), input.name.c_str());
+  }
+  if (outcome == kSuccess) outcome = call(caller, "nvJitLinkComplete", real.handle);
+  std::size_t bytes = 0;
+  if (outcome == kSuccess) {
+    outcome = call(caller, "nvJitLinkGetLinkedPtxSize", real.handle, &bytes);
+  }
+  text->resize(bytes);
+  if (outcome == kSuccess && bytes > 0) {
+    outcome = call(caller, "nvJitLinkGetLinkedPtx", real.handle, text->data());
+  }
+  text->resize(text->find_last_not_of('\0') + 1);
+  if (outcome != kSuccess) link->failure = "LTO-IR cannot be compiled to PTX by this nvJitLink";
+  return outcome;
+}
+
+// The image, once NVIDIA's linker has agreed with the inputs.
+int make_image(Link* link, const void* caller) {
+  PtxInputs ptx(architecture_of(link->options, kUsualArchitecture));
+  for (const Input& input : link->inputs) {
+    const Status status =
+        ptx.add(input.type, byte_view(input.bytes.data(), input.bytes.size()), input.name);
+    if (status.ok()) continue;
+    link->failure = status.message();
+    return kFinalize;
+  }
+  std::vector<std::string> texts = ptx.texts();
+  if (!ptx.compilable().empty()) {
+    std::string text;
+    const int outcome = compile(link, caller, ptx.compilable(), &text);
+    if (outcome != kSuccess) return outcome;
+    texts.insert(texts.begin(), std::move(text));
+  }
+  link->image = driver_abi::linked_image(texts);
+  return kSuccess;
+}
+
+// What we have made in an earlier link is nothing that NVIDIA's linker knows: its texts are.
+int add_to_real(Link* link, const Input& input, const void* caller) {
+  const auto give = [&](int type, const void* data, std::size_t bytes) {
+    return call(caller, "nvJitLinkAddData", link->real, type, data, bytes, input.name.c_str());
+  };
+  const ByteView view(input.bytes.data(), input.bytes.size());
+  if (!is_linked_image(view)) {
+    return give(static_cast<int>(input.type), input.bytes.data(), input.bytes.size());
+  }
+  PtxInputs texts(kUsualArchitecture);
+  if (!texts.add(kCubin, view, input.name).ok()) return kUnrecognizedInput;
+  for (const std::string& text : texts.texts()) {
+    const int outcome = give(kPtx, text.c_str(), text.size() + 1);
+    if (outcome != kSuccess) return outcome;
+  }
+  return kSuccess;
+}
+
+int add(Link* link, int type, const void* data, std::size_t bytes, const char* name,
+        const void* caller) {
+  if (link == nullptr || data == nullptr) return kNullInput;
+  const auto* start = static_cast<const std::byte*>(data);
+  Input input{static_cast<InputType>(type), Bytes(start, start + bytes),
+              name == nullptr ? "input" : name};
+  const int outcome = add_to_real(link, input, caller);
+  if (outcome == kSuccess) link->inputs.push_back(std::move(input));
+  return outcome;
+}
+
+// nvJitLink's functions answer, whatever happens in them: memory may run out in ours.
+template <typename Function>
+int answer(const Function& function) noexcept {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return kInternal;
+  }
+}
+
+Link* link_of(void* handle) { return static_cast<Link*>(handle); }
+
+}  // namespace
+}  // namespace gpurun::nvjitlink
+
+using namespace gpurun::nvjitlink;  // NOLINT: what follows is C.
+
+#define GPURUN_CALLER __builtin_return_address(0)
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int nvJitLinkCreate(void** handle, std::uint32_t count, const char** options) {
+  const void* caller = GPURUN_CALLER;
+  return answer([&] {
+    if (handle == nullptr) return static_cast<int>(kNullInput);
+    auto link = std::make_unique<Link>();
+    const int outcome = call(caller, "nvJitLinkCreate", &link->real, count, options);
+    if (outcome != kSuccess) return outcome;
+    for (std::uint32_t index = 0; index < count; ++index)
+      link->options.emplace_back(options[index]);
+    *handle = link.release();
+    return outcome;
+  });
+}
+
+int nvJitLinkDestroy(void** handle) {
+  if (handle == nullptr || *handle == nullptr) return kInvalidInput;
+  const std::unique_ptr<Link> link(link_of(*handle));
+  *handle = nullptr;
+  return call(GPURUN_CALLER, "nvJitLinkDestroy", &link->real);
+}
+
+int nvJitLinkAddData(void* handle, int type, const void* data, std::size_t bytes,
+                     const char* name) {
+  const void* caller = GPURUN_CALLER;
+  return answer([&] { return add(link_of(handle), type, data, bytes, name, caller); });
+}
+
+int nvJitLinkAddFile(void* handle, int type, const char* path) {
+  const void* caller = GPURUN_CALLER;
+  return answer([&] {
+    if (handle == nullptr || path == nullptr) return static_cast<int>(kNullInput);
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return static_cast<int>(kInvalidInput);
+    std::string content{std::istreambuf_iterator<char>(file), {}};
+    // As a text in memory must end.
+    const std::size_t bytes = content.size() + (type == kPtx ? 1 : 0);
+    return add(link_of(handle), type, content.c_str(), bytes, path, caller);
+  });
+}
+
+int nvJitLinkComplete(void* handle) {
+  const void* caller = GPURUN_CALLER;
+  return answer([&] {
+    if (handle == nullptr) return static_cast<int>(kNullInput);
+    Link* link = link_of(handle);
+    const int outcome = call(caller, "nvJitLinkComplete", link->real);
+    // Who asks for PTX does not ask for a cubin.
+    if (outcome != kSuccess || has_option(*link, "-ptx")) return outcome;
+    const int ours = make_image(link, caller);
+    if (ours != kSuccess) GPURUN_LOG(kWarning, "nvJitLink: %s", link->failure.c_str());
+    return ours;
+  });
+}
+
+int nvJitLinkGetLinkedCubinSize(void* handle, std::size_t* bytes) {
+  if (handle == nullptr || bytes == nullptr) return kNullInput;
+  if (link_of(handle)->image.empty()) {  // Not complete, or with -ptx.
+    return call(GPURUN_CALLER, "nvJitLinkGetLinkedCubinSize", link_of(handle)->real, bytes);
+  }
+  *bytes = link_of(handle)->image.size();
+  return kSuccess;
+}
+
+int nvJitLinkGetLinkedCubin(void* handle, void* cubin) {
+  if (handle == nullptr || cubin == nullptr) return kNullInput;
+  const gpurun::Bytes& image = link_of(handle)->image;
+  if (image.empty())
+    return call(GPURUN_CALLER, "nvJitLinkGetLinkedCubin", link_of(handle)->real, cubin);
+  std::memcpy(cubin, image.data(), image.size());
+  return kSuccess;
+}
+
+int nvJitLinkGetErrorLogSize(void* handle, std::size_t* bytes) {
+  if (handle == nullptr || bytes == nullptr) return kNullInput;
+  if (!link_of(handle)->failure.empty()) {
+    *bytes = link_of(handle)->failure.size() + 1;
+    return kSuccess;
+  }
+  return call(GPURUN_CALLER, "nvJitLinkGetErrorLogSize", link_of(handle)->real, bytes);
+}
+
+int nvJitLinkGetErrorLog(void* handle, char* log) {
+  if (handle == nullptr || log == nullptr) return kNullInput;
+  if (!link_of(handle)->failure.empty()) {
+    std::strcpy(log, link_of(handle)->failure.c_str());
+    return kSuccess;
+  }
+  return call(GPURUN_CALLER, "nvJitLinkGetErrorLog", link_of(handle)->real, log);
+}
+
+int nvJitLinkGetInfoLogSize(void* handle, std::size_t* bytes) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetInfoLogSize", link_of(handle)->real, bytes);
+}
+
+int nvJitLinkGetInfoLog(void* handle, char* log) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetInfoLog", link_of(handle)->real, log);
+}
+
+int nvJitLinkGetLinkedPtxSize(void* handle, std::size_t* bytes) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetLinkedPtxSize", link_of(handle)->real, bytes);
+}
+
+int nvJitLinkGetLinkedPtx(void* handle, char* text) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetLinkedPtx", link_of(handle)->real, text);
+}
+
+int nvJitLinkGetLinkedLTOIRSize(void* handle, std::size_t* bytes) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetLinkedLTOIRSize", link_of(handle)->real, bytes);
+}
+
+int nvJitLinkGetLinkedLTOIR(void* handle, void* code) {
+  if (handle == nullptr) return kNullInput;
+  return call(GPURUN_CALLER, "nvJitLinkGetLinkedLTOIR", link_of(handle)->real, code);
+}
+
+int nvJitLinkVersion(unsigned* major, unsigned* minor) {
+  return call(GPURUN_CALLER, "nvJitLinkVersion", major, minor);
+}
+
+// The names under which programs that were compiled with a release's header link.
+GPURUN_NVJITLINK_VERSIONED_NAMES
+
+}  // extern "C"
+#pragma GCC visibility pop
