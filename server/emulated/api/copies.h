@@ -6,6 +6,35 @@
 
 namespace gpurun::emulated {
 
+enum class CopyPlace : std::uint8_t {
+  kHost,     // Any memory of the process, and of a device what is allocated.
+  kDevice,   // Must be known to CUDA. Arrays too, once a box was found to be inside.
+  kUnified,  // Known to CUDA or pageable.
+};
+
+struct CopyCall {
+  CopyBox box;
+  CopyPlace source = CopyPlace::kUnified;
+  CopyPlace destination = CopyPlace::kUnified;
+  bool wait = false;
+  bool read_now = false;  // A source on the host; in no stream's order.
+};
+
+// Checks both sides and issues the copy, or runs and waits for it where CUDA does.
+CUresult issue_copy(CUstream handle, const CopyCall& call);
+
+// One side of a copy as the structures of CUDA describe it; `box` has the extents.
+struct CopySideWords {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  std::uint64_t x_bytes, y, z;
+  std::uint64_t pitch, height;  // 0: as the box.
+};
+// INVALID_VALUE, INVALID_HANDLE (of an array).
+CUresult find_side(const CopySideWords& from, const CopyBox& box, CopyPlace* place, BoxSide* out);
+
 // The box that the structure describes, with both sides checked. INVALID_VALUE, NOT_SUPPORTED.
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box);
 // INVALID_VALUE when the memory is not all the device's.

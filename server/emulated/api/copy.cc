@@ -10,6 +10,7 @@
 #include "driver_abi/copy_batch.h"
 #include "server/emulated/api/copies.h"
 #include "server/emulated/api/entry.h"
+#include "server/emulated/objects/array.h"
 #include "server/emulated/objects/copy.h"
 #include "server/emulated/objects/memory_registry.h"
 
@@ -19,12 +20,6 @@ namespace {
 // Up to here the source of an asynchronous copy from pageable memory is read when it is issued;
 // above it the call waits (manual, "API synchronization behavior").
 constexpr std::uint64_t kStagedBytesMax = 64 << 10;
-
-enum class Side : std::uint8_t {
-  kHost,     // Any memory of the process, and of a device what is allocated.
-  kDevice,   // Must be known to CUDA.
-  kUnified,  // Known to CUDA or pageable.
-};
 
 bool known(std::uint64_t address) { return memory_registry().find(address).has_value(); }
 
@@ -38,26 +33,20 @@ bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
          msync(reinterpret_cast<void*>(begin), address + bytes - begin, MS_ASYNC) == 0;
 }
 
-CUresult check_side(Side side, const BoxSide& where, const CopyBox& box) {
+CUresult check_side(CopyPlace side, const BoxSide& where, const CopyBox& box) {
   std::uint64_t bytes = 0;
   if (where.address == 0 || !box_span(where, box, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   // Device memory that was freed is mapped, and nobody may touch it.
   if (!memory_registry().permits(where.address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (side == Side::kHost || (side == Side::kUnified && !known(where.address))) {
+  if (side == CopyPlace::kHost || (side == CopyPlace::kUnified && !known(where.address))) {
     return is_mapped(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   return memory_registry().covers(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-struct CopyCall {
-  CopyBox box;
-  Side source = Side::kUnified;
-  Side destination = Side::kUnified;
-  bool wait = false;
-  bool read_now = false;  // A source on the host; in no stream's order.
-};
+}  // namespace
 
-CUresult copy(CUstream handle, const CopyCall& call) {
+CUresult issue_copy(CUstream handle, const CopyCall& call) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -87,8 +76,10 @@ CUresult copy(CUstream handle, const CopyCall& call) {
   return submit(context, stream, std::make_shared<CopyOperation>(box));
 }
 
-CUresult copy_line(CUstream stream, std::uint64_t destination, Side destination_side,
-                   std::uint64_t source, Side source_side, std::uint64_t bytes, bool wait,
+namespace {
+
+CUresult copy_line(CUstream stream, std::uint64_t destination, CopyPlace destination_side,
+                   std::uint64_t source, CopyPlace source_side, std::uint64_t bytes, bool wait,
                    bool read_now = false) {
   CopyCall call;
   call.read_now = read_now;
@@ -98,93 +89,88 @@ CUresult copy_line(CUstream stream, std::uint64_t destination, Side destination_
   call.source = source_side;
   call.destination = destination_side;
   call.wait = wait;
-  return copy(stream, call);
+  return issue_copy(stream, call);
 }
 
 std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
-// Arrays are not supported: their layout is nobody's business but the texture unit's.
-CUresult describe_side(CUmemorytype type, const void* host, CUdeviceptr device, Side* side,
-                       std::uint64_t* address) {
-  switch (type) {
+}  // namespace
+
+CUresult find_side(const CopySideWords& from, const CopyBox& box, CopyPlace* place, BoxSide* out) {
+  std::uint64_t address = from.device;
+  switch (from.type) {
     case CU_MEMORYTYPE_HOST:
-      *side = Side::kHost;
-      *address = number(host);
-      return CUDA_SUCCESS;
+      *place = CopyPlace::kHost;
+      address = number(from.host);
+      break;
     case CU_MEMORYTYPE_DEVICE:
-      *side = Side::kDevice;
-      *address = device;
-      return CUDA_SUCCESS;
+      *place = CopyPlace::kDevice;
+      break;
     case CU_MEMORYTYPE_UNIFIED:
-      *side = Side::kUnified;
-      *address = device;
-      return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      *place = CopyPlace::kUnified;
+      break;
+    case CU_MEMORYTYPE_ARRAY: {
+      *place = CopyPlace::kDevice;
+      const auto array = handles().find<Array>(from.array);
+      if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      return array->place(from.x_bytes, from.y, from.z, box, out);
+    }
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  const std::uint64_t row = from.pitch == 0 ? box.width_bytes : from.pitch;
+  if (row < box.width_bytes + from.x_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t slice = row * (from.height == 0 ? box.height : from.height);
+  *out = {address + from.z * slice + from.y * row + from.x_bytes, row, slice};
+  return CUDA_SUCCESS;
 }
 
+namespace {
+
 CUresult make_call(const CUDA_MEMCPY2D& from, CopyCall* call) {
-  std::uint64_t source = 0, destination = 0;
-  GPURUN_TRY(
-      describe_side(from.srcMemoryType, from.srcHost, from.srcDevice, &call->source, &source));
-  GPURUN_TRY(describe_side(from.dstMemoryType, from.dstHost, from.dstDevice, &call->destination,
-                           &destination));
-  const std::uint64_t source_pitch = from.srcPitch == 0 ? from.WidthInBytes : from.srcPitch;
-  const std::uint64_t destination_pitch = from.dstPitch == 0 ? from.WidthInBytes : from.dstPitch;
-  if (source_pitch < from.WidthInBytes + from.srcXInBytes ||
-      destination_pitch < from.WidthInBytes + from.dstXInBytes) {
+  CopyBox& box = call->box;
+  box.width_bytes = from.WidthInBytes;
+  box.height = from.Height;
+  GPURUN_TRY(find_side({from.srcMemoryType, from.srcHost, from.srcDevice, from.srcArray,
+                        from.srcXInBytes, from.srcY, 0, from.srcPitch, 0},
+                       box, &call->source, &box.source));
+  return find_side({from.dstMemoryType, from.dstHost, from.dstDevice, from.dstArray,
+                    from.dstXInBytes, from.dstY, 0, from.dstPitch, 0},
+                   box, &call->destination, &box.destination);
+}
+
+CUresult make_call(const CUDA_MEMCPY3D& from, CopyCall* call) {
+  if (from.srcLOD != 0 || from.dstLOD != 0 || from.reserved0 != nullptr ||
+      from.reserved1 != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  call->box.source = {source + from.srcY * source_pitch + from.srcXInBytes, source_pitch, 0};
-  call->box.destination = {destination + from.dstY * destination_pitch + from.dstXInBytes,
-                           destination_pitch, 0};
-  call->box.width_bytes = from.WidthInBytes;
-  call->box.height = from.Height;
-  return CUDA_SUCCESS;
+  // A slice must hold the lines that are copied of it, but for the last.
+  const auto too_low = [&](CUmemorytype type, std::size_t height, std::size_t y) {
+    return type != CU_MEMORYTYPE_ARRAY && height != 0 && from.Depth > 1 &&
+           (y > height || from.Height > height - y);
+  };
+  if (too_low(from.srcMemoryType, from.srcHeight, from.srcY) ||
+      too_low(from.dstMemoryType, from.dstHeight, from.dstY)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CopyBox& box = call->box;
+  box.width_bytes = from.WidthInBytes;
+  box.height = from.Height;
+  box.depth = from.Depth;
+  GPURUN_TRY(find_side({from.srcMemoryType, from.srcHost, from.srcDevice, from.srcArray,
+                        from.srcXInBytes, from.srcY, from.srcZ, from.srcPitch, from.srcHeight},
+                       box, &call->source, &box.source));
+  return find_side({from.dstMemoryType, from.dstHost, from.dstDevice, from.dstArray,
+                    from.dstXInBytes, from.dstY, from.dstZ, from.dstPitch, from.dstHeight},
+                   box, &call->destination, &box.destination);
 }
 
 }  // namespace
 
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box) {
   CopyCall call;
-  std::uint64_t source = 0, destination = 0;
-  if (from.srcLOD != 0 || from.dstLOD != 0 || from.reserved0 != nullptr ||
-      from.reserved1 != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  // A slice must hold the lines that are copied of it, but for the last.
-  const auto too_low = [&](std::size_t height, std::size_t y) {
-    return height != 0 && from.Depth > 1 && (y > height || from.Height > height - y);
-  };
-  if (too_low(from.srcHeight, from.srcY) || too_low(from.dstHeight, from.dstY)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  GPURUN_TRY(
-      describe_side(from.srcMemoryType, from.srcHost, from.srcDevice, &call.source, &source));
-  GPURUN_TRY(describe_side(from.dstMemoryType, from.dstHost, from.dstDevice, &call.destination,
-                           &destination));
-  const std::uint64_t source_row = from.srcPitch == 0 ? from.WidthInBytes : from.srcPitch;
-  const std::uint64_t destination_row = from.dstPitch == 0 ? from.WidthInBytes : from.dstPitch;
-  const std::uint64_t source_slice =
-      source_row * (from.srcHeight == 0 ? from.Height : from.srcHeight);
-  const std::uint64_t destination_slice =
-      destination_row * (from.dstHeight == 0 ? from.Height : from.dstHeight);
-  if (source_row < from.WidthInBytes + from.srcXInBytes ||
-      destination_row < from.WidthInBytes + from.dstXInBytes) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CopyBox made;
-  made.source = {source + from.srcZ * source_slice + from.srcY * source_row + from.srcXInBytes,
-                 source_row, source_slice};
-  made.destination = {
-      destination + from.dstZ * destination_slice + from.dstY * destination_row + from.dstXInBytes,
-      destination_row, destination_slice};
-  made.width_bytes = from.WidthInBytes;
-  made.height = from.Height;
-  made.depth = from.Depth;
+  GPURUN_TRY(make_call(from, &call));
+  const CopyBox& made = call.box;
   if (made.width_bytes != 0 && made.height != 0 && made.depth != 0) {
     GPURUN_TRY(check_side(call.source, made.source, made));
     GPURUN_TRY(check_side(call.destination, made.destination, made));
@@ -201,7 +187,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* from, CUstream stream, bool wait) {
   CopyCall call;
   GPURUN_TRY(make_copy_box(*from, &call.box));
   call.wait = wait;
-  return copy(stream, call);
+  return issue_copy(stream, call);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
@@ -210,7 +196,7 @@ CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
   CopyCall call;
   GPURUN_TRY(make_call(*from, &call));
   call.wait = wait;
-  return copy(stream, call);
+  return issue_copy(stream, call);
 }
 
 CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER* from) {
@@ -222,6 +208,7 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER* from) {
   plain.srcMemoryType = from->srcMemoryType;
   plain.srcHost = from->srcHost;
   plain.srcDevice = from->srcDevice;
+  plain.srcArray = from->srcArray;
   plain.srcPitch = from->srcPitch;
   plain.srcHeight = from->srcHeight;
   plain.dstXInBytes = from->dstXInBytes;
@@ -231,6 +218,7 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER* from) {
   plain.dstMemoryType = from->dstMemoryType;
   plain.dstHost = from->dstHost;
   plain.dstDevice = from->dstDevice;
+  plain.dstArray = from->dstArray;
   plain.dstPitch = from->dstPitch;
   plain.dstHeight = from->dstHeight;
   plain.WidthInBytes = from->WidthInBytes;
@@ -280,32 +268,40 @@ CUresult find_peer(CUcontext handle, CUmemorytype type, ContextPtr* context) {
 namespace gpurun::emulated::api {
 
 CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
-  return copy_line(nullptr, destination, Side::kUnified, source, Side::kUnified, bytes, true);
+  return copy_line(nullptr, destination, CopyPlace::kUnified, source, CopyPlace::kUnified, bytes,
+                   true);
 }
 CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return copy_line(stream, destination, Side::kUnified, source, Side::kUnified, bytes, false);
+  return copy_line(stream, destination, CopyPlace::kUnified, source, CopyPlace::kUnified, bytes,
+                   false);
 }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void* source, size_t bytes) {
-  return copy_line(nullptr, destination, Side::kDevice, number(source), Side::kHost, bytes, true);
+  return copy_line(nullptr, destination, CopyPlace::kDevice, number(source), CopyPlace::kHost,
+                   bytes, true);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr destination, const void* source, size_t bytes,
                               CUstream stream) {
-  return copy_line(stream, destination, Side::kDevice, number(source), Side::kHost, bytes, false);
+  return copy_line(stream, destination, CopyPlace::kDevice, number(source), CopyPlace::kHost, bytes,
+                   false);
 }
 CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, size_t bytes) {
-  return copy_line(nullptr, number(destination), Side::kHost, source, Side::kDevice, bytes, true);
+  return copy_line(nullptr, number(destination), CopyPlace::kHost, source, CopyPlace::kDevice,
+                   bytes, true);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* destination, CUdeviceptr source, size_t bytes,
                               CUstream stream) {
-  return copy_line(stream, number(destination), Side::kHost, source, Side::kDevice, bytes, false);
+  return copy_line(stream, number(destination), CopyPlace::kHost, source, CopyPlace::kDevice, bytes,
+                   false);
 }
 // Between device memory the host does not wait (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
-  return copy_line(nullptr, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+  return copy_line(nullptr, destination, CopyPlace::kDevice, source, CopyPlace::kDevice, bytes,
+                   false);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
                               CUstream stream) {
-  return copy_line(stream, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+  return copy_line(stream, destination, CopyPlace::kDevice, source, CopyPlace::kDevice, bytes,
+                   false);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr destination, CUcontext destination_context,
@@ -316,7 +312,8 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr destination, CUcontext destination_contex
     GPURUN_ENTER(context);
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  return copy_line(stream, destination, Side::kDevice, source, Side::kDevice, bytes, false);
+  return copy_line(stream, destination, CopyPlace::kDevice, source, CopyPlace::kDevice, bytes,
+                   false);
 }
 CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source,
                       CUcontext source_context, size_t bytes) {
@@ -329,8 +326,8 @@ CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context, CU
   box.source.address = source;
   box.destination.address = destination;
   box.width_bytes = bytes;
-  GPURUN_TRY(check_side(Side::kDevice, box.source, box));
-  GPURUN_TRY(check_side(Side::kDevice, box.destination, box));
+  GPURUN_TRY(check_side(CopyPlace::kDevice, box.source, box));
+  GPURUN_TRY(check_side(CopyPlace::kDevice, box.destination, box));
   return copy_between(box, {from, to});
 }
 
@@ -381,8 +378,8 @@ CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstr
         const bool now = !captured && order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
         const auto from = memory_registry().find(batch.sources[i]);
         const bool on_device = from.has_value() && !from->on_host();
-        return copy_line(stream, batch.destinations[i], Side::kUnified, batch.sources[i],
-                         Side::kUnified, batch.bytes[i], now && on_device, now);
+        return copy_line(stream, batch.destinations[i], CopyPlace::kUnified, batch.sources[i],
+                         CopyPlace::kUnified, batch.bytes[i], now && on_device, now);
       }));
 }
 

@@ -45,7 +45,7 @@ Table* make_table() {
       integer_rows(), bit_rows(),    float_rows(),   math_rows(),    convert_rows(),
       compare_rows(), memory_rows(), control_rows(), barrier_rows(), cluster_rows(),
       async_rows(),   matrix_rows(), warp_rows(),    atomic_rows(),  narrow_convert_rows(),
-      video_rows(),   space_rows()};
+      video_rows(),   space_rows(),  texture_rows(), surface_rows()};
   for (std::span<const VariantRow> rows : subjects) {
     for (const VariantRow& row : rows) {
       std::vector<std::string> names;

@@ -58,5 +58,7 @@ std::span<const VariantRow> warp_rows();
 std::span<const VariantRow> atomic_rows();
 std::span<const VariantRow> async_rows();
 std::span<const VariantRow> matrix_rows();
+std::span<const VariantRow> texture_rows();
+std::span<const VariantRow> surface_rows();
 
 }  // namespace gpurun::emulated

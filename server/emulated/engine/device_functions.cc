@@ -1,5 +1,6 @@
 // The functions that compiled code calls, as C functions in one table (runtime/device_abi.h).
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 #include "server/emulated/engine/block.h"
@@ -54,6 +55,29 @@ void exit_thread(ThreadContext* thread) { block_of(thread).exit(fiber_of(thread)
 void trap(ThreadContext* thread, std::uint32_t site) {
   block_of(thread).fail(fiber_of(thread), kGridLaunchFailed,
                         "trap instruction (site " + std::to_string(site) + ")");
+}
+
+const char* describe(DeviceFault fault) {
+  switch (fault) {
+    case DeviceFault::kNoTexture:
+      return "a fetch from a texture object that is not there (never made, or destroyed)";
+    case DeviceFault::kLinearTexture:
+      return "a fetch by floating-point coordinates from a texture object of linear memory";
+    case DeviceFault::kNoSurface:
+      return "an access to a surface object that is not there (never made, or destroyed)";
+    case DeviceFault::kOutsideSurface:
+      return "an access outside of a surface";
+    case DeviceFault::kNone:
+      break;
+  }
+  return "an access to an object of the driver";
+}
+
+void object_fault(ThreadContext* thread, std::uint32_t fault, std::uint64_t handle) {
+  char number[32];
+  std::snprintf(number, sizeof number, ", handle 0x%llx", static_cast<unsigned long long>(handle));
+  block_of(thread).fail(fiber_of(thread), kGridLaunchFailed,
+                        std::string(describe(static_cast<DeviceFault>(fault))) + number);
 }
 
 std::string text_at(std::uint64_t address) {
@@ -127,6 +151,7 @@ constexpr RuntimeFunctions kFunctions = {
     .sleep = sleep,
     .exit = exit_thread,
     .trap = trap,
+    .object_fault = object_fault,
     .assert_fail = assert_fail,
     .print = print,
     .allocate = allocate,

@@ -18,6 +18,8 @@
 #include "server/emulated/runtime/matrix_functions.h"
 #include "server/emulated/runtime/mbarrier.h"
 #include "server/emulated/runtime/native_functions.h"
+#include "server/emulated/runtime/surface_functions.h"
+#include "server/emulated/runtime/texture_functions.h"
 #include "server/emulated/runtime/warp_functions.h"
 
 namespace gpurun::emulated {
@@ -102,6 +104,10 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   for (const NativeFunction& function : mbarrier_functions())
     define(function.name, function.address);
   for (const NativeFunction& function : matrix_functions()) define(function.name, function.address);
+  for (const NativeFunction& function : texture_functions())
+    define(function.name, function.address);
+  for (const NativeFunction& function : surface_functions())
+    define(function.name, function.address);
   for (const WarpFunctionName& warp : warp_functions()) {
     define(warp.name, address_of(warp.function));
   }
@@ -117,6 +123,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(sleep);
   GPURUN_DEFINE(exit);
   GPURUN_DEFINE(trap);
+  GPURUN_DEFINE(object_fault);
   GPURUN_DEFINE(assert_fail);
   GPURUN_DEFINE(print);
   GPURUN_DEFINE(allocate);

@@ -25,7 +25,9 @@ const char* why_unknown(const ptx::Instruction& instruction) {
   static constexpr std::string_view kTextures[] = {"tex",  "tld4",  "txq", "suld",
                                                    "sust", "sured", "suq", "istypep"};
   for (std::string_view opcode : kTextures) {
-    if (instruction.opcode == opcode) return "textures and surfaces are not supported yet";
+    if (instruction.opcode == opcode) {
+      return "textures and surfaces are not read or written in this way here";
+    }
   }
   static constexpr std::string_view kNever[] = {"wgmma", "tcgen05", "setmaxnreg"};
   for (std::string_view opcode : kNever) {

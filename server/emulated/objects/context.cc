@@ -161,6 +161,25 @@ CUresult Context::synchronize() {
   return sticky_error();
 }
 
+void Context::keep_while_busy(std::shared_ptr<const void> object) {
+  std::vector<Stream::Dependency> busy;
+  for (StreamPtr& stream : live_streams()) {
+    if (stream->is_idle()) continue;
+    const std::uint64_t position = stream->position();
+    busy.push_back({std::move(stream), position});
+  }
+  if (busy.empty()) return;
+  // On a stream of its own: nothing waits for this.
+  const auto aside = std::make_shared<Stream>(shared_from_this(), CU_STREAM_NON_BLOCKING, 0);
+  aside->enqueue(std::make_shared<FunctionOperation>(
+                     [kept = std::move(object)]() mutable {
+                       kept.reset();
+                       return CUDA_SUCCESS;
+                     },
+                     true),
+                 std::move(busy));
+}
+
 bool Context::enable_peer(const Context& peer) {
   const std::lock_guard lock(mutex_);
   return peers_.insert(peer.handle()).second;

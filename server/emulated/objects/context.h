@@ -74,6 +74,9 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   // Waits until everything that was issued so far is complete. The sticky error.
   CUresult synchronize();
 
+  // Keeps `object` until everything that was issued so far is complete. Does not wait.
+  void keep_while_busy(std::shared_ptr<const void> object);
+
   // Peers that this context may access.
   bool enable_peer(const Context& peer);
   bool disable_peer(const Context& peer);

@@ -28,6 +28,10 @@ enum class ObjectKind : std::uint8_t {
   kGraphNode,
   kGraphExec,
   kUserObject,
+  kArray,
+  kMipmappedArray,
+  kTextureObject,
+  kSurfaceObject,
   kLast,
 };
 

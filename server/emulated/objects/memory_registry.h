@@ -17,6 +17,7 @@ enum class MemoryKind : std::uint8_t {
   kGraph,       // A memory node of a graph.
   kMapped,      // cuMemMap: memory of a VMM allocation.
   kModule,      // Variables of a module.
+  kArray,       // cuArrayCreate, cuMipmappedArrayCreate.
   kManaged,     // cuMemAllocManaged.
   kHost,        // cuMemAllocHost, cuMemHostAlloc.
   kRegistered,  // cuMemHostRegister.

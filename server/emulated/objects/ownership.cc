@@ -13,6 +13,7 @@ void release_memory(const MemoryRange& range) {
     case MemoryKind::kDevice:
     case MemoryKind::kGraph:
     case MemoryKind::kModule:
+    case MemoryKind::kArray:
     case MemoryKind::kManaged:
       if (Device* device = device_at(range.device)) device->arena().free(range.base, range.bytes);
       return;

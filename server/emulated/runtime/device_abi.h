@@ -82,6 +82,16 @@ struct WarpSlot {
 // ldmatrix the memory that `in` points at. Written with the code generator, called by the engine.
 using WarpFunction = void (*)(std::uint32_t present, const WarpSlot* slots);
 
+// What native functions that use objects of the driver (texture_functions.h, surface_functions.h)
+// find wrong.
+enum class DeviceFault : std::uint32_t {
+  kNone,
+  kNoTexture,       // No texture object has this handle.
+  kLinearTexture,   // Linear memory has no texels but indexed ones.
+  kNoSurface,       // No surface object has this handle.
+  kOutsideSurface,  // An access with .trap.
+};
+
 enum class BarrierReduction : std::uint32_t { kPopulation, kAnd, kOr };
 
 // The functions that compiled code calls, filled in by the engine; all of them must be set. Each
@@ -120,6 +130,9 @@ struct RuntimeFunctions {
   void (*exit)(ThreadContext*);
   // trap: ends the grid with CUDA_ERROR_LAUNCH_FAILED (719). Does not return. `site` for the log.
   void (*trap)(ThreadContext*, std::uint32_t site);
+  // Ends the grid with CUDA_ERROR_LAUNCH_FAILED (719) and a message that names the DeviceFault and
+  // the object's handle. Does not return.
+  void (*object_fault)(ThreadContext*, std::uint32_t fault, std::uint64_t handle);
   // __assertfail(message, file, line, function, char size): prints as CUDA does and ends the grid
   // with CUDA_ERROR_ASSERT (710). The strings are device addresses. Does not return.
   void (*assert_fail)(ThreadContext*, std::uint64_t message, std::uint64_t file, std::uint32_t line,
