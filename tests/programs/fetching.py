@@ -1,5 +1,6 @@
 """Fetches what tests need from PyPI and Debian. A machine without network is no failure of ours: the
 test is a skip then, which says what was missing, and tools/check names and counts it."""
+import os
 import re
 import subprocess
 import sys
@@ -36,3 +37,10 @@ def fetch(what, *commands, **options):
         output += done.stdout
         if done.returncode != 0:
             skip(what, reason(output) or f"exit status {done.returncode}")
+
+
+def make_environment(folder):
+    """A virtual environment there, unless it is there already, and the words that install into it."""
+    if not os.path.exists(os.path.join(folder, "bin/pip")):
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return [os.path.join(folder, "bin/pip"), *PIP, "install"]

@@ -27,10 +27,9 @@ def fetch(folder, requirement, megabytes):
         return False
     shutil.rmtree(folder, ignore_errors=True)
     environment = os.path.join(folder, "venv")
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    fetching.fetch(f"{requirement} (PyPI)",
-                   [os.path.join(environment, "bin/pip"), *fetching.PIP, "install", "--no-deps",
-                    "--no-cache-dir", "--target", os.path.join(folder, "site"), requirement])
+    install = fetching.make_environment(environment)
+    fetching.fetch(f"{requirement} (PyPI)", [*install, "--no-deps", "--no-cache-dir",
+                                             "--target", os.path.join(folder, "site"), requirement])
     shutil.rmtree(environment)
     # Until CUDA 12 each wheel has a folder of its library's name.
     inside, = (name for name in os.listdir(os.path.join(folder, "site/nvidia"))

@@ -8,13 +8,12 @@ Exit status 0: each computed right both ways, or was left out by name; 1: one di
 """
 import glob
 import os
-import re
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-import fetching  # noqa: E402  (the path must be set first)
+import both_ways  # noqa: E402  (the path must be set first)
 
 # Headers and what several libraries need.
 COMMON = ["nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-cccl==13.3.5.0.6",
@@ -32,22 +31,6 @@ PROGRAMS = {
     "nccl": ("nccl", ["nvidia-nccl-cu13==2.32.3"], False, []),
     "cudnn": ("cudnn", ["nvidia-cudnn-cu13==9.28.0.42", CUBLAS, "nvidia-cuda-nvrtc==13.5.37"], True, []),
 }
-
-
-def fetch(folder, wheels):
-    """Each wheel once into folder/site; what is there is not asked for again."""
-    missing = [w for w in wheels if not os.path.exists(os.path.join(folder, "ready-" + w))]
-    if not missing:
-        return
-    environment = os.path.join(folder, "venv")
-    if not os.path.exists(os.path.join(environment, "bin/pip")):
-        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    for wheel in missing:
-        fetching.fetch(f"{wheel} (PyPI)",
-                       [os.path.join(environment, "bin/pip"), *fetching.PIP, "install", "--no-deps",
-                        "--no-cache-dir", "--upgrade", "--target", os.path.join(folder, wheel), wheel])
-        with open(os.path.join(folder, "ready-" + wheel), "w", encoding="utf-8"):
-            pass
 
 
 def folders(folder, wheels, name):
@@ -73,47 +56,22 @@ def build(name, library, folder, wheels, build_folder):
     return program
 
 
-def outcome(build_folder, program, arguments, way):
-    try:
-        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../run_both.py"), "--build",
-                               build_folder, "--record", "newest_library", "--expect", "^PASSED$", way,
-                               "--", program, *arguments],
-                              capture_output=True, text=True, timeout=900)
-    except subprocess.TimeoutExpired:
-        return "WRONG: it did not end"
-    if done.returncode == 0:
-        return "right"
-    said = re.search(r"(?m)^FAILED.*$", done.stdout)
-    what = said.group() if said else done.stdout[-300:]
-    return "WRONG: " + re.sub(r"/\S*/", "", what)[:100]
-
-
-def main(build_folder, table=None):
+def main(build_folder, path=None):
     folder = os.path.join(build_folder, "nvidia", "newest")
-    os.makedirs(folder, exist_ok=True)
     large = os.environ.get("GPURUN_LARGE_DOWNLOADS") == "1"
     only = os.environ.get("GPURUN_NEWEST")
-    lines = [f"{'library':32} {'natively':10} forwarded"]
-    wrong = 0
+    table = both_ways.Table(f"{'library':32} {'natively':10} forwarded")
     for name, (library, wheels, is_large, arguments) in PROGRAMS.items():
         if only and name not in only.split(","):
             continue
         if is_large and not large:
-            lines.append(f"{wheels[0]:32} not fetched: GPURUN_LARGE_DOWNLOADS is not 1")
-            print(lines[-1], flush=True)
+            table.add(f"{wheels[0]:32} not fetched: GPURUN_LARGE_DOWNLOADS is not 1")
             continue
-        fetch(folder, COMMON + wheels)
+        both_ways.fetch_wheels(folder, COMMON + wheels)
         program = build(name, library, folder, COMMON + wheels, build_folder)
-        results = [outcome(build_folder, program, arguments, way)
-                   for way in ("--native-only", "--forwarded-only")]
-        wrong += results != ["right", "right"]
-        lines.append(f"{wheels[0]:32} {results[0]:10} {results[1]}")
-        print(lines[-1], flush=True)
-    lines.append(f"{wrong} wrong" if wrong else "all right")
-    if table:
-        with open(table, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
-    return 1 if wrong else 0
+        native, forwarded = both_ways.each_way(build_folder, "newest_library", [program, *arguments], 900)
+        table.add(f"{wheels[0]:32} {native.text:10} {forwarded.text}", native.right and forwarded.right)
+    return table.finish(path)
 
 
 if __name__ == "__main__":

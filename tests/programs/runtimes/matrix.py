@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+import both_ways  # noqa: E402  (the path must be set first)
 
 # The newest of each minor.
 WHEELS = [
@@ -32,33 +34,17 @@ def library(build, requirement):
     return glob.glob(os.path.join(folder, "cu13/lib/libcudart.so.1*"))[0]
 
 
-def outcome(build, path, way):
-    done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../run_both.py"), "--build", build,
-                           "--record", "any_runtime", "--expect", "^PASSED$", way, "--",
-                           os.path.join(build, "programs/any_runtime"), path],
-                          capture_output=True, text=True, timeout=300)
-    if done.returncode == 0:
-        return "right", re.search(r"(?m)^runtime .*$", done.stdout).group()
-    said = re.search(r"(?m)^FAILED.*$|^.*cuda.*rror.*$", done.stdout)
-    return "WRONG: " + (said.group() if said else f"exit status {done.returncode}"), ""
-
-
-def main(build, table=None):
-    lines = [f"{'wheel':36} {'natively':10} {'forwarded':10} reports"]
-    wrong = 0
+def main(build, path=None):
+    table = both_ways.Table(f"{'wheel':36} {'natively':10} {'forwarded':10} reports")
+    program = os.path.join(build, "programs/any_runtime")
     for package, versions in WHEELS:
         for version in versions:
-            path = library(build, f"{package}=={version}")
-            (native, said), (forwarded, _) = (outcome(build, path, way) for way in
-                                              ("--native-only", "--forwarded-only"))
-            wrong += (native, forwarded) != ("right", "right")
-            lines.append(f"{package + ' ' + version:36} {native:10} {forwarded:10} {said}")
-            print(lines[-1], flush=True)
-    lines.append(f"{wrong} wrong" if wrong else "all right")
-    if table:
-        with open(table, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
-    return 1 if wrong else 0
+            runtime = library(build, f"{package}=={version}")
+            native, forwarded = both_ways.each_way(build, "any_runtime", [program, runtime], 300)
+            said = re.search(r"(?m)^runtime .*$", native.output)
+            table.add(f"{package + ' ' + version:36} {native.text:10} {forwarded.text:10} "
+                      f"{said.group() if said else ''}", native.right and forwarded.right)
+    return table.finish(path)
 
 
 if __name__ == "__main__":

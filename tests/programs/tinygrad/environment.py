@@ -5,7 +5,6 @@ usage: environment.py FOLDER PACKAGE==VERSION ...
 Exit status 77: no network (said), so the tests that need it are skipped.
 """
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -16,9 +15,8 @@ def main(folder, *packages):
     ready = os.path.join(folder, "ready")
     if os.path.exists(ready):
         return
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    fetching.fetch(f"{' '.join(packages)} (PyPI)",
-                   [os.path.join(folder, "bin/pip"), *fetching.PIP, "install", *packages])
+    install = fetching.make_environment(folder)
+    fetching.fetch(f"{' '.join(packages)} (PyPI)", [*install, *packages])
     with open(ready, "w", encoding="utf-8"):
         pass
 

@@ -1,0 +1,68 @@
+"""For what writes the tables of docs/results: wheels of PyPI, fetched once; a program natively on the
+emulated device and through gpurun, judged; lines that are shown as they come and kept in the end."""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+import fetching
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+Outcome = collections.namedtuple("Outcome", "right text output")
+
+
+def judge(build, record, options, command, seconds):
+    """Of run_both.py with these options: whether all was right, "right" or what was wrong, all output."""
+    try:
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "run_both.py"), "--build", build,
+                               "--record", record, "--expect", "^PASSED$", *options, "--", *command],
+                              capture_output=True, text=True, errors="replace", timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return Outcome(False, "WRONG: it did not end", "")
+    if done.returncode == 0:
+        return Outcome(True, "right", done.stdout)
+    said = (re.search(r"(?m)^FAILED.*$", done.stdout) or re.search(r"(?m)^.*cuda.*rror.*$", done.stdout)
+            or re.search(r"(?m)^WRONG.*$", done.stdout))
+    what = said.group() if said else done.stdout[-300:]
+    return Outcome(False, "WRONG: " + re.sub(r"/\S*/", "", what)[:100], done.stdout)
+
+
+def each_way(build, record, command, seconds, options=()):
+    """Natively, then forwarded."""
+    return [judge(build, record, [*options, way], command, seconds)
+            for way in ("--native-only", "--forwarded-only")]
+
+
+def fetch_wheels(folder, wheels):
+    """Each wheel alone into folder/WHEEL, once; what is there is not asked for again."""
+    os.makedirs(folder, exist_ok=True)
+    for wheel in wheels:
+        ready = os.path.join(folder, "ready-" + wheel)
+        if os.path.exists(ready):
+            continue
+        install = fetching.make_environment(os.path.join(folder, "venv"))
+        fetching.fetch(f"{wheel} (PyPI)", [*install, "--no-deps", "--no-cache-dir", "--upgrade",
+                                               "--target", os.path.join(folder, wheel), wheel])
+        with open(ready, "w", encoding="utf-8"):
+            pass
+
+
+class Table:
+    def __init__(self, heading):
+        self.lines = [heading]
+        self.wrong = 0
+
+    def add(self, line, right=True):
+        self.wrong += not right
+        self.lines.append(line.rstrip())
+        print(self.lines[-1], flush=True)
+
+    def finish(self, path=None):
+        """The exit status: 0 if all was right. The table is written where it was asked for."""
+        self.lines.append(f"{self.wrong} wrong" if self.wrong else "all right")
+        if path:
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write("\n".join(self.lines) + "\n")
+        return 1 if self.wrong else 0
