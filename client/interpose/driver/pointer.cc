@@ -77,6 +77,17 @@ void clear(void* out, CUpointer_attribute which) {
   }
 }
 
+// An address means the same in every context, so a thread without one may ask: NVIDIA's runtime
+// does (cudaPointerGetAttributes in a thread that has called nothing yet; PyTorch's loaders have
+// one).
+int enter_to_ask(Here& here) {
+  if (const int result = here.enter(); result != 0) return result;
+  const int result = here.enter_context();
+  if (result != CUDA_ERROR_INVALID_CONTEXT) return result;
+  here.context = nullptr;
+  return 0;
+}
+
 }  // namespace
 }  // namespace gpurun::client::interpose
 
@@ -84,8 +95,10 @@ namespace gpurun::client::interpose::custom {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr address) {
   Here here;
-  if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+  if (const int result = enter_to_ask(here); result != 0) return cuda(result);
+  if (here.context != nullptr) {
+    if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+  }
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(address);
   return range.has_value() ? attribute(data, which, *range, address) : CUDA_ERROR_INVALID_VALUE;
@@ -94,7 +107,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** data,
                                 CUdeviceptr address) {
   Here here;
-  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (const int result = enter_to_ask(here); result != 0) return cuda(result);
   if (count == 0 || which == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(address);
   for (unsigned i = 0; i < count; ++i) {

@@ -79,8 +79,13 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   return api::cuEventRecordWithFlags(event, stream, 0);
 }
 
+// An event is of one context, so a thread without one may ask: NVIDIA's runtime lets it (PyTorch's
+// loaders do), and cuda.h does not list INVALID_CONTEXT among the answers.
 CUresult cuEventQuery(CUevent handle) {
-  GPURUN_ENTER(context);
+  GPURUN_TRY(enter_driver());
+  if (thread_state().current() != nullptr) {
+    GPURUN_ENTER(context);
+  }
   const auto event = handles().find<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   GPURUN_TRY(check_event_use(*event));

@@ -80,10 +80,19 @@ void clear_attribute(void* out, CUpointer_attribute which) {
   }
 }
 
+// An address means the same in every context, so a thread without one may ask: NVIDIA's runtime
+// does (cudaPointerGetAttributes in a thread that has called nothing yet; PyTorch's loaders have
+// one).
+CUresult enter_to_ask() {
+  if (thread_state().current() == nullptr) return enter_driver();
+  GPURUN_ENTER(context);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr address) {
-  GPURUN_ENTER(context);
+  GPURUN_TRY(enter_to_ask());
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = memory_registry().find(address);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
@@ -92,7 +101,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
 
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* which, void** data,
                                 CUdeviceptr address) {
-  GPURUN_ENTER(context);
+  GPURUN_TRY(enter_to_ask());
   if (count == 0 || which == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = memory_registry().find(address);
   for (unsigned i = 0; i < count; ++i) {

@@ -4,6 +4,14 @@
 
 #include "check.h"
 
+static unsigned type_of(CUdeviceptr address) {
+  CUpointer_attribute which = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  unsigned type = 7;
+  void* place = &type;
+  MUST(cuPointerGetAttributes(1, &which, &place, address));
+  return type;
+}
+
 int main() {
   MUST(cuInit(0));
   CUdevice device;
@@ -59,6 +67,33 @@ int main() {
   MUST(cuStreamGetCtx(stream, &of_stream));
   EXPECT(of_stream == primary);
   MUST(cuStreamDestroy(stream));
+
+  // Addresses mean the same everywhere: a thread without a context may ask what they are,
+  // and whether an event is complete.
+  CUdeviceptr on_device;
+  void* pinned = nullptr;
+  int pageable = 0;
+  MUST(cuMemAlloc(&on_device, 4096));
+  MUST(cuMemAllocHost(&pinned, 4096));
+  CUevent event;
+  MUST(cuEventCreate(&event, 0));
+  MUST(cuEventRecord(event, nullptr));
+  MUST(cuCtxSynchronize());
+  std::thread([&] {
+    CUcontext none = primary;
+    MUST(cuCtxGetCurrent(&none));
+    EXPECT(none == nullptr);
+    EXPECT(type_of(on_device) == CU_MEMORYTYPE_DEVICE);
+    EXPECT(type_of(reinterpret_cast<CUdeviceptr>(pinned)) == CU_MEMORYTYPE_HOST);
+    EXPECT(type_of(reinterpret_cast<CUdeviceptr>(&pageable)) == 0);
+    CUcontext owner = nullptr;
+    MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, on_device));
+    EXPECT(owner == primary);
+    MUST(cuEventQuery(event));
+  }).join();
+  MUST(cuEventDestroy(event));
+  MUST(cuMemFreeHost(pinned));
+  MUST(cuMemFree(on_device));
   MUST(cuDevicePrimaryCtxRelease(device));
   MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
   EXPECT(active == 0);
