@@ -43,7 +43,9 @@ struct Capture {
   std::uint32_t lane = 0;
   CaptureMode mode = CaptureMode::kGlobal;
   bool invalidated = false;
+  Handle graph = 0;             // Once it was told; not a graph that was there before.
   std::vector<Member> members;  // The first is the origin.
+  CaptureFrontier frontier;     // The program may hold pointers into it.
 
   bool has(const Place& place) const {
     return std::any_of(members.begin(), members.end(),
@@ -215,10 +217,37 @@ std::optional<Capturing> capture_of(const Here& here, Handle stream) {
   return Capturing{origin, found->invalidated, found->mode, found->lane};
 }
 
+Handle graph_of_capture(const Here& here, Handle stream) {
+  Captures& all = captures();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const Capture* const found = all.find(place_of_stream(here, stream));
+  return found == nullptr ? 0 : found->graph;
+}
+
+void capture_graph_told(const Here& here, Handle stream, Handle graph) {
+  Captures& all = captures();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  Capture* const found = all.find(place_of_stream(here, stream));
+  if (found != nullptr) found->graph = graph;
+}
+
+bool keep_frontier(const Here& here, Handle stream, CaptureFrontier&& told,
+                   const CUgraphNode** nodes, const CUgraphEdgeData** edges) {
+  Captures& all = captures();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  Capture* const found = all.find(place_of_stream(here, stream));
+  if (found == nullptr) return false;
+  found->frontier = std::move(told);
+  if (nodes != nullptr) *nodes = found->frontier.nodes.data();
+  if (edges != nullptr) *edges = found->frontier.edges.data();
+  return true;
+}
+
 void capture_begun(const Here& here, Handle stream, CaptureMode mode) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  all.active.push_back({++all.last_id, here.lane->id(), mode, false, {member_of(here, stream)}});
+  all.active.push_back(
+      {++all.last_id, here.lane->id(), mode, false, 0, {member_of(here, stream)}, {}});
   g_capture_count.store(static_cast<int>(all.active.size()), std::memory_order_release);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "client/interpose/capture_wall.h"
 #include "client/interpose/forward.h"
@@ -24,6 +25,19 @@ std::optional<Capturing> capture_of(const Here& here, Handle stream);
 inline bool is_captured(const Here& here, Handle stream) {
   return capture_of(here, stream).has_value();
 }
+
+// The handle of the graph that the capture makes, once the program has asked for it; else 0.
+Handle graph_of_capture(const Here& here, Handle stream);
+void capture_graph_told(const Here& here, Handle stream, Handle graph);
+// What the capture's next node stands behind, as told last: kept until it is told again or the
+// capture ends (manual: "the pointer is valid until the next API call which operates on the stream
+// or until the capture is terminated"). False when nothing is captured there any more.
+struct CaptureFrontier {
+  std::vector<CUgraphNode> nodes;
+  std::vector<CUgraphEdgeData> edges;
+};
+bool keep_frontier(const Here& here, Handle stream, CaptureFrontier&& told,
+                   const CUgraphNode** nodes, const CUgraphEdgeData** edges);
 
 void capture_begun(const Here& here, Handle stream, CaptureMode mode);
 void capture_invalidated(const Here& here, Handle stream);

@@ -12,6 +12,7 @@ void add_module_name_handlers(Handlers& handlers);
 void add_launch_handlers(Handlers& handlers);
 // Kernel nodes of graphs: graph_nodes.cc.
 void add_graph_host_handlers(Handlers& handlers);
+void add_capture_handlers(Handlers& handlers);
 // The call was not run: a node that it would have added, and its operation, will never be.
 void refuse_graph_node(Call& call, int result);
 void add_graph_node_handlers(Handlers& handlers);

@@ -1,9 +1,13 @@
 // Stream capture: beginning, ending, asking.
 #include "client/interpose/capture.h"
 
-#include "base/log.h"
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
+#include "protocol/captures.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -39,6 +43,97 @@ int ask(const Here& here, Handle stream, Status* out) {
     out->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   }
   return 0;
+}
+
+// What more a program may ask of a capture.
+struct Wanted {
+  bool graph = false;
+  bool nodes = false;
+};
+struct Told {
+  protocol::CaptureAnswer answer;
+  CaptureFrontier frontier;
+};
+
+bool read_answer(ByteView reply, std::uint32_t room, Told* told) {
+  if (reply.size() < sizeof told->answer) return false;
+  std::memcpy(&told->answer, reply.data(), sizeof told->answer);
+  const std::size_t count = told->answer.count <= room ? told->answer.count : 0;
+  const std::size_t list_bytes = count * sizeof(Handle);
+  if (reply.size() != sizeof told->answer + list_bytes + count * protocol::kEdgeBytes) return false;
+  CaptureFrontier& frontier = told->frontier;
+  frontier.nodes.resize(count);
+  frontier.edges.resize(count);
+  if (count == 0) return true;
+  const std::byte* const list = reply.data() + sizeof told->answer;
+  std::memcpy(frontier.nodes.data(), list, list_bytes);
+  std::memcpy(frontier.edges.data(), list + list_bytes, count * protocol::kEdgeBytes);
+  return true;
+}
+
+// Asks with room for so many nodes.
+int ask_with(const Here& here, Handle stream, Wanted wanted, std::uint32_t room, Told* told) {
+  HandleTable& handles = here.handles();
+  const Handle known = wanted.graph ? graph_of_capture(here, stream) : 0;
+  protocol::CaptureQuestion question;
+  if (wanted.graph && known == 0) {
+    question.graph = handles.mint(HandleKind::kGraph, 0, nullptr);
+    if (question.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  std::vector<Handle> spares;
+  while (spares.size() < room) {
+    const Handle node = handles.mint(HandleKind::kGraphNode, 0, nullptr);
+    if (node == 0) break;
+    spares.push_back(node);
+  }
+  question.room = static_cast<std::uint32_t>(spares.size());
+  Bytes payload(sizeof question + spares.size() * sizeof(Handle));
+  std::memcpy(payload.data(), &question, sizeof question);
+  if (!spares.empty()) {
+    std::memcpy(payload.data() + sizeof question, spares.data(), spares.size() * sizeof(Handle));
+  }
+  CallSite site = here.stream_site(stream);
+  site.opcode = opcode::cuStreamGetCaptureInfo_v3;
+  site.form = protocol::Form::kRaw;
+  Reply reply;
+  int result = here.session().call(*here.lane, site, ByteView(payload), &reply);
+  if (result == 0 && !read_answer(reply.payload, question.room, told)) {
+    result = CUDA_ERROR_UNKNOWN;
+  }
+  if (result != 0) *told = Told();
+  const std::vector<CUgraphNode>& nodes = told->frontier.nodes;
+  for (const Handle spare : spares) {
+    if (std::find(nodes.begin(), nodes.end(), as<CUgraphNode>(spare)) == nodes.end()) {
+      handles.retire(spare);
+    }
+  }
+  if (known != 0) told->answer.graph = known;
+  if (question.graph == 0) return result;
+  // Its own, and not one that was there before the capture: its end tells the same.
+  if (told->answer.graph == question.graph) {
+    capture_graph_told(here, stream, question.graph);
+  } else {
+    handles.retire(question.graph);
+  }
+  return result;
+}
+
+int ask_more(const Here& here, Handle stream, Wanted wanted, Told* told) {
+  constexpr std::uint32_t kRoomAtFirst = 16;
+  std::uint32_t room = wanted.nodes ? kRoomAtFirst : 0;
+  int result = ask_with(here, stream, wanted, room, told);
+  if (result == 0 && wanted.nodes && told->answer.count > room) {
+    room = std::min(told->answer.count, protocol::kCaptureNodesMax);
+    result = ask_with(here, stream, wanted, room, told);
+  }
+  if (result == 0 && wanted.nodes && told->frontier.nodes.size() != told->answer.count) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const auto capture = capture_of(here, stream);
+  if (capture.has_value() && capture->invalidated) {
+    told->answer.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  }
+  return result;
 }
 
 }  // namespace
@@ -97,7 +192,8 @@ CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
       capture->lane != here.lane->id()) {
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
-  const Handle graph = here.handles().mint(HandleKind::kGraph, 0, nullptr);
+  const Handle told = graph_of_capture(here, stream);
+  const Handle graph = told != 0 ? told : here.handles().mint(HandleKind::kGraph, 0, nullptr);
   if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraph placed = nullptr;
   const int result = call_row(here, opcode::cuStreamEndCapture, here.stream_site(stream), {graph},
@@ -137,17 +233,36 @@ CUresult cuStreamGetCaptureInfo(CUstream given, CUstreamCaptureStatus* status, c
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+CUresult cuStreamGetCaptureInfo_v3(CUstream given, CUstreamCaptureStatus* status, cuuint64_t* id,
                                    CUgraph* graph, const CUgraphNode** dependencies,
                                    const CUgraphEdgeData** edges, size_t* dependency_count) {
-  const CUresult result = custom::cuStreamGetCaptureInfo(stream, status, id);
-  if (result != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
-  if (graph == nullptr && dependencies == nullptr && edges == nullptr &&
-      dependency_count == nullptr) {
-    return CUDA_SUCCESS;
+  const Wanted wanted{graph != nullptr, dependencies != nullptr || edges != nullptr};
+  if (edges != nullptr && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (status == nullptr || !capturing_somewhere() ||
+      (!wanted.graph && !wanted.nodes && dependency_count == nullptr)) {
+    return custom::cuStreamGetCaptureInfo(given, status, id);
   }
-  GPURUN_LOG(kWarning, "the graph of a capture that is not ended cannot be asked for yet");
-  return CUDA_ERROR_NOT_SUPPORTED;
+  Here here;
+  Handle stream = 0;
+  if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  Told told;
+  if (const int result = ask_more(here, stream, wanted, &told); result != 0) return cuda(result);
+  *status = static_cast<CUstreamCaptureStatus>(told.answer.status);
+  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  const auto has_data = [](const CUgraphEdgeData& edge) {
+    return edge.from_port != 0 || edge.to_port != 0 || edge.type != 0;
+  };
+  const std::vector<CUgraphEdgeData>& found = told.frontier.edges;
+  if (wanted.nodes && edges == nullptr && std::any_of(found.begin(), found.end(), has_data)) {
+    return CUDA_ERROR_LOSSY_QUERY;
+  }
+  if (id != nullptr) *id = told.answer.id;
+  if (graph != nullptr) *graph = as<CUgraph>(told.answer.graph);
+  if (dependency_count != nullptr) *dependency_count = told.answer.count;
+  if (wanted.nodes && !keep_frontier(here, stream, std::move(told.frontier), dependencies, edges)) {
+    return CUDA_ERROR_ILLEGAL_STATE;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,

@@ -95,6 +95,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* statu
   std::shared_ptr<Capture> capture;
   GPURUN_TRY(enter_capture(handle, &stream, &capture));
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (edges != nullptr && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *status = status_of(capture);
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (id != nullptr) *id = capture->id();

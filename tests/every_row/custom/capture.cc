@@ -214,7 +214,7 @@ void add_questions(TrialTable& table) {
                            &answer.id.client);
     });
   });
-  // The graph of a capture that goes on is not told yet: its places are NULL here.
+  // Graph and nodes: tests/programs/behaviour/capture_modes.cc; their places are NULL here.
   table.translated("cuStreamGetCaptureInfo_v2", kQuestion, [](Trial& t) {
     compare_answers(t, true, [&](const Both<CUstream>& stream, Answer& answer) {
       return t.call_client(FN(cuStreamGetCaptureInfo_v2), stream, &answer.status.client,

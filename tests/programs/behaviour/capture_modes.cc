@@ -8,6 +8,7 @@
 // capture NVIDIA's "CUDA Graph Best Practice for PyTorch" (no background thread queries). Nowhere
 // written, and as the project decided it in driver_abi/capture_rules.cc: frees and host memory,
 // loads of modules; that an unsafe call which also conflicts answers as an unsafe one.
+#include <algorithm>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -283,6 +284,110 @@ void run_joined(World& world) {
   MUST(cuGraphDestroy(graph));
 }
 
+CUgraph graph_while_captured(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  cuuint64_t id = 0;
+  MUST(cuStreamGetCaptureInfo(stream, &status, &id, &graph, nullptr, nullptr, nullptr));
+  check(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && graph != nullptr, "a graph while captured");
+  return graph;
+}
+
+std::vector<CUgraphNode> nodes_of(CUgraph graph) {
+  size_t count = 0;
+  MUST(cuGraphGetNodes(graph, nullptr, &count));
+  std::vector<CUgraphNode> nodes(count);
+  if (count != 0) MUST(cuGraphGetNodes(graph, nodes.data(), &count));
+  return nodes;
+}
+size_t node_count(CUgraph graph) { return nodes_of(graph).size(); }
+
+std::vector<CUgraphNode> nodes_before_next(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  size_t alone = 0;
+  MUST(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, &alone));
+  size_t count = 0;
+  MUST(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count));
+  check(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && alone == count, "nodes before the next");
+  check(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, &edges, &count) ==
+            CUDA_ERROR_INVALID_VALUE,
+        "edges without nodes");
+  return std::vector<CUgraphNode>(nodes, nodes + count);
+}
+
+// The graph may be asked for before its capture ends (PyTorch does), and is the one of its end.
+void run_told_graphs(const World& world) {
+  CUstream stream = nullptr;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUgraph graph = nullptr;
+  MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const CUgraph told = graph_while_captured(stream);
+  check(node_count(told) == 0, "nothing is in it yet");
+  MUST(cuLaunchKernel(world.kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+  check(graph_while_captured(stream) == told, "the same graph again");
+  check(node_count(told) == 1, "the launch is in it");
+  // And what the next node will stand behind, however many that are.
+  CUevent mark = nullptr;
+  MUST(cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING));
+  std::vector<CUstream> others(20);
+  for (CUstream& other : others) {
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventRecord(mark, stream));
+    MUST(cuStreamWaitEvent(other, mark, 0));
+  }
+  check(nodes_before_next(stream) == nodes_of(told), "behind the launch");
+  check(nodes_before_next(others.back()) == nodes_of(told), "on a stream that joined");
+  for (CUstream& other : others) {
+    MUST(cuLaunchKernel(world.kernel, 1, 1, 1, 1, 1, 1, 0, other, nullptr, nullptr));
+    MUST(cuEventRecord(mark, other));
+    MUST(cuStreamWaitEvent(stream, mark, 0));
+  }
+  const std::vector<CUgraphNode> before = nodes_before_next(stream);
+  check(before.size() >= others.size() && before.size() <= others.size() + 1, "behind all of them");
+  const std::vector<CUgraphNode> all = nodes_of(told);
+  for (const CUgraphNode node : before) {
+    if (std::count(all.begin(), all.end(), node) != 1) check(false, "a node of the graph");
+  }
+  MUST(cuStreamEndCapture(stream, &graph));
+  for (CUstream& other : others) MUST(cuStreamDestroy(other));
+  MUST(cuEventDestroy(mark));
+  check(graph == told, "the graph of the end is the one that was told");
+  CUgraphExec executable = nullptr;
+  MUST(cuGraphInstantiate(&executable, graph, 0));
+  MUST(cuGraphLaunch(executable, stream));
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuGraphExecDestroy(executable));
+
+  // Into a graph that is there: that one is told.
+  CUgraph clone = nullptr;
+  MUST(cuGraphClone(&clone, graph));
+  MUST(cuStreamBeginCaptureToGraph(stream, clone, nullptr, nullptr, 0,
+                                   CU_STREAM_CAPTURE_MODE_RELAXED));
+  check(graph_while_captured(stream) == clone, "the graph that is captured into");
+  CUgraph same = nullptr;
+  MUST(cuStreamEndCapture(stream, &same));
+  check(same == clone, "and its end");
+  MUST(cuGraphDestroy(clone));
+  MUST(cuGraphDestroy(graph));
+
+  // One that fails takes its graph along; the next has its own.
+  MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const CUgraph lost = graph_while_captured(stream);
+  check(cuStreamSynchronize(stream) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a wait inside");
+  check(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "its end");
+  check(graph == nullptr, "no graph of it");
+  MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const CUgraph next = graph_while_captured(stream);
+  check(next != lost, "a graph of its own");
+  MUST(cuLaunchKernel(world.kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+  MUST(cuStreamEndCapture(stream, &graph));
+  check(graph == next && node_count(graph) == 1, "the one that was told");
+  MUST(cuGraphDestroy(graph));
+  MUST(cuStreamDestroy(stream));
+}
+
 }  // namespace
 
 int main() {
@@ -305,6 +410,7 @@ int main() {
     }
   }
   run_joined(world);
+  run_told_graphs(world);
   MUST(cuCtxDestroy(g_context));
   std::printf(g_wrong == 0 ? "PASSED\n" : "FAILED: %d\n", g_wrong);
   return g_wrong == 0 ? 0 : 1;
