@@ -1,5 +1,5 @@
 # Attaching to a server, and gpurun's control link.
-add_library(gpurun_client_death_board STATIC death_board.cc)
+add_library(gpurun_client_death_board STATIC death_board.cc memory_board.cc)
 target_link_libraries(gpurun_client_death_board
   PUBLIC gpurun_base gpurun_protocol_control PRIVATE gpurun_options)
 add_library(gpurun_client_attach STATIC attach.cc control_link.cc known_servers.cc link_security.cc session_data.cc)

@@ -41,6 +41,19 @@ std::uint64_t CreditBook::allocate(std::uint64_t bytes) {
   return address;
 }
 
+CreditBook::Range CreditBook::open_end(std::uint64_t bytes) const {
+  Range best;
+  for (auto at = pieces_.begin(); at != pieces_.end(); ++at) {
+    const std::uint64_t end = at->first + at->second.bytes;
+    const std::uint64_t idle = free_.before(end);
+    const auto next = std::next(at);
+    if (next != pieces_.end() && next->first - end < bytes - std::min(bytes, idle)) continue;
+    if (next != pieces_.end() && next->first == end) continue;
+    if (best.base == 0 || idle > best.bytes) best = {end, idle};
+  }
+  return best;
+}
+
 void CreditBook::quarantine(std::uint64_t ticket, Handle context, std::uint64_t base,
                             std::uint64_t bytes) {
   const std::uint64_t whole = rounded(bytes);
@@ -93,23 +106,38 @@ void CreditBook::drop_quarantined(const Range& piece) {
   }
 }
 
+bool CreditBook::is_idle(const Piece& piece, Handle context) {
+  const auto& quarantined = piece.quarantined;
+  return piece.live == 0 &&
+         (quarantined.empty() || (quarantined.size() == 1 && quarantined.count(context) == 1));
+}
+
 CreditBook::Range CreditBook::take_idle_piece(Handle context, std::uint64_t idle_bytes) {
   if (committed_bytes_ - live_bytes_ <= idle_bytes) return {};
-  const auto idle = [context](const auto& each) {
-    const auto& quarantined = each.second.quarantined;
-    return each.second.live == 0 &&
-           (quarantined.empty() || (quarantined.size() == 1 && quarantined.count(context) == 1));
-  };
   // The highest: allocate() prefers low addresses.
-  const auto found = std::find_if(pieces_.rbegin(), pieces_.rend(), idle);
-  if (found == pieces_.rend()) return {};
-  const Range range{found->first, found->second.bytes};
-  take_out(range);
-  return range;
+  for (auto at = pieces_.end(); at != pieces_.begin();) {
+    if (is_idle((--at)->second, context)) return take_out(at);
+  }
+  return {};
+}
+
+CreditBook::Range CreditBook::take_piece_apart(Handle context) {
+  if (live_bytes_ != 0 || pieces_.empty()) return {};
+  auto lowest_end = pieces_.begin();
+  std::uint64_t end = lowest_end->first;
+  while (lowest_end != pieces_.end() && lowest_end->first == end) {
+    end += lowest_end->second.bytes;
+    ++lowest_end;
+  }
+  for (auto at = pieces_.end(); at != lowest_end;) {
+    if (is_idle((--at)->second, context)) return take_out(at);
+  }
+  return {};
 }
 
 // What of the piece is not in quarantine is free.
-void CreditBook::take_out(const Range& piece) {
+CreditBook::Range CreditBook::take_out(Pieces::const_iterator taken) {
+  const Range piece{taken->first, taken->second.bytes};
   std::vector<Range> quarantined;
   for (const auto& [ticket, kept] : quarantine_) {
     for (const Range& range : kept.ranges) {
@@ -129,6 +157,7 @@ void CreditBook::take_out(const Range& piece) {
   drop_quarantined(piece);
   committed_bytes_ -= piece.bytes;
   pieces_.erase(piece.base);
+  return piece;
 }
 
 std::vector<Handle> CreditBook::quarantined_contexts() const {

@@ -34,6 +34,10 @@ class CreditBook {
 
   // The address of `bytes` (over 0); 0: no piece has room for them.
   std::uint64_t allocate(std::uint64_t bytes);
+  // The largest free range behind which a piece ends and a gap begins that has room for the rest of
+  // `bytes`: a piece that were put there would be one memory with it. `base` is where the gap
+  // begins, 0: there is none; `bytes` of the range, maybe 0.
+  Range open_end(std::uint64_t bytes) const;
   // What allocate() gave for `bytes` and a context of the program freed. It lives no more, but is
   // not given again before release(ticket). Many ranges may share a ticket.
   void quarantine(std::uint64_t ticket, Handle context, std::uint64_t base, std::uint64_t bytes);
@@ -44,6 +48,10 @@ class CreditBook {
   // use, when more than `idle_bytes` are idle. It is the worker's again once the work before is
   // done. Bytes 0: there is none.
   Range take_idle_piece(Handle context, std::uint64_t idle_bytes);
+
+  // Likewise, when nothing lives at all, one that lies apart from the lowest: what is kept shall be
+  // one memory, or the ends of its parts would serve nobody once all is needed.
+  Range take_piece_apart(Handle context);
 
   // Whose frees are in quarantine.
   std::vector<Handle> quarantined_contexts() const;
@@ -67,10 +75,12 @@ class CreditBook {
   // Calls `visit` for each piece that the range touches; neighbouring pieces may share one.
   template <typename Visit>
   void for_each_piece(std::uint64_t base, std::uint64_t bytes, Visit visit);
-  void take_out(const Range& piece);
+  using Pieces = std::map<std::uint64_t, Piece>;  // By base.
+  static bool is_idle(const Piece& piece, Handle context);
+  Range take_out(Pieces::const_iterator at);
   void drop_quarantined(const Range& piece);
 
-  std::map<std::uint64_t, Piece> pieces_;  // By base.
+  Pieces pieces_;
   FreeRanges free_;
   std::unordered_map<std::uint64_t, Quarantined> quarantine_;  // By ticket.
   std::uint64_t committed_bytes_ = 0;

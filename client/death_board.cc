@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "client/memory_board.h"
+
 namespace gpurun::client {
 namespace {
 
@@ -29,7 +31,8 @@ constexpr std::size_t kServer = 0;
 struct Page {
   Place places[kPlaces];
 };
-static_assert(sizeof(Page) == 4096);
+static_assert(sizeof(Page) == MemoryBoard::kOffset);
+constexpr off_t kFileBytes = MemoryBoard::kOffset + MemoryBoard::kBytes;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 constexpr timespec kBetweenLooks = {0, 2'000'000};
@@ -60,14 +63,14 @@ std::string take(Place& place) {
 Result<UniqueFd> DeathBoard::create() {
   UniqueFd fd(memfd_create("gpurun-deaths", MFD_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, "memfd_create");
-  if (ftruncate(fd.get(), sizeof(Page)) != 0) return Status::from_errno(errno, "ftruncate");
+  if (ftruncate(fd.get(), kFileBytes) != 0) return Status::from_errno(errno, "ftruncate");
   return fd;
 }
 
 DeathBoard* DeathBoard::map(int fd) noexcept {
   struct stat about = {};
   // Beyond the file's end lies SIGBUS.
-  if (fstat(fd, &about) != 0 || about.st_size != sizeof(Page)) return nullptr;
+  if (fstat(fd, &about) != 0 || about.st_size != kFileBytes) return nullptr;
   void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<DeathBoard*>(memory);
 }

@@ -3,9 +3,9 @@
 // here; the process whose worker it was finds it, adds its last call, and says it. What nobody
 // takes from here gpurun says itself.
 //
-// The page is a memory file of gpurun's, gone with it. Any process of the program can write to it:
-// gpurun believes of it only that something was told, and its words are shown without control
-// characters.
+// The page is the first of a memory file of gpurun's, gone with it (the rest is the MemoryBoard).
+// Any process of the program can write to it: gpurun believes of it only that something was told,
+// and its words are shown without control characters.
 #pragma once
 
 #include <chrono>

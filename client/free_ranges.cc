@@ -40,6 +40,13 @@ void FreeRanges::give(std::uint64_t start, std::uint64_t bytes) {
   by_size_.insert({bytes, start});
 }
 
+std::uint64_t FreeRanges::before(std::uint64_t end) const {
+  const auto next = by_start_.lower_bound(end);
+  if (next == by_start_.begin()) return 0;
+  const auto& [start, bytes] = *std::prev(next);
+  return start + bytes == end ? bytes : 0;
+}
+
 void FreeRanges::remove(std::uint64_t start, std::uint64_t bytes) {
   const auto around = std::prev(by_start_.upper_bound(start));
   const auto [base, length] = *around;

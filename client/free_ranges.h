@@ -20,6 +20,8 @@ class FreeRanges {
   // All of it is free now, and exists no more.
   void remove(std::uint64_t start, std::uint64_t bytes);
 
+  // How many bytes before `end` are free; 0: none right before it.
+  std::uint64_t before(std::uint64_t end) const;
   std::uint64_t largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
   std::size_t count() const { return by_start_.size(); }
 

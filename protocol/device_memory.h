@@ -19,8 +19,12 @@ struct CreditRequest {
   // keeps none, and wants no window.
   std::uint64_t wished_window = 0;
   std::uint64_t window_bytes = 0;  // At most limits::kWindowBytesMax.
+  // A piece of `behind_bytes` (1 to `bytes`) at `behind` would do, for what lies right before it is
+  // idle; better there than anywhere else. 0: nothing would.
+  std::uint64_t behind = 0;
+  std::uint64_t behind_bytes = 0;
 };
-static_assert(sizeof(CreditRequest) == 24);
+static_assert(sizeof(CreditRequest) == 40);
 
 // With result 0: either a piece, or `plain`.
 struct CreditGrant {
@@ -29,8 +33,11 @@ struct CreditGrant {
   std::uint64_t piece = 0;  // Inside the window, with memory for the allocation and more.
   std::uint64_t piece_bytes = 0;
   std::uint64_t plain = 0;  // The driver's own allocation of exactly what was asked for.
+  // The piece is as many: each of so many bytes, the last of what is left, and given back by
+  // itself.
+  std::uint64_t part_bytes = 0;
 };
-static_assert(sizeof(CreditGrant) == 40);
+static_assert(sizeof(CreditGrant) == 48);
 
 enum class ReturnKind : std::uint32_t {
   // The program has freed what `ticket` names to the client. When all that the record's context was

@@ -6,6 +6,7 @@
 
 #include "client/death_board.h"
 #include "client/interpose/process.h"
+#include "client/memory_board.h"
 #include "client/session_data.h"
 
 namespace gpurun::client::interpose {
@@ -33,6 +34,7 @@ Result<Attached> connect_from_environment() {
   AttachOptions options;
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
+  shared_memory_board.store(MemoryBoard::open(session->deaths), std::memory_order_release);
   Result<Attached> attached = attach(*session, options);
   if (!attached.ok()) return somewhere(attached.status());
   return attached;

@@ -2,9 +2,12 @@
 #include "client/interpose/device_windows.h"
 
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -15,6 +18,8 @@
 #include "client/credit_book.h"
 #include "client/interpose/capture.h"
 #include "client/interpose/process.h"
+#include "client/memory_board.h"
+#include "client/thread.h"
 #include "protocol/device_memory.h"
 #include "protocol/features.h"
 #include "protocol/limits.h"
@@ -38,6 +43,9 @@ constexpr std::uint64_t kAddressesPerByte = 2;
 constexpr std::uint64_t kAddressUnit = std::uint64_t{2} << 20;
 // Other threads may take what this one asked for.
 constexpr int kAttemptsMax = 4;
+// How long other processes may take to give back what they do not use. They wait for their devices'
+// work to do so, if they have freed anything behind it.
+constexpr std::chrono::seconds kOthersPatience{2};
 
 enum class State : std::uint8_t { kUnknown, kWished, kOpen, kNone };
 
@@ -54,6 +62,9 @@ struct Window {
 struct Windows {
   Window by_device[kWindowedDevicesMax];
   std::atomic<std::uint64_t> last_ticket{0};
+  std::atomic<int> place{-1};  // This process's on the MemoryBoard.
+  std::once_flag joining;
+  Thread giver;  // Answers there, for as long as the process lives.
 };
 
 Windows& windows() {
@@ -64,6 +75,25 @@ Windows& windows() {
 std::uint64_t next_ticket() {
   return windows().last_ticket.fetch_add(1, std::memory_order_relaxed) + 1;
 }
+
+// Holds a window. What is idle in it is known to the other processes afterwards.
+class WindowLock {
+ public:
+  explicit WindowLock(Window& window) : window_(window), lock_(window.mutex) {}
+  WindowLock(const WindowLock&) = delete;
+  WindowLock& operator=(const WindowLock&) = delete;
+  ~WindowLock() {
+    const int place = windows().place.load(std::memory_order_acquire);
+    if (place < 0) return;
+    shared_memory_board.load(std::memory_order_acquire)
+        ->say_idle(place, static_cast<int>(&window_ - windows().by_device),
+                   window_.book.idle_bytes());
+  }
+
+ private:
+  Window& window_;
+  const std::lock_guard<std::mutex> lock_;
+};
 
 // nullptr: a device that has none.
 Window* window_of(int server_ordinal) {
@@ -79,7 +109,7 @@ void work_done(std::uint64_t ticket) {
   for (int device = 0; device < kWindowedDevicesMax; ++device) {
     if (!has_device_window(device)) continue;
     Window& window = all.by_device[device];
-    const std::lock_guard<std::mutex> lock(window.mutex);
+    const WindowLock lock(window);
     window.book.release(ticket);
   }
 }
@@ -145,9 +175,17 @@ bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* de
 
 // Under the lock.
 bool adopt_piece(Window& window, const CreditGrant& grant) {
-  return grant.piece >= window.base && grant.piece - window.base <= window.bytes &&
-         grant.piece_bytes <= window.bytes - (grant.piece - window.base) &&
-         window.book.add_piece(grant.piece, grant.piece_bytes);
+  if (grant.piece < window.base || grant.piece - window.base > window.bytes ||
+      grant.piece_bytes > window.bytes - (grant.piece - window.base)) {
+    return false;
+  }
+  const std::uint64_t end = grant.piece + grant.piece_bytes;
+  const std::uint64_t part = grant.part_bytes < kAddressUnit ? grant.piece_bytes : grant.part_bytes;
+  bool added = true;
+  for (std::uint64_t at = grant.piece; added && at < end; at += std::min(part, end - at)) {
+    added = window.book.add_piece(at, std::min(part, end - at));
+  }
+  return added;
 }
 
 CallSite return_site(Handle context) {
@@ -182,7 +220,7 @@ void tell_untold(const Here& here, Window& window) {
   if (capturing_somewhere()) return;
   std::vector<std::pair<Handle, std::uint64_t>> untold;
   {
-    const std::lock_guard<std::mutex> lock(window.mutex);
+    const WindowLock lock(window);
     if (window.untold.empty()) return;
     untold.swap(window.untold);
   }
@@ -193,12 +231,100 @@ void tell_untold(const Here& here, Window& window) {
   }
 }
 
+// Behind a free: what is too much, and, when nothing lives any more, what lies apart.
+void return_more(const Here& here, Window& window, Handle context) {
+  for (;;) {
+    MemoryReturn payload;
+    payload.kind = ReturnKind::kPiece;
+    payload.device = static_cast<std::uint32_t>(&window - windows().by_device);
+    {
+      const WindowLock lock(window);
+      payload.piece = window.book.take_idle_piece(context, limits::kIdleCreditBytesMax).base;
+      if (payload.piece == 0) payload.piece = window.book.take_piece_apart(context).base;
+    }
+    if (payload.piece == 0 || tell(here, context, payload, false) != 0) return;
+  }
+}
+
+// Waits until what was freed is known to be unused. 0, or an earlier call's failure.
+int settle(const Here& here, Window& window) {
+  tell_untold(here, window);
+  std::vector<Handle> contexts;
+  {
+    const WindowLock lock(window);
+    contexts = window.book.quarantined_contexts();
+  }
+  int earlier = 0;
+  for (const Handle context : contexts) {
+    if (capturing_somewhere()) break;
+    // Behind the frees, in their order: when this is answered, they are done.
+    const int result = tell(here, context, MemoryReturn(), true);
+    if (earlier == 0) earlier = result;
+  }
+  return earlier;
+}
+
+// What another process lacks. All that this one holds idle, of each device, behind what it has
+// freed before.
+void give_up_idle_credits() {
+  Here here;
+  if (here.enter() != 0) return;
+  Windows& all = windows();
+  for (int device = 0; device < kWindowedDevicesMax; ++device) {
+    if (!has_device_window(device)) continue;
+    Window& window = all.by_device[device];
+    (void)settle(here, window);
+    MemoryReturn payload;
+    payload.kind = ReturnKind::kPiece;
+    payload.device = static_cast<std::uint32_t>(device);
+    for (;;) {
+      {
+        const WindowLock lock(window);
+        payload.piece = window.book.take_idle_piece(0, 0).base;
+      }
+      if (payload.piece == 0) break;
+      (void)tell(here, 0, payload, false);
+    }
+  }
+  // Behind them and all that was freed otherwise: when this is answered, they are done.
+  static std::uint64_t done = 0;
+  const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
+  if (returns != done && tell(here, 0, MemoryReturn(), true) == 0) done = returns;
+}
+
+void* answer_others(void*) {
+  MemoryBoard& board = *shared_memory_board.load(std::memory_order_acquire);
+  const int place = windows().place.load(std::memory_order_acquire);
+  for (std::uint32_t question = 0;;) {
+    question = board.await_question(question);
+    give_up_idle_credits();
+    board.answer(place, question);
+  }
+  return nullptr;
+}
+
+// From the first credits on: nobody holds any before.
+void begin_sharing() {
+  Windows& all = windows();
+  std::call_once(all.joining, [&all] {
+    MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+    if (board == nullptr) return;
+    const int place = board->join(static_cast<std::uint32_t>(getpid()));
+    if (place < 0) return;
+    all.place.store(place, std::memory_order_release);
+    // Without a thread nothing is said, so that nobody waits for us.
+    if (!all.giver.start("gpurun-credits", &answer_others, nullptr).ok()) all.place.store(-1);
+  });
+}
+
 // One request for credits. `*address` stays 0 without memory.
-int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address) {
+// `ordered`: behind what was given back before.
+int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
+            CUdeviceptr* address) {
   CreditRequest payload;
   payload.bytes = bytes;
   {
-    const std::lock_guard<std::mutex> lock(window.mutex);
+    const WindowLock lock(window);
     wish(here, window);
     if (window.state == State::kNone) {
       // Whether nobody has any is not for this call to say.
@@ -206,9 +332,16 @@ int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* 
     }
     payload.wished_window = window.base;
     payload.window_bytes = window.bytes;
+    const std::uint64_t wanted = CreditBook::rounded(bytes);
+    const CreditBook::Range idle = window.book.open_end(wanted);
+    if (idle.base != 0 && idle.bytes < wanted) {
+      payload.behind = idle.base;
+      payload.behind_bytes = std::min(bytes, wanted - idle.bytes);
+    }
   }
+  begin_sharing();
   here.session().set_work_done(&work_done);
-  CallSite site = here.passing_site();
+  CallSite site = ordered ? here.site() : here.passing_site();
   site.opcode = opcode::cuMemAlloc_v2;
   site.form = protocol::Form::kRaw;
   Reply reply;
@@ -221,7 +354,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* 
   std::memcpy(&grant, reply.payload.data(), sizeof grant);
   bool declined = false;
   {
-    const std::lock_guard<std::mutex> lock(window.mutex);
+    const WindowLock lock(window);
     const bool held = adopt_window(window, here.context->server_ordinal, grant, &declined);
     if (held && grant.plain == 0 && adopt_piece(window, grant)) {
       *address = window.book.allocate(bytes);
@@ -242,6 +375,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* 
 // The driver's own. Memory that was freed before may have to come back first: only then is waited
 // for what the context has queued.
 int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+  begin_sharing();
   for (const CallSite& site : {here.passing_site(), here.site()}) {
     const int result = call_row(here, opcode::cuMemAlloc_v2, site, {}, address, std::size_t{bytes});
     if (result != CUDA_ERROR_OUT_OF_MEMORY || *address != 0) return result;
@@ -254,19 +388,29 @@ int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) 
 int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address,
                       int* earlier) {
   bool reclaimed = false;
+  Others others = Others::kUnasked;
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     {
-      const std::lock_guard<std::mutex> lock(window.mutex);
+      const WindowLock lock(window);
       *address = window.book.allocate(bytes);
       if (*address == 0 && window.state == State::kNone) return 0;
     }
     if (*address != 0) return 0;
-    const int result = request(here, window, bytes, address);
+    const int result = request(here, window, bytes, reclaimed, address);
     if (*address != 0 || result == CUDA_ERROR_NOT_SUPPORTED) return *address != 0 ? result : 0;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !reclaimed) {
-      // What was in quarantine may do by itself.
       reclaimed = true;
+      const int told = settle_frees(here);
+      if (*earlier == 0) *earlier = told;
+      {
+        // What was in quarantine may do by itself.
+        const WindowLock lock(window);
+        *address = window.book.allocate(bytes);
+      }
+      if (*address != 0) return 0;
       (void)return_idle_credits(here, earlier);
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY && others_return_credits(here, &others)) {
+      attempt = 0;
     } else if (result != 0) {
       return result;
     }
@@ -283,10 +427,7 @@ int allocate(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
     const int result = allocate_windowed(here, *window, bytes, address, &earlier);
     if (result != 0 || *address != 0) return result != 0 ? result : earlier;
   }
-  const int result = allocate_plain(here, bytes, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !return_idle_credits(here, &earlier)) return result;
-  const int again = allocate_plain(here, bytes, address);
-  return again != 0 ? again : earlier;
+  return or_without_credits(here, [&] { return allocate_plain(here, bytes, address); });
 }
 
 }  // namespace
@@ -318,7 +459,7 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
   payload.device = static_cast<std::uint32_t>(device);
   payload.ticket = next_ticket();
   {
-    const std::lock_guard<std::mutex> lock(window.mutex);
+    const WindowLock lock(window);
     window.book.quarantine(payload.ticket, range.context, range.base, range.bytes);
     if (capturing_somewhere()) {
       // A capture in some stream of the context forbids to wait for it.
@@ -332,7 +473,9 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
       payload.piece = piece.base;
     }
   }
-  return tell(here, range.context, payload, wait);
+  const int result = tell(here, range.context, payload, wait);
+  if (result == 0) return_more(here, window, range.context);
+  return result;
 }
 
 void end_windowed_ranges(const Here& here, const Context& context,
@@ -343,7 +486,7 @@ void end_windowed_ranges(const Here& here, const Context& context,
   payload.ticket = next_ticket();
   bool any = false;
   {
-    const std::lock_guard<std::mutex> lock(window->mutex);
+    const WindowLock lock(*window);
     // The end of the context is the end of its work: what follows needs to wait for nothing else.
     for (auto& [of, ticket] : window->untold) {
       if (of == context.handle) of = 0;
@@ -359,21 +502,21 @@ void end_windowed_ranges(const Here& here, const Context& context,
 
 int settle_frees(const Here& here) {
   Window* const window = window_of(here.context->server_ordinal);
-  if (window == nullptr) return 0;
-  tell_untold(here, *window);
-  std::vector<Handle> contexts;
-  {
-    const std::lock_guard<std::mutex> lock(window->mutex);
-    contexts = window->book.quarantined_contexts();
+  return window == nullptr ? 0 : settle(here, *window);
+}
+
+bool others_return_credits(const Here&, Others* stage) {
+  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  if (board == nullptr) return false;
+  const int place = windows().place.load(std::memory_order_acquire);
+  if (*stage == Others::kUnasked) {
+    *stage = Others::kAsked;
+    if (board->ask(place, kOthersPatience)) return true;
   }
-  int earlier = 0;
-  for (const Handle context : contexts) {
-    if (capturing_somewhere()) break;
-    // Behind the frees, in their order: when this is answered, they are done.
-    const int result = tell(here, context, MemoryReturn(), true);
-    if (earlier == 0) earlier = result;
-  }
-  return earlier;
+  if (!board->some_just_died(place, kOthersPatience)) return false;
+  constexpr timespec kBetweenAttempts = {0, 2'000'000};
+  nanosleep(&kBetweenAttempts, nullptr);
+  return true;
 }
 
 bool return_idle_credits(const Here& here, int* earlier) {
@@ -387,7 +530,7 @@ bool return_idle_credits(const Here& here, int* earlier) {
     payload.kind = ReturnKind::kPiece;
     payload.device = static_cast<std::uint32_t>(here.context->server_ordinal);
     {
-      const std::lock_guard<std::mutex> lock(window->mutex);
+      const WindowLock lock(*window);
       payload.piece = window->book.take_idle_piece(here.context->handle, 0).base;
     }
     if (payload.piece == 0) return returned;
@@ -401,7 +544,7 @@ bool return_idle_credits(const Here& here, int* earlier) {
 bool may_be_windowed(const Here& here, std::uint64_t bytes) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr || bytes > limits::kWindowedBytesMax) return false;
-  const std::lock_guard<std::mutex> lock(window->mutex);
+  const WindowLock lock(*window);
   wish(here, *window);
   return window->state != State::kNone;
 }
@@ -417,10 +560,14 @@ int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total
 }
 
 std::uint64_t idle_credit_bytes(int server_ordinal) noexcept {
+  std::uint64_t bytes = 0;
+  if (MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire)) {
+    bytes = board->idle_elsewhere(windows().place.load(std::memory_order_acquire), server_ordinal);
+  }
   Window* const window = window_of(server_ordinal);
-  if (window == nullptr) return 0;
-  const std::lock_guard<std::mutex> lock(window->mutex);
-  return window->book.idle_bytes();
+  if (window == nullptr) return bytes;
+  const WindowLock lock(*window);
+  return bytes + window->book.idle_bytes();
 }
 
 }  // namespace gpurun::client::interpose

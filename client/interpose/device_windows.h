@@ -32,7 +32,8 @@ int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total
 void end_windowed_ranges(const Here& here, const Context& context,
                          const std::vector<MemoryRange>& ranges);
 
-// Credits of a device that nothing lives in: to the program they are free memory.
+// Credits of a device that nothing lives in, those of the program's other processes too: to the
+// program they are free memory.
 std::uint64_t idle_credit_bytes(int server_ordinal) noexcept;
 
 // Whether an allocation of so much on the current context's device may come out of a window.
@@ -42,6 +43,27 @@ bool may_be_windowed(const Here& here, std::uint64_t bytes);
 // current context's device back. False: there were none. `*earlier`, if 0, becomes the failure of
 // an earlier call that was told meanwhile.
 bool return_idle_credits(const Here& here, int* earlier);
+// Then the program's other processes are asked for theirs, and waited for, and so is what those had
+// that have just died. True: it is worth another attempt, and then another question, with what
+// `stage` has become. False: nothing is to be expected.
+enum class Others : std::uint8_t { kUnasked, kAsked };
+bool others_return_credits(const Here& here, Others* stage);
+
+// Makes an allocation, `allocate`; again when the server has no memory and this process holds some
+// for nothing, and again when others do.
+template <typename Allocate>
+int or_without_credits(const Here& here, Allocate allocate) {
+  int result = allocate();
+  int earlier = 0;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && return_idle_credits(here, &earlier)) {
+    result = allocate();
+  }
+  Others others = Others::kUnasked;
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && others_return_credits(here, &others)) {
+    result = allocate();
+  }
+  return result != 0 ? result : earlier;
+}
 
 // A capture is about to begin, during which nobody may wait for its context: waits until what was
 // freed on the current context's device is known to be unused. 0, or an earlier call's failure.

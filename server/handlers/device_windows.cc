@@ -18,6 +18,9 @@ using protocol::ReturnKind;
 
 // The program may have little memory left to share among clients.
 constexpr std::uint64_t kShareOfFree = 16;
+// Parts of a grant, of which each can be given back: 2 MiB of the first ones. Each is an allocation
+// of the driver's, of which it shall not have thousands.
+constexpr std::uint64_t kPartsOfGrant = 16;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -88,6 +91,17 @@ std::uint64_t DeviceWindow::find_gap(std::uint64_t bytes) const {
   return base_ + bytes_ - at >= bytes ? at : 0;
 }
 
+// How many bytes from there on have no memory, where a piece could begin; else 0.
+std::uint64_t DeviceWindow::gap_at(std::uint64_t at) const {
+  if (at < base_ || at - base_ >= bytes_ || (at - base_) % granule_ != 0) return 0;
+  const auto next = pieces_.upper_bound(at);
+  if (next != pieces_.begin()) {
+    const auto& [start, piece] = *std::prev(next);
+    if (at - start < piece.bytes) return 0;
+  }
+  return (next == pieces_.end() ? base_ + bytes_ : next->first) - at;
+}
+
 // How much to give to a client that needs `least`.
 std::uint64_t DeviceWindow::generous(std::uint64_t least) const {
   std::size_t free_bytes = 0, total_bytes = 0;
@@ -103,33 +117,61 @@ int DeviceWindow::map(std::uint64_t at, std::uint64_t bytes, Piece* piece) {
   if (result != 0) return result;
   result = GPURUN_DRIVER(driver_, cuMemMap, at, bytes, 0, memory, 0);
   if (result == 0) {
-    result = GPURUN_DRIVER(driver_, cuMemSetAccess, at, bytes, access_.data(), access_.size());
-    if (result == 0) {
-      piece->bytes = bytes;
-      piece->memory = memory;
-      return 0;
-    }
-    (void)GPURUN_DRIVER(driver_, cuMemUnmap, at, bytes);
+    piece->bytes = bytes;
+    piece->memory = memory;
+    return 0;
   }
   (void)GPURUN_DRIVER(driver_, cuMemRelease, memory);
   return result;
 }
 
-int DeviceWindow::place(std::uint64_t bytes, CreditGrant* grant) {
-  const std::uint64_t least = round_up(bytes, granule_);
-  int result = kErrorOutOfMemory;
-  std::uint64_t tried = 0;
-  for (const std::uint64_t wanted : {generous(least), least}) {
-    const std::uint64_t at = wanted == tried ? 0 : find_gap(wanted);
-    tried = wanted;
-    if (at == 0) continue;
+int DeviceWindow::place_at(std::uint64_t at, std::uint64_t bytes, CreditGrant* grant) {
+  const std::uint64_t part = round_up(bytes / kPartsOfGrant, granule_);
+  std::map<std::uint64_t, Piece> made;
+  int result = 0;
+  for (std::uint64_t next = at; result == 0 && next < at + bytes; next += part) {
     Piece piece;
-    result = map(at, wanted, &piece);
+    result = map(next, std::min(part, at + bytes - next), &piece);
+    if (result == 0) made.emplace(next, piece);
+  }
+  if (result == 0) {
+    result = GPURUN_DRIVER(driver_, cuMemSetAccess, at, bytes, access_.data(), access_.size());
+  }
+  if (result != 0) {
+    for (const auto& [start, piece] : made) (void)unmap(start, piece);
+    return result;
+  }
+  pieces_.merge(made);
+  grant->piece = at;
+  grant->piece_bytes = bytes;
+  grant->part_bytes = part;
+  return 0;
+}
+
+// Generously, else just enough; right behind what the client has idle, so that it is one memory
+// with that, else where there is room.
+int DeviceWindow::place(const CreditRequest& request, CreditGrant* grant) {
+  const std::uint64_t room_behind = gap_at(request.behind);
+  const std::uint64_t least_behind = round_up(request.behind_bytes, granule_);
+  const std::uint64_t least = round_up(request.bytes, granule_);
+  const std::uint64_t more_behind = least_behind == 0 ? 0 : generous(least_behind);
+  const std::uint64_t more = generous(least);
+  const struct {
+    bool behind;
+    std::uint64_t bytes;
+    std::uint64_t least;
+  } tries[] = {{true, more_behind, least_behind},
+               {true, least_behind, least_behind},
+               {false, more, least},
+               {false, least, least}};
+  int result = kErrorOutOfMemory;
+  for (const auto& each : tries) {
+    if (each.bytes == 0 || (each.behind && each.bytes > room_behind)) continue;
+    const std::uint64_t at = each.behind ? request.behind : find_gap(each.bytes);
+    if (at == 0) continue;
+    result = place_at(at, each.bytes, grant);
     if (result != 0) continue;
-    pieces_.emplace(at, piece);
-    if (wanted > least) next_credit_ = std::min(next_credit_ * 2, limits::kCreditBytesMax);
-    grant->piece = at;
-    grant->piece_bytes = wanted;
+    if (each.bytes > each.least) next_credit_ = std::min(next_credit_ * 2, limits::kCreditBytesMax);
     return 0;
   }
   return result;
@@ -138,7 +180,7 @@ int DeviceWindow::place(std::uint64_t bytes, CreditGrant* grant) {
 int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
   *grant = {};
   if (request.bytes == 0 || request.bytes > limits::kWindowedBytesMax ||
-      request.window_bytes > limits::kWindowBytesMax) {
+      request.window_bytes > limits::kWindowBytesMax || request.behind_bytes > request.bytes) {
     return kErrorInvalidValue;
   }
   const std::lock_guard lock(mutex_);
@@ -146,7 +188,7 @@ int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
   if (state_ == State::kOpen) {
     grant->window = base_;
     grant->window_bytes = bytes_;
-    if (place(request.bytes, grant) == 0) return 0;
+    if (place(request, grant) == 0) return 0;
   }
   CUdeviceptr plain = 0;
   const int result = GPURUN_DRIVER(driver_, cuMemAlloc_v2, &plain, request.bytes);

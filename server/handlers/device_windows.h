@@ -46,9 +46,11 @@ class DeviceWindow {
 
   // All under mutex_.
   void open(const protocol::CreditRequest& request);
-  int place(std::uint64_t bytes, protocol::CreditGrant* grant);
+  int place(const protocol::CreditRequest& request, protocol::CreditGrant* grant);
+  int place_at(std::uint64_t at, std::uint64_t bytes, protocol::CreditGrant* grant);
   int map(std::uint64_t at, std::uint64_t bytes, Piece* piece);
   std::uint64_t find_gap(std::uint64_t bytes) const;
+  std::uint64_t gap_at(std::uint64_t at) const;
   std::uint64_t generous(std::uint64_t least) const;
   CUmemAllocationProp properties() const;
 

@@ -130,7 +130,7 @@ TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
   CreditGrant grant;
   EXPECT_EQ(give_back(piece(kWish)), kInvalidValue);  // No window yet.
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
-  EXPECT_EQ(give_back(piece(grant.piece + 2 * kMiB)), kInvalidValue);
+  EXPECT_EQ(give_back(piece(grant.piece + kMiB)), kInvalidValue);
   EXPECT_EQ(give_back(piece(grant.window + grant.window_bytes)), kInvalidValue);
   EXPECT_EQ(give_back(piece(0)), kInvalidValue);
   MemoryReturn other = piece(grant.piece);
@@ -145,6 +145,30 @@ TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
   MemoryReturn unknown;
   unknown.kind = static_cast<ReturnKind>(9);
   EXPECT_EQ(give_back(unknown), kInvalidValue);
+}
+
+TEST_F(DeviceWindows, PartsOfAPieceComeAndGoByThemselves) {
+  CreditGrant grant;
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  const std::uint64_t piece_end = grant.piece + grant.piece_bytes;
+  ASSERT_EQ(grant.part_bytes, 2 * kMiB);
+  // The last one goes, and another comes there: behind what is idle.
+  ASSERT_EQ(give_back(piece(piece_end - 2 * kMiB)), 0);
+  CreditRequest behind = request(3 * kMiB);
+  behind.behind = piece_end - 2 * kMiB;
+  behind.behind_bytes = kMiB;
+  ASSERT_EQ(ask(behind, &grant), 0);
+  EXPECT_EQ(grant.piece, behind.behind);
+  // Where there is memory, or no room, or no window, it comes elsewhere.
+  for (const std::uint64_t at : {grant.piece + 2 * kMiB, grant.window + grant.window_bytes,
+                                 grant.window - 2 * kMiB, grant.piece + kMiB, ~std::uint64_t{0}}) {
+    behind.behind = at;
+    ASSERT_EQ(ask(behind, &grant), 0);
+    EXPECT_NE(grant.piece, at);
+    EXPECT_GE(grant.piece_bytes, 4 * kMiB);
+  }
+  behind.behind_bytes = behind.bytes + 1;
+  EXPECT_EQ(ask(behind, &grant), kInvalidValue);
 }
 
 TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {

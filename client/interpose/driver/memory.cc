@@ -28,16 +28,6 @@ CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, Memory
 // Drivers' own pitch.
 constexpr std::size_t kPitchUnitBytes = 512;
 
-// Makes the allocation; once more when the server has no memory and we hold some for nothing.
-template <typename Allocate>
-int or_without_credits(const Here& here, Allocate allocate) {
-  const int result = allocate();
-  int earlier = 0;
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !return_idle_credits(here, &earlier)) return result;
-  const int again = allocate();
-  return again != 0 ? again : earlier;
-}
-
 // `pool` 0: the device's own.
 CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
   Here here;

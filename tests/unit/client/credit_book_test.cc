@@ -180,5 +180,37 @@ TEST(CreditBook, NeverGivesTwiceWhatLives) {
   for (int i = 0; i < 4; ++i) EXPECT_NE(book.allocate(kMiB), 0u);
 }
 
+TEST(CreditBook, TellsWhereMoreMemoryWouldBeOneWithWhatIsIdle) {
+  CreditBook book;
+  EXPECT_EQ(book.open_end(kMiB).base, 0u);
+  ASSERT_TRUE(book.add_piece(kBase, 2 * kMiB));
+  ASSERT_TRUE(book.add_piece(kBase + 2 * kMiB, 2 * kMiB));
+  ASSERT_TRUE(book.add_piece(kBase + 6 * kMiB, 2 * kMiB));
+  ASSERT_EQ(book.allocate(3 * kMiB), kBase);
+  // One MiB is idle before the gap, two behind it are at the end of all.
+  EXPECT_EQ(book.open_end(3 * kMiB).base, kBase + 8 * kMiB);
+  EXPECT_EQ(book.open_end(3 * kMiB).bytes, 2 * kMiB);
+  ASSERT_EQ(book.allocate(2 * kMiB), kBase + 6 * kMiB);
+  EXPECT_EQ(book.open_end(3 * kMiB).base, kBase + 4 * kMiB);
+  EXPECT_EQ(book.open_end(3 * kMiB).bytes, kMiB);
+  // The gap has no room for three more.
+  EXPECT_EQ(book.open_end(4 * kMiB).base, kBase + 8 * kMiB);
+  EXPECT_EQ(book.open_end(4 * kMiB).bytes, 0u);
+}
+
+TEST(CreditBook, KeepsOneMemoryWhenNothingLives) {
+  CreditBook book;
+  for (const std::uint64_t at : {0, 2, 6, 10}) {
+    ASSERT_TRUE(book.add_piece(kBase + at * kMiB, 2 * kMiB));
+  }
+  const std::uint64_t lives = book.allocate(kMiB);
+  EXPECT_EQ(book.take_piece_apart(kContext).bytes, 0u);
+  book.quarantine(1, kContext, lives, kMiB);
+  EXPECT_EQ(book.take_piece_apart(kContext).base, kBase + 10 * kMiB);
+  EXPECT_EQ(book.take_piece_apart(kContext).base, kBase + 6 * kMiB);
+  EXPECT_EQ(book.take_piece_apart(kContext).bytes, 0u);
+  EXPECT_EQ(book.committed_bytes(), 4 * kMiB);
+}
+
 }  // namespace
 }  // namespace gpurun::client

@@ -1,0 +1,113 @@
+// Protects: processes that share a device learn what the others hold idle, are asked for it, and
+// wait for those who can answer, and only for a patience for those who do not.
+#include "client/memory_board.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "client/death_board.h"
+
+namespace gpurun::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong{20'000};
+constexpr milliseconds kShort{50};
+
+// A process that lives until it is let go.
+class Other {
+ public:
+  Other() {
+    EXPECT_EQ(pipe(ends_), 0);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    close(ends_[1]);
+    char byte;
+    _exit(read(ends_[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ~Other() {
+    if (!ended_) end();
+    waitpid(pid_, nullptr, 0);
+  }
+  std::uint32_t number() const { return static_cast<std::uint32_t>(pid_); }
+  // Its status is not asked for.
+  void end() {
+    close(ends_[0]);
+    close(ends_[1]);
+    siginfo_t how;
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(pid_), &how, WEXITED | WNOWAIT), 0);
+    ended_ = true;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+  pid_t pid_ = 0;
+  bool ended_ = false;
+};
+
+class Boards : public ::testing::Test {
+ protected:
+  Boards() : file_(*DeathBoard::create()), board_(MemoryBoard::map(file_.get())) {}
+  UniqueFd file_;
+  MemoryBoard* board_;
+  const std::uint32_t self_ = static_cast<std::uint32_t>(getpid());
+};
+
+TEST_F(Boards, TellWhatTheLivingOthersHold) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  ASSERT_TRUE(own >= 0 && theirs >= 0 && own != theirs);
+  board_->say_idle(own, 1, 5);
+  board_->say_idle(theirs, 1, 7);
+  board_->say_idle(theirs, MemoryBoard::kDevices, 9);
+  EXPECT_EQ(board_->idle_elsewhere(own, 1), 7u);
+  EXPECT_EQ(board_->idle_elsewhere(theirs, 1), 5u);
+  EXPECT_EQ(board_->idle_elsewhere(own, 0), 0u);
+  EXPECT_EQ(board_->idle_elsewhere(own, MemoryBoard::kDevices), 0u);
+  EXPECT_FALSE(board_->some_just_died(own, kLong));
+  other.end();
+  EXPECT_EQ(board_->idle_elsewhere(own, 1), 0u);
+  EXPECT_TRUE(board_->some_just_died(own, kLong));
+  EXPECT_FALSE(board_->some_just_died(own, milliseconds(0)));
+  EXPECT_FALSE(board_->some_just_died(own, kLong)) << "its place is free again";
+  EXPECT_FALSE(board_->ask(own, kLong)) << "nobody is left";
+  // The program that a process becomes has its place.
+  EXPECT_EQ(board_->join(self_), own);
+}
+
+TEST_F(Boards, AQuestionWaitsForItsAnswer) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  std::atomic<bool> given{false};
+  std::thread answers([&] {
+    const std::uint32_t question = board_->await_question(0);
+    given = true;
+    board_->answer(theirs, question);
+  });
+  EXPECT_TRUE(board_->ask(own, kLong));
+  EXPECT_TRUE(given);
+  answers.join();
+}
+
+TEST_F(Boards, WhoeverIsSilentIsWaitedForOnce) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  EXPECT_TRUE(board_->ask(own, kShort));
+  EXPECT_FALSE(board_->ask(own, kLong));
+  board_->answer(theirs, 1);
+  EXPECT_TRUE(board_->ask(own, kShort));
+}
+
+TEST_F(Boards, OnlyAFileOfTheRightSizeIsOne) {
+  EXPECT_NE(board_, nullptr);
+  ASSERT_EQ(ftruncate(file_.get(), MemoryBoard::kOffset), 0);
+  EXPECT_EQ(MemoryBoard::map(file_.get()), nullptr);
+  EXPECT_EQ(MemoryBoard::open(""), nullptr);
+}
+
+}  // namespace
+}  // namespace gpurun::client
