@@ -116,13 +116,15 @@ int make_image(Link* link, const void* caller) {
 }
 
 // What we have made in an earlier link is nothing that NVIDIA's linker knows: its texts are.
-int add_to_real(Link* link, const Input& input, const void* caller) {
-  const auto give = [&](int type, const void* data, std::size_t bytes) {
-    return call(caller, "nvJitLinkAddData", link->real, type, data, bytes, input.name.c_str());
+// `data` is what the caller has passed: nvJitLink looks beyond the end of a PTX text for its NUL
+// (measured, 13.5: "bad input" without one), which programs may have left out of the length.
+int add_to_real(Link* link, const Input& input, const void* data, const void* caller) {
+  const auto give = [&](int type, const void* start, std::size_t bytes) {
+    return call(caller, "nvJitLinkAddData", link->real, type, start, bytes, input.name.c_str());
   };
   const ByteView view(input.bytes.data(), input.bytes.size());
   if (!is_linked_image(view)) {
-    return give(static_cast<int>(input.type), input.bytes.data(), input.bytes.size());
+    return give(static_cast<int>(input.type), data, input.bytes.size());
   }
   PtxInputs texts(kUsualArchitecture);
   if (!texts.add(kCubin, view, input.name).ok()) return kUnrecognizedInput;
@@ -139,7 +141,7 @@ int add(Link* link, int type, const void* data, std::size_t bytes, const char* n
   const auto* start = static_cast<const std::byte*>(data);
   Input input{static_cast<InputType>(type), Bytes(start, start + bytes),
               name == nullptr ? "input" : name};
-  const int outcome = add_to_real(link, input, caller);
+  const int outcome = add_to_real(link, input, data, caller);
   if (outcome == kSuccess) link->inputs.push_back(std::move(input));
   return outcome;
 }

@@ -23,6 +23,11 @@ constexpr RuntimeCall kRuntimeCalls[] = {
     {"malloc", "allocate", 64, {64}},
     {"free", "release", 0, {64}},
     {"__assertfail", "assert_fail", 0, {64, 64, 32, 64, 64}},
+    // What cudaCGGetIntrinsicHandle and its like call (PTX of libcudadevrt.a, CUDA 13).
+    {"__cuda_syscall_CGS_get_intrinsic_handle", "group_handle", 64, {32}},
+    {"__cuda_syscall_CGS_sync", "group_sync", 32, {64, 32}},
+    {"__cuda_syscall_CGS_get_size", "group_size", 32, {64, 64, 64}},
+    {"__cuda_syscall_CGS_get_rank", "group_rank", 32, {64, 64, 64}},
 };
 
 const RuntimeCall* find_runtime_call(std::string_view name) {

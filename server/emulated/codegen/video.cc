@@ -1,5 +1,6 @@
 // SIMD video instructions: arithmetic on the two halves or four bytes of a register (PTX ISA,
-// section 9.7.19). Without masks and selectors, which no compiler emits.
+// section 9.7.19), and the scalar shifts (9.7.18.2). Without masks and selectors, which no compiler
+// emits.
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 
@@ -97,7 +98,45 @@ void emit_video(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
+// vshl, vshr (PTX ISA, 9.7.18.2): a word, extended as its type says, moved by 32 at most (clamp) or
+// by the low five bits (wrap); then a secondary operation with the third operand, in d's type.
+void emit_video_shift(FunctionBuilder& b, const Operation& op) {
+  const bool secondary = op.has("add") || op.has("min") || op.has("max");
+  b.expect_operands(op, secondary ? 4 : 3, secondary ? 4 : 3);
+  const VideoTypes types = types_of(op, true);
+  llvm::Type* wide = b.int_type(64);
+  Value* word = b.read(b.operand(op, 1), 32);
+  Value* by = b.read(b.operand(op, 2), 32);
+  Value* third = secondary ? b.read(b.operand(op, 3), 32) : nullptr;
+  if (b.failed()) return;
+  word = types.a_signed ? b.ir.CreateSExt(word, wide) : b.ir.CreateZExt(word, wide);
+  by = op.has("clamp") ? b.binary(Intrinsic::umin, by, b.constant(32, 32))
+                       : b.ir.CreateAnd(by, b.constant(32, 31));
+  by = b.ir.CreateZExt(by, wide);
+  // What is above the 64th bit after a shift by 32 is not looked at.
+  Value* moved =
+      op.instruction.opcode == "vshl" ? b.ir.CreateShl(word, by) : b.ir.CreateAShr(word, by);
+  if (op.has("sat")) {
+    const std::int64_t low = types.result_signed ? -(std::int64_t{1} << 31) : 0;
+    const std::int64_t high = (std::int64_t{1} << (types.result_signed ? 31 : 32)) - 1;
+    moved = b.binary(Intrinsic::smax, moved, b.constant(64, static_cast<std::uint64_t>(low)));
+    moved = b.binary(Intrinsic::smin, moved, b.constant(64, static_cast<std::uint64_t>(high)));
+  }
+  Value* result = b.ir.CreateTrunc(moved, b.int_type(32));
+  if (op.has("add")) {
+    result = b.ir.CreateAdd(result, third);
+  } else if (secondary) {
+    const bool least = op.has("min");
+    result = b.binary(types.result_signed ? (least ? Intrinsic::smin : Intrinsic::smax)
+                                          : (least ? Intrinsic::umin : Intrinsic::umax),
+                      result, third);
+  }
+  b.write(b.operand(op, 0), result);
+}
+
 constexpr VariantRow kRows[] = {
+    {"vshl.{u32,s32}.{u32,s32}.u32.{clamp,wrap}{,.add,.min,.max}", emit_video_shift},
+    {"vshr.{u32,s32}.{u32,s32}.u32{,.sat}.{clamp,wrap}{,.add,.min,.max}", emit_video_shift},
     {"{vadd4,vsub4,vavrg4,vabsdiff4,vmin4,vmax4,vadd2,vsub2,vavrg2,vabsdiff2,vmin2,vmax2}"
      ".{u32,s32}.{u32,s32}.{u32,s32}{,.sat,.add}",
      emit_video},

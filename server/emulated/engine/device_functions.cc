@@ -1,4 +1,5 @@
 // The functions that compiled code calls, as C functions in one table (runtime/device_abi.h).
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -139,6 +140,66 @@ std::uint64_t global_timer(ThreadContext*) {
                                         .count());
 }
 
+constexpr std::uint32_t kGroupOk = 0;
+constexpr std::uint32_t kGroupInvalid = 1;  // cudaErrorInvalidValue
+constexpr std::uint32_t kScopeGrid = 1;     // cudaCGScopeGrid
+
+std::uint64_t group_handle(ThreadContext* thread, std::uint32_t scope) {
+  return scope == kScopeGrid ? thread->block->grid_workspace : 0;
+}
+
+bool is_grid(ThreadContext* thread, std::uint64_t handle) {
+  return handle != 0 && handle == thread->block->grid_workspace;
+}
+
+// The word that the barrier of cooperative_groups' own PTX flips, too, and as it does it
+// (cooperative_groups/details/sync.h, sync_grids): a kernel may use both.
+std::uint32_t group_sync(ThreadContext* thread, std::uint64_t handle, std::uint32_t) {
+  constexpr std::uint32_t kTurn = 0x8000'0000;
+  if (!is_grid(thread, handle)) return kGroupInvalid;
+  const BlockContext& block = *thread->block;
+  barrier_sync(thread, 0, 0);
+  if (thread->thread_linear == 0) {
+    const std::uint32_t* id = block.block_id;
+    const std::uint32_t* dim = block.grid_dim;
+    const bool is_first = id[0] == 0 && id[1] == 0 && id[2] == 0;
+    const std::uint32_t step = is_first ? kTurn - (dim[0] * dim[1] * dim[2] - 1) : 1;
+    std::atomic_ref<std::uint32_t> arrived(reinterpret_cast<std::uint32_t*>(handle)[1]);
+    const std::uint32_t before = arrived.fetch_add(step);
+    while (((before ^ arrived.load()) & kTurn) == 0) yield(thread);
+  }
+  barrier_sync(thread, 0, 0);
+  return kGroupOk;
+}
+
+void put(std::uint64_t place, std::uint32_t value) {
+  if (place != 0) *reinterpret_cast<std::uint32_t*>(place) = value;
+}
+
+std::uint32_t block_threads(const BlockContext& block) {
+  return block.block_dim[0] * block.block_dim[1] * block.block_dim[2];
+}
+
+std::uint32_t group_size(ThreadContext* thread, std::uint64_t threads, std::uint64_t groups,
+                         std::uint64_t handle) {
+  if (!is_grid(thread, handle)) return kGroupInvalid;
+  const std::uint32_t* dim = thread->block->grid_dim;
+  put(threads, dim[0] * dim[1] * dim[2] * block_threads(*thread->block));
+  put(groups, 1);
+  return kGroupOk;
+}
+
+std::uint32_t group_rank(ThreadContext* thread, std::uint64_t thread_rank, std::uint64_t group_rank,
+                         std::uint64_t handle) {
+  if (!is_grid(thread, handle)) return kGroupInvalid;
+  const std::uint32_t* id = thread->block->block_id;
+  const std::uint32_t* dim = thread->block->grid_dim;
+  const std::uint32_t block = id[0] + dim[0] * (id[1] + dim[1] * id[2]);
+  put(thread_rank, block * block_threads(*thread->block) + thread->thread_linear);
+  put(group_rank, 0);
+  return kGroupOk;
+}
+
 constexpr RuntimeFunctions kFunctions = {
     .barrier_sync = barrier_sync,
     .barrier_arrive = barrier_arrive,
@@ -156,6 +217,10 @@ constexpr RuntimeFunctions kFunctions = {
     .print = print,
     .allocate = allocate,
     .release = release,
+    .group_handle = group_handle,
+    .group_sync = group_sync,
+    .group_size = group_size,
+    .group_rank = group_rank,
     .global_timer = global_timer,
     .resolve_function = nullptr,
 };

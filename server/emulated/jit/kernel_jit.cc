@@ -128,6 +128,10 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(print);
   GPURUN_DEFINE(allocate);
   GPURUN_DEFINE(release);
+  GPURUN_DEFINE(group_handle);
+  GPURUN_DEFINE(group_sync);
+  GPURUN_DEFINE(group_size);
+  GPURUN_DEFINE(group_rank);
   GPURUN_DEFINE(global_timer);
   GPURUN_DEFINE(resolve_function);
 #undef GPURUN_DEFINE

@@ -145,6 +145,19 @@ struct RuntimeFunctions {
   std::uint64_t (*allocate)(ThreadContext*, std::uint64_t bytes);
   void (*release)(ThreadContext*, std::uint64_t address);
 
+  // Cooperative groups by a handle, as numba uses them: results are cudaError_t, 0 or
+  // cudaErrorInvalidValue for a handle that is none. The grid's handle (scope 1, cudaCGScopeGrid),
+  // 0 where the launch is not cooperative, and for a scope that is not supported. Does not switch.
+  std::uint64_t (*group_handle)(ThreadContext*, std::uint32_t scope);
+  // Waits for all threads of the grid; `flags` have no meaning yet.
+  std::uint32_t (*group_sync)(ThreadContext*, std::uint64_t handle, std::uint32_t flags);
+  // Threads of the group, and groups; this thread's number, and its group's. The places are device
+  // addresses of u32 or 0. Do not switch.
+  std::uint32_t (*group_size)(ThreadContext*, std::uint64_t threads, std::uint64_t groups,
+                              std::uint64_t handle);
+  std::uint32_t (*group_rank)(ThreadContext*, std::uint64_t thread_rank, std::uint64_t group_rank,
+                              std::uint64_t handle);
+
   // %globaltimer: nanoseconds of a clock that never goes back. Does not switch.
   std::uint64_t (*global_timer)(ThreadContext*);
 

@@ -21,7 +21,9 @@ extern "C" __global__ void weigh_all(float* out, const float* in, int count) {
 )";
 const char* const kCallee = R"(
 __constant__ float offset = 0.5f;
-__device__ float weigh(float value, int index) { return value * static_cast<float>(index) + offset; }
+__device__ float weigh(float value, int index) {
+  return value * static_cast<float>(index) + offset;
+}
 )";
 
 std::string architecture() {

@@ -166,6 +166,17 @@ TEST_F(StandIn, NullIsRefused) {
   EXPECT_EQ(call("nvJitLinkDestroy", &none), kInvalidInput);
 }
 
+// NVIDIA's library reads a text's NUL even where the length leaves it out; a copy may have none.
+TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
+  void* link = create({"-arch=sm_121"});
+  const std::string text = ".version 9.0";
+  EXPECT_EQ(add(link, kPtx, text), kSuccess);
+  void* fake = dlopen(FAKE_NVJITLINK, RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(fake, nullptr);
+  EXPECT_EQ(*static_cast<const void**>(dlsym(fake, "last_data")), text.data());
+  destroy(link);
+}
+
 // Programs that were compiled with a release's header have its name.
 TEST_F(StandIn, HasTheNamesOfEveryRelease) {
   for (const char* function :

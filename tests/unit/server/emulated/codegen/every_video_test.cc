@@ -63,5 +63,43 @@ TEST(EveryVariant, VideoInstructions) {
                  });
 }
 
+// Of unsigned words to 64 bits nothing is lost; of signed ones as the definition says.
+std::int64_t shifted(const Name& name, U64 word, U64 by) {
+  const U64 distance = name.has("clamp") ? std::min<U64>(by, 32) : by % 32;
+  std::int64_t value = static_cast<std::int64_t>(word);
+  if (name.type(1) == "s32" && word >= U64{1} << 31) value -= std::int64_t{1} << 32;
+  const std::int64_t factor = std::int64_t{1} << distance;
+  if (name.opcode == "vshl") {
+    return static_cast<std::int64_t>(static_cast<U64>(value) * static_cast<U64>(factor));
+  }
+  // Towards minus infinity.
+  return value / factor - (value % factor < 0 ? 1 : 0);
+}
+
+TEST(EveryVariant, VideoShifts) {
+  check_variants({"vshl", "vshr"}, [](const Name& name) {
+    const bool d_signed = name.type(0) == "s32";
+    const auto as_result = [=](U64 word) {
+      const auto value = static_cast<std::int64_t>(low_bits(word, 32));
+      return d_signed && value >= std::int64_t{1} << 31 ? value - (std::int64_t{1} << 32) : value;
+    };
+    const bool secondary = name.has("add") || name.has("min") || name.has("max");
+    const std::vector<unsigned> operands(secondary ? 3 : 2, 32);
+    return InstructionCase{"", 32, operands, "", [=](U64 a, U64 b, U64 c) {
+                             std::int64_t value = shifted(name, low_bits(a, 32), low_bits(b, 32));
+                             if (name.has("sat")) {
+                               value = d_signed
+                                           ? std::clamp<std::int64_t>(value, INT32_MIN, INT32_MAX)
+                                           : std::clamp<std::int64_t>(value, 0, UINT32_MAX);
+                             }
+                             value = as_result(static_cast<U64>(value));
+                             const std::int64_t third = as_result(c);
+                             if (name.has("min")) value = std::min(value, third);
+                             if (name.has("max")) value = std::max(value, third);
+                             return static_cast<U64>(name.has("add") ? value + third : value);
+                           }};
+  });
+}
+
 }  // namespace
 }  // namespace gpurun::emulated

@@ -177,6 +177,39 @@ TEST_P(EngineProgress, CooperativeGridsSynchronise) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
+// The same by the functions that stand behind cudaCGSynchronize, which numba calls.
+void grouped_kernel(ThreadContext* thread) {
+  const Cooperative& p = params<Cooperative>(thread);
+  const std::uint32_t blocks = thread->block->grid_dim[0];
+  const std::uint32_t b = block_index(thread);
+  const std::uint64_t grid = rt().group_handle(thread, 1);
+  std::uint32_t size = 0, groups = 0, rank = 0, group = 9;
+  const auto place = [](std::uint32_t* of) { return reinterpret_cast<std::uint64_t>(of); };
+  const std::uint32_t failed = rt().group_size(thread, place(&size), place(&groups), grid) +
+                               rt().group_rank(thread, place(&rank), place(&group), grid);
+  const bool right = failed == 0 && size == blocks * 64 && groups == 1 && group == 0 &&
+                     rank == b * 64 + thread->thread_linear;
+  if (!right || rt().group_handle(thread, 2) != 0) p.wrong->fetch_add(1);
+  for (std::uint32_t round = 1; round <= 6; ++round) {
+    if (thread->thread_linear == 0) p.values[b] = round;
+    if (rt().group_sync(thread, grid, 0) != 0) p.wrong->fetch_add(1);
+    if (p.values[(b + 1) % blocks] != round) p.wrong->fetch_add(1);
+    if (rt().group_sync(thread, grid, 0) != 0) p.wrong->fetch_add(1);
+  }
+}
+
+TEST_P(EngineProgress, GroupsOfTheDeviceRuntimeSynchronise) {
+  auto engine = make_engine(GetParam());
+  std::vector<std::uint32_t> values(24);
+  std::atomic<std::uint32_t> wrong{0};
+  const Cooperative p{values.data(), &wrong};
+  LaunchRequest request = launch(grouped_kernel, {24, 1, 1}, {64, 1, 1}, &p);
+  request.cooperative = true;
+  const GridResult result = engine->run(request);
+  EXPECT_EQ(result.code, kGridOk) << result.message;
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
 void sleep_kernel(ThreadContext* thread) {
   const Flag& p = params<Flag>(thread);
   p.entered->fetch_add(1);

@@ -286,6 +286,44 @@ TEST_F(CallsTest, PrintMallocAndFree) {
   EXPECT_FALSE(code->needs_fibers);
 }
 
+// As libcudadevrt's cudaCG functions call them; where the launch is not cooperative there is no
+// grid.
+TEST_F(CallsTest, CooperativeGroupsOfTheDeviceRuntime) {
+  std::uint64_t out[3] = {9, 9, 9};
+  const GridResult result = run_k({R"(
+.extern .func (.param .b64 r) __cuda_syscall_CGS_get_intrinsic_handle(.param .b32 a);
+.extern .func (.param .b32 r) __cuda_syscall_CGS_sync(.param .b64 a, .param .b32 b);
+.extern .func (.param .b32 r) __cuda_syscall_CGS_get_size(
+    .param .b64 a, .param .b64 b, .param .b64 c);
+.extern .func (.param .b32 r) __cuda_syscall_CGS_get_rank(
+    .param .b64 a, .param .b64 b, .param .b64 c);
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %d<3>; .reg .b32 %r<4>;
+  ld.param.u64 %d0, [out];
+  { .param .b32 a; .param .b64 r; st.param.b32 [a], 1;
+    call.uni (r), __cuda_syscall_CGS_get_intrinsic_handle, (a); ld.param.b64 %d1, [r]; }
+  { .param .b64 a; .param .b32 b; .param .b32 r; st.param.b64 [a], %d1; st.param.b32 [b], 0;
+    call.uni (r), __cuda_syscall_CGS_sync, (a, b); ld.param.b32 %r0, [r]; }
+  { .param .b64 a; .param .b64 b; .param .b64 c; .param .b32 r;
+    st.param.b64 [a], %d0; st.param.b64 [b], %d0; st.param.b64 [c], %d1;
+    call.uni (r), __cuda_syscall_CGS_get_size, (a, b, c); ld.param.b32 %r1, [r];
+    call.uni (r), __cuda_syscall_CGS_get_rank, (a, b, c); ld.param.b32 %r2, [r]; }
+  shl.b32 %r1, %r1, 8;
+  or.b32 %r1, %r1, %r2;
+  st.global.u64 [%d0], %d1;
+  cvt.u64.u32 %d2, %r0;
+  st.global.u64 [%d0+8], %d2;
+  cvt.u64.u32 %d2, %r1;
+  st.global.u64 [%d0+16], %d2;
+  ret;
+})"},
+                                  out);
+  EXPECT_EQ(result.code, kGridOk) << result.message;
+  EXPECT_EQ(out[0], 0u);
+  EXPECT_EQ(out[1], 1u);  // cudaErrorInvalidValue
+  EXPECT_EQ(out[2], 0x101u);
+}
+
 TEST_F(CallsTest, AssertionEndsTheGrid) {
   std::string shown;
   context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
