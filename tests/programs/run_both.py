@@ -37,6 +37,8 @@ def parse():
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
     parser.add_argument("--native-preload", metavar="LIBRARY",
                         help="what gpurun loads by itself where the device is emulated")
+    parser.add_argument("--native-env", action="append", default=[], metavar="K=V",
+                        help="what gpurun sets by itself then")
     parser.add_argument("--gpurun", action="append", default=[], help="further option of gpurun")
     parser.add_argument("--record", help="the program's name on the coverage page")
     parser.add_argument("command", nargs="+")
@@ -79,6 +81,7 @@ def run_native(args, folder):
     if not os.path.exists(os.path.join(library, "libcuda.so.1")):
         sys.exit(f"no driver in {library}")
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [library, env.get("LD_LIBRARY_PATH")]))
+    env.update(setting.split("=", 1) for setting in args.native_env)
     if args.native_preload:
         env["LD_PRELOAD"] = ":".join(filter(None, [env.get("LD_PRELOAD"), args.native_preload]))
     return run("native", args.command, env, folder)
