@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 namespace gpurun::server {
 namespace {
@@ -24,45 +26,95 @@ Status at(const std::string& path, const toml::source_region& place, const std::
                 path + ":" + std::to_string(place.begin.line) + ": " + what);
 }
 
-// toml++ 3.3 asks of a character beyond ASCII whether it is white space, and runs into its own
-// "unreachable" for U+00A1 to U+0499 and others (is_non_ascii_horizontal_whitespace()). It asks
-// wherever white space may stand: not in comments, nor in texts of one line, and TOML has nothing
-// beyond ASCII elsewhere. In a text of several lines it may ask; what comes after one is not looked
-// into closely enough here to know. `text` has no byte order mark.
-Status check_beyond_ascii(const std::string& path, std::string_view text) {
+// Where a character stands, as TOML has it.
+class Place {
+ public:
   enum class Inside { kNothing, kComment, kBasic, kLiteral, kSeveralLines };
-  Inside inside = Inside::kNothing;
-  int line = 1, column = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xc0) != 0x80) ++column;  // A character begins.
-    if (byte >= 0x80) {
-      if (inside != Inside::kNothing && inside != Inside::kSeveralLines) continue;
-      return Status(Code::kInvalidArgument,
-                    path + ":" + std::to_string(line) + ": column " + std::to_string(column) +
-                        " holds a character beyond ASCII, which may stand in comments and in "
-                        "quotes of one line only");
-    }
+
+  Inside inside() const { return inside_; }
+  int line() const { return line_; }
+  int column() const { return column_; }
+
+  // Moves behind the character that begins `rest`; returns its bytes: 2 for an escaped quote.
+  std::size_t pass(std::string_view rest) {
+    const char byte = rest[0];
+    ++column_;
     if (byte == '\n') {
       // A text of one line that goes on is toml++'s to complain of.
-      if (inside != Inside::kSeveralLines) inside = Inside::kNothing;
-      ++line;
-      column = 0;
-    } else if (inside == Inside::kNothing && byte == '#') {
-      inside = Inside::kComment;
-    } else if (inside == Inside::kNothing && (byte == '"' || byte == '\'')) {
-      const std::string_view opening = text.substr(i, 3);
-      const bool several = opening == R"(""")" || opening == "\'\'\'";
-      inside = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
-    } else if (inside == Inside::kBasic && byte == '\\') {
+      if (inside_ != Inside::kSeveralLines) inside_ = Inside::kNothing;
+      ++line_;
+      column_ = 0;
+    } else if (inside_ == Inside::kNothing && byte == '#') {
+      inside_ = Inside::kComment;
+    } else if (inside_ == Inside::kNothing && (byte == '"' || byte == '\'')) {
+      const bool several = rest.starts_with(R"(""")") || rest.starts_with("\'\'\'");
+      inside_ = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
+    } else if (inside_ == Inside::kBasic && byte == '\\') {
       // What is escaped ends nothing; a line ends all the same.
-      if (i + 1 < text.size() && (text[i + 1] == '"' || text[i + 1] == '\\')) ++i, ++column;
-    } else if ((inside == Inside::kBasic && byte == '"') ||
-               (inside == Inside::kLiteral && byte == '\'')) {
-      inside = Inside::kNothing;
+      if (rest.size() > 1 && (rest[1] == '"' || rest[1] == '\\')) return ++column_, 2;
+    } else if ((inside_ == Inside::kBasic && byte == '"') ||
+               (inside_ == Inside::kLiteral && byte == '\'')) {
+      inside_ = Inside::kNothing;
     }
+    return 1;
   }
-  return {};
+  void pass_beyond_ascii() { ++column_; }
+
+ private:
+  Inside inside_ = Inside::kNothing;
+  int line_ = 1, column_ = 0;
+};
+
+// The character of UTF-8 that begins `rest`, and its bytes; 0 bytes: there is none.
+std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
+  const auto first = static_cast<unsigned char>(rest[0]);
+  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc0 || first >= 0xf8 || rest.size() < bytes) return {0, 0};
+  std::uint32_t code = first & (0xffu >> (bytes + 1));
+  for (const char each : rest.substr(1, bytes - 1)) {
+    const auto byte = static_cast<unsigned char>(each);
+    if ((byte & 0xc0) != 0x80) return {0, 0};
+    code = code << 6 | (byte & 0x3f);
+  }
+  constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // Of 2, 3 and 4 bytes.
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[bytes - 2] || code > 0x10ffff || surrogate) return {0, 0};
+  return {code, bytes};
+}
+
+// The same settings in ASCII alone. toml++ 3.3 asks of a character beyond ASCII whether it is white
+// space, and runs into its own "unreachable" for U+00A1 to U+0499 and others
+// (is_non_ascii_horizontal_whitespace()); where it asks in a text that is no TOML, nobody here
+// knows. So none reaches it: in a text of one line such a character becomes its escape, in a
+// comment it says nothing, and elsewhere it is an error. `text` has no byte order mark.
+Result<std::string> in_ascii(const std::string& path, std::string_view text) {
+  std::string ascii;
+  Place place;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    if (static_cast<unsigned char>(rest[0]) < 0x80) {
+      const std::size_t bytes = place.pass(rest);
+      ascii += rest.substr(0, bytes);
+      i += bytes;
+      continue;
+    }
+    place.pass_beyond_ascii();
+    const auto [code, bytes] = character_at(rest);
+    const bool basic = place.inside() == Place::Inside::kBasic;
+    if (bytes == 0 || !(basic || place.inside() == Place::Inside::kComment)) {
+      return Status(Code::kInvalidArgument,
+                    path + ":" + std::to_string(place.line()) + ": column " +
+                        std::to_string(place.column()) +
+                        (bytes == 0 ? " is no UTF-8"
+                                    : " holds a character beyond ASCII, which may stand in "
+                                      "comments and in double quotes of one line only"));
+    }
+    char escape[16];
+    std::snprintf(escape, sizeof escape, "\\U%08X", static_cast<unsigned>(code));
+    ascii += basic ? escape : "?";
+    i += bytes;
+  }
+  return ascii;
 }
 
 Result<std::string> read_text(const std::string& path) {
@@ -203,8 +255,9 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
 Status read_config_file(const std::string& path, Config* config) {
   const Result<std::string> text = read_text(path);
   if (!text.ok()) return text.status();
-  GPURUN_RETURN_IF_ERROR(check_beyond_ascii(path, *text));
-  const toml::parse_result parsed = toml::parse(*text, path);
+  const Result<std::string> ascii = in_ascii(path, *text);
+  if (!ascii.ok()) return ascii.status();
+  const toml::parse_result parsed = toml::parse(*ascii, path);
   if (!parsed) {
     return at(path, parsed.error().source(), std::string(parsed.error().description()));
   }

@@ -167,6 +167,7 @@ class File(unittest.TestCase):
                 ('log = "info"\u3042\n', 1, "column 13 holds a character beyond ASCII"),
                 ('driver = "/\\"\u00e4\\\\" \u00e4\n', 1, "column 19 holds"),
                 ("driver = '/\\'\u00e4\n", 1, "column 14 holds"),
+                ("cache = '/\u00e4'\n", 1, "in double quotes"),
                 ('driver = """/\\\n\n \u00e4"""\n', 3, "quotes of one line only"),
                 (" " * (1 << 20) + "\n", "", "more than 1 MiB")):
             status, errors = self.start_with(text)

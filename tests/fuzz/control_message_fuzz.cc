@@ -18,6 +18,8 @@ void agree(const ControlMessage& message) {
     static_cast<void>(agree_on_features(our_features(Sender::kClient), kRelease, accept->features,
                                         accept->release, "server"));
   } else if (const auto* attach = std::get_if<Attach>(&message)) {
+    // Of another version nothing else was read: the daemon says which side to update, and no more.
+    if (!check_version(attach->version, "client").ok()) return;
     GPURUN_FUZZ_CHECK(attach->index < attach->count && attach->count <= kConnectionsMax);
   } else if (const auto* listing = std::get_if<Listing>(&message)) {
     GPURUN_FUZZ_CHECK(listing->gpus.size() <= kListedGpusMax);
