@@ -21,6 +21,7 @@
 #include "protocol/record.h"
 #include "protocol/session_identity.h"
 #include "protocol/snapshot.capnp.h"
+#include "tests/fuzz/worker_log_seeds.h"
 #include "tests/unit/driver_abi/fatbin_builder.h"
 #include "transport/loopback/connection.h"
 #include "transport/tls/handshake.h"
@@ -277,5 +278,8 @@ int main(int argc, char** argv) {
   gpurun::modules();
   gpurun::images();
   gpurun::texts();
+  gpurun::fuzz::worker_log_lives([](const std::string& name, const gpurun::Bytes& said) {
+    gpurun::write("worker_log", name, said);
+  });
   return 0;
 }
