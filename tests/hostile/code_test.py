@@ -172,6 +172,19 @@ class HostileCode(unittest.TestCase):
             self.assertEqual(stranger.parts(), "network user some-system-calls")
             self.try_all(stranger, 1)
 
+    @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
+    def test_as_the_shipped_unit_has_it_nothing_is_missing(self):
+        capable = ["setpriv", "--bounding-set", "-all,+setuid,+setgid,+kill", "--"]
+        if subprocess.run([*capable, "unshare", "--user", "true"], capture_output=True,
+                          timeout=world.SECONDS).returncode != 0:
+            self.skipTest("needs setpriv and user namespaces")
+        with Stranger(before=capable) as stranger:
+            self.assertEqual(stranger.parts(), "network files user system-calls")
+            (worker,) = stranger.server.workers()
+            self.assertEqual({int(world.status_of(worker)[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")},
+                             {0})
+            self.try_all(stranger, 0)
+
     def test_without_root_a_namespace_and_the_strict_list(self):
         with Stranger("--worker-uids", "none") as stranger:
             self.assertEqual(stranger.parts(), "user-namespace network files system-calls")

@@ -17,6 +17,10 @@ struct Session {
 };
 
 std::span<const Session> framing_sessions();  // Frames, records, bulk.
-std::span<const Session> calling_sessions();  // Calls that are well-formed, and mean ill.
+// Calls that are well-formed, and mean ill.
+std::span<const Session> handle_sessions();
+std::span<const Session> memory_sessions();
+std::span<const Session> code_sessions();
+std::span<const Session> flood_sessions();
 
 }  // namespace gpurun::hostile

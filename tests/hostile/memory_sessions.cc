@@ -1,0 +1,155 @@
+// Memory of others, sums that wrap, transfers of two calls, more than there is.
+#include "protocol/device_memory.h"
+#include "protocol/graph_host.h"
+#include "tests/hostile/acts.h"
+#include "tests/hostile/sessions.h"
+
+namespace gpurun::hostile {
+namespace {
+
+bool touch_memory_of_others(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  if (mine == 0) return false;
+  for (const std::uint64_t address : kAddresses) {
+    if (!refused(copy(of, Form::kCopyInline, address, 0, 64)) ||
+        !refused(copy(of, Form::kCopyOut, 0, address, 64)) ||
+        !refused(copy(of, Form::kCopyDevice, mine, address, 64)) ||
+        !refused(copy(of, Form::kCopyDevice, address, mine, 64)) ||
+        !refused(fill(of, {address, 0, 64, 1, 0, 1}))) {
+      return false;
+    }
+  }
+  return refused(copy(of, Form::kCopyDevice, mine, mine, std::uint64_t{1} << 39));
+}
+
+bool fill_more_than_there_is(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  constexpr std::uint64_t kWide = std::uint64_t{1} << 62;
+  return mine != 0 && refused(fill(of, {mine, 0, kWide, 1, 0, 4})) &&
+         refused(fill(of, {mine, kWide, 16, 8, 0, 1})) &&
+         refused(fill(of, {mine, 64, 16, kWide, 0, 1})) &&
+         refused(fill(of, {mine, 1 << 20, 16, 1 << 20, 0, 4}));
+}
+
+bool name_a_transfer_twice(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  RecordHeader header = Stranger::in_stream("cuMemcpyHtoDAsync_v2", Form::kCopyIn);
+  header.bulk = 5;
+  header.lane = 1;
+  header.stream = protocol::kStreamPerThread;
+  const protocol::CopyPayload words{mine, 0, 4096};
+  of.call(header, bytes_of(words));  // Waits for bytes that never come.
+  header.lane = 2;
+  return mine != 0 && refused(of.ask(header, bytes_of(words)));
+}
+
+bool send_another_size_than_was_said(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  of.chunk(FrameKind::kChunk, {6, 0, 8192, 0}, 8192);
+  const auto reply = copy(of, Form::kCopyIn, mine, 0, 4096, 6);
+  // The call may come before the chunk, on another connection: then the chunk ends the session.
+  return mine != 0 && (!reply.has_value() || refused(reply));
+}
+
+bool return_memory_that_is_not_theirs(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  if (mine == 0) return false;
+  RecordHeader header = Stranger::in_context("cuMemFree_v2", Form::kRaw, Order::kOrderedHost);
+  for (const auto kind : {protocol::ReturnKind::kFreed, protocol::ReturnKind::kPiece,
+                          protocol::ReturnKind::kWindow, static_cast<protocol::ReturnKind>(99)}) {
+    for (const std::uint64_t piece : kAddresses) {
+      for (const std::uint32_t device : {0u, 7u, 0xffff'ffffu}) {
+        const protocol::MemoryReturn words{kind, device, piece, piece};
+        of.call(header, bytes_of(words));
+      }
+    }
+  }
+  for (const std::uint64_t address : kAddresses) {
+    std::uint64_t pointer = address;
+    of.ask_row("cuMemFree_v2", {&pointer});
+  }
+  return true;
+}
+
+bool ask_for_more_than_there_is(Stranger& of) {
+  if (!of.make_context()) return false;
+  const RecordHeader header = Stranger::in_context("cuMemAlloc_v2", Form::kRaw, Order::kContext);
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, limits::kWindowedBytesMax + 1, ~std::uint64_t{0}}) {
+    const protocol::CreditRequest wish{bytes, 0, 0};
+    if (!refused(of.ask(header, bytes_of(wish)))) return false;
+  }
+  const protocol::CreditRequest window{4096, kAddresses[7], ~std::uint64_t{0}};
+  return refused(of.ask(header, bytes_of(window)));
+}
+
+// What a batch of copies comes down to: many in a row, each to where the one before has just given
+// memory back.
+bool copy_in_batches_to_memory_that_goes(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  if (mine == 0) return false;
+  RecordHeader header = Stranger::in_stream("cuMemcpyDtoDAsync_v2", Form::kCopyDevice);
+  RecordHeader giving = Stranger::in_context("cuMemFree_v2", Form::kRaw, Order::kOrderedHost);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const protocol::CopyPayload words{mine + i * 64, mine + (i + 1) * 64,
+                                      i % 7 == 0 ? std::uint64_t{1} << 39 : 64};
+    of.call(header, bytes_of(words));
+    const protocol::MemoryReturn back{protocol::ReturnKind::kFreed, 0, i + 1, mine + i * 64};
+    if (i % 50 == 49) of.call(giving, bytes_of(back));
+  }
+  return true;
+}
+
+// Nodes that copy to and from what is not theirs, with shapes whose products wrap.
+bool add_copy_nodes_that_lie(Stranger& of) {
+  constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+  if (!of.make_context()) return false;
+  std::uint64_t word = 0;
+  std::uint64_t* place = &word;
+  unsigned flags = 0;
+  if (refused(of.ask_row("cuGraphCreate", {&place, &flags}, {kGraph}))) return false;
+  const RecordHeader header =
+      Stranger::in_context("cuGraphAddMemcpyNode", Form::kRaw, Order::kContext);
+  std::uint64_t index = 10;
+  for (const auto work : {protocol::GraphWork::kCopyIn, protocol::GraphWork::kCopyOut,
+                          protocol::GraphWork::kCopyDevice, static_cast<protocol::GraphWork>(77)}) {
+    for (const std::uint64_t many : {std::uint64_t{1} << 33, ~std::uint64_t{0}}) {
+      protocol::GraphNodePayload node;
+      node.work = work;
+      node.graph = kGraph;
+      node.node = handle(HandleKind::kGraphNode, ++index);
+      node.operation = index;
+      node.width = node.lines = node.slices = many;
+      node.source.address = node.destination.address = kAddresses[3];
+      if (!refused(of.ask(header, bytes_of(node)))) return false;
+      // More nodes to depend on than come.
+      node.width = node.lines = node.slices = 1;
+      node.dependency_count = 0xffff'ffff;
+      if (!refused(of.ask(header, bytes_of(node)))) return false;
+    }
+  }
+  return true;
+}
+
+constexpr Session kSessions[] = {
+    {"memory_of_others", "served", touch_memory_of_others},
+    {"fills_that_wrap", "served", fill_more_than_there_is},
+    {"fill_of_elements_of_three_bytes", "wrong element",
+     [](Stranger& of) {
+       (void)fill(of, {0x1000, 0, 64, 1, 0, 3});
+       return true;
+     }},
+    {"transfer_named_by_two_calls", "served", name_a_transfer_twice},
+    {"transfer_of_another_size_than_its_call_says", "served|chunks that disagree about its size",
+     send_another_size_than_was_said},
+    {"returns_of_memory_that_is_not_theirs", "served", return_memory_that_is_not_theirs},
+    {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
+    {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
+    {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},
+};
+
+}  // namespace
+
+std::span<const Session> memory_sessions() { return kSessions; }
+
+}  // namespace gpurun::hostile
