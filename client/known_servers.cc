@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
+#include "base/user_folders.h"
 
 namespace gpurun::client {
 namespace {
@@ -70,13 +71,8 @@ Status changed(const std::string& place, const std::string& server, const std::s
 }  // namespace
 
 std::string default_known_servers() {
-  if (const char* base = getenv("XDG_CONFIG_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun/known_servers";
-  }
-  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.config/gpurun/known_servers";
-  }
-  return {};
+  const std::string folder = xdg_folder("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder + "/known_servers";
 }
 
 Result<Acquaintance> meet_server(const std::string& path, const std::string& server,

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <utility>
 
 namespace gpurun::protocol {
 namespace {
 
+constexpr std::string_view kMadeBy = "by=", kEndedBy = "ended-by=";
 constexpr std::string_view kStates[] = {"valid", "revoked", "retired"};
 
 Status wrong(const char* what) { return Status(Code::kInvalidArgument, what); }
@@ -30,6 +32,13 @@ bool take_time(std::string_view* rest, std::int64_t* into) {
   return parsed.ec == std::errc() && parsed.ptr == word.data() + word.size() && *into >= 0;
 }
 
+// Takes "NAME=WHO" off the front, if it stands there.
+Status take_who(std::string_view* rest, std::string_view name, std::string* into) {
+  if (!rest->starts_with(name)) return {};
+  *into = take_word(rest).substr(name.size());
+  return check_user(*into);
+}
+
 Result<TokenEntry> parse_entry(std::string_view line) {
   TokenEntry entry;
   if (!parse_hex(take_word(&line), mutable_bytes(entry.id.data(), entry.id.size()))) {
@@ -48,6 +57,8 @@ Result<TokenEntry> parse_entry(std::string_view line) {
       !take_time(&line, &entry.used) || !take_time(&line, &entry.ended)) {
     return wrong("lacks one of its four times");
   }
+  GPURUN_RETURN_IF_ERROR(take_who(&line, kMadeBy, &entry.by));
+  GPURUN_RETURN_IF_ERROR(take_who(&line, kEndedBy, &entry.ended_by));
   entry.note = line;
   GPURUN_RETURN_IF_ERROR(check_note(entry.note));
   return entry;
@@ -101,12 +112,15 @@ Result<std::vector<TokenEntry>> parse_token_file(std::string_view text) {
 std::string format_token_file(const std::vector<TokenEntry>& entries) {
   std::string text =
       "# Who may use this machine's GPUs; written by gpuctl token, which see. No token can be had\n"
-      "# from this file: ID USER CHECK STATE MADE EXPIRES USED ENDED NOTE\n";
+      "# from this file: ID USER CHECK STATE MADE EXPIRES USED ENDED by= ended-by= NOTE\n";
   for (const TokenEntry& entry : entries) {
     text += entry.name() + " " + entry.user + " " + hex_of(bytes_of(entry.check)) + " ";
     text += kStates[static_cast<std::size_t>(entry.state)];
     for (const std::int64_t time : {entry.made, entry.expires, entry.used, entry.ended}) {
       text += " " + std::to_string(time);
+    }
+    for (const auto& [name, who] : {std::pair(kMadeBy, &entry.by), {kEndedBy, &entry.ended_by}}) {
+      if (!who->empty()) text.append(" ").append(name).append(*who);
     }
     text += " " + entry.note + "\n";
   }

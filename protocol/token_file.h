@@ -1,9 +1,10 @@
 // The file in which a server's operator keeps its users' tokens: who may come, not the tokens
 // themselves (protocol/token.h). gpuctl token writes it, gpurund reads it: a line for each token,
 //
-//   ID USER CHECK STATE MADE EXPIRES USED ENDED NOTE...
+//   ID USER CHECK STATE MADE EXPIRES USED ENDED [by=WHO] [ended-by=WHO] NOTE...
 //
-// with blanks between; times are seconds since 1970 (UTC), 0 where there is none. Whoever may write
+// with blanks between; times are seconds since 1970 (UTC), 0 where there is none; WHO of the
+// machine's people made or revoked it (older files do not say). Whoever may write
 // the file decides who may use the server: so it is a file of mode 0600 of the daemon's user (or
 // root's) in a folder that nobody else may write, it is replaced as a whole, and who changes it
 // holds a lock on the folder meanwhile.
@@ -38,7 +39,9 @@ struct TokenEntry {
   std::int64_t expires = 0;  // 0: never.
   std::int64_t used = 0;     // Last; 0: never. Not exact: gpurund writes it now and then.
   std::int64_t ended = 0;    // When it was revoked.
-  std::string note;          // One line for people.
+  std::string by;            // Who made it, and who revoked it; empty: nobody knows.
+  std::string ended_by;
+  std::string note;  // One line for people.
 
   std::string name() const { return hex_of(bytes_of(id)); }
   bool expired(std::int64_t now) const { return expires != 0 && now >= expires; }
@@ -50,6 +53,8 @@ inline constexpr std::size_t kTokensMax = 4096;
 inline constexpr std::size_t kTokenFileBytesMax = std::size_t{4} << 20;
 // After so long the line of a revoked token goes at the next change.
 inline constexpr std::int64_t kRevokedKeptS = std::int64_t{30} * 24 * 3600;
+// Behind the path of the file: where gpurund leaves the fingerprint of its key for gpuctl token.
+inline constexpr const char* kFingerprintSuffix = ".fingerprint";
 // Who knows the server's own secret; no token is his.
 inline constexpr const char* kOperator = "operator";
 

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "base/user_folders.h"
 #include "protocol/token_file.h"
 
 namespace gpurun::protocol {
@@ -147,18 +147,8 @@ Status update_token_file(const std::string& path,
 }
 
 std::string default_token_file() {
-  // systemd.exec(5), StateDirectory=: one path or several with colons between.
-  if (const char* given = getenv("STATE_DIRECTORY"); given != nullptr && given[0] == '/') {
-    return std::string(given, std::strcspn(given, ":")) + "/tokens";
-  }
-  if (geteuid() == 0) return "/var/lib/gpurun/tokens";
-  if (const char* base = getenv("XDG_STATE_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun/tokens";
-  }
-  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.local/state/gpurun/tokens";
-  }
-  return {};
+  const std::string folder = state_folder();
+  return folder.empty() ? folder : folder + "/tokens";
 }
 
 }  // namespace gpurun::protocol

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -52,17 +54,18 @@ std::string audit_fields(std::initializer_list<AuditLog::Field> fields) {
   return text;
 }
 
-Result<std::unique_ptr<AuditLog>> AuditLog::open(const std::string& where) {
-  if (where == "none") return std::unique_ptr<AuditLog>(new AuditLog(Kind::kNone, ""));
+Result<std::unique_ptr<AuditLog>> AuditLog::open(const std::string& where,
+                                                 std::uint64_t bytes_max) {
+  if (where == "none") return std::unique_ptr<AuditLog>(new AuditLog(Kind::kNone, "", 0));
   if (where == "syslog") {
     openlog("gpurund", LOG_PID, LOG_AUTHPRIV);
-    return std::unique_ptr<AuditLog>(new AuditLog(Kind::kSyslog, ""));
+    return std::unique_ptr<AuditLog>(new AuditLog(Kind::kSyslog, "", 0));
   }
   if (where.empty() || where[0] != '/') {
     return Status(Code::kInvalidArgument,
                   "'" + where + "' is neither syslog, none, nor an absolute path");
   }
-  std::unique_ptr<AuditLog> log(new AuditLog(Kind::kFile, where));
+  std::unique_ptr<AuditLog> log(new AuditLog(Kind::kFile, where, bytes_max));
   GPURUN_RETURN_IF_ERROR(log->append(""));
   return log;
 }
@@ -74,6 +77,11 @@ Status AuditLog::append(const std::string& line) const {
   if (!file.valid()) return Status::from_errno(errno, path_);
   if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     return Status::from_errno(errno, path_);
+  }
+  struct stat about = {};
+  if (bytes_max_ != 0 && fstat(file.get(), &about) == 0 &&
+      static_cast<std::uint64_t>(about.st_size) >= bytes_max_) {
+    if (rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return Status::from_errno(errno, path_);
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,9 @@ class AuditLog {
   // `where`: "syslog" (facility authpriv: the journal), "none", or a file by absolute path (made
   // with mode 0600; opened for each line, so that it may be moved away at any time).
   // kInvalidArgument: none of these. Else what opening the file answered.
-  static Result<std::unique_ptr<AuditLog>> open(const std::string& where);
+  // `bytes_max`: a file that has grown so far becomes "FILE.1", over the one before; 0: never.
+  static Result<std::unique_ptr<AuditLog>> open(const std::string& where,
+                                                std::uint64_t bytes_max = 0);
 
   struct Field {
     const char* name;
@@ -40,13 +43,15 @@ class AuditLog {
 
  private:
   enum class Kind { kNone, kSyslog, kFile };
-  AuditLog(Kind kind, std::string path) : kind_(kind), path_(std::move(path)) {}
+  AuditLog(Kind kind, std::string path, std::uint64_t bytes_max)
+      : kind_(kind), path_(std::move(path)), bytes_max_(bytes_max) {}
 
   Status append(const std::string& line) const;
   void put(const std::string& line);
 
   const Kind kind_;
   const std::string path_;
+  const std::uint64_t bytes_max_;
   std::mutex mutex_;
   bool failed_ = false;  // The last line; said once.
   std::chrono::steady_clock::time_point second_;

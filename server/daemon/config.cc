@@ -9,11 +9,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string_view>
 #include <utility>
+
+#include "base/user_folders.h"
 
 namespace gpurun::server {
 namespace {
@@ -283,17 +284,8 @@ Result<UidRange> parse_uid_range(const std::string& text) {
 }
 
 std::string default_cache() {
-  // systemd.exec(5), CacheDirectory=: one path or several with colons between.
-  if (const char* given = getenv("CACHE_DIRECTORY"); given != nullptr && given[0] == '/') {
-    return std::string(given, std::strcspn(given, ":"));
-  }
-  if (const char* base = getenv("XDG_CACHE_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun";
-  }
-  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.cache/gpurun";
-  }
-  return {};
+  const std::string given = service_folder("CACHE_DIRECTORY");
+  return given.empty() ? xdg_folder("XDG_CACHE_HOME", ".cache") : given;
 }
 
 }  // namespace gpurun::server

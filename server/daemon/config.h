@@ -6,7 +6,7 @@
 //   secret-file = "/etc/gpurun/secret"
 //   insecure-plaintext = false
 //   tokens = "/var/lib/gpurun/tokens"   # or "none"
-//   audit = "syslog"               # or "none", or a file
+//   audit = "syslog"               # or "none", or a file; told nothing: what there is
 //   tls = false                    # true: also within this machine
 //   tls-certificate = "/etc/gpurun/certificate.pem"
 //   tls-key = "/etc/gpurun/key.pem"
@@ -44,7 +44,7 @@ struct Config {
   bool insecure_plaintext = false;
   std::string tokens;        // The file of users' tokens; "none": there are none.
   bool tokens_told = false;  // Else `tokens` stands for nothing: protocol::default_token_file().
-  std::string audit = "syslog";
+  std::string audit;         // Empty: the system's log, else a file in the state folder.
   UserLimitsTable user_limits;
   bool tls = false;             // Also within this machine, and nothing but TLS.
   std::string tls_certificate;  // Both, or neither: one that it makes for itself.

@@ -107,11 +107,13 @@ void Daemon::heed_tokens() {
     const std::string name = change.entry.name();
     spdlog::info("token {} of user {} {}", name, change.entry.user,
                  change.ended ? "is revoked" : "is new");
-    audit(change.ended ? "token.revoked" : "token.made", {{"user", change.entry.user},
-                                                          {"token", name},
-                                                          {"leases", !change.ended   ? ""
-                                                                     : change.spared ? "run-on"
-                                                                                     : "end"}});
+    audit(change.ended ? "token.revoked" : "token.made",
+          {{"user", change.entry.user},
+           {"token", name},
+           {"by", change.ended ? change.entry.ended_by : change.entry.by},
+           {"leases", !change.ended   ? ""
+                      : change.spared ? "run-on"
+                                      : "end"}});
     if (!change.ended || change.spared) continue;
     const std::string why = "token " + name + " of user " + change.entry.user + " was revoked";
     book_.close(name, why);

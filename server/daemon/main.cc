@@ -19,6 +19,7 @@
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "base/user_folders.h"
 #include "protocol/limits.h"
 #include "protocol/run_secret.h"
 #include "server/daemon/audit.h"
@@ -173,8 +174,7 @@ Result<Bytes> read_secret(const Config& config) {
 Result<std::shared_ptr<const transport::tls::Identity>> this_servers_identity(
     const Config& config) {
   bool made = false;
-  auto identity =
-      open_identity({config.tls_certificate, config.tls_key, default_state_folder()}, &made);
+  auto identity = open_identity({config.tls_certificate, config.tls_key, state_folder()}, &made);
   if (!identity.ok()) {
     return Status(identity.status().code(), "TLS: " + identity.status().message());
   }
@@ -182,7 +182,7 @@ Result<std::shared_ptr<const transport::tls::Identity>> this_servers_identity(
   if (made) {
     spdlog::warn(
         "made a key for this server in {}; its fingerprint, by which clients know it, is {}",
-        default_state_folder(), name);
+        state_folder(), name);
   } else {
     spdlog::info("the fingerprint of this server's key is {}", name);
   }
@@ -281,7 +281,8 @@ Result<std::string> images_folder(const Config& config) {
 }
 
 // Users' tokens; empty: there are none. A file that is there must be good; it may come later.
-Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config) {
+Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
+                                                const transport::tls::Identity* identity) {
   const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
   if (path.empty() || path == "none") return std::shared_ptr<TokenStore>();
   if (path[0] != '/') {
@@ -289,7 +290,33 @@ Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config) {
   }
   const auto read = protocol::read_token_file(path);
   if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
+  const Status left = leave_fingerprint(path, identity);
+  if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());
   return std::make_shared<TokenStore>(path);
+}
+
+// The bytes of an audit log that nobody asked for; what is older is kept once.
+constexpr std::uint64_t kOwnAuditBytesMax = std::uint64_t{64} << 20;
+
+// Who is told nothing takes the system's log, and where there is none (a container) a file of its
+// own, so that there is a record; without a folder for it none is kept.
+Result<std::unique_ptr<AuditLog>> open_audit(const Config& config) {
+  const auto named = [](const Status& status) {
+    return Status(status.code(), "audit: " + status.message());
+  };
+  const bool told = !config.audit.empty();
+  if (told || access("/dev/log", W_OK) == 0) {
+    auto log = AuditLog::open(told ? config.audit : "syslog");
+    if (!log.ok()) return named(log.status());
+    return log;
+  }
+  const std::string folder = state_folder();
+  if (!folder.empty()) mkdir(folder.c_str(), 0700);  // What is wrong with it, opening says.
+  auto own = AuditLog::open(folder.empty() ? "none" : folder + "/audit.log", kOwnAuditBytesMax);
+  if (own.ok() && !folder.empty()) spdlog::info("the audit log is {}/audit.log", folder);
+  if (own.ok()) return own;
+  spdlog::warn("no audit log is kept: {}", own.status().message());
+  return AuditLog::open("none");
 }
 
 Result<ProcessSettings> worker_settings(const Config& config) {
@@ -365,10 +392,10 @@ Status serve(const Config& config) {
   GPURUN_RETURN_IF_ERROR(add_facts(*facts, &*settings));
   say_confinement(*settings, *facts);
 
-  Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config);
+  Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config, identity->get());
   if (!tokens.ok()) return tokens.status();
-  Result<std::unique_ptr<AuditLog>> audit = AuditLog::open(config.audit);
-  if (!audit.ok()) return Status(audit.status().code(), "audit: " + audit.status().message());
+  Result<std::unique_ptr<AuditLog>> audit = open_audit(config);
+  if (!audit.ok()) return audit.status();
   std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
   if (secret->empty()) {
     Result<std::unique_ptr<RunSecret>> made = make_run_secret(**listener);

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/unique_fd.h"
+#include "protocol/token_file.h"
 
 namespace gpurun::server {
 namespace {
@@ -131,19 +131,15 @@ Result<std::shared_ptr<const tls::Identity>> open_identity(const IdentityFiles& 
   return identity;
 }
 
-std::string default_state_folder() {
-  // systemd.exec(5), StateDirectory=: one path or several with colons between.
-  if (const char* given = getenv("STATE_DIRECTORY"); given != nullptr && given[0] == '/') {
-    return std::string(given, std::strcspn(given, ":"));
+Status leave_fingerprint(const std::string& tokens, const tls::Identity* identity) {
+  const std::string path = tokens + protocol::kFingerprintSuffix;
+  if (identity == nullptr) {
+    if (unlink(path.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR) return {};
+    return Status::from_errno(errno, path);
   }
-  if (geteuid() == 0) return "/var/lib/gpurun";
-  if (const char* base = getenv("XDG_STATE_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun";
-  }
-  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.local/state/gpurun";
-  }
-  return {};
+  const Result<UniqueFd> alone = lock_folder(tokens.substr(0, tokens.rfind('/')));
+  if (!alone.ok()) return alone.status();
+  return write_file(path, tls::to_string(identity->fingerprint()) + "\n", 0644);
 }
 
 }  // namespace gpurun::server

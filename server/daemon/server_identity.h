@@ -23,8 +23,8 @@ struct IdentityFiles {
 Result<std::shared_ptr<const transport::tls::Identity>> open_identity(const IdentityFiles& files,
                                                                       bool* made);
 
-// In systemd's STATE_DIRECTORY, else /var/lib/gpurun for root, else gpurun in XDG_STATE_HOME
-// (~/.local/state); empty: the environment names none.
-std::string default_state_folder();
+// Leaves the fingerprint of the key that this server shows beside its file of tokens, for who makes
+// some (gpuctl token); takes away what an earlier run left when it shows none (nullptr).
+Status leave_fingerprint(const std::string& tokens, const transport::tls::Identity* identity);
 
 }  // namespace gpurun::server

@@ -47,7 +47,8 @@ void TokenStore::read_again() {
     if (before.state == TokenState::kRevoked || now == before.state) continue;
     // The line of a retired one goes after a while; that ends nothing.
     if (before.state == TokenState::kRetired && !is_there) continue;
-    changes_.push_back({before, true, now == TokenState::kRetired});
+    const TokenEntry& told = is_there ? found->second : before;
+    changes_.push_back({told, true, now == TokenState::kRetired});
   }
   for (const auto& [id, entry] : entries) {
     if (first || entry.state != TokenState::kValid || entries_.count(id) != 0) continue;

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,6 +55,36 @@ bool keep_own_ids(uid_t uid, gid_t gid) {
   return write_text("/proc/self/setgroups", "deny") &&
          write_text("/proc/self/gid_map", alone(gid)) &&
          write_text("/proc/self/uid_map", alone(uid));
+}
+
+// A namespace of users in which only `user` is known, for a root that the kernel lets make no
+// other: within it this process has the right to all others. Only who stayed outside can say who is
+// known inside, so a child does.
+bool enter_namespace_of(uid_t user) {
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) return false;
+  const UniqueFd reading(ready[0]);
+  UniqueFd writing(ready[1]);
+  const std::string self = "/proc/" + std::to_string(getpid());
+  const std::string map = std::to_string(user) + " " + std::to_string(user) + " 1";
+  const pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    writing.reset();
+    char word = 0;
+    const bool go = read(reading.get(), &word, 1) == 1;
+    _exit(go && write_text((self + "/gid_map").c_str(), map) &&
+                  write_text((self + "/uid_map").c_str(), map)
+              ? 0
+              : 1);
+  }
+  const bool made = unshare(CLONE_NEWUSER) == 0;
+  if (made && write(writing.get(), "x", 1) != 1) writing.reset();
+  writing.reset();
+  int ended = 0;
+  while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+  }
+  return made && ended == 0;
 }
 
 // Nothing can be opened any more. The new root is mounted over /proc for a moment, for that is
@@ -118,8 +149,13 @@ Status Confinement::make_namespaces() {
       return Status::from_errno(errno, "the worker's user in a namespace of its own");
     }
   }
-  other_namespaces_ =
-      unshare(kNamespaces) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  bool made = unshare(kNamespaces) == 0;
+  if (!made && errno == EPERM && order_.user != 0) {
+    // Without CAP_SYS_ADMIN, as under the unit that we ship.
+    user_namespace_ = enter_namespace_of(order_.user);
+    made = user_namespace_ && unshare(kNamespaces) == 0;
+  }
+  other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   return {};
@@ -127,7 +163,7 @@ Status Confinement::make_namespaces() {
 
 Status Confinement::finish(bool emulated) {
   const bool full = order_.full && !kSanitized;
-  if (full && user_namespace_) add("user-namespace");
+  if (full && user_namespace_ && order_.user == 0) add("user-namespace");
   if (full && other_namespaces_) add("network");
   if (full && other_namespaces_ && emulated) {
     if (!empty_root()) return Status::from_errno(errno, "an empty file system for the worker");
@@ -138,6 +174,8 @@ Status Confinement::finish(bool emulated) {
   if (order_.user != 0) {
     GPURUN_RETURN_IF_ERROR(become_user(order_.user));
     add("user");
+    // Where nobody is root, the step from one user to another takes none of them.
+    if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
   }
   return full ? limit(emulated) : Status();
 }

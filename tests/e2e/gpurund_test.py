@@ -37,8 +37,8 @@ class GpuProgram:
 def read_only_machine(*folders, powers=None):
     """Words that start a daemon where it can write to `folders` (each with its mode) and nowhere
     else but /dev, /proc and /sys, as ProtectSystem=strict leaves it; `powers`: the only
-    capabilities. What lies in /run and /var/cache is not seen there."""
-    script = "mount -t tmpfs -o mode=755 none /run; mount -t tmpfs -o mode=755 none /var/cache\n"
+    capabilities. What lies in /run, /var/cache and /var/lib is not seen there."""
+    script = "for place in /run /var/cache /var/lib; do mount -t tmpfs -o mode=755 none $place; done\n"
     for folder, mode in folders:
         script += f"mkdir -m {mode} {folder}; mount --bind {folder} {folder}\n"
     # Some of what is mounted is hidden by now.
@@ -88,11 +88,13 @@ class Unit(unittest.TestCase):
             self.skipTest(reason)
         return world.Gpurund("--config", os.path.join(self.source, "gpurund.toml"), cache=None,
                              with_secret=False, before=words,
-                             env=environment(CACHE_DIRECTORY="/var/cache/gpurun"))
+                             env=environment(CACHE_DIRECTORY="/var/cache/gpurun",
+                                             STATE_DIRECTORY="/var/lib/gpurun"))
 
     def test_a_worker_attaches_to_a_daemon_that_may_write_what_the_unit_lets_it(self):
         self.assertEqual(self.unit["ProtectSystem"], "strict")
-        folders = [(f"/var/cache/{self.unit['CacheDirectory']}", self.unit["CacheDirectoryMode"])]
+        folders = [(f"/var/cache/{self.unit['CacheDirectory']}", self.unit["CacheDirectoryMode"]),
+                   (f"/var/lib/{self.unit['StateDirectory']}", self.unit["StateDirectoryMode"])]
         if "RuntimeDirectory" in self.unit:
             folders.append((f"/run/{self.unit['RuntimeDirectory']}",
                             self.unit["RuntimeDirectoryMode"]))

@@ -3,6 +3,7 @@
 from a gpurund whose door he knocks at, whatever he says and whenever he stops."""
 import json
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -190,20 +191,100 @@ class Tls(unittest.TestCase):
             self.assertIn("no certificates of authorities", done.stderr)
             self.assertFalse(server.workers())
 
+    def sign(self, name, words, signer=None, days="30"):
+        """A certificate for `words` (subjectAltName), signed by `signer` or by itself; its files."""
+        key, request, certificate = (os.path.join(self.home.name, name + end)
+                                     for end in (".key", ".csr", ".pem"))
+        extensions = os.path.join(self.home.name, name + ".ext")
+        with open(extensions, "w", encoding="ascii") as file:
+            file.write("subjectAltName=" + words if signer else "basicConstraints=critical,CA:TRUE")
+        made = ["-CA", signer[0], "-CAkey", signer[1], "-CAcreateserial"] if signer else ["-signkey", key]
+        for command in (["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key],
+                        ["req", "-new", "-key", key, "-subj", "/CN=" + name, "-out", request],
+                        ["x509", "-req", "-in", request, *made, "-days", days, "-out", certificate,
+                         "-extfile", extensions]):
+            subprocess.run(["openssl", *command], check=True, capture_output=True, timeout=world.SECONDS)
+        os.chmod(key, 0o600)
+        return certificate, key
+
+    def test_a_certificate_that_an_authority_signed_for_the_host_is_believed(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("there is no openssl command")
+        authority, stranger = self.sign("authority", ""), self.sign("stranger", "")
+        for name, words, signer, trouble in (
+                ("right", "IP:127.0.0.1", authority, None),
+                ("of_another", "IP:127.0.0.1", stranger, "certificate is not trusted"),
+                ("elsewhere", "DNS:elsewhere.example", authority, "certificate is not trusted")):
+            certificate, key = self.sign(name, words, signer)
+            with Server("--tls-certificate", certificate, "--tls-key", key) as server:
+                done = self.run_program(server, "--tls-ca", authority[0])
+                self.assertEqual(done.returncode, 0 if trouble is None else 125, done.stderr)
+                self.assertIn(trouble or "", done.stderr)
+                if trouble is None:
+                    self.assertEqual(done.stderr, "")
+                    listed = subprocess.run(
+                        [world.GPUCTL, "list", "--tls", "--tls-ca", authority[0], *server.options()],
+                        env=environment(XDG_CONFIG_HOME=self.home.name), capture_output=True,
+                        text=True, timeout=2 * world.SECONDS)
+                    self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+                else:
+                    self.assertFalse(server.workers())
+        self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
+
+    def test_a_program_is_told_why_its_ticket_opens_nothing(self):
+        at = {"lease": 0, "ticket": 16, "session": 32}
+        for field, sentence in (("lease", "the lease is over, or that server never granted it"),
+                                ("ticket", "the lease is over, or that server never granted it"),
+                                ("session", "the ticket is not proved"),
+                                ("binder", "the ticket is not proved")):
+            def change(_number, from_client, _offset, data, field=field):
+                place = data.find(FIRST_WORD) if from_client else -1
+                if place < 0:
+                    return data
+                place = place + len(FIRST_WORD) + at[field] if field in at else len(data) - 1
+                return data[:place] + bytes((data[place] ^ 1,)) + data[place + 1:]
+
+            with Server() as server, Relay(server.port(), change) as relay:
+                done = self.run_program(server, address=relay.address)
+                self.assertNotEqual(done.returncode, 0, field)
+                self.assertIn(sentence, done.stderr)
+                self.assertFalse(server.workers())
+                self.assert_open_for_honest(server)
+
     def test_a_token_that_names_its_server_is_shown_to_no_other(self):
         with Server() as server, Server() as other:
             token = os.path.join(self.home.name, "token")
             made = subprocess.run(
-                [world.GPUCTL, "token", "create", "anna", "--server-fingerprint",
-                 fingerprint_of(server.state.name), "-o", token, "--tokens", server.tokens_file],
+                [world.GPUCTL, "token", "create", "anna", "--server-fingerprint", "own", "-o", token,
+                 "--tokens", server.tokens_file],
                 env=environment(), capture_output=True, text=True, timeout=world.SECONDS)
             self.assertEqual(made.returncode, 0, made.stderr)
+            with open(token, encoding="ascii") as file:
+                self.assertIn(fingerprint_of(server.state.name)[len("sha256:"):], file.read())
             for one, status in ((server, 0), (other, 125)):
                 done = gpurun("--tls", "--token-file", token, "-l", one.address, "--",
                               world.ARGS.client, "once", env=environment(XDG_CONFIG_HOME=self.home.name))
                 self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn("not the one that was told", done.stderr)
             self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
+
+    def test_who_makes_a_token_is_told_the_key_of_the_server(self):
+        with Server() as server, Plain() as plain:
+            right = fingerprint_of(server.state.name)
+            for one, words, status, told in (
+                    (server, (), 0, f"this server's key is {right}; tell the user"),
+                    (server, ("--server-fingerprint", right.upper()[len("SHA256:"):]), 0, ""),
+                    (server, ("--server-fingerprint", NO_FINGERPRINT), 0,
+                     f"warning: this server's key is {right}, not the one that the token names"),
+                    (server, ("--server-fingerprint", "sha256:1"), 2, "is no fingerprint"),
+                    (plain, (), 0, ""),
+                    (plain, ("--server-fingerprint", "own"), 2, "has shown a key yet")):
+                made = subprocess.run(
+                    [world.GPUCTL, "token", "create", "anna", *words, "--tokens", one.tokens_file],
+                    env=environment(), capture_output=True, text=True, timeout=world.SECONDS)
+                self.assertEqual(made.returncode, status, made.stderr)
+                self.assertIn(told, made.stderr)
+                self.assertEqual("this server's key" in made.stderr, told.find("this server's") >= 0)
 
     def test_who_speaks_otherwise_is_told_so(self):
         with Server() as server, Plain() as plain:

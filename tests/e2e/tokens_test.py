@@ -4,6 +4,7 @@ runs programs by them without a word, what runs ends when it is to end, and a to
 others could see it."""
 import json
 import os
+import pwd
 import re
 import socket
 import subprocess
@@ -114,6 +115,30 @@ class Users(unittest.TestCase):
             for secret in (line.split("_")[2], other.split("_")[2]):
                 self.assertNotIn(secret, shown)
             self.assertEqual(os.stat(server.tokens_file).st_mode & 0o7777, 0o600)
+
+    def test_the_audit_log_says_who_made_and_who_revoked_a_token(self):
+        with open("/proc/self/loginuid", encoding="ascii") as file:
+            login = int(file.read())
+        if login != 2 ** 32 - 1:
+            self.skipTest("who has logged in counts, not SUDO_UID")
+        somebody = pwd.getpwnam("daemon")
+        with world.Gpurund() as server:
+            name, _ = self.make(server, "anna")
+            def audited():
+                with open(server.audit_file, encoding="utf-8") as file:
+                    return file.read()
+            own = pwd.getpwuid(os.getuid()).pw_name
+            until(lambda: f" token.made user=anna token={name} by={own}\n" in audited(), "it is told")
+            revoked = subprocess.run(
+                [world.GPUCTL, "token", "revoke", name, "--tokens", server.tokens_file],
+                env=environment(SUDO_UID=str(somebody.pw_uid)), capture_output=True, text=True,
+                timeout=world.SECONDS)
+            self.assertEqual(revoked.returncode, 0, revoked.stderr)
+            who = somebody.pw_name if os.geteuid() == 0 else own
+            until(lambda: f" token.revoked user=anna token={name} by={who} leases=end\n" in audited(),
+                  "it is told")
+            told = json.loads(self.operate(server, "list", "--json").stdout)
+            self.assertEqual((told["by"], told["ended_by"]), (own, who))
 
     def test_revoking_ends_what_runs_unless_it_is_spared(self):
         with world.Gpurund() as server:

@@ -95,8 +95,8 @@ std::vector<std::pair<CLI::App*, TokenCommand>> add_token_commands(CLI::App* tok
   create->add_option("--note", words->note, "a line about it, for the list")->type_name("TEXT");
   create
       ->add_option("--server-fingerprint", words->fingerprint,
-                   "this server's, so that the user's first link need not trust")
-      ->type_name("sha256:HEX");
+                   "this server's (own: as it says), so that the user's first link need not trust")
+      ->type_name("sha256:HEX|own");
   create->add_option("-o", words->output, "a new file for it (mode 0600), instead of stdout")
       ->type_name("FILE");
   CLI::App* list = add_token_command(token, "list", "all tokens, without their secrets", words);

@@ -2,17 +2,22 @@
 #include "tools/gpuctl/token.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/unique_fd.h"
 #include "tools/gpurun/options.h"
+#include "transport/tls/certificate.h"
 
 namespace gpurun::tools {
 namespace {
@@ -72,6 +77,63 @@ void drop_old(std::vector<TokenEntry>* entries, std::int64_t now) {
   });
 }
 
+// Who of this machine's people asks: as whom they logged in, where the kernel keeps that (it is
+// still theirs under sudo), else whom sudo names, else this process's user.
+std::string who_asks() {
+  std::string uid;
+  std::getline(std::ifstream("/proc/self/loginuid"), uid);
+  constexpr const char* kNobody = "4294967295";
+  const char* sudo = getenv("SUDO_UID");
+  if (uid.empty() || uid == kNobody) uid = geteuid() == 0 && sudo != nullptr ? sudo : "";
+  std::uint32_t number = getuid();
+  std::from_chars(uid.data(), uid.data() + uid.size(), number);
+  const struct passwd* known = getpwuid(number);
+  const std::string name = known != nullptr ? known->pw_name : "";
+  // A name that would not fit into the file is as good as none.
+  return protocol::check_user(name).ok() ? name : "uid-" + std::to_string(number);
+}
+
+// What the gpurund that reads this file of tokens has left beside it; none: it shows no key, or has
+// not been started since.
+std::optional<Sha256Digest> fingerprint_beside(const std::string& file) {
+  std::string line;
+  std::getline(std::ifstream(file + protocol::kFingerprintSuffix), line);
+  const auto found = transport::tls::parse_fingerprint(line);
+  return found.ok() ? std::optional<Sha256Digest>(*found) : std::nullopt;
+}
+
+// The server that a token is to name, by the words; none: they do not say.
+Result<std::optional<Sha256Digest>> server_of(const TokenWords& words,
+                                              const std::optional<Sha256Digest>& own) {
+  if (words.fingerprint.empty()) return std::optional<Sha256Digest>();
+  if (words.fingerprint == "own") {
+    if (own) return own;
+    return wrong(
+        "--server-fingerprint own: no gpurund that reads these tokens has shown a key yet");
+  }
+  const Result<Sha256Digest> told = transport::tls::parse_fingerprint(words.fingerprint);
+  if (!told.ok()) return wrong("--server-fingerprint: " + told.status().message());
+  return std::optional<Sha256Digest>(*told);
+}
+
+// Whom its user should meet.
+void say_fingerprint(const std::optional<Sha256Digest>& named,
+                     const std::optional<Sha256Digest>& own) {
+  if (!own || named == own) return;
+  const std::string text = transport::tls::to_string(*own);
+  if (named) {
+    std::fprintf(stderr,
+                 "gpuctl: warning: this server's key is %s, not the one that the token names\n",
+                 text.c_str());
+    return;
+  }
+  std::fprintf(
+      stderr,
+      "gpuctl: this server's key is %s; tell the user, for gpurun --server-fingerprint, or "
+      "make the token name it: --server-fingerprint own\n",
+      text.c_str());
+}
+
 // A new file that only this user can read; nothing that was there is touched.
 Result<UniqueFd> open_output(const std::string& path) {
   if (path.empty()) return UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -85,6 +147,7 @@ Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
   entry.user = words.user;
   entry.note = words.note;
   entry.made = now;
+  entry.by = who_asks();
   GPURUN_RETURN_IF_ERROR(protocol::check_user(words.user));
   GPURUN_RETURN_IF_ERROR(protocol::check_note(words.note));
   if (!words.expires.empty()) {
@@ -98,6 +161,7 @@ Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
 Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
                  std::vector<TokenEntry>* revoked) {
   const std::int64_t now = seconds_now();
+  const std::string who = who_asks();
   std::vector<TokenEntry*> found;
   for (const std::string& id : words.ids) {
     const auto place = std::find_if(entries->begin(), entries->end(),
@@ -118,6 +182,7 @@ Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
   for (TokenEntry* entry : found) {
     // What has been revoked once with its leases spared may lose them yet; never the other way.
     if (entry->state == TokenState::kValid) entry->ended = now;
+    entry->ended_by = who;
     if (entry->state != TokenState::kRevoked) {
       entry->state = words.keep_running ? TokenState::kRetired : TokenState::kRevoked;
     }
@@ -147,19 +212,6 @@ Result<std::int64_t> parse_lifetime(const std::string& text) {
   return number * factor;
 }
 
-Result<Sha256Digest> parse_fingerprint(const std::string& text) {
-  std::string digits;
-  const std::string_view rest = std::string_view(text).substr(text.starts_with("sha256:") ? 7 : 0);
-  for (const char character : rest) {
-    if (character == ':') continue;
-    digits +=
-        character >= 'A' && character <= 'F' ? static_cast<char>(character - 'A' + 'a') : character;
-  }
-  Sha256Digest digest;
-  if (protocol::parse_hex(digits, mutable_bytes(digest.data(), digest.size()))) return digest;
-  return wrong("a fingerprint has 64 hexadecimal digits");
-}
-
 std::string token_table(const std::vector<TokenEntry>& entries, std::int64_t now) {
   std::string text = row("ID", "USER", "STATE", "MADE", "EXPIRES", "LAST USED", "NOTE");
   for (const TokenEntry& entry : entries) {
@@ -175,7 +227,8 @@ std::string token_json(const std::vector<TokenEntry>& entries, std::int64_t now)
     const nlohmann::json all = {
         {"id", entry.name()},     {"user", entry.user},       {"state", state_of(entry, now)},
         {"made", entry.made},     {"expires", entry.expires}, {"used", entry.used},
-        {"revoked", entry.ended}, {"note", entry.note}};
+        {"revoked", entry.ended}, {"by", entry.by},           {"ended_by", entry.ended_by},
+        {"note", entry.note}};
     text += all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return text;
@@ -187,12 +240,9 @@ int create_token(const TokenWords& words) {
   const std::int64_t now = seconds_now();
   Result<TokenEntry> entry = entry_of(words, now);
   if (!entry.ok()) return failed(entry.status());
-  std::optional<Sha256Digest> server;
-  if (!words.fingerprint.empty()) {
-    const Result<Sha256Digest> told = parse_fingerprint(words.fingerprint);
-    if (!told.ok()) return failed(wrong("--server-fingerprint: " + told.status().message()));
-    server = *told;
-  }
+  const std::optional<Sha256Digest> own = fingerprint_beside(*file);
+  const Result<std::optional<Sha256Digest>> server = server_of(words, own);
+  if (!server.ok()) return failed(server.status());
   // Before anything is made that nobody could be told.
   const Result<UniqueFd> output = open_output(words.output);
   if (!output.ok()) return failed(output.status());
@@ -200,7 +250,7 @@ int create_token(const TokenWords& words) {
     if (!words.output.empty()) unlink(words.output.c_str());
     return failed(status);
   };
-  const Result<protocol::Token> token = protocol::make_token(server);
+  const Result<protocol::Token> token = protocol::make_token(*server);
   if (!token.ok()) return give_up(token.status());
   entry->id = token->id;
   entry->check = protocol::token_check(token->secret);
@@ -224,6 +274,7 @@ int create_token(const TokenWords& words) {
                entry->name().c_str(), entry->user.c_str(), file->c_str(),
                entry->expires == 0 ? "" : (" until " + time_text(entry->expires, "")).c_str(),
                entry->user.c_str());
+  say_fingerprint(*server, own);
   return 0;
 }
 

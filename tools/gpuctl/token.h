@@ -21,8 +21,6 @@ struct TokenWords {
 
 // Seconds: "12h", "90d", "2w"; at most ten years. kInvalidArgument: none of these.
 Result<std::int64_t> parse_lifetime(const std::string& text);
-// "sha256:HEX" or HEX, as gpurund prints it, in upper or lower case and with or without colons.
-Result<Sha256Digest> parse_fingerprint(const std::string& text);
 
 // The table, the newest token last; and a line of JSON for each.
 std::string token_table(const std::vector<protocol::TokenEntry>& entries, std::int64_t now);

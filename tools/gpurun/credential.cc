@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "base/user_folders.h"
 #include "protocol/limits.h"
 #include "tools/gpurun/secret.h"
 #include "transport/tcp/address.h"
@@ -105,14 +106,6 @@ Result<Credential> found_credential(const std::string& server) {
   return token_at(folder + "/token");
 }
 
-std::string config_folder() {
-  if (const char* base = getenv("XDG_CONFIG_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun";
-  }
-  if (const char* home = getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.config/gpurun";
-  }
-  return {};
-}
+std::string config_folder() { return xdg_folder("XDG_CONFIG_HOME", ".config"); }
 
 }  // namespace gpurun::tools

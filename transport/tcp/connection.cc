@@ -13,6 +13,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
+
+#include "transport/part_cursor.h"
 
 namespace gpurun::transport::tcp {
 namespace {
@@ -75,49 +78,16 @@ Status prepare(int fd) {
   return {};
 }
 
-// What is still to be sent: a position in the caller's parts.
-class Cursor {
- public:
-  explicit Cursor(std::span<const ByteView> parts) : parts_(parts) { skip_empty(); }
-
-  bool done() const { return part_ == parts_.size(); }
-  bool started() const { return started_; }
-
-  std::size_t fill(iovec* vectors) const {
-    std::size_t count = 0;
-    std::size_t offset = offset_;
-    for (std::size_t part = part_; part < parts_.size() && count < kVectorsMax; ++part) {
-      const ByteView bytes = parts_[part].subspan(offset);
-      offset = 0;
-      if (bytes.empty()) continue;
-      vectors[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    }
-    return count;
+// The next pieces of `cursor` as sendmsg() takes them; how many.
+std::size_t fill(const PartCursor& cursor, iovec* vectors) {
+  ByteView pieces[kVectorsMax];
+  std::size_t bytes = 0;
+  const std::size_t count = cursor.look(pieces, std::numeric_limits<std::size_t>::max(), &bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    vectors[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};
   }
-
-  void advance(std::size_t byte_count) {
-    started_ = started_ || byte_count > 0;
-    while (byte_count > 0) {
-      const std::size_t here = std::min(byte_count, parts_[part_].size() - offset_);
-      offset_ += here;
-      byte_count -= here;
-      skip_empty();
-    }
-  }
-
- private:
-  void skip_empty() {
-    while (part_ < parts_.size() && offset_ == parts_[part_].size()) {
-      ++part_;
-      offset_ = 0;
-    }
-  }
-
-  std::span<const ByteView> parts_;
-  std::size_t part_ = 0;
-  std::size_t offset_ = 0;
-  bool started_ = false;
-};
+  return count;
+}
 
 }  // namespace
 
@@ -176,13 +146,13 @@ Status TcpConnection::gone(const char* doing, int error_number) {
 }
 
 Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
-  Cursor cursor(parts);
+  PartCursor cursor(parts);
   while (!cursor.done()) {
     if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
     iovec vectors[kVectorsMax];
     msghdr message = {};
     message.msg_iov = vectors;
-    message.msg_iovlen = cursor.fill(vectors);
+    message.msg_iovlen = fill(cursor, vectors);
     if (taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
     const ssize_t sent =

@@ -81,16 +81,19 @@ Result<Fingerprint> parse_fingerprint(const std::string& text) {
     if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
     return -1;
   };
-  Fingerprint fingerprint;
-  bool good = text.size() == kScheme.size() + 2 * fingerprint.size() &&
-              text.compare(0, kScheme.size(), kScheme) == 0;
-  for (std::size_t i = 0; good && i < fingerprint.size(); ++i) {
-    const int high = digit(text[kScheme.size() + 2 * i]);
-    const int low = digit(text[kScheme.size() + 2 * i + 1]);
-    good = high >= 0 && low >= 0;
-    if (good) fingerprint[i] = static_cast<std::uint8_t>(high * 16 + low);
+  Fingerprint fingerprint{};
+  std::size_t digits = 0;
+  bool good = true;
+  for (std::size_t i = text.compare(0, kScheme.size(), kScheme) == 0 ? kScheme.size() : 0;
+       good && i < text.size(); ++i) {
+    if (text[i] == ':') continue;
+    const int value = digit(text[i]);
+    good = value >= 0 && digits < 2 * fingerprint.size();
+    if (good)
+      fingerprint[digits / 2] |= static_cast<std::uint8_t>(digits % 2 == 0 ? value << 4 : value);
+    ++digits;
   }
-  if (good) return fingerprint;
+  if (good && digits == 2 * fingerprint.size()) return fingerprint;
   return Status(Code::kInvalidArgument,
                 "'" + text.substr(0, 100) +
                     "' is no fingerprint: \"sha256:\" and 64 hexadecimal digits, as gpurund "

@@ -15,7 +15,8 @@ namespace gpurun::transport::tls {
 // certificate is renewed for the same key.
 using Fingerprint = Sha256Digest;
 
-// "sha256:" and 64 hexadecimal digits, and back. kInvalidArgument: it is none.
+// "sha256:" and 64 hexadecimal digits; and back, also as others print them: in capitals, without
+// the "sha256:", with colons. kInvalidArgument: it is none.
 std::string to_string(const Fingerprint& fingerprint);
 Result<Fingerprint> parse_fingerprint(const std::string& text);
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/part_cursor.h"
+
 namespace gpurun::transport::tls {
 namespace {
 
@@ -23,40 +25,6 @@ constexpr unsigned kIdleRecordsMax = 32;
 // Messages of a handshake that may come behind it (RFC 8446, section 4).
 constexpr std::uint8_t kNewSessionTicket = 4;
 constexpr std::uint8_t kKeyUpdate = 24;
-
-// What is still to be sent: a position in the caller's parts.
-class Cursor {
- public:
-  explicit Cursor(std::span<const ByteView> parts) : parts_(parts) { skip_empty(); }
-  bool done() const { return part_ == parts_.size(); }
-
-  // The next record's content: moves on. Returns how many parts, `*bytes` in all.
-  std::size_t take(ByteView* into, std::size_t* bytes) {
-    std::size_t count = 0;
-    *bytes = 0;
-    while (!done() && count < kPartsMax && *bytes < kPlainBytesMax) {
-      const ByteView here = parts_[part_].subspan(
-          offset_, std::min(parts_[part_].size() - offset_, kPlainBytesMax - *bytes));
-      into[count++] = here;
-      *bytes += here.size();
-      offset_ += here.size();
-      skip_empty();
-    }
-    return count;
-  }
-
- private:
-  void skip_empty() {
-    while (part_ < parts_.size() && offset_ == parts_[part_].size()) {
-      ++part_;
-      offset_ = 0;
-    }
-  }
-
-  std::span<const ByteView> parts_;
-  std::size_t part_ = 0;
-  std::size_t offset_ = 0;
-};
 
 class TlsConnection final : public Connection {
  public:
@@ -89,7 +57,7 @@ class TlsConnection final : public Connection {
  private:
   // Sending thread.
   Status wait_for_room(Deadline deadline) const;
-  Status send_batch(Cursor& cursor, Deadline deadline);
+  Status send_batch(PartCursor& cursor, Deadline deadline);
   Status renew_key(Deadline deadline);
   // Receiving thread.
   Status fill(Deadline deadline);
@@ -124,13 +92,14 @@ class TlsConnection final : public Connection {
   Status broken_;
 };
 
-Status TlsConnection::send_batch(Cursor& cursor, Deadline deadline) {
+Status TlsConnection::send_batch(PartCursor& cursor, Deadline deadline) {
   const std::uint64_t before = sealer_->sequence();
   std::size_t bytes = 0;
   for (std::size_t count = 0; count < kBatchRecords && !cursor.done(); ++count) {
     ByteView parts[kPartsMax];
     std::size_t plain = 0;
-    const std::size_t used = cursor.take(parts, &plain);
+    const std::size_t used = cursor.look(parts, kPlainBytesMax, &plain);
+    cursor.advance(plain);
     if (outgoing_.size() < bytes + sealed_record_bytes(plain)) {
       outgoing_.resize(bytes + sealed_record_bytes(plain));
     }
@@ -178,7 +147,7 @@ Status TlsConnection::renew_key(Deadline deadline) {
 }
 
 Status TlsConnection::send(std::span<const ByteView> parts, Deadline deadline) {
-  Cursor cursor(parts);
+  PartCursor cursor(parts);
   bool started = false;
   if (gone_.load()) return Status(Code::kPeerGone, description_ + ": closed while sending");
   if (!cursor.done()) GPURUN_RETURN_IF_ERROR(wait_for_room(deadline));

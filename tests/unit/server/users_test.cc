@@ -212,6 +212,16 @@ TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
   EXPECT_NE(text.find("lease.granted"), std::string::npos);
 }
 
+TEST_F(AuditLogTest, ThatNobodyAskedForKeepsItsBounds) {
+  const auto log = AuditLog::open(path_, 100);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  for (int i = 0; i < 20; ++i) (*log)->write("lease.granted", {{"user", "anna"}});
+  (*log)->write("lease.ended", {});
+  const std::string text = text_of(path_ + ".1") + text_of(path_);
+  EXPECT_LT(text.size(), 300u);
+  EXPECT_NE(text.find(" lease.ended\n"), std::string::npos);
+}
+
 TEST_F(AuditLogTest, GoesNowhereElseThanItIsTold) {
   EXPECT_EQ(AuditLog::open("audit").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(AuditLog::open("").status().code(), Code::kInvalidArgument);

@@ -165,6 +165,23 @@ TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
             Code::kInvalidArgument);
 }
 
+TEST(Fingerprints, AreTakenAsOthersPrintThem) {
+  Fingerprint wanted;
+  wanted.fill(0xab);
+  std::string digits, coloned;
+  for (int i = 0; i < 32; ++i) digits += "ab";
+  for (int i = 0; i < 32; ++i) coloned += i == 0 ? "AB" : ":AB";
+  for (const std::string& text : {digits, "sha256:" + digits, coloned}) {
+    const auto digest = parse_fingerprint(text);
+    ASSERT_TRUE(digest.ok()) << text;
+    EXPECT_EQ(*digest, wanted);
+  }
+  for (const std::string& text :
+       {std::string(), std::string("sha256:"), digits + "a", "x" + digits}) {
+    EXPECT_FALSE(parse_fingerprint(text).ok()) << text;
+  }
+}
+
 TEST(TlsHandshake, AuthoritiesAreBelievedForTheHostThatTheyName) {
   const auto identity = *Identity::make("host.example");
   const std::string path = testing::TempDir() + "tls_authorities.pem";

@@ -49,23 +49,6 @@ TEST(Tokens, LiveAsLongAsIsSaid) {
   }
 }
 
-TEST(Tokens, TakeFingerprintsAsOthersPrintThem) {
-  Sha256Digest wanted;
-  wanted.fill(0xab);
-  std::string digits, coloned;
-  for (int i = 0; i < 32; ++i) digits += "ab";
-  for (int i = 0; i < 32; ++i) coloned += i == 0 ? "AB" : ":AB";
-  for (const std::string& text : {digits, "sha256:" + digits, coloned}) {
-    const auto digest = parse_fingerprint(text);
-    ASSERT_TRUE(digest.ok()) << text;
-    EXPECT_EQ(*digest, wanted);
-  }
-  for (const std::string& text :
-       {std::string(), std::string("sha256:"), digits + "a", "x" + digits}) {
-    EXPECT_FALSE(parse_fingerprint(text).ok()) << text;
-  }
-}
-
 TEST(Tokens, AreListedWithTheirStateAndNothingSecret) {
   protocol::TokenEntry entry;
   entry.user = "anna";

@@ -1,0 +1,41 @@
+// Protects where gpurun looks for what is a user's or a service's own: the variables that say so
+// count in their order, and only with absolute paths.
+#include "base/user_folders.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+namespace gpurun {
+namespace {
+
+class UserFolders : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"XDG_CACHE_HOME", "STATE_DIRECTORY", "XDG_STATE_HOME"}) unsetenv(name);
+    setenv("HOME", "/home/anna", 1);
+  }
+};
+
+TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/home/anna/.cache/gpurun");
+  setenv("XDG_CACHE_HOME", "/caches", 1);
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/caches/gpurun");
+  setenv("XDG_CACHE_HOME", "caches", 1);
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/home/anna/.cache/gpurun");
+  setenv("HOME", "anna", 1);
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "");
+  unsetenv("HOME");
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "");
+}
+
+TEST_F(UserFolders, OfAServiceStandFirst) {
+  EXPECT_EQ(service_folder("STATE_DIRECTORY"), "");
+  EXPECT_EQ(state_folder(), geteuid() == 0 ? "/var/lib/gpurun" : "/home/anna/.local/state/gpurun");
+  setenv("STATE_DIRECTORY", "/state/one:/state/two", 1);
+  EXPECT_EQ(service_folder("STATE_DIRECTORY"), "/state/one");
+  EXPECT_EQ(state_folder(), "/state/one");
+}
+
+}  // namespace
+}  // namespace gpurun
