@@ -23,6 +23,7 @@ class Install(unittest.TestCase):
             os.rename(first, second)
             for path in ("bin/gpurun", "bin/gpuctl", "bin/gpurund", "libexec/gpurun/gpurun-worker",
                          "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
+                         "lib/gpurun/client/libgpurun-nvjitlink.so",
                          "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
                 self.assertTrue(os.path.exists(os.path.join(second, path)), path)
             env = environment(GPURUN_CLIENT_DIR=None, GPURUN_DRIVER=None)

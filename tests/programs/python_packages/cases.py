@@ -1,0 +1,50 @@
+"""What the programs of this folder share: named cases, each compared with NumPy, a line for each."""
+import sys
+import traceback
+
+import numpy
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def close(got, right, tolerance=1e-5):
+    """The array of the device is what NumPy has, relative to its largest value."""
+    got, right = numpy.asarray(got), numpy.asarray(right)
+    if got.shape != right.shape:
+        raise AssertionError(f"shape {got.shape}, not {right.shape}")
+    largest = max(1e-30, float(numpy.max(numpy.abs(right), initial=0)))
+    wrong = ~(numpy.abs(got - right) <= tolerance * largest)  # Not a number, too.
+    if numpy.any(wrong):
+        at = tuple(int(index[0]) for index in numpy.nonzero(wrong))
+        raise AssertionError(f"value {at} is {got[at]}, not {right[at]}")
+
+
+def equal(got, right):
+    got, right = numpy.asarray(got), numpy.asarray(right)
+    if got.shape != right.shape or not numpy.array_equal(got, right):
+        raise AssertionError(f"{got.reshape(-1)[:8]}, not {right.reshape(-1)[:8]}")
+
+
+def main():
+    """All cases, or those that are named; exit status 1 if one of them failed."""
+    failed = 0
+    wanted = set(sys.argv[1:])
+    for function in CASES:
+        name = function.__name__
+        if wanted and name not in wanted:
+            continue
+        try:
+            function()
+            print(f"{name}: right", flush=True)
+        except BaseException as error:  # pylint: disable=broad-except
+            failed += 1
+            words = " ".join(str(error).split())
+            print(f"{name}: {type(error).__name__}: {words[:160]}", flush=True)
+            traceback.print_exc()
+    print(f"{failed} failed" if failed else "PASSED")
+    sys.exit(1 if failed else 0)
