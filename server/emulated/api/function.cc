@@ -7,60 +7,6 @@
 namespace gpurun::emulated {
 namespace {
 
-// There are no registers here. Programs use the number to judge how many threads fit: this one
-// never limits them.
-constexpr int kRegisters = 32;
-
-CUresult get_attribute(const Function& function, CUfunction_attribute attribute, int* value) {
-  const KernelAttributes& fixed = function.attributes();
-  const FunctionSettings& set = function.settings();
-  const auto number = [value](std::uint64_t answer) {
-    *value = static_cast<int>(answer);
-    return CUDA_SUCCESS;
-  };
-  switch (static_cast<int>(attribute)) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      return number(fixed.max_threads);
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-      return number(fixed.static_shared_bytes);
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-      return number(fixed.const_bytes);
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-      return number(fixed.local_bytes);
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      return number(kRegisters);
-    // Not the version of the language: the architecture that the code was compiled for (manual).
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      return number(fixed.ptx_target);
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-      return number(0);
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      return number(function.dynamic_shared_bytes_max());
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      *value = set.shared_carveout;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-      return number(0);
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
-      const int axis = attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-      const std::uint32_t required = fixed.required_cluster[axis];
-      *value = required != 0 ? static_cast<int>(required) : set.cluster[axis].load();
-      return CUDA_SUCCESS;
-    }
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      *value = set.non_portable_cluster;
-      return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      *value = set.cluster_scheduling;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
 CUresult set_attribute(Function& function, CUfunction_attribute attribute, int value) {
   const KernelAttributes& fixed = function.attributes();
   FunctionSettings& set = function.settings();
@@ -160,7 +106,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
   Entered entered;
   GPURUN_TRY(enter_function(handle, &entered));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return get_attribute(*entered.function, attribute, value);
+  return entered.function->attribute(attribute, value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
@@ -264,7 +210,7 @@ CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkern
   Entered entered;
   GPURUN_TRY(enter_kernel(handle, device, &entered));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return get_attribute(*entered.function, attribute, value);
+  return entered.function->attribute(attribute, value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "server/emulated/api.h"
 #include "server/emulated/objects/event.h"
+#include "server/emulated/objects/launch_limits.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -15,17 +16,6 @@ namespace {
 constexpr unsigned kClusterBlocksMax = 8;              // Portable size (Programming Guide).
 constexpr unsigned kNonPortableClusterBlocksMax = 16;  // With the function's attribute.
 constexpr unsigned kLaunchAttributesMax = 64;
-
-// Limits of every device since capability 3.0 (Programming Guide, "Technical Specifications").
-bool extents_allowed(const LaunchCall& call) {
-  const auto& grid = call.grid;
-  const auto& block = call.block;
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return false;
-  if (block[0] == 0 || block[1] == 0 || block[2] == 0) return false;
-  if (grid[0] > 0x7fffffffu || grid[1] > 65535 || grid[2] > 65535) return false;
-  if (block[0] > 1024 || block[1] > 1024 || block[2] > 64) return false;
-  return std::uint64_t{block[0]} * block[1] * block[2] <= kBlockThreadsMax;
-}
 
 CUresult check_event(CUevent handle) {
   return handles().find<Event>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
@@ -115,7 +105,7 @@ CUresult settle_cluster(KernelLaunch* launch) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult check_resources(const KernelLaunch& launch, const Device& device) {
+CUresult check_resources(const KernelLaunch& launch) {
   const KernelAttributes& attributes = launch.function->attributes();
   const auto& required = attributes.required_block;
   const Extent& block = launch.block;
@@ -129,7 +119,8 @@ CUresult check_resources(const KernelLaunch& launch, const Device& device) {
   }
   if (launch.cooperative) {
     const auto per_multiprocessor =
-        resident_blocks(*launch.function, device, block.count(), launch.dynamic_shared_bytes);
+        resident_blocks(attributes, launch.function->dynamic_shared_bytes_max(), block.count(),
+                        launch.dynamic_shared_bytes);
     if (launch.grid.count() > static_cast<std::uint64_t>(per_multiprocessor) *
                                   static_cast<std::uint64_t>(settings().multiprocessors)) {
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -220,7 +211,7 @@ CUresult apply_launch_attribute(const CUlaunchAttribute& attribute, KernelLaunch
   if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) launch->cooperative = false;
   GPURUN_TRY(read_attributes(call, launch, &events));
   GPURUN_TRY(settle_cluster(launch));
-  return check_resources(*launch, launch->module->context()->device());
+  return check_resources(*launch);
 }
 
 CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, KernelLaunch* launch,
@@ -230,15 +221,15 @@ CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, Kerne
   if (launch->module == nullptr || launch->module->context() != context) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (!extents_allowed(call)) return CUDA_ERROR_INVALID_VALUE;
   launch->grid = {call.grid[0], call.grid[1], call.grid[2]};
   launch->block = {call.block[0], call.block[1], call.block[2]};
+  if (!extents_allowed(launch->grid, launch->block)) return CUDA_ERROR_INVALID_VALUE;
   launch->cluster = {0, 0, 0};
   launch->dynamic_shared_bytes = call.dynamic_shared_bytes;
   launch->cooperative = call.cooperative;
   GPURUN_TRY(read_attributes(call, launch, events));
   GPURUN_TRY(settle_cluster(launch));
-  GPURUN_TRY(check_resources(*launch, context->device()));
+  GPURUN_TRY(check_resources(*launch));
   GPURUN_TRY(copy_parameters(call, launch));
   return launch->function->code(*launch->module, &launch->code);
 }

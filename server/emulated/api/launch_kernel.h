@@ -35,8 +35,4 @@ CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, Kerne
 // Sets one more attribute of a launch that is ready, with the same checks.
 CUresult apply_launch_attribute(const CUlaunchAttribute& attribute, KernelLaunch* launch);
 
-// Blocks of the function that a multiprocessor holds at once; 0: not even one.
-int resident_blocks(const Function& function, const Device& device, std::uint64_t block_threads,
-                    std::uint64_t dynamic_shared_bytes);
-
 }  // namespace gpurun::emulated

@@ -1,26 +1,20 @@
-// Occupancy: how many blocks fit (Programming Guide, "Occupancy Calculator"). Threads, blocks and
-// shared memory bound it; registers do not exist here.
+// Occupancy: how many blocks of a kernel fit.
 #include <algorithm>
 
 #include "server/emulated/api.h"
-#include "server/emulated/api/launch_kernel.h"
+#include "server/emulated/api/entry.h"
+#include "server/emulated/objects/context_module.h"
+#include "server/emulated/objects/launch_limits.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
 namespace {
 
-std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
-
-// Shared memory is given out in pieces, and each block has 1 KiB of the system's.
-constexpr std::uint64_t kSharedPiece = 128;
-
-std::uint64_t shared_footprint(std::uint64_t bytes) {
-  return (bytes + kSharedPiece - 1) / kSharedPiece * kSharedPiece + kSharedBytesReserved;
-}
-
-std::uint64_t shared_per_multiprocessor() {
-  return static_cast<std::uint64_t>(shared_bytes_per_block_optin(settings().capability)) +
-         kSharedBytesReserved;
+// Blocks of the function that a multiprocessor holds at once; 0: not even one.
+int resident_blocks(const Function& function, std::uint64_t block_threads,
+                    std::uint64_t dynamic_shared_bytes) {
+  return resident_blocks(function.attributes(), function.dynamic_shared_bytes_max(), block_threads,
+                         dynamic_shared_bytes);
 }
 
 CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* function,
@@ -32,21 +26,6 @@ CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* fun
 }
 
 }  // namespace
-
-int resident_blocks(const Function& function, const Device&, std::uint64_t block_threads,
-                    std::uint64_t dynamic_shared_bytes) {
-  const KernelAttributes& attributes = function.attributes();
-  const int capability = settings().capability;
-  if (block_threads == 0 || block_threads > attributes.max_threads) return 0;
-  if (dynamic_shared_bytes > function.dynamic_shared_bytes_max()) return 0;
-  const auto by_threads = static_cast<std::uint64_t>(threads_per_multiprocessor(capability)) /
-                          warps_rounded(block_threads);
-  const std::uint64_t by_shared =
-      shared_per_multiprocessor() /
-      shared_footprint(attributes.static_shared_bytes + dynamic_shared_bytes);
-  return static_cast<int>(std::min(
-      {by_threads, by_shared, static_cast<std::uint64_t>(blocks_per_multiprocessor(capability))}));
-}
 
 }  // namespace gpurun::emulated
 
@@ -64,8 +43,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
       (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *blocks = resident_blocks(*function, context->device(), static_cast<unsigned>(block_threads),
-                            dynamic_shared_bytes);
+  *blocks = resident_blocks(*function, static_cast<unsigned>(block_threads), dynamic_shared_bytes);
   return CUDA_SUCCESS;
 }
 
@@ -96,8 +74,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_blocks, int* block_
     const int threads = std::min(size, limit);
     const size_t shared =
         shared_of_block != nullptr ? shared_of_block(threads) : dynamic_shared_bytes;
-    const int blocks =
-        resident_blocks(*function, context->device(), static_cast<unsigned>(threads), shared);
+    const int blocks = resident_blocks(*function, static_cast<unsigned>(threads), shared);
     if (blocks * threads > best_threads) {
       best_threads = blocks * threads;
       best_blocks = blocks;
@@ -125,7 +102,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
   const auto threads = static_cast<unsigned>(block_threads);
-  if (resident_blocks(*function, context->device(), threads, 0) < blocks) return CUDA_SUCCESS;
+  if (resident_blocks(*function, threads, 0) < blocks) return CUDA_SUCCESS;
   // A block's whole memory is given out in pieces: its share is rounded, not what is left of it.
   const std::uint64_t share =
       shared_per_multiprocessor() / static_cast<unsigned>(blocks) / kSharedPiece * kSharedPiece;
@@ -168,9 +145,9 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
   }
   const std::uint64_t threads =
       std::uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
-  const auto blocks = static_cast<std::uint64_t>(resident_blocks(*function, context->device(),
-                                                                 threads, config->sharedMemBytes)) *
-                      static_cast<std::uint64_t>(settings().multiprocessors);
+  const auto blocks =
+      static_cast<std::uint64_t>(resident_blocks(*function, threads, config->sharedMemBytes)) *
+      static_cast<std::uint64_t>(settings().multiprocessors);
   *clusters = cluster_blocks == 1 ? static_cast<int>(blocks) : 0;
   return CUDA_SUCCESS;
 }

@@ -39,10 +39,8 @@ const RuntimeCall* find_runtime_call(std::string_view name) {
 
 }  // namespace
 
-bool is_runtime_call(std::string_view function) { return find_runtime_call(function) != nullptr; }
-
-bool is_device_launch(std::string_view function) {
-  return function.starts_with("cuda") || function.starts_with("__cudaCDP");
+bool is_runtime_call(std::string_view function) {
+  return find_runtime_call(function) != nullptr || is_device_call(function);
 }
 
 llvm::Function* FunctionBuilder::declare_function(const Symbol& symbol) {
@@ -103,7 +101,9 @@ void FunctionBuilder::call_function(const Operation& op) {
   const ptx::Operand& callee = operand(op, 0);
   if (callee.kind != Kind::kSymbol) return call_pointer(op);
   const Symbol symbol = source_.scope->find(callee.name);
-  if (symbol.kind == Symbol::Kind::kRuntime) return call_runtime_function(op);
+  if (symbol.kind == Symbol::Kind::kRuntime) {
+    return is_device_call(callee.name) ? call_device_runtime(op) : call_runtime_function(op);
+  }
   if (symbol.kind != Symbol::Kind::kFunction || symbol.function == nullptr) {
     return refuse("no function " + std::string(callee.name) + " to call");
   }

@@ -155,6 +155,9 @@ class FunctionBuilder {
                            const std::function<Value*()>& callee);
   void call_pointer(const Operation& op);
   void call_runtime_function(const Operation& op);
+  void call_device_runtime(const Operation& op);
+  void append_words(const ptx::Operand& argument, unsigned bits,
+                    llvm::SmallVectorImpl<Value*>& words);
 
   llvm::Module& module_;
   const KernelSource& kernel_;

@@ -180,6 +180,7 @@ void Block::place(ThreadContext& thread) {
   thread.thread_id[2] = row / y_threads;
   thread.thread_linear = linear;
   thread.poll_budget = kPollBudget;
+  thread.last_error = 0;
 }
 
 bool Block::unstarted_in(std::uint32_t warp_index) const {

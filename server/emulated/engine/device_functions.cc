@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/emulated/engine/block.h"
+#include "server/emulated/engine/device_calls.h"
 #include "server/emulated/engine/engine.h"
 #include "server/emulated/engine/grid.h"
 #include "server/emulated/runtime/context_runtime.h"
@@ -221,6 +222,7 @@ constexpr RuntimeFunctions kFunctions = {
     .group_sync = group_sync,
     .group_size = group_size,
     .group_rank = group_rank,
+    .device_call = device_call,
     .global_timer = global_timer,
     .resolve_function = nullptr,
 };

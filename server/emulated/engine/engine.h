@@ -14,6 +14,7 @@
 //     and a log line that names kernel, block and barrier.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,45 @@ inline constexpr int kGridHardwareStackError = 714;  // A thread ran over its st
 inline constexpr int kGridIllegalInstruction = 715;  // SIGILL inside device code.
 inline constexpr int kGridMisalignedAddress = 716;   // SIGBUS for alignment.
 inline constexpr int kGridLaunchFailed = 719;        // trap, and every other exception.
+
+// What a DeviceCall (device_abi.h) of a kernel answers: the numbers that libcudadevrt's PTX
+// translates to cudaErrors (its table cudartErrorCnpMap).
+enum class DeviceError : std::uint32_t {
+  kNone = 0,
+  kInvalidValue = 1,
+  kInvalidDevice = 3,
+  kOutOfMemory = 4,
+  kMaxDepthExceeded = 5,
+  kOutOfResources = 6,
+  kInvalidConfiguration = 7,
+  kPendingCountExceeded = 12,
+  kUnsupportedLimit = 13,
+  kInvalidClusterSize = 14,
+};
+
+// The driver as the threads of one grid see it: launches from kernels and the questions around
+// them. Any thread, also on a CUDA thread's small stack; must not wait for the grid nor touch
+// device memory.
+class DeviceRuntime {
+ public:
+  struct Answer {
+    DeviceError error = DeviceError::kNone;
+    int grid_error = 0;  // Not 0: the grid ends with this code, and the rest counts for nothing.
+    std::uint64_t value = 0;  // What the call returns or stores.
+  };
+  virtual ~DeviceRuntime() = default;
+  // All calls but those about the last error. `arguments` as in RuntimeFunctions::device_call; the
+  // dim3 that LaunchDevice points at stand in their place, three words each.
+  virtual Answer answer(DeviceCall call, const std::uint64_t* arguments) = 0;
+};
+
+// A grid from the host and all that it and its descendants launch, one after the other. Changes
+// only while none of them runs.
+struct GridFamily {
+  std::string_view root;  // The host's kernel.
+  std::chrono::steady_clock::time_point started;
+  std::uint64_t launched = 0;  // How many grids of it kernels have launched and that have started.
+};
 
 struct Extent {
   std::uint32_t x = 1;
@@ -62,6 +102,9 @@ struct LaunchRequest {
   const void* params = nullptr;  // 16-aligned.
   std::uint32_t param_bytes = 0;
   ContextRuntime* context = nullptr;  // May be null: then printf and malloc fail in the kernel.
+  DeviceRuntime* device_runtime =
+      nullptr;                         // May be null: then each DeviceCall is an invalid value.
+  const GridFamily* family = nullptr;  // May be null. The watchdog counts from its start.
 };
 
 // How a grid ended. The first failure counts; `block` and `thread` say where it happened.

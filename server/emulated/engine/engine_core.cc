@@ -128,7 +128,11 @@ void EngineCore::enlist(const GridPtr& grid) {
   active_.push_back(grid);
   active_count_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
   if (options_.watchdog_ms == 0) return;
-  grid->started = Clock::now();
+  const Clock::time_point now = Clock::now();
+  grid->started = grid->request.family == nullptr ? now : grid->request.family->started;
+  // What is over before this one of its family began is not its to report.
+  grid->reports = static_cast<std::uint32_t>((now - grid->started) /
+                                             std::chrono::milliseconds(options_.watchdog_ms));
   if (watching_) return;
   watching_ = true;
   if (watch_thread_.joinable()) {
@@ -470,9 +474,10 @@ void EngineCore::report(Grid& grid, Clock::time_point now) {
   ++grid.reports;
   const auto seconds = std::chrono::duration<double>(now - grid.started).count();
   GPURUN_LOG(kWarning,
-             "kernel %s has been running for %.1f s: %llu of %llu blocks are finished, %zu wait, "
+             "kernel %s has been running for %.1f s%s: %llu of %llu blocks are finished, %zu wait, "
              "%d run%s",
-             grid.describe().c_str(), seconds, static_cast<unsigned long long>(grid.finished),
+             grid.describe().c_str(), seconds, grid.describe_family().c_str(),
+             static_cast<unsigned long long>(grid.finished),
              static_cast<unsigned long long>(grid.block_count), grid.waiting.size(), grid.hands,
              options_.watchdog_kills ? "; it is ended" : "");
   if (!grid.waiting.empty()) {

@@ -67,4 +67,11 @@ std::string Grid::describe() const {
          triple(request.block) + ")";
 }
 
+std::string Grid::describe_family() const {
+  const GridFamily* const family = request.family;
+  if (family == nullptr || family->launched == 0) return {};
+  return " together with kernel " + std::string(family->root) + ", which launched it (number " +
+         std::to_string(family->launched) + " of the kernels under it)";
+}
+
 }  // namespace gpurun::emulated

@@ -37,6 +37,8 @@ struct Grid {
   GridResult take_result();
   // "reduce (grid 4x1x1, block 256x1x1)"
   std::string describe() const;
+  // " together with kernel root, which launched it (...)"; empty for what the host launched.
+  std::string describe_family() const;
 
   const LaunchRequest request;
   Engine::Done done;

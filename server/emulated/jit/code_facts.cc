@@ -103,8 +103,8 @@ std::uint32_t CallDepth::deepest(const llvm::StringMap<std::uint64_t>& frames) c
 bool module_needs_fibers(const llvm::Module& module) {
   static constexpr llvm::StringRef kPrefix = "gpurun_device_";
   static constexpr llvm::StringRef kPlain[] = {
-      "trap",    "object_fault", "assert_fail", "print",      "allocate",
-      "release", "group_handle", "group_size",  "group_rank", "global_timer"};
+      "trap",        "object_fault", "assert_fail", "print",      "allocate",    "release",
+      "device_call", "group_handle", "group_size",  "group_rank", "global_timer"};
   for (const llvm::Function& function : module) {
     if (!function.isDeclaration() || !function.getName().starts_with(kPrefix)) continue;
     if (function.use_empty()) continue;

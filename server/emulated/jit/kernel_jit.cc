@@ -132,6 +132,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(group_sync);
   GPURUN_DEFINE(group_size);
   GPURUN_DEFINE(group_rank);
+  GPURUN_DEFINE(device_call);
   GPURUN_DEFINE(global_timer);
   GPURUN_DEFINE(resolve_function);
 #undef GPURUN_DEFINE

@@ -28,6 +28,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   const std::vector<std::string>& global_names() const override { return global_names_; }
   Result<const KernelAttributes*> kernel(std::string_view name) override;
   Result<CompiledKernel> compile(std::string_view name) override;
+  std::string_view kernel_at(std::uint64_t address) const override;
   Result<GlobalVariable> global(std::string_view name) const override;
 
   const LinkTable& table() const override { return *table_; }
@@ -59,6 +60,8 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   void collect_names();
   Record* kernel_record(std::string_view name);
   Record& record(const Definition& definition);
+  // What descriptor number `index` stands for: for a declaration, what it declares.
+  Definition described(std::uint64_t index) const;
   // With record.mutex held.
   Result<std::unique_ptr<Unit>> prepare(Record& record);
   Status compile_record(Record& record);

@@ -263,15 +263,27 @@ Result<CompiledKernel> LoadedModule::compile(std::string_view name) {
   return out;
 }
 
+Definition LoadedModule::described(std::uint64_t index) const {
+  const Definition definition = descriptor_functions_[index];
+  if (!table_->function(definition).declaration) return definition;
+  return table_->find(definition.text, table_->name(definition));
+}
+
+std::string_view LoadedModule::kernel_at(std::uint64_t address) const {
+  const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(descriptors_.get());
+  const std::uint64_t index = offset / sizeof(FunctionDescriptor);
+  if (offset % sizeof(FunctionDescriptor) != 0 || index >= descriptor_functions_.size()) return {};
+  const Definition definition = described(index);
+  if (definition.kind != Definition::Kind::kFunction) return {};
+  const ptx::FunctionRange& function = table_->function(definition);
+  return function.entry ? function.name : std::string_view();
+}
+
 Result<void*> LoadedModule::resolve(std::uint64_t index) {
   if (index >= descriptor_functions_.size()) {
     return Status(Code::kInvalidArgument, at_module("a call through a broken function pointer"));
   }
-  // A declaration's descriptor stands for the definition.
-  Definition definition = descriptor_functions_[index];
-  if (table_->function(definition).declaration) {
-    definition = table_->find(definition.text, table_->name(definition));
-  }
+  const Definition definition = described(index);
   if (definition.kind != Definition::Kind::kFunction) {
     return Status(Code::kRefused, at_module("a call of a function that is only declared"));
   }

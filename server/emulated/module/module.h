@@ -103,6 +103,10 @@ class Module {
   // failures as kernel(), and kInternal when the code generator itself fails.
   virtual Result<CompiledKernel> compile(std::string_view name) = 0;
 
+  // Name of the kernel that has this device address (what a kernel's name in code stands for);
+  // empty: none of this module has.
+  virtual std::string_view kernel_at(std::uint64_t address) const = 0;
+
   // kInvalidArgument when there is none of that name.
   virtual Result<GlobalVariable> global(std::string_view name) const = 0;
 };

@@ -144,10 +144,11 @@ Status Unit::check_call(Member& member, const ptx::Instruction& instruction) {
   const Definition definition = context_.table().find(member.definition.text, callee.name);
   if (definition.kind != Definition::Kind::kFunction) {
     if (is_runtime_call(callee.name)) return Status();
-    if (is_device_launch(callee.name)) {
-      return refusal(
-          member, instruction,
-          "launches of kernels by kernels are not supported (" + std::string(callee.name) + ")");
+    if (is_device_runtime(callee.name)) {
+      return refusal(member, instruction,
+                     "the code is linked without CUDA's device runtime (libcudadevrt), or with one "
+                     "that lacks " +
+                         std::string(callee.name));
     }
     return refusal(member, instruction, "there is no function " + std::string(callee.name));
   }

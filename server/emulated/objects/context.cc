@@ -26,7 +26,7 @@ Context::Context(Device& device, unsigned flags_, bool primary)
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
   limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = LaunchPool::kLaunchesDefault;
   limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
   if (!primary) active_ = true;
 }
@@ -46,6 +46,7 @@ std::shared_ptr<ContextRuntime> Context::runtime() {
     runtime_ = std::make_shared<ContextRuntime>();
     runtime_->output().set_limit(limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
     runtime_->heap().set_limit(limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+    runtime_->launches().set_limit(limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT]);
   }
   return runtime_;
 }
@@ -56,6 +57,7 @@ void Context::set_limit(CUlimit limit, std::size_t value) {
   limits[limit] = value;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) runtime()->output().set_limit(value);
   if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) runtime()->heap().set_limit(value);
+  if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) runtime()->launches().set_limit(value);
 }
 
 StreamPtr Context::legacy_stream() {

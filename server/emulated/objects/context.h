@@ -51,7 +51,7 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   std::shared_ptr<ContextRuntime> runtime();
   // Shows what kernels have printed; where CUDA does it (Programming Guide, "Formatted output").
   void flush_output();
-  // Sets one of `limits`; those of printf and heap also where they are kept.
+  // Sets one of `limits`; those of printf, heap and launches by kernels also where they are kept.
   void set_limit(CUlimit limit, std::size_t value);
 
   // The stream that handle 0 means; made on first use.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "server/emulated/jit/backend.h"
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/execution.h"
 #include "server/emulated/objects/memory_registry.h"
@@ -165,6 +166,38 @@ CUresult ContextModule::function(const char* name, std::shared_ptr<FunctionSetti
   functions_.emplace(name, made);
   *function = std::move(made);
   return CUDA_SUCCESS;
+}
+
+CUresult ContextModule::function_at(std::uint64_t address, std::shared_ptr<Function>* function) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = functions_by_address_.find(address);
+    if (found != functions_by_address_.end()) {
+      *function = found->second;
+      return CUDA_SUCCESS;
+    }
+  }
+  const std::string name(module_ == nullptr ? std::string_view() : module_->kernel_at(address));
+  if (name.empty()) return CUDA_ERROR_INVALID_VALUE;
+  Result<const KernelAttributes*> attributes(Status(Code::kInternal, "not asked"));
+  const Status started = run_on_large_stack([&] { attributes = module_->kernel(name); });
+  if (!started.ok()) attributes = started;
+  if (!attributes.ok()) {
+    say_unusable(name, attributes.status().message());
+    return unusable();
+  }
+  auto made = std::make_shared<Function>(weak_from_this(), name, *attributes,
+                                         std::make_shared<FunctionSettings>());
+  const std::lock_guard lock(mutex_);
+  *function = functions_by_address_.emplace(address, std::move(made)).first->second;
+  return CUDA_SUCCESS;
+}
+
+std::uint32_t ContextModule::dynamic_shared_bytes_max(const Function& function) {
+  const std::lock_guard lock(mutex_);
+  const auto known = functions_.find(function.name());
+  return known == functions_.end() ? function.dynamic_shared_bytes_max()
+                                   : known->second->dynamic_shared_bytes_max();
 }
 
 CUresult ContextModule::global(const char* name, GlobalVariable* variable) const {

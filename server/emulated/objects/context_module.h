@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "server/emulated/module/module.h"
 #include "server/emulated/objects/code_image.h"
@@ -55,6 +56,8 @@ class Function final : public Object {
   std::uint64_t kernel() const { return kernel_.load(std::memory_order_relaxed); }
   void set_kernel(std::uint64_t handle) { kernel_.store(handle, std::memory_order_relaxed); }
 
+  // False: no such attribute.
+  bool attribute(CUfunction_attribute attribute, int* value) const;
   // Dynamic shared memory that a launch may ask for.
   std::uint32_t dynamic_shared_bytes_max() const;
   // Machine code; compiled by the first call, which blocks meanwhile. `module` is module().
@@ -96,6 +99,11 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   // `settings`: those of a library's kernel, or nullptr.
   CUresult function(const char* name, std::shared_ptr<FunctionSettings> settings,
                     std::shared_ptr<Function>* function, std::string* why);
+  // The kernel that code of this module knows by `address`, the same object each time, without a
+  // handle. INVALID_VALUE when there is none of that address, else as function(). On any stack.
+  CUresult function_at(std::uint64_t address, std::shared_ptr<Function>* function);
+  // As the function's own, but heeds what the program has set for the one that it has a handle of.
+  std::uint32_t dynamic_shared_bytes_max(const Function& function);
   // NOT_FOUND.
   CUresult global(const char* name, GlobalVariable* variable) const;
   std::vector<std::string> kernel_names() const;
@@ -120,6 +128,8 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   std::string failure_;             // Why there is no module.
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Function>, std::less<>> functions_;
+  // What kernels launch, by address.
+  std::unordered_map<std::uint64_t, std::shared_ptr<Function>> functions_by_address_;
 };
 
 }  // namespace gpurun::emulated

@@ -1,7 +1,9 @@
-// Runs a launched kernel on its device's engine and reports how it ended.
+// Runs a launched kernel on its device's engine, and the kernels that it launches; reports how they
+// ended.
 #include "server/emulated/objects/launch.h"
 
 #include "server/emulated/objects/device.h"
+#include "server/emulated/objects/grid_runtime.h"
 #include "server/emulated/runtime/context_runtime.h"
 
 namespace gpurun::emulated {
@@ -13,29 +15,67 @@ LaunchOperation::LaunchOperation(KernelLaunch launch) : launch_(std::move(launch
   }
 }
 
+namespace {
+
+LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
+  const KernelAttributes& attributes = launch.function->attributes();
+  LaunchRequest request;
+  request.function = launch.code.function;
+  request.name = launch.function->name();
+  request.grid = launch.grid;
+  request.block = launch.block;
+  request.cluster = launch.cluster;
+  request.static_shared_bytes = attributes.static_shared_bytes;
+  request.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+  request.stack_bytes = launch.code.stack_bytes;
+  if (launch.code.recursive) {
+    request.stack_bytes += static_cast<std::uint32_t>(context.limits[CU_LIMIT_STACK_SIZE].load());
+  }
+  request.needs_fibers = launch.code.needs_fibers;
+  request.cooperative = launch.cooperative;
+  request.params = launch.parameters.data();
+  request.param_bytes = attributes.param_bytes;
+  return request;
+}
+
+// Runs one grid, and puts what it has launched on top of `waiting`.
+CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
+                  const KernelLaunch& launch, unsigned level, const GridFamily& family,
+                  std::vector<ChildLaunch>* waiting) {
+  GridRuntime grid_runtime(context, runtime, launch.module, level);
+  LaunchRequest request = request_for(launch, context);
+  request.context = &runtime;
+  request.device_runtime = &grid_runtime;
+  request.family = &family;
+  const int code = engine.run(request).code;  // The engine has said what failed.
+  grid_runtime.take_launches(waiting);
+  return static_cast<CUresult>(code);
+}
+
+}  // namespace
+
+// A grid is complete when all that it launched is, and what that launched; then come its tail
+// launches. So what waits is a stack: the descendants of one grid run before the grids that were
+// launched after it.
 CUresult LaunchOperation::run(Context& context) {
   Engine* const engine = context.device().engine();
   if (engine == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  const KernelAttributes& attributes = launch_.function->attributes();
   const auto runtime = context.runtime();
-  LaunchRequest request;
-  request.function = launch_.code.function;
-  request.name = launch_.function->name();
-  request.grid = launch_.grid;
-  request.block = launch_.block;
-  request.cluster = launch_.cluster;
-  request.static_shared_bytes = attributes.static_shared_bytes;
-  request.dynamic_shared_bytes = launch_.dynamic_shared_bytes;
-  request.stack_bytes = launch_.code.stack_bytes;
-  if (launch_.code.recursive) {
-    request.stack_bytes += static_cast<std::uint32_t>(context.limits[CU_LIMIT_STACK_SIZE].load());
+  GridFamily family{launch_.function->name(), std::chrono::steady_clock::now(), 0};
+  std::vector<ChildLaunch> waiting;
+  CUresult result = run_grid(context, *runtime, *engine, launch_, 0, family, &waiting);
+  while (result == CUDA_SUCCESS && !waiting.empty()) {
+    ChildLaunch child = std::move(waiting.back());
+    waiting.pop_back();
+    result = context.sticky_error();  // Of another stream: engine and queue are being emptied.
+    if (result == CUDA_SUCCESS) {
+      result = child.launch.function->code(*child.launch.module, &child.launch.code);
+    }
+    if (result != CUDA_SUCCESS) break;
+    ++family.launched;
+    result = run_grid(context, *runtime, *engine, child.launch, child.level, family, &waiting);
   }
-  request.needs_fibers = launch_.code.needs_fibers;
-  request.cooperative = launch_.cooperative;
-  request.params = launch_.parameters.data();
-  request.param_bytes = attributes.param_bytes;
-  request.context = runtime.get();
-  return static_cast<CUresult>(engine->run(request).code);  // The engine has said what failed.
+  return result;
 }
 
 }  // namespace gpurun::emulated

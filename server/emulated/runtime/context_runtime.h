@@ -1,9 +1,10 @@
-// ContextRuntime: what the kernels of one CUDA context share at run time: the printf buffer and the
-// device heap.
+// ContextRuntime: what the kernels of one CUDA context share at run time: the printf buffer, the
+// device heap, and the room for launches by kernels.
 #pragma once
 
 #include "server/emulated/runtime/device_heap.h"
 #include "server/emulated/runtime/device_output.h"
+#include "server/emulated/runtime/launch_pool.h"
 
 namespace gpurun::emulated {
 
@@ -12,10 +13,12 @@ class ContextRuntime {
  public:
   DeviceOutput& output() { return output_; }
   DeviceHeap& heap() { return heap_; }
+  LaunchPool& launches() { return launches_; }
 
  private:
   DeviceOutput output_;
   DeviceHeap heap_;
+  LaunchPool launches_;
 };
 
 }  // namespace gpurun::emulated

@@ -63,7 +63,9 @@ struct ThreadContext {
   // at zero compiled code calls RuntimeFunctions::yield, which sets it anew. So a thread that spins
   // on memory lets the others run, and a thread that merely reads pays one decrement.
   std::int32_t poll_budget;
-  std::uint32_t reserved;
+  // The device runtime's last error of this thread, a cudaError (cudaGetLastError in kernels); 0
+  // when the thread starts. Compiled code never looks.
+  std::uint32_t last_error;
   void* engine;  // The engine's own; compiled code never looks.
 };
 
@@ -93,6 +95,33 @@ enum class DeviceFault : std::uint32_t {
 };
 
 enum class BarrierReduction : std::uint32_t { kPopulation, kAnd, kOr };
+
+// What a kernel asks of its driver: the functions that CUDA's device runtime (libcudadevrt, which
+// nvcc -rdc links into a program as PTX) declares and does not define, without their prefixes
+// (codegen/device_calls.cc). Their prototypes and error numbers are read off that PTX, their
+// meaning off the functions that call them (cuda_device_runtime_api.h).
+enum class DeviceCall : std::uint32_t {
+  kSetLastError,
+  kGetLastError,
+  kGetParameterBuffer,
+  kGetParameterBufferV2,
+  kLaunchDevice,
+  kLaunchDeviceV2,
+  kStreamCreate,
+  kStreamDestroy,
+  kStreamWaitEvent,
+  kEventCreate,
+  kEventRecord,
+  kEventDestroy,
+  kFuncGetAttribute,
+  kDeviceGetAttribute,
+  kGetDeviceCount,
+  kGetDevice,
+  kGetLimit,
+  kGetCacheConfig,
+  kGetSharedMemConfig,
+  kMaxActiveBlocks,
+};
 
 // The functions that compiled code calls, filled in by the engine; all of them must be set. Each
 // may switch to another CUDA thread unless its comment says that it does not. `site` numbers the
@@ -157,6 +186,10 @@ struct RuntimeFunctions {
                               std::uint64_t handle);
   std::uint32_t (*group_rank)(ThreadContext*, std::uint64_t thread_rank, std::uint64_t group_rank,
                               std::uint64_t handle);
+
+  // A DeviceCall. `arguments`: one word each in the order of the prototype, a dim3 as three;
+  // pointers are device addresses. Returns the function's result. Does not switch.
+  std::uint64_t (*device_call)(ThreadContext*, std::uint32_t call, const std::uint64_t* arguments);
 
   // %globaltimer: nanoseconds of a clock that never goes back. Does not switch.
   std::uint64_t (*global_timer)(ThreadContext*);

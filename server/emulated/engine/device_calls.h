@@ -1,0 +1,14 @@
+// RuntimeFunctions::device_call: what kernels ask of the driver.
+#pragma once
+
+#include <cstdint>
+
+#include "server/emulated/runtime/device_abi.h"
+
+namespace gpurun::emulated {
+
+// On the fiber of the calling thread.
+std::uint64_t device_call(ThreadContext* thread, std::uint32_t call,
+                          const std::uint64_t* arguments);
+
+}  // namespace gpurun::emulated
