@@ -17,7 +17,8 @@ struct CopyCall {
   CopyPlace source = CopyPlace::kUnified;
   CopyPlace destination = CopyPlace::kUnified;
   bool wait = false;
-  bool read_now = false;  // A source on the host; in no stream's order.
+  bool read_now = false;                           // A source on the host; in no stream's order.
+  std::shared_ptr<const CUDA_MEMCPY3D> described;  // CopyOperation's.
 };
 
 // Checks both sides and issues the copy, or runs and waits for it where CUDA does.
@@ -35,6 +36,8 @@ struct CopySideWords {
 // INVALID_VALUE, INVALID_HANDLE (of an array).
 CUresult find_side(const CopySideWords& from, const CopyBox& box, CopyPlace* place, BoxSide* out);
 
+// The structure, if it names an array: what CopyOperation is to remember of it.
+std::shared_ptr<const CUDA_MEMCPY3D> array_description(const CUDA_MEMCPY3D& from);
 // The box that the structure describes, with both sides checked. INVALID_VALUE, NOT_SUPPORTED.
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box);
 // INVALID_VALUE when the memory is not all the device's.

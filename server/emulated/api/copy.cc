@@ -57,7 +57,7 @@ CUresult issue_copy(CUstream handle, const CopyCall& call) {
   if (call.wait) return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
   GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   if (stream->capture() != nullptr) {
-    return submit(context, stream, std::make_shared<CopyOperation>(box));
+    return submit(context, stream, std::make_shared<CopyOperation>(box, call.described));
   }
   // A pageable destination must be written when the call returns, a pageable source be read.
   if (!known(box.destination.address)) {
@@ -167,6 +167,13 @@ CUresult make_call(const CUDA_MEMCPY3D& from, CopyCall* call) {
 
 }  // namespace
 
+std::shared_ptr<const CUDA_MEMCPY3D> array_description(const CUDA_MEMCPY3D& from) {
+  if (from.srcMemoryType != CU_MEMORYTYPE_ARRAY && from.dstMemoryType != CU_MEMORYTYPE_ARRAY) {
+    return nullptr;
+  }
+  return std::make_shared<const CUDA_MEMCPY3D>(from);
+}
+
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box) {
   CopyCall call;
   GPURUN_TRY(make_call(from, &call));
@@ -186,8 +193,31 @@ CUresult copy_3d(const CUDA_MEMCPY3D* from, CUstream stream, bool wait) {
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyCall call;
   GPURUN_TRY(make_copy_box(*from, &call.box));
+  call.described = array_description(*from);
   call.wait = wait;
   return issue_copy(stream, call);
+}
+
+CUDA_MEMCPY3D with_depth(const CUDA_MEMCPY2D& from) {
+  CUDA_MEMCPY3D out{};
+  out.srcXInBytes = from.srcXInBytes;
+  out.srcY = from.srcY;
+  out.srcMemoryType = from.srcMemoryType;
+  out.srcHost = from.srcHost;
+  out.srcDevice = from.srcDevice;
+  out.srcArray = from.srcArray;
+  out.srcPitch = from.srcPitch;
+  out.dstXInBytes = from.dstXInBytes;
+  out.dstY = from.dstY;
+  out.dstMemoryType = from.dstMemoryType;
+  out.dstHost = from.dstHost;
+  out.dstDevice = from.dstDevice;
+  out.dstArray = from.dstArray;
+  out.dstPitch = from.dstPitch;
+  out.WidthInBytes = from.WidthInBytes;
+  out.Height = from.Height;
+  out.Depth = 1;
+  return out;
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
@@ -195,6 +225,7 @@ CUresult copy_2d(const CUDA_MEMCPY2D* from, CUstream stream, bool wait) {
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyCall call;
   GPURUN_TRY(make_call(*from, &call));
+  call.described = array_description(with_depth(*from));
   call.wait = wait;
   return issue_copy(stream, call);
 }

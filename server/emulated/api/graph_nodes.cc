@@ -65,7 +65,7 @@ CUresult make_copy(const CUDA_MEMCPY3D* parameters, OperationPtr* operation) {
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyBox box;
   GPURUN_TRY(make_copy_box(*parameters, &box));
-  *operation = std::make_shared<CopyOperation>(box);
+  *operation = std::make_shared<CopyOperation>(box, array_description(*parameters));
   return CUDA_SUCCESS;
 }
 

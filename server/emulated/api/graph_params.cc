@@ -107,7 +107,7 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* out) {
   std::shared_ptr<const CopyOperation> operation;
   GPURUN_TRY(read_node(handle, &node, &operation));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = describe(operation->box());
+  *out = operation->described() != nullptr ? *operation->described() : describe(operation->box());
   return CUDA_SUCCESS;
 }
 

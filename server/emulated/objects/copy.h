@@ -31,15 +31,19 @@ CUresult copy_box(const CopyBox& box);
 
 class CopyOperation final : public Operation {
  public:
-  explicit CopyOperation(const CopyBox& box) : box_(box) {}
+  // `described`: as the program said it, where the box tells less (arrays); may be null.
+  explicit CopyOperation(const CopyBox& box, std::shared_ptr<const CUDA_MEMCPY3D> described = {})
+      : box_(box), described_(std::move(described)) {}
   // A copy whose source was read when it was issued.
   CopyOperation(const CopyBox& box, std::vector<std::byte> staged);
   CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
   const CopyBox& box() const { return box_; }
+  const CUDA_MEMCPY3D* described() const { return described_.get(); }
 
  private:
   CopyBox box_;
+  std::shared_ptr<const CUDA_MEMCPY3D> described_;
   std::vector<std::byte> staged_;
 };
 

@@ -21,7 +21,7 @@ struct Footprint {
   float weight = 0;
 };
 
-std::uint32_t texel_index(std::int64_t index, std::uint32_t count, AddressMode mode) {
+inline std::uint32_t texel_index(std::int64_t index, std::uint32_t count, AddressMode mode) {
   const auto limit = static_cast<std::int64_t>(count);
   if (index >= 0 && index < limit) return static_cast<std::uint32_t>(index);
   switch (mode) {
@@ -34,8 +34,16 @@ std::uint32_t texel_index(std::int64_t index, std::uint32_t count, AddressMode m
   }
 }
 
-// 1.8 fixed point.
-float eight_bits(float fraction) { return std::floor(fraction * 256.0f + 0.5f) / 256.0f; }
+// std::floor is a call where the processor may lack the instruction. `x`: of an int's range.
+std::int32_t whole_part(float x) {
+  const auto whole = static_cast<std::int32_t>(x);
+  return whole - (static_cast<float>(whole) > x ? 1 : 0);
+}
+
+// 1.8 fixed point; `fraction` is not negative.
+float eight_bits(float fraction) {
+  return static_cast<float>(static_cast<std::int32_t>(fraction * 256.0f + 0.5f)) * 0x1p-8f;
+}
 
 // `x`: in texels. `linear`: filtered.
 Footprint place(float x, std::uint32_t count, AddressMode mode, bool linear) {
@@ -44,21 +52,21 @@ Footprint place(float x, std::uint32_t count, AddressMode mode, bool linear) {
   x = std::min(x, limit + 2.0f);
   Footprint out;
   if (!linear) {
-    out.first = texel_index(static_cast<std::int64_t>(std::floor(x)), count, mode);
+    out.first = texel_index(whole_part(x), count, mode);
     return out;
   }
   x -= 0.5f;
-  const float floor = std::floor(x);
-  const auto index = static_cast<std::int64_t>(floor);
+  const std::int32_t index = whole_part(x);
   out.first = texel_index(index, count, mode);
   out.second = texel_index(index + 1, count, mode);
-  out.weight = eight_bits(x - floor);
+  out.weight = eight_bits(x - static_cast<float>(index));
   return out;
 }
 
 // A coordinate as the program gave it.
 Footprint locate(bool normalized, float x, std::uint32_t count, AddressMode mode, bool linear) {
   if (!normalized) return place(x, count, mode, linear);
+  if (x >= 0.0f && x < 1.0f) return place(x * static_cast<float>(count), count, mode, linear);
   if (mode == AddressMode::kWrap) {
     x -= std::floor(x);
   } else if (mode == AddressMode::kMirror) {
@@ -290,11 +298,65 @@ Texel fetch_at(const Texture& texture, const TextureOperation& operation, const 
   return integer_at(texture, image, near.x.first, near.y.first, near.z.first);
 }
 
+// What most programs fetch, apart for speed: lines and planes of 32-bit floats
+// without levels and borders.
+// As sample(), to the bit.
+template <unsigned kChannels>
+void fetch_plane(const Texture& texture, const TextureOperation& operation, const std::uint32_t* in,
+                 std::uint32_t* out) {
+  const TexelImage& image = texture.levels[0];
+  const bool linear = texture.filter_linear;
+  const auto coordinate = [in](unsigned i) {
+    return std::bit_cast<float>(in[kTextureCoordinates + i]);
+  };
+  const Footprint x =
+      locate(texture.normalized, coordinate(0), image.width, texture.address_mode[0], linear);
+  Footprint y;
+  if (operation.dimensions > 1) {
+    y = locate(texture.normalized, coordinate(1), image.height, texture.address_mode[1], linear);
+  }
+  const std::uint32_t layer = operation.layered ? std::min(in[kTextureLayer], image.depth - 1) : 0;
+  const std::uint64_t slice = image.address + layer * image.slice_pitch;
+  const auto texel = [&](std::uint32_t column, std::uint32_t row) {
+    return reinterpret_cast<const float*>(slice + row * image.row_pitch +
+                                          std::uint64_t{column} * (kChannels * sizeof(float)));
+  };
+  const auto mix = [](float a, float b, float weight) {
+    return weight == 0.0f ? a : weight == 1.0f ? b : (1.0f - weight) * a + weight * b;
+  };
+  float result[4] = {0, 0, 0, 0};
+  const float* const upper_left = texel(x.first, y.first);
+  const float* const upper_right = x.weight == 0.0f ? upper_left : texel(x.second, y.first);
+  for (unsigned i = 0; i < kChannels; ++i) result[i] = mix(upper_left[i], upper_right[i], x.weight);
+  if (y.weight != 0.0f) {
+    const float* const left = texel(x.first, y.second);
+    const float* const right = x.weight == 0.0f ? left : texel(x.second, y.second);
+    for (unsigned i = 0; i < kChannels; ++i) {
+      result[i] = mix(result[i], mix(left[i], right[i], x.weight), y.weight);
+    }
+  }
+  for (unsigned i = 0; i < 4; ++i) out[i] = std::bit_cast<std::uint32_t>(result[i]);
+}
+
+bool is_plane(const Texture& texture, const TextureOperation& operation) {
+  const auto has_border = [&](int i) { return texture.address_mode[i] == AddressMode::kBorder; };
+  return texture.format == TexelFormat::kF32 && texture.level_count == 1 && !texture.is_linear &&
+         !has_border(0) && !has_border(1) && operation.dimensions < 3 && !operation.cube &&
+         !operation.indexed && !operation.half;
+}
+
 std::uint32_t fetch(std::uint64_t handle, std::uint32_t word, const std::uint32_t* in,
                     std::uint32_t* out) {
   const Texture* const texture = texture_slots().find(handle);
   if (texture == nullptr) return static_cast<std::uint32_t>(DeviceFault::kNoTexture);
   const TextureOperation operation = TextureOperation::unpacked(word);
+  if (is_plane(*texture, operation)) {
+    const auto plane = texture->channels == 1   ? fetch_plane<1>
+                       : texture->channels == 2 ? fetch_plane<2>
+                                                : fetch_plane<4>;
+    plane(*texture, operation, in, out);
+    return 0;
+  }
   Texel texel;
   if (operation.indexed) {
     texel = fetch_indexed(*texture, operation, in);

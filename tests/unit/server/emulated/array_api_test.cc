@@ -246,6 +246,59 @@ TEST_F(ArrayApi, BoxesAreCopiedWithinTheArrayOnly) {
   EXPECT_EQ(api::cuMemcpy2D_v2(&back), kInvalidHandle);
 }
 
+TEST_F(ArrayApi, CopiesOfArraysAreNodesOfGraphs) {
+  CUarray array = nullptr;
+  ASSERT_EQ(create(description(4, 2, 0), &array), CUDA_SUCCESS);
+  const float in[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  float out[8] = {};
+  CUDA_MEMCPY3D to{};
+  to.srcMemoryType = CU_MEMORYTYPE_HOST;
+  to.srcHost = in;
+  to.srcPitch = 16;
+  to.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  to.dstArray = array;
+  to.WidthInBytes = 16;
+  to.Height = 2;
+  to.Depth = 1;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(api::cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &to, context_), CUDA_SUCCESS);
+  CUDA_MEMCPY3D told{};
+  ASSERT_EQ(api::cuGraphMemcpyNodeGetParams(node, &told), CUDA_SUCCESS);
+  EXPECT_EQ(told.dstMemoryType, CU_MEMORYTYPE_ARRAY);
+  EXPECT_EQ(told.dstArray, array);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(api::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
+  CUDA_MEMCPY2D back{};
+  back.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  back.srcArray = array;
+  back.dstMemoryType = CU_MEMORYTYPE_HOST;
+  back.dstHost = out;
+  back.WidthInBytes = 16;
+  back.Height = 2;
+  ASSERT_EQ(api::cuMemcpy2D_v2(&back), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(in, out, sizeof in), 0);
+  EXPECT_EQ(api::cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuGraphDestroy(graph), CUDA_SUCCESS);
+  // A captured one too.
+  CUstream stream = nullptr;
+  ASSERT_EQ(api::cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuMemcpy2DAsync_v2(&back, stream), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  std::size_t count = 1;
+  ASSERT_EQ(api::cuGraphGetNodes(graph, &node, &count), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuGraphMemcpyNodeGetParams(node, &told), CUDA_SUCCESS);
+  EXPECT_EQ(told.srcArray, array);
+  EXPECT_EQ(told.Depth, 1u);
+  EXPECT_EQ(api::cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuArrayDestroy(array), CUDA_SUCCESS);
+}
+
 // Texture and surface objects ------------------------------------------------------------------
 
 CUDA_RESOURCE_DESC of_array(CUarray array) {
