@@ -4,7 +4,10 @@
 // NVIDIA's library itself. gpurun preloads it, so its names come before the library's own for
 // programs that link with it and for those that ask dlsym(RTLD_DEFAULT, ...) first (cuda.bindings).
 //
-// What has machine code only fails in nvJitLinkComplete, with the reason in the error log.
+// What has machine code only fails in nvJitLinkComplete, with the reason in the error log. Where
+// NVIDIA's library is not on the machine, PTX is linked all the same: what is wrong with it shows
+// when the image is loaded. (A program that looks for nvJitLink finds us, and would no more take
+// the driver's linker instead.)
 // A link belongs to one thread at a time, as NVIDIA's does.
 #include <cstdint>
 #include <cstring>
@@ -34,7 +37,7 @@ struct Input {
 
 // What a handle of ours points at.
 struct Link {
-  void* real = nullptr;
+  void* real = nullptr;  // Null: there is no library of NVIDIA's.
   std::vector<std::string> options;
   std::vector<Input> inputs;
   Bytes image;          // After a successful end.
@@ -46,6 +49,8 @@ int call(const void* caller, const char* name, Parameters... parameters) {
   auto* function = reinterpret_cast<int (*)(Parameters...)>(real_function(name, caller));
   return function == nullptr ? kInternal : function(parameters...);
 }
+
+bool has_real(const void* caller) { return real_function("nvJitLinkCreate", caller) != nullptr; }
 
 bool has_option(const Link& link, std::string_view wanted) {
   for (const std::string& option : link.options) {
@@ -66,6 +71,11 @@ struct RealLink {
 // LTO-IR to PTX: the same options with -lto and -ptx.
 int compile(Link* link, const void* caller, const std::vector<Compilable>& inputs,
             std::string* text) {
+  if (link->real == nullptr) {
+    link->failure =
+        "LTO-IR needs NVIDIA's nvJitLink, which was not found; GPURUN_NVJITLINK names it";
+    return kInternal;
+  }
   std::vector<const char*> options;
   for (const std::string& option : link->options) options.push_back(option.c_str());
   for (const char* needed : {"-lto", "-ptx"}) {
@@ -141,7 +151,8 @@ int add(Link* link, int type, const void* data, std::size_t bytes, const char* n
   const auto* start = static_cast<const std::byte*>(data);
   Input input{static_cast<InputType>(type), Bytes(start, start + bytes),
               name == nullptr ? "input" : name};
-  const int outcome = add_to_real(link, input, data, caller);
+  const int outcome =
+      link->real == nullptr ? static_cast<int>(kSuccess) : add_to_real(link, input, data, caller);
   if (outcome == kSuccess) link->inputs.push_back(std::move(input));
   return outcome;
 }
@@ -158,6 +169,11 @@ int answer(const Function& function) noexcept {
 
 Link* link_of(void* handle) { return static_cast<Link*>(handle); }
 
+// Ours instead of NVIDIA's.
+bool has_own_log(void* handle) {
+  return !link_of(handle)->failure.empty() || link_of(handle)->real == nullptr;
+}
+
 }  // namespace
 }  // namespace gpurun::nvjitlink
 
@@ -173,7 +189,8 @@ int nvJitLinkCreate(void** handle, std::uint32_t count, const char** options) {
   return answer([&] {
     if (handle == nullptr) return static_cast<int>(kNullInput);
     auto link = std::make_unique<Link>();
-    const int outcome = call(caller, "nvJitLinkCreate", &link->real, count, options);
+    int outcome = kSuccess;
+    if (has_real(caller)) outcome = call(caller, "nvJitLinkCreate", &link->real, count, options);
     if (outcome != kSuccess) return outcome;
     for (std::uint32_t index = 0; index < count; ++index)
       link->options.emplace_back(options[index]);
@@ -186,6 +203,7 @@ int nvJitLinkDestroy(void** handle) {
   if (handle == nullptr || *handle == nullptr) return kInvalidInput;
   const std::unique_ptr<Link> link(link_of(*handle));
   *handle = nullptr;
+  if (link->real == nullptr) return kSuccess;
   return call(GPURUN_CALLER, "nvJitLinkDestroy", &link->real);
 }
 
@@ -213,9 +231,11 @@ int nvJitLinkComplete(void* handle) {
   return answer([&] {
     if (handle == nullptr) return static_cast<int>(kNullInput);
     Link* link = link_of(handle);
-    const int outcome = call(caller, "nvJitLinkComplete", link->real);
-    // Who asks for PTX does not ask for a cubin.
-    if (outcome != kSuccess || has_option(*link, "-ptx")) return outcome;
+    if (link->real != nullptr) {
+      const int outcome = call(caller, "nvJitLinkComplete", link->real);
+      // Who asks for PTX does not ask for a cubin.
+      if (outcome != kSuccess || has_option(*link, "-ptx")) return outcome;
+    }
     const int ours = make_image(link, caller);
     if (ours != kSuccess) GPURUN_LOG(kWarning, "nvJitLink: %s", link->failure.c_str());
     return ours;
@@ -242,7 +262,7 @@ int nvJitLinkGetLinkedCubin(void* handle, void* cubin) {
 
 int nvJitLinkGetErrorLogSize(void* handle, std::size_t* bytes) {
   if (handle == nullptr || bytes == nullptr) return kNullInput;
-  if (!link_of(handle)->failure.empty()) {
+  if (has_own_log(handle)) {
     *bytes = link_of(handle)->failure.size() + 1;
     return kSuccess;
   }
@@ -251,7 +271,7 @@ int nvJitLinkGetErrorLogSize(void* handle, std::size_t* bytes) {
 
 int nvJitLinkGetErrorLog(void* handle, char* log) {
   if (handle == nullptr || log == nullptr) return kNullInput;
-  if (!link_of(handle)->failure.empty()) {
+  if (has_own_log(handle)) {
     std::strcpy(log, link_of(handle)->failure.c_str());
     return kSuccess;
   }
@@ -259,12 +279,20 @@ int nvJitLinkGetErrorLog(void* handle, char* log) {
 }
 
 int nvJitLinkGetInfoLogSize(void* handle, std::size_t* bytes) {
-  if (handle == nullptr) return kNullInput;
+  if (handle == nullptr || bytes == nullptr) return kNullInput;
+  if (link_of(handle)->real == nullptr) {
+    *bytes = 1;
+    return kSuccess;
+  }
   return call(GPURUN_CALLER, "nvJitLinkGetInfoLogSize", link_of(handle)->real, bytes);
 }
 
 int nvJitLinkGetInfoLog(void* handle, char* log) {
-  if (handle == nullptr) return kNullInput;
+  if (handle == nullptr || log == nullptr) return kNullInput;
+  if (link_of(handle)->real == nullptr) {
+    *log = '\0';
+    return kSuccess;
+  }
   return call(GPURUN_CALLER, "nvJitLinkGetInfoLog", link_of(handle)->real, log);
 }
 
@@ -289,6 +317,7 @@ int nvJitLinkGetLinkedLTOIR(void* handle, void* code) {
 }
 
 int nvJitLinkVersion(unsigned* major, unsigned* minor) {
+  // Without NVIDIA's library a failure: numba then makes PTX, where it would make LTO-IR.
   return call(GPURUN_CALLER, "nvJitLinkVersion", major, minor);
 }
 

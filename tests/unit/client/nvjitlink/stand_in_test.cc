@@ -166,6 +166,30 @@ TEST_F(StandIn, NullIsRefused) {
   EXPECT_EQ(call("nvJitLinkDestroy", &none), kInvalidInput);
 }
 
+// In a process of its own, because a library that was found once stays. There is none here: PTX is
+// linked all the same, and LTO-IR says what is missing.
+TEST_F(StandIn, LinksPtxWithoutNvidiasLibrary) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto all_right = [this] {
+    setenv("GPURUN_NVJITLINK", "/nonexistent/library.so", 1);
+    unsigned major = 0, minor = 9;
+    EXPECT_EQ(call("nvJitLinkVersion", &major, &minor), kInternal);
+    void* link = create({"-arch=sm_121"});
+    EXPECT_EQ(add(link, kPtx, ".version 9.0 // a"), kSuccess);
+    EXPECT_EQ(call("nvJitLinkComplete", link), kSuccess);
+    EXPECT_THAT(texts_of(cubin(link)), ElementsAre(".version 9.0 // a"));
+    EXPECT_EQ(error_log(link), "");
+    EXPECT_EQ(call("nvJitLinkDestroy", &link), kSuccess);
+    link = create({"-arch=sm_121", "-lto"});
+    EXPECT_EQ(add(link, kLtoIr, "ir"), kSuccess);
+    EXPECT_EQ(call("nvJitLinkComplete", link), kInternal);
+    EXPECT_THAT(error_log(link), HasSubstr("needs NVIDIA's nvJitLink"));
+    EXPECT_EQ(call("nvJitLinkDestroy", &link), kSuccess);
+    std::exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(all_right(), testing::ExitedWithCode(0), "");
+}
+
 // NVIDIA's library reads a text's NUL even where the length leaves it out; a copy may have none.
 TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
   void* link = create({"-arch=sm_121"});
