@@ -41,6 +41,13 @@ class WithoutNetwork(unittest.TestCase):
         self.assert_skipped(done, "tinygrad==0.14.0 numpy==2.4.6 .PyPI.")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "ready")))
 
+    def test_what_is_large_is_not_fetched_unasked(self):
+        del self.env["GPURUN_LARGE_DOWNLOADS"]
+        done = self.fetch("torch/torch_table.py", self.folder)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("skipped: PyTorch (3 GB) is fetched only with GPURUN_LARGE_DOWNLOADS=1", done.stdout)
+        self.assertFalse(os.path.exists(self.folder))
+
     def test_the_samples(self):
         samples = os.path.join(HERE, "cuda_samples/samples.json")
         done = self.fetch("cuda_samples/fetch.py", "nvcc", self.folder, samples)
