@@ -13,16 +13,16 @@ class UserFolders : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"XDG_CACHE_HOME", "STATE_DIRECTORY", "XDG_STATE_HOME"}) unsetenv(name);
-    setenv("HOME", "/home/anna", 1);
+    setenv("HOME", "/house/anna", 1);
   }
 };
 
 TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
-  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/home/anna/.cache/gpurun");
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/house/anna/.cache/gpurun");
   setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/caches/gpurun");
   setenv("XDG_CACHE_HOME", "caches", 1);
-  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/home/anna/.cache/gpurun");
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/house/anna/.cache/gpurun");
   setenv("HOME", "anna", 1);
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "");
   unsetenv("HOME");
@@ -31,7 +31,7 @@ TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
 
 TEST_F(UserFolders, OfAServiceStandFirst) {
   EXPECT_EQ(service_folder("STATE_DIRECTORY"), "");
-  EXPECT_EQ(state_folder(), geteuid() == 0 ? "/var/lib/gpurun" : "/home/anna/.local/state/gpurun");
+  EXPECT_EQ(state_folder(), geteuid() == 0 ? "/var/lib/gpurun" : "/house/anna/.local/state/gpurun");
   setenv("STATE_DIRECTORY", "/state/one:/state/two", 1);
   EXPECT_EQ(service_folder("STATE_DIRECTORY"), "/state/one");
   EXPECT_EQ(state_folder(), "/state/one");
