@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -83,6 +84,24 @@ std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
   return {code, bytes};
 }
 
+// Whether `rest`, which begins a line outside all texts, opens a table without a name. toml++ 3.3
+// takes for granted that one follows "[" and "[[" (parse_key()), and what it does else is
+// undefined.
+bool opens_nameless_table(std::string_view rest) {
+  const auto pass_blanks = [&rest] {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  };
+  pass_blanks();
+  if (!rest.starts_with('[')) return false;
+  for (int brackets = 0; brackets < 2 && rest.starts_with('['); ++brackets) {
+    rest.remove_prefix(1);
+    pass_blanks();
+  }
+  constexpr std::string_view kNames =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"'";
+  return rest.empty() || kNames.find(rest[0]) == std::string_view::npos;
+}
+
 // The same settings in ASCII alone. toml++ 3.3 asks of a character beyond ASCII whether it is white
 // space, and runs into its own "unreachable" for U+00A1 to U+0499 and others
 // (is_non_ascii_horizontal_whitespace()); where it asks in a text that is no TOML, nobody here
@@ -93,6 +112,11 @@ Result<std::string> in_ascii(const std::string& path, std::string_view text) {
   Place place;
   for (std::size_t i = 0; i < text.size();) {
     const std::string_view rest = text.substr(i);
+    if (place.column() == 0 && place.inside() == Place::Inside::kNothing &&
+        opens_nameless_table(rest)) {
+      return Status(Code::kInvalidArgument,
+                    path + ":" + std::to_string(place.line()) + ": a table's name must follow '['");
+    }
     if (static_cast<unsigned char>(rest[0]) < 0x80) {
       const std::size_t bytes = place.pass(rest);
       ascii += rest.substr(0, bytes);

@@ -188,7 +188,7 @@ std::thread reader_of(transport::Connection& connection) {
 
 // What a client made in the driver is left to the end of a worker's process
 // (server/worker/worker.h), and the null device keeps what it was given: here that lives on.
-extern "C" int __lsan_is_turned_off() { return 1; }
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gpurun;
