@@ -1,4 +1,5 @@
-// DeviceOutput: what kernels print, between its arrival and the program's stdout.
+// DeviceOutput: what kernels print, between its arrival and the program's stdout; and what their
+// assertions say, between its arrival and stderr.
 //
 // A driver writes device printf through the C library's stdout, inside the call that synchronises:
 // so it stands in order with the program's own buffered output, and goes where the program's output
@@ -26,7 +27,7 @@ class DeviceOutput {
   DeviceOutput& operator=(const DeviceOutput&) = delete;
 
   // The receiver. Never blocks. May throw std::bad_alloc.
-  void keep(ByteView bytes);
+  void keep(ByteView bytes, bool of_errors = false);
   // A thread of the program, inside a call of its own. Waits for stdout as printf would.
   void write_kept() noexcept;
 
@@ -35,6 +36,7 @@ class DeviceOutput {
   std::atomic<bool> any_{false};
   std::mutex mutex_;
   Bytes kept_;         // Guarded by mutex_.
+  Bytes kept_errors_;  // Guarded by mutex_.
   bool full_ = false;  // Guarded by mutex_.
 };
 

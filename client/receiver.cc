@@ -145,7 +145,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kCallError:
       return handle_call_error(header);
     case protocol::ReplyKind::kOutput:
-      output.keep(item.payload);
+      output.keep(item.payload, (header.flags & protocol::kReplyFlagErrors) != 0);
       return {};
     case protocol::ReplyKind::kEventDone:
       events.completed(header.subject, header.call_sequence, header.result, header.watermark);

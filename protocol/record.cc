@@ -142,7 +142,8 @@ Result<ReplyView> parse_reply(ByteView bytes) {
       header.bytes != reply_bytes(header.payload_bytes) || header.bytes > bytes.size()) {
     return Status(Code::kProtocol, "reply of a wrong size");
   }
-  if (header.reserved != 0 || (header.flags & ~kReplyFlagSticky) != 0) {
+  constexpr std::uint8_t kReplyFlagsKnown = kReplyFlagSticky | kReplyFlagErrors;
+  if (header.reserved != 0 || (header.flags & ~kReplyFlagsKnown) != 0) {
     return Status(Code::kProtocol, "reply with unknown flags");
   }
   if (header.lane >= limits::kLanesMax) {

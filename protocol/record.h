@@ -191,6 +191,7 @@ enum class ReplyKind : std::uint8_t {
 inline constexpr std::uint8_t kReplyKindMin = 1;
 inline constexpr std::uint8_t kReplyKindMax = 9;
 inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError, kReply: the context is lost.
+inline constexpr std::uint8_t kReplyFlagErrors = 2;  // kOutput: of stderr, not of stdout.
 
 struct ReplyHeader {
   std::uint32_t bytes = 0;  // Whole item, a multiple of 8, at most kReplyBytesMax.

@@ -1,4 +1,4 @@
-// A pipe in stdout's place, and the thread that empties it.
+// Pipes in the places of stdout and stderr, and the thread that empties them.
 #include "server/worker/output_capture.h"
 
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 namespace gpurun::server {
 namespace {
@@ -25,16 +26,31 @@ Result<std::unique_ptr<OutputCapture>> OutputCapture::start(Outbox& outbox) {
   std::unique_ptr<OutputCapture> capture(new OutputCapture(outbox));
   std::fflush(stdout);
   int ends[2];
+  int error_ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "a pipe for stdout");
   capture->read_end_.reset(ends[0]);
   const UniqueFd write_end(ends[1]);
-  if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return Status::from_errno(errno, "stdout's pipe");
+  if (pipe2(error_ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "a pipe for stderr");
+  capture->errors_read_end_.reset(error_ends[0]);
+  UniqueFd errors_write_end(error_ends[1]);
+  if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 || fcntl(error_ends[0], F_SETFL, O_NONBLOCK) != 0) {
+    return Status::from_errno(errno, "pipes for stdout and stderr");
+  }
   capture->stop_.reset(eventfd(0, EFD_CLOEXEC));
   capture->before_.reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!capture->stop_.valid() || !capture->before_.valid()) {
     return Status::from_errno(errno, "a descriptor for stdout");
   }
-  if (dup2(write_end.get(), STDOUT_FILENO) < 0) return Status::from_errno(errno, "stdout");
+  std::FILE* errors = fdopen(errors_write_end.get(), "w");
+  if (errors == nullptr) return Status::from_errno(errno, "a stream for stderr");
+  (void)errors_write_end.release();
+  std::setvbuf(errors, nullptr, _IONBF, 0);
+  if (dup2(write_end.get(), STDOUT_FILENO) < 0) {
+    std::fclose(errors);
+    return Status::from_errno(errno, "stdout");
+  }
+  capture->errors_ = errors;
+  capture->errors_before_ = std::exchange(stderr, errors);
   capture->thread_ = std::thread([&on = *capture] { on.run(); });
   return capture;
 }
@@ -44,8 +60,10 @@ OutputCapture::~OutputCapture() {
   std::fflush(stdout);
   drain();
   dup2(before_.get(), STDOUT_FILENO);
+  stderr = errors_before_;
   eventfd_write(stop_.get(), 1);
   thread_.join();
+  std::fclose(errors_);
 }
 
 void OutputCapture::drain() {
@@ -55,17 +73,23 @@ void OutputCapture::drain() {
 
 void OutputCapture::post_what_is_there() {
   const std::lock_guard lock(mutex_);
+  post_from(read_end_.get(), 0);
+  post_from(errors_read_end_.get(), protocol::kReplyFlagErrors);
+}
+
+void OutputCapture::post_from(int pipe, std::uint8_t flags) {
   int there = 0;
-  if (ioctl(read_end_.get(), FIONREAD, &there) != 0) return;
+  if (ioctl(pipe, FIONREAD, &there) != 0) return;
   std::array<std::byte, kPieceBytes> piece;
   // No more than was there: a kernel that prints without end must not hold up a reply.
   while (there > 0) {
     const std::size_t wanted = std::min<std::size_t>(piece.size(), static_cast<std::size_t>(there));
-    const ssize_t got = read(read_end_.get(), piece.data(), wanted);
+    const ssize_t got = read(pipe, piece.data(), wanted);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kOutput;
+    item.flags = flags;
     // A failure ends the session; who made the call learns of it there.
     (void)outbox_.post(item, ByteView(piece).first(static_cast<std::size_t>(got)));
     there -= static_cast<int>(got);
@@ -75,10 +99,11 @@ void OutputCapture::post_what_is_there() {
 void OutputCapture::run() {
   for (;;) {
     const bool ahead = outbox_.kept_bytes() > kAheadBytes;
-    std::array<pollfd, 2> polled = {pollfd{stop_.get(), POLLIN, 0},
-                                    pollfd{read_end_.get(), POLLIN, 0}};
+    std::array<pollfd, 3> polled = {pollfd{stop_.get(), POLLIN, 0},
+                                    pollfd{read_end_.get(), POLLIN, 0},
+                                    pollfd{errors_read_end_.get(), POLLIN, 0}};
     // What is not read makes the pipe full, and a full pipe makes the printing driver wait.
-    const int ready = poll(polled.data(), ahead ? 1 : 2, ahead ? kLookAgainMs : -1);
+    const int ready = poll(polled.data(), ahead ? 1 : polled.size(), ahead ? kLookAgainMs : -1);
     if (ready < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
     if (ready > 0 && !ahead) post_what_is_there();

@@ -51,7 +51,10 @@ CUresult enter_context_even_failed(ContextPtr* context) {
 
 CUresult enter_context(ContextPtr* context) {
   GPURUN_TRY(enter_context_even_failed(context));
-  return (*context)->sticky_error();
+  const CUresult lost = (*context)->sticky_error();
+  // Who is told of the fault has seen what was printed before it.
+  if (lost != CUDA_SUCCESS) (*context)->flush_output();
+  return lost;
 }
 
 StreamPtr find_stream(const ContextPtr& context, CUstream handle) {
