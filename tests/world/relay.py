@@ -2,34 +2,22 @@
 import socket
 import threading
 
+from .between import Between
 
-class Relay:
+
+class Relay(Between):
     """Each connection is numbered from 0. `change(number, from_client, offset, data)` returns what
     is passed on; `heard[number]` holds what the client said on it, `told[number]` the answers."""
 
     def __init__(self, port, change=None):
-        self.target, self.change = ("127.0.0.1", port), change or (lambda *words: words[-1])
+        self.change = change or (lambda *words: words[-1])
         self.heard, self.told = [], []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(port)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            number = len(self.heard)
-            self.heard.append(b"")
-            self.told.append(b"")
-            threading.Thread(target=self._serve, args=(near, number), daemon=True).start()
+    def _arrived(self):
+        self.heard.append(b"")
+        self.told.append(b"")
+        return (len(self.heard) - 1,)
 
     def _serve(self, near, number):
         try:

@@ -5,6 +5,8 @@ import socket
 import threading
 import time
 
+from .between import Between
+
 PIECE_BYTES = 16 << 10  # What a slow link sends of one connection before it turns to the next.
 HELD_BYTES = 128 << 10  # Of one connection before a slow link; its sender has to wait then.
 
@@ -44,32 +46,16 @@ class _SlowWire:
             deliver(piece)
 
 
-class DelayedLink:
+class DelayedLink(Between):
     """A TCP relay that keeps each byte half of `round_trip_s` in either direction. `bytes_per_s`: what
     all connections together may send in one. `seed`: pieces of any size are kept up to three times as
     long, each connection's for itself, so that what one brings overtakes what another does."""
 
     def __init__(self, port, round_trip_s, bytes_per_s=None, seed=None):
-        self.target, self.delay = ("127.0.0.1", port), round_trip_s / 2
+        self.delay = round_trip_s / 2
         self.wires = bytes_per_s and (_SlowWire(bytes_per_s), _SlowWire(bytes_per_s))
         self.chance = None if seed is None else random.Random(seed)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+        super().__init__(port)
 
     def _serve(self, near):
         # A connection costs a round trip before its first byte: connect() to us costs none.
