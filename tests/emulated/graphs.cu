@@ -200,8 +200,36 @@ int keeps() {
   return 0;
 }
 
+// What a launch allocated and nobody freed is the program's, also once the graph has gone (PyTorch
+// frees its tensors after its graphs).
+int outlives() {
+  cudaStream_t stream;
+  int *inside = nullptr, *host = nullptr;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudaMallocHost(&host, kCount * sizeof(int)));
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  CHECK(cudaMallocAsync(&inside, kCount * sizeof(int), stream));
+  CHECK(cudaMemsetAsync(inside, 0, kCount * sizeof(int), stream));
+  add<<<4, 256, 0, stream>>>(inside, kCount, 4);
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  CHECK(cudaMemcpy(host, inside, kCount * sizeof(int), cudaMemcpyDeviceToHost));
+  EXPECT(host[kCount - 1] == 4);
+  CHECK(cudaFreeAsync(inside, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  EXPECT(cudaFree(inside) == cudaErrorInvalidValue);
+  (void)cudaGetLastError();
+  return 0;
+}
+
 int main() {
-  if (captured() != 0 || built() != 0 || keeps() != 0) return 1;
+  if (captured() != 0 || built() != 0 || keeps() != 0 || outlives() != 0) return 1;
   std::puts("ok");
   return 0;
 }

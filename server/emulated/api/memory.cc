@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/emulated/api/entry.h"
+#include "server/emulated/objects/graph_memory.h"
 #include "server/emulated/objects/memory_registry.h"
 #include "server/emulated/objects/ownership.h"
 
@@ -98,9 +99,12 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   GPURUN_TRY(check_modes(driver_abi::CaptureFamily::kFree));
   const auto known = memory_registry().find(address);
   if (!known || known->base != address) return CUDA_ERROR_INVALID_VALUE;
-  if (known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;  // See GraphMemory.
   const auto owner = handles().find<Context>(known->context_handle);
   GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
+  if (known->kind == MemoryKind::kGraph) {
+    GraphMemory::note_freed(address);  // The graph keeps it: see there.
+    return CUDA_SUCCESS;
+  }
   const auto range = memory_registry().take(
       address, {MemoryKind::kDevice, MemoryKind::kManaged, MemoryKind::kPool});
   if (!range) return CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,7 @@
 // Stream-ordered allocation: pools, cuMemAllocAsync and cuMemFreeAsync.
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/graph_nodes.h"
+#include "server/emulated/objects/graph_memory.h"
 #include "server/emulated/objects/memory_pool.h"
 #include "server/emulated/objects/memory_registry.h"
 #include "server/emulated/objects/ownership.h"
@@ -65,15 +66,15 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   }
   GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   const auto known = memory_registry().find(address);
-  // The graph keeps it: see GraphMemory.
-  if (known && known->base == address && known->kind == MemoryKind::kGraph) return CUDA_SUCCESS;
   if (!known || known->base != address ||
-      (known->kind != MemoryKind::kPool && known->kind != MemoryKind::kDevice)) {
+      (known->kind != MemoryKind::kPool && known->kind != MemoryKind::kDevice &&
+       known->kind != MemoryKind::kGraph)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // The address is invalid from here on; the memory goes back in the stream's turn. Until then the
   // registry still knows it, because operations that were issued before may use it.
   auto body = [address] {
+    GraphMemory::note_freed(address);  // The graph keeps it: see there.
     const auto range = memory_registry().take(address, {MemoryKind::kPool, MemoryKind::kDevice});
     if (range) release_memory(*range);
     return CUDA_SUCCESS;

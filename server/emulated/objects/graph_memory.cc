@@ -2,6 +2,8 @@
 #include "server/emulated/objects/graph_memory.h"
 
 #include <array>
+#include <mutex>
+#include <unordered_set>
 
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/memory_registry.h"
@@ -16,7 +18,38 @@ std::atomic<std::uint64_t>& in_use(int device) {
   return (*counters)[static_cast<std::size_t>(device) % kDevicesMax];
 }
 
+// Addresses that a launch allocated and nobody has freed since.
+struct Unfreed {
+  std::mutex mutex;
+  std::unordered_set<std::uint64_t> addresses;
+};
+Unfreed& unfreed() {
+  static auto* all = new Unfreed;
+  return *all;
+}
+
+bool take_unfreed(std::uint64_t address) {
+  const std::lock_guard lock(unfreed().mutex);
+  return unfreed().addresses.erase(address) != 0;
+}
+
 }  // namespace
+
+void GraphMemory::note_allocated(std::uint64_t address) {
+  const std::lock_guard lock(unfreed().mutex);
+  unfreed().addresses.insert(address);
+}
+
+void GraphMemory::note_freed(std::uint64_t address) { (void)take_unfreed(address); }
+
+CUresult GraphMemoryOperation::run(Context&) {
+  if (type_ == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    GraphMemory::note_allocated(address_);
+  } else {
+    GraphMemory::note_freed(address_);
+  }
+  return CUDA_SUCCESS;
+}
 
 std::shared_ptr<GraphMemory> GraphMemory::allocate(Device& device, std::uint64_t bytes) {
   const std::uint64_t address = device.arena().allocate(bytes);
@@ -32,10 +65,15 @@ std::shared_ptr<GraphMemory> GraphMemory::allocate(Device& device, std::uint64_t
 }
 
 GraphMemory::~GraphMemory() {
-  const auto range = memory_registry().take(address_, {MemoryKind::kGraph});
+  auto range = memory_registry().take(address_, {MemoryKind::kGraph});
   if (!range) return;
   in_use(range->device) -= range->bytes;
-  release_memory(*range);
+  if (take_unfreed(address_)) {
+    range->kind = MemoryKind::kDevice;
+    memory_registry().add(*range);
+  } else {
+    release_memory(*range);
+  }
 }
 
 std::uint64_t GraphMemory::bytes_in_use(const Device& device) { return in_use(device.ordinal()); }

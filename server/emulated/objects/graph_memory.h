@@ -14,7 +14,8 @@ class Device;
 
 // Memory at one address for as long as the graph and its executables live: a free node or
 // cuMemFreeAsync only says that the program is done with it. CUDA would reuse it meanwhile; here
-// its bytes stay charged.
+// its bytes stay charged. What a launch allocated and nobody freed outlives them, as ordinary
+// memory ("can be accessed ... before the allocation is freed", cuda.h, cuGraphAddMemAllocNode).
 class GraphMemory {
  public:
   // nullptr: the device's memory is used up.
@@ -24,6 +25,9 @@ class GraphMemory {
   GraphMemory& operator=(const GraphMemory&) = delete;
 
   std::uint64_t address() const { return address_; }
+  // A launch allocated, or somebody freed, what lies at that address.
+  static void note_allocated(std::uint64_t address);
+  static void note_freed(std::uint64_t address);
   // Of all graphs of a device; see cuDeviceGetGraphMemAttribute.
   static std::uint64_t bytes_in_use(const Device& device);
 
@@ -37,7 +41,7 @@ class GraphMemoryOperation final : public Operation {
  public:
   GraphMemoryOperation(CUgraphNodeType type, std::uint64_t address, std::uint64_t bytes, int device)
       : type_(type), address_(address), bytes_(bytes), device_(device) {}
-  CUresult run(Context&) override { return CUDA_SUCCESS; }
+  CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return type_; }
   std::uint64_t address() const { return address_; }
   std::uint64_t bytes() const { return bytes_; }
