@@ -55,7 +55,7 @@ enum class Order : std::uint8_t {
   kContext = 4,
   // Like kContext towards earlier calls; then runs on the context's own thread, where it may block.
   // Only later kContext and kOrderedHost calls, and with kFlagBarrier all calls, wait for its end.
-  // Free, unload, destroy; with kFlagPassesStreams: load.
+  // Free, unload, destroy; with kFlagPassesStreams: load, cuGraphDestroy, cuGraphDestroyNode.
   kOrderedHost = 5
 };
 inline constexpr std::uint8_t kOrderMin = 1;

@@ -171,6 +171,7 @@ int add(Wanted& wanted) {
   HostNode made;
   made.graph = as<CUgraph>(graph.value);
   made.work = wanted.node.work;
+  made.copies = wanted.node.width != 0;
   int result = wanted.make_operation();
   if (result != 0) return result;
   result = add_nodes(wanted, made.graph, &made);
@@ -208,6 +209,7 @@ int capture_copy(Wanted& wanted) {
 int capture(Wanted& wanted) {
   HostNode made;
   made.work = wanted.node.work;
+  made.copies = wanted.node.width != 0;
   const auto look = [&](CUgraphNode* last) {
     return look_at_capture(wanted.driver, stream_of(wanted), &made.graph, last);
   };

@@ -188,7 +188,10 @@ struct TopologyCalls {
   static CUresult get_type(CUgraphNode node, CUgraphNodeType* type) {
     const auto own = here().find(node);
     const bool copy = own.has_value() && own->work != GraphWork::kFunction;
-    return GPURUN_DRIVER(driver(), cuGraphNodeGetType, copy ? own->copy() : node, type);
+    const CUresult result =
+        GPURUN_DRIVER(driver(), cuGraphNodeGetType, copy ? own->copy() : node, type);
+    if (result == CUDA_SUCCESS && own.has_value() && own->copies) *type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    return result;
   }
 
   static CUresult destroy_node(CUgraphNode node) {

@@ -30,6 +30,7 @@ class GraphTopology {
     CUgraphNode exit = nullptr;
     protocol::GraphWork work = protocol::GraphWork::kFunction;
     CUuserObject object = nullptr;  // What ends its operation.
+    bool copies = false;            // To the program a function that copies is a copy.
     CUgraphNode host() const { return work == protocol::GraphWork::kCopyIn ? entry : exit; }
     CUgraphNode copy() const { return work == protocol::GraphWork::kCopyIn ? exit : entry; }
   };

@@ -1,5 +1,5 @@
-// Runtime API: a device assertion that fails says where on stderr, for each thread that it fails in,
-// and is told by every later call until the device is reset; what was printed before is there.
+// Runtime API: a device assertion that fails says where on stderr, for each thread that it fails
+// in, and is told by every later call until the device is reset; what was printed before is there.
 #include <cuda_runtime.h>
 
 #include <cassert>

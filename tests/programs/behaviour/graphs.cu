@@ -348,6 +348,11 @@ static void boxes() {
                                 cudaMemcpyHostToHost));
   cudaHostNodeParams function = {count, &host};
   MUST(cudaGraphAddHostNode(&call, outer, &move, 1, &function));
+  cudaGraphNodeType type;
+  MUST(cudaGraphNodeGetType(move, &type));
+  EXPECT(type == cudaGraphNodeTypeMemcpy);
+  MUST(cudaGraphNodeGetType(call, &type));
+  EXPECT(type == cudaGraphNodeTypeHost);
   cudaGraphExec_t exec;
   MUST(cudaGraphInstantiate(&exec, outer, 0));
   MUST(cudaGraphDestroy(outer));
