@@ -50,6 +50,7 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   }
   slot->wanted.store(false, std::memory_order_relaxed);
   slot->elsewhere.store(false, std::memory_order_relaxed);
+  slot->shared.store(false, std::memory_order_relaxed);
   slot->event.store(event, std::memory_order_release);
   return slot;
 }
@@ -71,6 +72,18 @@ void EventCompletions::recorded_elsewhere(Handle event) noexcept {
   if (Slot* slot = claim(event); slot != nullptr) {
     slot->elsewhere.store(true, std::memory_order_release);
   }
+}
+
+void EventCompletions::share(Handle event) noexcept {
+  recorded_elsewhere(event);
+  if (Slot* slot = claim(event); slot != nullptr) {
+    slot->shared.store(true, std::memory_order_release);
+  }
+}
+
+bool EventCompletions::is_shared(Handle event) const noexcept {
+  const Slot* slot = find(event);
+  return slot != nullptr && slot->shared.load(std::memory_order_acquire);
 }
 
 std::uint64_t EventCompletions::asked(Handle event) noexcept {

@@ -39,6 +39,9 @@ class EventCompletions {
   void recorded(Handle event, std::uint64_t sequence, bool told) noexcept;
   // `event` may be recorded without a call of recorded() from now on.
   void recorded_elsewhere(Handle event) noexcept;
+  // Other processes have `event` too, from now on.
+  void share(Handle event) noexcept;
+  bool is_shared(Handle event) const noexcept;
 
   // The program asks about `event`, which is wanted from now on. Returns its last record.
   std::uint64_t asked(Handle event) noexcept;
@@ -60,6 +63,7 @@ class EventCompletions {
     std::atomic<std::uint64_t> watermark{0};  // Of `completed`.
     std::atomic<bool> wanted{false};
     std::atomic<bool> elsewhere{false};
+    std::atomic<bool> shared{false};
   };
   static constexpr std::size_t kChunkSlots = 1024;
   static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;

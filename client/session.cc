@@ -223,6 +223,10 @@ void Session::event_recorded_elsewhere(Handle event) noexcept {
   impl_->events.recorded_elsewhere(event);
 }
 
+void Session::share_event(Handle event) noexcept { impl_->events.share(event); }
+
+bool Session::is_shared(Handle event) const noexcept { return impl_->events.is_shared(event); }
+
 GraphHost& Session::graphs() noexcept { return impl_->graphs; }
 
 Stats& Session::stats() noexcept { return impl_->stats; }

@@ -183,6 +183,20 @@ class Session {
   // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.
   void event_recorded_elsewhere(Handle event) noexcept;
 
+  // Another process has `event` too: who records it or lets a stream wait for it may tell that one
+  // by ways of its own, so both are fences from now on.
+  void share_event(Handle event) noexcept;
+  bool is_shared(Handle event) const noexcept;
+  // Another process may look at some memory of this one, or this one at some of another's: from now
+  // on, until as many calls of unshare_memory(), what CUDA completes before it returns is complete
+  // on return.
+  void share_memory() noexcept { memory_shared_.fetch_add(1); }
+  void unshare_memory() noexcept { memory_shared_.fetch_sub(1); }
+  // Whether implicit synchronisation may be answered before it has happened.
+  bool may_answer_early() const noexcept {
+    return memory_shared_.load() == 0 && !host_write_outstanding();
+  }
+
   // `tell` is called with the ticket of each protocol::MemoryReturn whose work is done, before the
   // reply to a call that waits for it. On the receiver's thread: it must not make calls.
   void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
@@ -212,6 +226,7 @@ class Session {
 
   HandleTable handles_;
   std::atomic<bool> dead_{false};
+  std::atomic<int> memory_shared_{0};
   std::atomic<std::size_t> host_functions_{0};
   std::atomic<void (*)(std::uint64_t)> work_done_{nullptr};
   std::unique_ptr<Impl> impl_;

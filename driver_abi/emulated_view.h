@@ -21,6 +21,12 @@ struct EmulatedView {
   // device that is not there or not visible.
   // `physical`: the device's index before CUDA_VISIBLE_DEVICES.
   std::uint64_t (*used_bytes)(int physical);
+  // What the 64 bytes of cuIpcGetMemHandle or cuIpcGetEventHandle, made by this process, name lies
+  // in this file; -1: they name nothing. It stays the device's.
+  int (*ipc_file)(const void* handle);
+  // Where another process's handle is to be opened and /proc cannot be used: the file that its
+  // maker gave. Copied.
+  void (*take_ipc_file)(const void* handle, int file);
 };
 
 // Whether the object of that file name asks for the compute capability to choose machine code by

@@ -45,6 +45,8 @@ inline constexpr std::size_t kArrayCountMax = 65'536;
 inline constexpr std::size_t kHandlesMax = std::size_t{1} << 22;
 // One window of device addresses. A worker answers INVALID_VALUE to a wish beyond.
 inline constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 40;
+// Memory of other processes that one session has open (cuIpcOpenMemHandle). OUT_OF_MEMORY beyond.
+inline constexpr std::size_t kSharedOpeningsMax = 4096;
 // An allocation out of credits. A larger one is the driver's own, costs a fence, and is the
 // server's again as soon as it is freed; asked for as credits it is an INVALID_VALUE.
 inline constexpr std::uint64_t kWindowedBytesMax = std::uint64_t{64} << 20;

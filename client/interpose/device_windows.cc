@@ -441,10 +441,29 @@ int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* a
   return result;
 }
 
+WindowPlace wished_window(const Here& here) {
+  Window* const window = window_of(here.context->server_ordinal);
+  if (window == nullptr) return {};
+  const std::lock_guard<std::mutex> lock(window->mutex);
+  wish(here, *window);
+  return window->state == State::kNone ? WindowPlace{} : WindowPlace{window->base, window->bytes};
+}
+
+bool hold_window(const Here& here, const WindowPlace& place) {
+  Window& window = *window_of(here.context->server_ordinal);
+  here.session().set_work_done(&work_done);
+  CreditGrant granted;
+  granted.window = place.base;
+  granted.window_bytes = place.bytes;
+  bool declined = false;
+  const std::lock_guard<std::mutex> lock(window.mutex);
+  return adopt_window(window, here.context->server_ordinal, granted, &declined);
+}
+
 // Waits for the device's work as cuMemFree does only where the program could tell: while bytes are
 // on their way into its memory. (What it asks, the worker answers behind the free.)
 int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous) {
-  const bool wait = synchronous && here.session().host_write_outstanding();
+  const bool wait = synchronous && !here.session().may_answer_early();
   const int device = device_of_window(range.base);
   if (device < 0) {
     memory_returns.fetch_add(1, std::memory_order_relaxed);
@@ -492,7 +511,10 @@ void end_windowed_ranges(const Here& here, const Context& context,
       if (of == context.handle) of = 0;
     }
     for (const MemoryRange& range : ranges) {
-      if (device_of_window(range.base) != context.server_ordinal) continue;
+      if (device_of_window(range.base) != context.server_ordinal ||
+          range.kind == MemoryKind::kImported) {
+        continue;
+      }
       window->book.quarantine(payload.ticket, 0, range.base, range.bytes);
       any = true;
     }

@@ -24,6 +24,15 @@ int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* a
 // that waits for the device's work.
 int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous);
 
+// Where the window of the current context's device is, or is wished; base 0: it has none.
+struct WindowPlace {
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+};
+WindowPlace wished_window(const Here& here);
+// The worker says that the window is there. False: it cannot be held, and is used no more.
+bool hold_window(const Here& here, const WindowPlace& place);
+
 // cuMemGetInfo of the driver, behind what was freed; it waits for nothing else.
 int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes);
 

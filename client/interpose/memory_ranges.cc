@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -151,6 +152,13 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
   const MemoryRange range = found->second;
   all.by_base.erase(found);
   return range;
+}
+
+bool note_shared(std::uint64_t base) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_base.find(base);
+  return found != all.by_base.end() && !std::exchange(found->second.shared, true);
 }
 
 std::vector<MemoryRange> take_ranges_of_context(Handle context) {

@@ -32,6 +32,7 @@ struct MemoryRange {
   int ordinal = 0;  // The program's number of the device.
   Handle context = 0;
   Handle owner = 0;             // Pool, module or library; 0: none.
+  bool shared = false;          // Of kDevice: other processes may have it open.
   unsigned flags = 0;           // As given to cuMemHostAlloc or cuMemHostRegister.
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID; chosen by add_range().
 
@@ -51,6 +52,9 @@ std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
 std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept;
 // Forgets the range that starts at `base` if it is of `kind`.
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;
+// The range that starts at `base` is shared with other processes from now on. False: it was, or
+// there is none.
+bool note_shared(std::uint64_t base) noexcept;
 // Of a context, or of an owner, that ends.
 std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;

@@ -43,8 +43,6 @@ int refuse_in_window(const driver_abi::Row& row, void* const* arguments) noexcep
       return refused(1, CUDA_ERROR_INVALID_VALUE);
     case opcode::cuMemGetAccess:
       return refused(2, CUDA_ERROR_INVALID_VALUE);
-    case opcode::cuIpcGetMemHandle:
-      return refused(1, CUDA_ERROR_NOT_SUPPORTED);
     default:
       return 0;
   }
@@ -58,17 +56,13 @@ void observe(const Here& here, const driver_abi::Row& row, void* const* argument
     case opcode::cuMemAddressFree:
       (void)remove_range(argument<CUdeviceptr>(arguments, 0), MemoryKind::kReserved);
       return;
-    case opcode::cuIpcOpenMemHandle_v2: {
-      const CUdeviceptr address = *argument<CUdeviceptr*>(arguments, 0);
-      CUdeviceptr base = 0;
-      std::size_t bytes = 0;
-      const int result = call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {},
-                                  &base, &bytes, address);
-      if (result == 0) keep(here, base, bytes, MemoryKind::kImported);
+    case opcode::cuIpcGetEventHandle:
+      here.session().share_event(handle_of(argument<CUevent>(arguments, 1)));
       return;
-    }
-    case opcode::cuIpcCloseMemHandle:
-      (void)remove_range(argument<CUdeviceptr>(arguments, 0), MemoryKind::kImported);
+    case opcode::cuIpcOpenEventHandle:
+      if (const CUevent* const out = argument<CUevent*>(arguments, 0); out != nullptr) {
+        here.session().share_event(handle_of(*out));
+      }
       return;
     default:
       return;

@@ -71,6 +71,7 @@ Status Daemon::serve_until_stopped() {
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
       waited.push_back({running.worker->words_fd(), POLLIN, 0});
+      waited.push_back({running.worker->exchange_fd(), POLLIN, 0});
     }
     const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
@@ -82,7 +83,10 @@ Status Daemon::serve_until_stopped() {
       eventfd_t count = 0;
       eventfd_read(wake_.get(), &count);
     }
-    for (const Running& running : workers_) running.worker->pass_on_words();
+    for (const Running& running : workers_) {
+      running.worker->pass_on_words();
+      running.worker->serve_exchange(exchange_, running.lease);
+    }
     reap_workers();
     take_events();
     tell_claims_dropped();
@@ -247,6 +251,7 @@ void Daemon::reap_workers() {
   std::erase_if(workers_, [this](Running& running) {
     pollfd ended = {running.worker->exit_fd(), POLLIN, 0};
     if (poll(&ended, 1, 0) <= 0) return false;
+    exchange_.forget(running.worker.get());
     const std::string failure = running.worker->how_it_failed();
     if (!failure.empty() && !running.killed) report_death(running, failure);
     audit("session.ended", {{"user", running.user.name},

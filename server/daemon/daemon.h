@@ -29,6 +29,7 @@
 #include "server/daemon/spawn.h"
 #include "server/daemon/tokens.h"
 #include "server/daemon/users.h"
+#include "server/exchange/exchange_book.h"
 #include "transport/tls/client_hello.h"
 #include "transport/tls/handshake.h"
 #include "transport/transport.h"
@@ -171,6 +172,7 @@ class Daemon {
   UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
+  ExchangeBook exchange_;                   // run()'s thread.
   std::vector<Running> workers_;            // run()'s thread.
   std::mutex lease_links_mutex_;            // A leaf lock.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.

@@ -235,12 +235,13 @@ class Words {
 class ProcessWorker final : public Worker {
  public:
   ProcessWorker(pid_t process, UniqueFd exit, std::shared_ptr<WorkerUids> uids, uid_t uid,
-                UniqueFd words, std::unique_ptr<WorkerGroup> group)
+                UniqueFd words, UniqueFd exchange, std::unique_ptr<WorkerGroup> group)
       : process_(process),
         exit_(std::move(exit)),
         uids_(std::move(uids)),
         uid_(uid),
         words_(process, std::move(words)),
+        exchange_(std::move(exchange)),
         group_(std::move(group)) {}
   ~ProcessWorker() override {
     if (process_ > 0) {
@@ -261,6 +262,10 @@ class ProcessWorker final : public Worker {
   }
   int words_fd() const noexcept override { return words_.fd(); }
   void pass_on_words() override { words_.pass_on(); }
+  int exchange_fd() const noexcept override { return exchange_.get(); }
+  void serve_exchange(ExchangeBook& book, const protocol::Id& lease) override {
+    if (exchange_.valid() && !book.serve(exchange_.get(), this, lease)) exchange_.reset();
+  }
 
  private:
   pid_t process_;
@@ -268,6 +273,7 @@ class ProcessWorker final : public Worker {
   const std::shared_ptr<WorkerUids> uids_;  // Empty: its user is ours.
   const uid_t uid_;
   Words words_;
+  UniqueFd exchange_;                         // Not valid: it has none, or broke its rules.
   const std::unique_ptr<WorkerGroup> group_;  // Empty: it is in ours.
 };
 
@@ -298,6 +304,12 @@ class ProcessSpawner final : public WorkerSpawner {
     UniqueFd reading(words[0]);
     const UniqueFd writing(words[1]);
     fcntl(reading.get(), F_SETFL, O_NONBLOCK);
+    int exchange[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, exchange) != 0) {
+      return Status::from_errno(errno, "socketpair");
+    }
+    UniqueFd our_exchange(exchange[0]);
+    const UniqueFd their_exchange(exchange[1]);
     std::vector<int> connections;
     for (const auto& connection : order.connections) connections.push_back(connection->fd());
     const std::uint64_t memory_bytes = worker_memory(settings_, order.devices);
@@ -317,6 +329,10 @@ class ProcessSpawner final : public WorkerSpawner {
       ledgers.push_back(*std::move(ledger));
     }
     if (!ledgers.empty()) DeviceLedgers::tell(environment, kHandOverFd + 1, ledgers.size());
+    arguments.insert(
+        arguments.end(),
+        {"--exchange", std::to_string(kHandOverFd + static_cast<int>(open_there.handed.size()))});
+    open_there.handed.push_back(their_exchange.get());
     const Result<pid_t> process =
         start_process(std::move(arguments), std::move(environment), std::move(open_there));
     if (!process.ok()) return process.status();
@@ -339,7 +355,8 @@ class ProcessSpawner final : public WorkerSpawner {
     }
     order.connections.clear();  // The worker has its own copies of the descriptors.
     return std::unique_ptr<Worker>(new ProcessWorker(*process, std::move(exit), settings_.uids, uid,
-                                                     std::move(reading), std::move(group)));
+                                                     std::move(reading), std::move(our_exchange),
+                                                     std::move(group)));
   }
 
   const ProcessSettings settings_;

@@ -14,6 +14,7 @@
 #include "server/daemon/users.h"
 #include "server/daemon/worker_groups.h"
 #include "server/daemon/worker_uids.h"
+#include "server/exchange/exchange_book.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -55,6 +56,11 @@ class Worker {
   virtual int words_fd() const noexcept { return -1; }
   // Puts that on ours, as the worker's words; no more of a worker than a log may take.
   virtual void pass_on_words() {}
+  // Readable when it wants to share something, or to have what another one shares; -1: it never
+  // does.
+  virtual int exchange_fd() const noexcept { return -1; }
+  // Answers it. `lease`: whose worker it is.
+  virtual void serve_exchange(ExchangeBook& /*book*/, const protocol::Id& /*lease*/) {}
 };
 
 class WorkerSpawner {

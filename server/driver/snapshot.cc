@@ -17,16 +17,6 @@ namespace {
 
 constexpr int kDevicesMax = 64;
 
-// Our emulated device's own answers; nullptr from any other driver.
-const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver) {
-  CUuuid uuid;
-  std::memcpy(&uuid, driver_abi::kEmulatedMarker.data(), sizeof uuid);
-  const void* table = nullptr;
-  if (GPURUN_DRIVER(driver, cuGetExportTable, &table, &uuid) != CUDA_SUCCESS) return nullptr;
-  const auto* view = static_cast<const driver_abi::EmulatedView*>(table);
-  return view != nullptr && view->bytes >= sizeof(driver_abi::EmulatedView) ? view : nullptr;
-}
-
 using Values = std::vector<std::pair<int, int>>;
 
 void store(capnp::List<protocol::wire::Attribute>::Builder list, const Values& values) {
@@ -87,6 +77,15 @@ void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
 }
 
 }  // namespace
+
+const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver) {
+  CUuuid uuid;
+  std::memcpy(&uuid, driver_abi::kEmulatedMarker.data(), sizeof uuid);
+  const void* table = nullptr;
+  if (GPURUN_DRIVER(driver, cuGetExportTable, &table, &uuid) != CUDA_SUCCESS) return nullptr;
+  const auto* view = static_cast<const driver_abi::EmulatedView*>(table);
+  return view != nullptr && view->bytes >= sizeof(driver_abi::EmulatedView) ? view : nullptr;
+}
 
 bool is_emulated(const CudaDriver& driver) { return emulated_view(driver) != nullptr; }
 

@@ -33,7 +33,36 @@ CUmemAllocationProp DeviceWindow::properties() const {
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device_;
+  // So that it can be shared with another worker (share()).
+  int exportable = 0;
+  if (GPURUN_DRIVER(driver_, cuDeviceGetAttribute, &exportable,
+                    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                    device_) == 0 &&
+      exportable != 0) {
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
   return properties;
+}
+
+// With VMM, access of peers is no matter of contexts: who can reach the memory may, as after
+// cuCtxEnablePeerAccess.
+std::vector<CUmemAccessDesc> DeviceWindow::who_reaches() const {
+  std::vector<CUmemAccessDesc> access_of;
+  int devices = 0;
+  (void)GPURUN_DRIVER(driver_, cuDeviceGetCount, &devices);
+  for (int other = 0; other < devices; ++other) {
+    int reaches = other == device_ ? 1 : 0;
+    if (reaches == 0) {
+      (void)GPURUN_DRIVER(driver_, cuDeviceCanAccessPeer, &reaches, other, device_);
+    }
+    if (reaches == 0) continue;
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = other;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    access_of.push_back(access);
+  }
+  return access_of;
 }
 
 void DeviceWindow::open(const CreditRequest& request) {
@@ -58,22 +87,7 @@ void DeviceWindow::open(const CreditRequest& request) {
       GPURUN_DRIVER(driver_, cuMemAddressReserve, &base, bytes, 0, request.wished_window, 0) != 0) {
     return;
   }
-  // With VMM, access of peers is no matter of contexts: who can reach the memory may, as after
-  // cuCtxEnablePeerAccess.
-  int devices = 0;
-  (void)GPURUN_DRIVER(driver_, cuDeviceGetCount, &devices);
-  for (int other = 0; other < devices; ++other) {
-    int reaches = other == device_ ? 1 : 0;
-    if (reaches == 0) {
-      (void)GPURUN_DRIVER(driver_, cuDeviceCanAccessPeer, &reaches, other, device_);
-    }
-    if (reaches == 0) continue;
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = other;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    access_.push_back(access);
-  }
+  access_ = who_reaches();
   base_ = base;
   bytes_ = bytes;
   granule_ = granule;
@@ -205,7 +219,9 @@ int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {
 int DeviceWindow::take_back(std::uint64_t at) {
   std::unique_lock lock(mutex_);
   const auto found = pieces_.find(at);
-  if (found == pieces_.end() || found->second.leaving) return kErrorInvalidValue;
+  if (found == pieces_.end() || found->second.leaving || found->second.shared) {
+    return kErrorInvalidValue;
+  }
   found->second.leaving = true;
   const Piece piece = found->second;
   lock.unlock();
@@ -222,7 +238,9 @@ int DeviceWindow::close() {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kOpen) return kErrorInvalidValue;
     state_ = State::kNone;
-    for (const auto& [at, piece] : pieces_) left.push_back(at);
+    for (const auto& [at, piece] : pieces_) {
+      if (!piece.shared) left.push_back(at);
+    }
   }
   int result = 0;
   for (const std::uint64_t at : left) {
@@ -235,7 +253,7 @@ int DeviceWindow::close() {
 std::uint64_t DeviceWindow::committed_bytes() const {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
-  for (const auto& [at, piece] : pieces_) bytes += piece.bytes;
+  for (const auto& [at, piece] : pieces_) bytes += piece.shared ? 0 : piece.bytes;
   return bytes;
 }
 

@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "protocol/device_memory.h"
 #include "server/driver/cuda_driver.h"
 #include "server/worker/call.h"
@@ -33,7 +35,26 @@ class DeviceWindow {
   // Takes all, and the addresses. There is no window from now on.
   int close();
 
-  // Of all pieces, for tests.
+  // Whether the address is in the window, whatever lies there.
+  bool reaches(std::uint64_t address) const;
+  // A piece of memory on its way between workers.
+  struct SharedPiece {
+    UniqueFd memory;  // As cuMemExportToShareableHandle gives it.
+    std::uint64_t bytes = 0;
+  };
+  // The pieces that [address, address + bytes) lies in, in order, and where it begins in the first.
+  // INVALID_VALUE: there are none, or they are another process's; else the driver's.
+  int share(std::uint64_t address, std::uint64_t bytes, std::vector<SharedPiece>* pieces,
+            std::uint64_t* offset) const;
+  // Maps another worker's pieces next to each other: in the window if there is one, which is opened
+  // with `request` if need be, else wherever the driver has addresses. `*grant` as from grant();
+  // `*at`: where they begin.
+  int adopt(const protocol::CreditRequest& request, const std::vector<SharedPiece>& pieces,
+            protocol::CreditGrant* grant, std::uint64_t* at);
+  // Of adopt(): unmaps what begins there. INVALID_VALUE: nothing does.
+  int release(std::uint64_t at);
+
+  // Of all pieces of its own, for tests.
   std::uint64_t committed_bytes() const;
 
  private:
@@ -42,6 +63,7 @@ class DeviceWindow {
     std::uint64_t bytes = 0;
     CUmemGenericAllocationHandle memory = 0;
     bool leaving = false;  // Its memory is being taken; the addresses are not free yet.
+    bool shared = false;   // Another worker's.
   };
 
   // All under mutex_.
@@ -53,6 +75,14 @@ class DeviceWindow {
   std::uint64_t gap_at(std::uint64_t at) const;
   std::uint64_t generous(std::uint64_t least) const;
   CUmemAllocationProp properties() const;
+  int map_shared(std::uint64_t at, const SharedPiece& shared, Piece* piece) const;
+  std::vector<CUmemAccessDesc> who_reaches() const;
+  struct Adopted {
+    std::vector<std::pair<std::uint64_t, Piece>> pieces;  // By address.
+    std::uint64_t bytes = 0;
+    bool in_window = false;
+  };
+  int give_up(std::uint64_t at, const Adopted& adopted);
 
   int unmap(std::uint64_t at, const Piece& piece) const;
 
@@ -65,6 +95,7 @@ class DeviceWindow {
   std::uint64_t granule_ = 0;
   std::uint64_t next_credit_ = 0;
   std::map<std::uint64_t, Piece> pieces_;
+  std::map<std::uint64_t, Adopted> adopted_;
   std::vector<CUmemAccessDesc> access_;
 };
 

@@ -34,6 +34,7 @@ Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& dri
   if (!dispatch) return dispatch.status();
   for (const driver_abi::Row& row : driver_abi::rows()) {
     void* function = GraphTopology::substitute(row.opcode);
+    if (function == nullptr) function = Interprocess::substitute(row.opcode);
     if (function != nullptr) (*dispatch)->substitute(row.opcode, function);
   }
   Result<Bytes> snapshot = take_snapshot(driver);
@@ -75,6 +76,7 @@ Handlers make_handlers() {
   add_synchronize_handlers(handlers);
   add_memory_pool_handlers(handlers);
   add_device_window_handlers(handlers);
+  add_interprocess_handlers(handlers);
   return handlers;
 }
 

@@ -13,6 +13,7 @@
 #include "server/handlers/graph_hosts.h"
 #include "server/handlers/graph_topology.h"
 #include "server/handlers/host_gates.h"
+#include "server/handlers/interprocess.h"
 #include "server/handlers/module_state.h"
 #include "server/worker/call.h"
 #include "server/worker/dispatch.h"
@@ -46,6 +47,8 @@ class HandlerState {
     return primary_contexts_[static_cast<std::size_t>(device)];
   }
 
+  Interprocess& interprocess() { return interprocess_; }
+
   // The window of the driver's device of that number; nullptr: there is no such device.
   DeviceWindow* window(int device);
 
@@ -62,6 +65,7 @@ class HandlerState {
   HostGates gates_;
   GraphHosts graph_hosts_;
   GraphTopology graph_topology_{driver_};
+  Interprocess interprocess_{driver_};
   std::vector<std::unique_ptr<DeviceWindow>> windows_;  // By device; constant.
 };
 

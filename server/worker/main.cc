@@ -20,6 +20,7 @@
 #include "server/driver/cuda_driver.h"
 #include "server/driver/driver_functions.h"
 #include "server/driver/snapshot.h"
+#include "server/exchange/exchange_client.h"
 #include "server/handlers/handlers.h"
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
@@ -132,6 +133,7 @@ struct CommandLine {
   ConfinementOrder confinement;
   std::string images;  // Empty: no cache.
   std::uint64_t images_bytes = 0;
+  int exchange = -1;  // Descriptor; -1: nothing is shared with other workers.
 };
 
 // What a client is sent again is no reason to refuse it: without the folder it goes on.
@@ -175,6 +177,10 @@ Status serve(const CommandLine& line) {
     return ready.ok() ? secured : ready;
   }
   started->state->modules().images().set_cache(std::move(images));
+  if (line.exchange >= 0) {
+    started->state->interprocess().set_exchange(
+        std::make_unique<ExchangeClient>(UniqueFd(line.exchange)));
+  }
   const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
   const ByteView snapshot = started->state->snapshot();
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
@@ -201,6 +207,8 @@ int main(int argc, char** argv) {
   app.add_option("--memory-bytes", words.confinement.memory_bytes,
                  "of its own that a confined worker may have; 0: any");
   app.add_option("--images", words.images, "folder that keeps code images beyond the session");
+  app.add_option("--exchange", words.exchange,
+                 "descriptor for what is shared with other workers of the lease");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));

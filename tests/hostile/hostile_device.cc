@@ -220,7 +220,7 @@ static_assert(std::size(kActs) == std::size(gpurun::hostile::kDeeds));
 const gpurun::driver_abi::EmulatedView& emulated_view() {
   static constexpr gpurun::driver_abi::EmulatedView kView = {
       sizeof(gpurun::driver_abi::EmulatedView), [] { return 0; },
-      [](int) { return std::uint64_t{0}; }};
+      [](int) { return std::uint64_t{0}; }, nullptr, nullptr};
   return kView;
 }
 

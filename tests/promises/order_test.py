@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Protects: order over a link that is late, uneven and slow. Two threads hand a buffer over by
 mutexes, events and streams and never find an earlier value; what is answered early is done for all
-that the program can tell; a large copy on one stream does not hold up another.
+that the program can tell, and for another process that shares memory with it; a large copy on one
+stream does not hold up another.
 
-Its words: the image and the programs handover, early_answers, large_copy [SEED]. The long run:
+Its words: the image and the programs handover, early_answers, large_copy, interprocess [SEED]. The long run:
 GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256 (docs/testing.md).
 """
 import os
@@ -31,13 +32,15 @@ def passes(server, link, command, timeout):
 
 
 def main():
-    image, handover, early_answers, large_copy = sys.argv[1:5]
-    seed = int(sys.argv[5]) if len(sys.argv) > 5 else random.randrange(1 << 30)
+    image, handover, early_answers, large_copy, interprocess = sys.argv[1:6]
+    seed = int(sys.argv[6]) if len(sys.argv) > 6 else random.randrange(1 << 30)
     print(f"seed {seed}")
     with world.Gpurund() as server:
         with world.DelayedLink(server.port(), ROUND_TRIP_S, seed=seed) as link:
             wrong = passes(server, link, [handover, image, str(ROUNDS)], 60 + ROUNDS)
             wrong += passes(server, link, [early_answers, image], 240)
+            for what in ("memory", "early", "events", "death"):
+                wrong += passes(server, link, [interprocess, image, what], 240)
         with world.DelayedLink(server.port(), ROUND_TRIP_S, bytes_per_s=LINK_BYTES_PER_S) as link:
             wrong += passes(server, link, [large_copy, image, str(COPY_BYTES)], COPY_TIMEOUT_S)
     if wrong:

@@ -6,6 +6,7 @@
 #include "client/interpose/device_windows.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/interprocess.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/object_pool.h"
@@ -91,6 +92,7 @@ void end_context(const Here& here, Context& context) {
     const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
     const bool read = range.on_host() && here.session().reads(memory);
     if (!writes_outstanding && !read) free_host_range(range);
+    if (end_sharing(here, range)) here.session().unshare_memory();
   }
   end_windowed_ranges(here, context, ranges);
   if (context.primary) return;

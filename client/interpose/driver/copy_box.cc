@@ -101,7 +101,7 @@ class Run {
   // that come into its memory, and by what it asks, which the worker answers behind the copy.
   bool may_return_early() const {
     return waiting_ == Waiting::kSynchronous && known(copy_.destination.address) &&
-           !here_.session().host_write_outstanding();
+           here_.session().may_answer_early();
   }
 
   // Nobody may see the destination unwritten on return.

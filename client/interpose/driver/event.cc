@@ -48,6 +48,10 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   site.subject = event;
   protocol::EventPayload payload;
   payload.flags = flags;
+  if (here.session().is_shared(event)) {
+    Reply reply;
+    return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
+  }
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
 }
 

@@ -6,6 +6,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/interprocess.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
 
@@ -125,7 +126,10 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  return cuda(free_device_memory(here, *range, true));
+  const bool shared = end_sharing(here, *range);
+  const int result = free_device_memory(here, *range, true);
+  if (shared) here.session().unshare_memory();
+  return cuda(result);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
@@ -137,6 +141,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  if (end_sharing(here, *range)) here.session().unshare_memory();
   // In the stream's order, which no call waits for: the memory waits, in quarantine.
   if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range, false));
   return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,

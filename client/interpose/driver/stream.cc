@@ -204,6 +204,10 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
   site.subject = waited_for;
   protocol::EventPayload payload;
   payload.flags = flags;
+  if (here.session().is_shared(waited_for)) {
+    Reply reply;
+    return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
+  }
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
 }
 

@@ -13,8 +13,12 @@ CUresult record_event(const ContextPtr& context, const StreamPtr& stream, const 
     event->set_captured({capture, capture->frontier(*stream)});
     return CUDA_SUCCESS;
   }
-  const auto occurrence = std::make_shared<Occurrence>();
-  GPURUN_TRY(submit(context, stream, std::make_shared<RecordOperation>(occurrence)));
+  const OccurrencePtr occurrence = event->begin();
+  const CUresult issued = submit(context, stream, std::make_shared<RecordOperation>(occurrence));
+  if (issued != CUDA_SUCCESS) {
+    occurrence->complete();  // Whoever shares the event may wait for it already.
+    return issued;
+  }
   event->set_last(occurrence);
   return CUDA_SUCCESS;
 }
@@ -45,7 +49,11 @@ CUresult cuEventCreate(CUevent* out, unsigned int flags) {
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto event = handles().add(std::make_shared<Event>(context, flags));
+  std::shared_ptr<SharedEvent> shared;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (shared = SharedEvent::create()) == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const auto event = handles().add(std::make_shared<Event>(context, flags, std::move(shared)));
   context->own(*event);
   *out = event->as<CUevent>();
   return CUDA_SUCCESS;

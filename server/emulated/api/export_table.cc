@@ -6,6 +6,7 @@
 #include "driver_abi/export_tables.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
+#include "server/emulated/api/ipc.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -101,6 +102,8 @@ constexpr driver_abi::EmulatedView kView = {
     .bytes = sizeof(driver_abi::EmulatedView),
     .library_capability = [] { return settings().library_capability; },
     .used_bytes = used_bytes,
+    .ipc_file = ipc_file,
+    .take_ipc_file = take_ipc_file,
 };
 
 }  // namespace

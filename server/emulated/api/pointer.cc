@@ -38,7 +38,7 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put<int>(out, range.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned>(out, 0);
+      return put<unsigned>(out, range.kind == MemoryKind::kDevice);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put<CUdeviceptr>(out, range.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

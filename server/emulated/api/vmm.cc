@@ -1,6 +1,7 @@
 // Virtual memory management: address reservations, physical allocations and their mapping. An
 // allocation is a memory file, so that it can be mapped at several places and given to another
 // process.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,6 +96,52 @@ CUresult check_properties(const CUmemAllocationProp* prop, Device** device) {
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+// Behind an allocation's bytes in its file, for who imports it.
+struct Trailer {
+  static constexpr std::uint64_t kBytes = 4096;
+  static constexpr std::uint64_t kMagic = 0x6c61636973796870;
+  std::uint64_t magic = kMagic;
+  std::uint64_t physical = 0;  // The device's index before CUDA_VISIBLE_DEVICES.
+};
+
+// Not valid: there is no memory.
+UniqueFd make_file(const Device& device, std::uint64_t bytes) {
+  UniqueFd file(memfd_create("gpurun-device-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const Trailer trailer{Trailer::kMagic, static_cast<std::uint64_t>(device.physical())};
+  if (!file.valid() || ftruncate(file.get(), static_cast<off_t>(bytes + Trailer::kBytes)) != 0 ||
+      pwrite(file.get(), &trailer, sizeof trailer, static_cast<off_t>(bytes)) != sizeof trailer ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return UniqueFd();
+  }
+  return file;
+}
+
+// The device that the allocation in `file` is of, and how long that is. INVALID_VALUE: it is none,
+// or one whose memory could be taken from under our mapping; INVALID_DEVICE: of none that is
+// visible here.
+CUresult read_file(int file, Device** device, std::uint64_t* bytes) {
+  struct stat status {};
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ||
+      (fcntl(file, F_GET_SEALS) & kSeals) != kSeals) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size <= Trailer::kBytes || !is_granular(size - Trailer::kBytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *bytes = size - Trailer::kBytes;
+  Trailer trailer{};
+  if (pread(file, &trailer, sizeof trailer, static_cast<off_t>(*bytes)) != sizeof trailer ||
+      trailer.magic != Trailer::kMagic) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (const auto& each : devices()) {
+    if (static_cast<std::uint64_t>(each->physical()) == trailer.physical) *device = each.get();
+  }
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 // Maps nothing at [address, address + bytes), keeping the addresses reserved.
 bool map_nothing(std::uint64_t address, std::uint64_t bytes) {
   return mmap(at(address), bytes, PROT_NONE,
@@ -183,8 +230,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   }
   GPURUN_TRY(check_properties(prop, &device));
   if (!device->arena().charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  UniqueFd file(memfd_create("gpurun-device-memory", MFD_CLOEXEC));
-  if (!file.valid() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+  UniqueFd file = make_file(*device, bytes);
+  if (!file.valid()) {
     device->arena().discharge(bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -343,18 +390,17 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void*
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   UniqueFd file(dup(static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle))));
-  struct stat status {};
-  if (!file.valid() || fstat(file.get(), &status) != 0 || status.st_size <= 0 ||
-      !is_granular(static_cast<std::uint64_t>(status.st_size))) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!file.valid()) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  std::uint64_t bytes = 0;
+  GPURUN_TRY(read_file(file.get(), &device, &bytes));
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  const auto allocation = handles().add(
-      std::make_shared<Allocation>(*devices().front(), static_cast<std::uint64_t>(status.st_size),
-                                   std::move(file), prop, false));
+  prop.location.id = device->ordinal();
+  const auto allocation =
+      handles().add(std::make_shared<Allocation>(*device, bytes, std::move(file), prop, false));
   *out = allocation->handle();
   return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/log.h"
 #include "server/emulated/objects/memory_registry.h"
@@ -28,19 +29,31 @@ void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 DeviceArena::DeviceArena(std::uint64_t bytes_total, int ledger_file)
     : bytes_total_(bytes_total), ledger_(ledger_file, bytes_total) {}
 
+// Of a file, so that a part can be shared; where that is not to be had, of nothing.
+void* DeviceArena::map_window(std::uint64_t span) {
+  constexpr int kFlags = MAP_NORESERVE;
+  void* window = MAP_FAILED;
+  if (!file_.valid() && file_.create("gpurun-device", span)) {
+    window = mmap(nullptr, span, PROT_NONE, MAP_SHARED | kFlags, file_.fd(), 0);
+    if (window == MAP_FAILED) file_.close();
+  }
+  if (window != MAP_FAILED) return window;
+  return mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | kFlags, -1, 0);
+}
+
 // Room for twice the memory, so that fragmentation does not end a program before memory does;
 // less under a limit on address space.
 bool DeviceArena::reserve_window() {
   if (window_reserved_) return true;
   for (std::uint64_t span = round_up(bytes_total_, kLarge) * 2 + (std::uint64_t{1} << 30);
        span >= kLarge * 2; span = round_up(span / 2, kLarge)) {
-    void* window =
-        mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* window = map_window(span);
     if (window == MAP_FAILED) continue;
     const auto start = reinterpret_cast<std::uint64_t>(window);
     memory_registry().add_device_addresses(start, span);
     free_.emplace(start, span);
     cursor_ = start;
+    window_ = start;
     window_reserved_ = true;
     return true;
   }
@@ -107,13 +120,39 @@ void DeviceArena::free(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t used = round_up(bytes, kPage);
   // Fresh pages in place of the old ones: the memory goes back to the system, and a stale pointer
   // faults.
-  mmap(at(address), used, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-       0);
+  if (file_.valid()) {
+    if (madvise(at(address), used, MADV_REMOVE) != 0) std::memset(at(address), 0, used);
+    mprotect(at(address), used, PROT_NONE);
+  } else {
+    mmap(at(address), used, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
+  }
   const std::lock_guard lock(mutex_);
+  if (const auto shared = shared_.find(address); shared != shared_.end()) {
+    file_.strike(shared->second);
+    shared_.erase(shared);
+  }
   const auto live = live_.find(address);
   give_addresses(address, live->second);
   live_.erase(live);
   ledger_.give(used);
+}
+
+bool DeviceArena::share(std::uint64_t address, std::uint64_t bytes, int device, IpcHandle* handle) {
+  const std::lock_guard lock(mutex_);
+  if (!file_.valid() || !live_.contains(address)) return false;
+  if (const auto known = shared_.find(address); known != shared_.end()) {
+    *handle = known->second;
+    return true;
+  }
+  if (!file_.enter(IpcKind::kMemory, address - window_, bytes, device, handle)) return false;
+  shared_.emplace(address, *handle);
+  return true;
+}
+
+int DeviceArena::shared_file() const {
+  const std::lock_guard lock(mutex_);
+  return file_.valid() ? file_.fd() : -1;
 }
 
 bool DeviceArena::charge(std::uint64_t bytes) {

@@ -6,16 +6,19 @@
 namespace gpurun::emulated {
 
 bool Occurrence::done() const {
+  if (event_ != nullptr) return event_->done(record_);
   const std::lock_guard lock(mutex_);
   return done_;
 }
 
 void Occurrence::wait() {
+  if (event_ != nullptr) return event_->wait(record_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return done_; });
 }
 
 void Occurrence::complete() {
+  if (event_ != nullptr) return event_->complete(record_);
   const std::lock_guard lock(mutex_);
   done_ = true;
   when_ = Clock::now();
@@ -27,14 +30,23 @@ Occurrence::Clock::time_point Occurrence::when() const {
   return when_;
 }
 
+OccurrencePtr Event::begin() const {
+  if (shared_ == nullptr) return std::make_shared<Occurrence>();
+  return std::make_shared<Occurrence>(shared_, shared_->begin());
+}
+
 OccurrencePtr Event::last() const {
+  if (shared_ != nullptr) {
+    const std::uint64_t record = shared_->last();
+    return record == 0 ? nullptr : std::make_shared<Occurrence>(shared_, record);
+  }
   const std::lock_guard lock(mutex_);
   return last_;
 }
 
 void Event::set_last(OccurrencePtr occurrence) {
   const std::lock_guard lock(mutex_);
-  last_ = std::move(occurrence);
+  if (shared_ == nullptr) last_ = std::move(occurrence);
   captured_ = CapturedMark();
 }
 

@@ -8,6 +8,7 @@
 
 #include "server/emulated/objects/handle_table.h"
 #include "server/emulated/objects/operation.h"
+#include "server/emulated/objects/shared_event.h"
 
 namespace gpurun::emulated {
 
@@ -20,12 +21,19 @@ class Occurrence {
  public:
   using Clock = std::chrono::steady_clock;
 
+  Occurrence() = default;
+  // The record `record` of an event that processes share.
+  Occurrence(std::shared_ptr<SharedEvent> event, std::uint64_t record)
+      : event_(std::move(event)), record_(record) {}
+
   bool done() const;
   void wait();
   void complete();
   Clock::time_point when() const;
 
  private:
+  const std::shared_ptr<SharedEvent> event_;  // nullptr: this process's own; all below is.
+  const std::uint64_t record_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
@@ -39,12 +47,18 @@ class Event final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kEvent;
 
-  Event(std::shared_ptr<Context> context, unsigned flags)
-      : Object(kKind), context_(std::move(context)), flags_(flags) {}
+  // `shared`: of CU_EVENT_INTERPROCESS, else nullptr.
+  Event(std::shared_ptr<Context> context, unsigned flags,
+        std::shared_ptr<SharedEvent> shared = nullptr)
+      : Object(kKind), context_(std::move(context)), flags_(flags), shared_(std::move(shared)) {}
 
   Context& context() const { return *context_; }
   unsigned flags() const { return flags_; }
 
+  const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
+
+  // A record that is about to be made. Others may see that of a shared event at once.
+  OccurrencePtr begin() const;
   // nullptr: never recorded.
   OccurrencePtr last() const;
   // Makes `occurrence` the current one.
@@ -61,8 +75,9 @@ class Event final : public Object {
  private:
   const std::shared_ptr<Context> context_;
   const unsigned flags_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
-  OccurrencePtr last_;
+  OccurrencePtr last_;  // Not of a shared event.
   CapturedMark captured_;
 };
 

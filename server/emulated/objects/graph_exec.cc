@@ -50,7 +50,7 @@ OperationPtr GraphEventOperation::for_launch() const {
     if (last == nullptr) return std::make_shared<EmptyOperation>();
     return std::make_shared<WaitOperation>(last);
   }
-  auto occurrence = std::make_shared<Occurrence>();
+  OccurrencePtr occurrence = event_->begin();
   event_->set_last(occurrence);
   return std::make_shared<RecordOperation>(std::move(occurrence));
 }

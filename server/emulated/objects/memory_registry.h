@@ -21,6 +21,7 @@ enum class MemoryKind : std::uint8_t {
   kManaged,     // cuMemAllocManaged.
   kHost,        // cuMemAllocHost, cuMemHostAlloc.
   kRegistered,  // cuMemHostRegister.
+  kImported,    // cuIpcOpenMemHandle: another process's.
 };
 
 struct MemoryRange {

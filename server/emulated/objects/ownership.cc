@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "server/emulated/objects/device.h"
+#include "server/emulated/objects/imported_memory.h"
 #include "server/emulated/objects/memory_pool.h"
 
 namespace gpurun::emulated {
@@ -26,6 +27,9 @@ void release_memory(const MemoryRange& range) {
       return;
     case MemoryKind::kHost:
       munmap(reinterpret_cast<void*>(range.base), range.bytes);
+      return;
+    case MemoryKind::kImported:
+      unmap_imported(range.base);
       return;
     case MemoryKind::kRegistered:
     case MemoryKind::kMapped:

@@ -123,6 +123,49 @@ void add_questions(TrialTable& table) {
       });
 }
 
+// Of all that the device saw, the one call of that function had the same inputs on both ways.
+void expect_same_call(Trial& t, const char* function, const Seen& seen, const Seen& direct) {
+  EXPECT_EQ(inputs_of_line(line_of(seen, function)), inputs_of_line(line_of(direct, function)));
+  t.expect_value(static_cast<std::uint64_t>(seen.result), direct.result);
+}
+
+CUipcMemHandle any_handle(Trial& t) {
+  CUipcMemHandle handle;
+  for (char& byte : handle.reserved) byte = static_cast<char>(t.draw(0, 127));
+  return handle;
+}
+
+// Without a daemon the worker passes the driver's own handles on.
+void add_shared_memory(TrialTable& table) {
+  const char* const settled = "a stream is waited for first: nothing may be on its way to memory";
+  table.translated("cuIpcGetMemHandle", settled, [](Trial& t) {
+    const CUdeviceptr memory = t.memory(t.draw(2, 10'000));
+    Both<CUipcMemHandle> handle;
+    const Seen seen = t.client(FN(cuIpcGetMemHandle), out(handle), memory);
+    expect_same_call(t, "cuIpcGetMemHandle", seen,
+                     t.direct(FN(cuIpcGetMemHandle), out(handle), memory));
+    t.expect_equal(handle);
+  });
+  table.translated("cuIpcOpenMemHandle_v2", settled, [](Trial& t) {
+    const CUipcMemHandle handle = any_handle(t);
+    const unsigned flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+    CUdeviceptr opened = 0, directly = 0;
+    const Seen seen = t.client(FN(cuIpcOpenMemHandle_v2), &opened, handle, flags);
+    expect_same_call(t, "cuIpcOpenMemHandle_v2", seen,
+                     t.direct(FN(cuIpcOpenMemHandle_v2), &directly, handle, flags));
+    t.expect_value(value_in(line_of(seen, "cuIpcOpenMemHandle_v2"), "pdptr"), opened);
+    if (seen.result == CUDA_SUCCESS) (void)t.call_client(FN(cuIpcCloseMemHandle), opened);
+  });
+  table.translated("cuIpcCloseMemHandle", "its context is waited for first", [](Trial& t) {
+    CUdeviceptr opened = 0;
+    EXPECT_EQ(t.call_client(FN(cuIpcOpenMemHandle_v2), &opened, any_handle(t),
+                            unsigned{CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS}),
+              CUDA_SUCCESS);
+    const Seen seen = t.client(FN(cuIpcCloseMemHandle), opened);
+    expect_same_call(t, "cuIpcCloseMemHandle", seen, t.direct(FN(cuIpcCloseMemHandle), opened));
+  });
+}
+
 // What the device answers too, and where its answer is meant to be the client's.
 constexpr CUpointer_attribute kPointerAttributes[] = {
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
@@ -208,6 +251,7 @@ void add_memory_trials(TrialTable& table) {
   add_allocations(table);
   add_frees(table);
   add_questions(table);
+  add_shared_memory(table);
   add_pointer_attributes(table);
   add_pool_attributes(table);
 }

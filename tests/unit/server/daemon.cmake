@@ -23,6 +23,7 @@ target_compile_definitions(worker_refusal_test PRIVATE
   WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
   NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/devices/null/libcuda.so.1")
 add_dependencies(worker_refusal_test gpurun-worker gpurun_null_device)
+gpurun_test(exchange_test unit SOURCES exchange_test.cc LIBRARIES gpurun_server_exchange)
 gpurun_test(device_ledgers_test unit SOURCES device_ledgers_test.cc LIBRARIES gpurun_server_daemon)
 gpurun_test(run_secret_test unit SOURCES run_secret_test.cc LIBRARIES gpurun_server_daemon)
 gpurun_test(worker_uids_test unit SOURCES worker_uids_test.cc LIBRARIES gpurun_server_daemon)

@@ -1,0 +1,35 @@
+// ExchangeClient: a worker's side of its exchange with the daemon.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "base/bytes.h"
+#include "server/exchange/exchange_words.h"
+
+namespace gpurun::server {
+
+// Any thread; one question at a time, each answered within seconds or never again.
+class ExchangeClient {
+ public:
+  explicit ExchangeClient(UniqueFd socket);
+  ExchangeClient(const ExchangeClient&) = delete;
+  ExchangeClient& operator=(const ExchangeClient&) = delete;
+
+  // `descriptors` stay the caller's. False: there is no room, or no daemon.
+  bool put(ByteView content, const std::vector<int>& descriptors, protocol::SharingHandle* handle);
+  // False: nobody of this lease has given that, or it has gone. `content` has at most
+  // kExchangeContentBytes.
+  bool get(const protocol::SharingHandle& handle, Bytes* content,
+           std::vector<UniqueFd>* descriptors);
+  void drop(const protocol::SharingHandle& handle);
+
+ private:
+  bool ask(const ExchangeWords& question, const std::vector<int>& given, ExchangeWords* answer,
+           std::vector<UniqueFd>* descriptors);
+
+  std::mutex mutex_;
+  UniqueFd socket_;  // Guarded by mutex_. Not valid: it is given up.
+};
+
+}  // namespace gpurun::server

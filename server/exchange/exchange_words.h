@@ -1,0 +1,42 @@
+// What worker and daemon say on a worker's exchange: one message each way, with descriptors.
+//
+// A worker gives the daemon descriptors of memory or of an event, and some bytes about them, and
+// gets 64 random bytes, by which any worker of the same lease gets them in turn (docs/adr/0018).
+// SOCK_SEQPACKET; the worker asks, the daemon answers, one at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/interprocess.h"
+
+namespace gpurun::server {
+
+enum class ExchangeStep : std::uint32_t { kPut = 1, kGet = 2, kDrop = 3 };
+enum class ExchangeResult : std::uint32_t { kDone = 0, kUnknown = 1, kFull = 2 };
+
+// About what is shared; nothing to the daemon.
+inline constexpr std::size_t kExchangeContentBytes = 512;
+// Pieces of memory in one message.
+inline constexpr std::size_t kExchangeDescriptorsMax = 64;
+
+struct ExchangeWords {
+  ExchangeStep step = ExchangeStep::kPut;
+  ExchangeResult result = ExchangeResult::kDone;
+  protocol::SharingHandle handle{};
+  std::uint32_t content_bytes = 0;
+  std::uint32_t descriptors = 0;  // As many come along.
+  std::array<std::uint8_t, kExchangeContentBytes> content{};
+};
+
+// Both without waiting where `wait` is false. kPeerGone, kDeadline (nothing there, no room, or not
+// in time), kProtocol.
+Status send_words(int socket, const ExchangeWords& words, const std::vector<int>& descriptors,
+                  bool wait);
+Status receive_words(int socket, ExchangeWords* words, std::vector<UniqueFd>* descriptors,
+                     bool wait);
+
+}  // namespace gpurun::server

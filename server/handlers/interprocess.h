@@ -1,0 +1,89 @@
+// Interprocess: device memory and events that this worker shares with others of its lease
+// (docs/adr/0018). Memory of windows goes as descriptors of its pieces; what the driver has
+// allocated itself, and events, by the driver's own handles. The client only ever sees handles that
+// the daemon made. Without a daemon the driver's own are passed on as they are.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "protocol/interprocess.h"
+#include "server/driver/cuda_driver.h"
+#include "server/exchange/exchange_client.h"
+#include "server/worker/call.h"
+
+namespace gpurun::server {
+
+class DeviceWindow;
+class HandlerState;
+struct SharedFacts;
+
+// Any thread. Asking the daemon waits for its answer.
+class Interprocess {
+ public:
+  // `driver` is borrowed and outlives this.
+  explicit Interprocess(const CudaDriver& driver);
+  ~Interprocess();
+  Interprocess(const Interprocess&) = delete;
+  Interprocess& operator=(const Interprocess&) = delete;
+
+  // Before the first call.
+  void set_exchange(std::unique_ptr<ExchangeClient> exchange) { exchange_ = std::move(exchange); }
+
+  // CUresults. `window`: of the request's device. A context of the memory is current.
+  int share(const protocol::ShareRequest& request, DeviceWindow& window,
+            protocol::SharingHandle* handle);
+  void withdraw(std::uint64_t address);
+  // `context`: the client's name of the current one; the device of which is `device`.
+  int open(HandlerState& state, const protocol::OpenRequest& request, std::uint64_t context,
+           int device, protocol::OpenGrant* grant);
+  int close(HandlerState& state, const protocol::CloseRequest& request,
+            protocol::CloseReply* reply);
+
+  int share_event(CUevent event, CUipcEventHandle* handle);
+  int destroy_event(CUevent event);
+  int open_event(const CUipcEventHandle& handle, CUevent* event);
+
+  // What is called in place of the driver's function (Dispatch::substitute()); nullptr: nothing.
+  static void* substitute(std::uint16_t opcode);
+  // The worker's; nullptr: there is none.
+  static Interprocess* current() { return current_.load(); }
+
+ private:
+  struct Export {
+    std::uint64_t bytes = 0;
+    protocol::SharingHandle handle{};
+  };
+  struct Opening {
+    protocol::OpenGrant grant;
+    bool in_window = false;   // Adopted by a window; else by the driver's own handle.
+    std::uint64_t start = 0;  // Where its pieces begin.
+    std::uint32_t count = 0;
+  };
+
+  int put(SharedFacts& facts, const std::vector<int>& files, protocol::SharingHandle* handle);
+  int open_new(HandlerState& state, const protocol::OpenRequest& request, int device,
+               Opening* opening);
+  int open_by_driver(const void* driver_handle, unsigned flags, protocol::OpenGrant* grant) const;
+  int device_of(const std::uint8_t* uuid) const;
+  bool is_own(const protocol::SharingHandle& handle) const;
+
+  static std::atomic<Interprocess*> current_;
+
+  const CudaDriver& driver_;
+  std::unique_ptr<ExchangeClient> exchange_;
+  mutable std::mutex mutex_;                 // Guards all below.
+  std::map<std::uint64_t, Export> exports_;  // By address.
+  std::map<CUevent, protocol::SharingHandle> events_;
+  // By handle and the client's context.
+  std::map<std::pair<protocol::SharingHandle, std::uint64_t>, Opening> openings_;
+};
+
+// cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle: form raw.
+void add_interprocess_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server

@@ -1,0 +1,374 @@
+// Driver API: two processes share device memory and events (cuIpc...). What one writes the other
+// finds, wherever an allocation lies and whatever its size; attributes of opened memory are right;
+// an event that one records orders the other's work; what CUDA has done before it returns is done
+// for the other process too; wrong handles, and handles of what has ended, are refused; memory
+// lives as long as somebody has it open.
+#include <signal.h>
+
+#include "interprocess.h"
+
+namespace {
+
+constexpr unsigned kLinger = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+constexpr size_t kSizes[] = {4'000, 100'000, 5 << 20, (40 << 20) + 4, 80 << 20};
+constexpr unsigned kRounds = 60;
+
+#define REFUSED(code, call) refused((call), (code), #call, __LINE__)
+void refused(CUresult got, CUresult expected, const char* what, int line) {
+  if (got == expected) return;
+  std::printf("FAILED: line %d: %s: %s, not %s\n", line, what, name_of(got), name_of(expected));
+  std::exit(1);
+}
+
+CUipcMemHandle handle_of(CUdeviceptr memory) {
+  CUipcMemHandle handle;
+  MUST(cuIpcGetMemHandle(&handle, memory));
+  return handle;
+}
+CUdeviceptr opened(const CUipcMemHandle& handle) {
+  CUdeviceptr memory = 0;
+  MUST(cuIpcOpenMemHandle(&memory, handle, kLinger));
+  return memory;
+}
+
+template <typename T>
+T attribute(CUpointer_attribute which, CUdeviceptr of) {
+  T value{};
+  MUST(cuPointerGetAttribute(&value, which, of));
+  return value;
+}
+
+// What both know of an allocation by the number of its size.
+unsigned value_of(size_t place, unsigned turn) {
+  return 1000 * turn + 10 * static_cast<unsigned>(place);
+}
+void write_ends(CUdeviceptr memory, size_t bytes, unsigned value) {
+  MUST(cuMemcpyHtoD(memory, &value, 4));
+  const unsigned last = value + 1;
+  MUST(cuMemcpyHtoD(memory + bytes - 4, &last, 4));
+}
+bool ends_are(CUdeviceptr memory, size_t bytes, unsigned value) {
+  return Device::read(memory) == value && Device::read(memory + bytes - 4) == value + 1;
+}
+
+// Allocations of all sizes, of which some lie close together.
+void share_memory(const Partner& partner) {
+  CUdeviceptr memory[std::size(kSizes)];
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    memory[i] = Device::memory(kSizes[i]);
+    (void)Device::memory(1 << 20);
+    write_ends(memory[i], kSizes[i], value_of(i, 1));
+    const CUipcMemHandle handle = handle_of(memory[i]), again = handle_of(memory[i] + 100);
+    EXPECT(std::memcmp(&handle, &again, sizeof handle) == 0);
+    EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, memory[i]) == 1);
+    partner.tell(handle);
+  }
+  partner.meet();
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    EXPECT(ends_are(memory[i], kSizes[i], value_of(i, 2)));
+    write_ends(memory[i], kSizes[i], value_of(i, 3));
+  }
+  partner.meet();
+  partner.meet();  // It has closed them.
+  // A handle ends with its memory, and what comes to lie there has another one.
+  const CUipcMemHandle ended = handle_of(memory[0]);
+  MUST(cuMemFree(memory[0]));
+  partner.tell(ended);
+  partner.meet();
+  for (size_t i = 1; i < std::size(kSizes); ++i) MUST(cuMemFree(memory[i]));
+}
+
+void check_attributes(CUdeviceptr memory, size_t bytes, CUcontext context) {
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  MUST(cuMemGetAddressRange(&base, &size, memory + bytes / 2));
+  EXPECT(base == memory && size == bytes);
+  const CUdeviceptr inside = memory + bytes - 1;
+  EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside) == CU_MEMORYTYPE_DEVICE);
+  EXPECT(attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, inside) == inside);
+  EXPECT(attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside) == memory);
+  EXPECT(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside) == bytes);
+  EXPECT(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside) == 0);
+  EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_IS_MANAGED, inside) == 0);
+  EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_MAPPED, inside) == 1);
+  EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside) == 0);
+  EXPECT(attribute<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside) == context);
+  unsigned value = 0;
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(memory + bytes - 3, &value, 4));
+}
+
+void use_memory(const Partner& partner, const Device& device) {
+  CUdeviceptr memory[std::size(kSizes)];
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    const auto handle = partner.hear<CUipcMemHandle>();
+    memory[i] = opened(handle);
+    check_attributes(memory[i], kSizes[i], device.context);
+    EXPECT(opened(handle) == memory[i]);
+    MUST(cuIpcCloseMemHandle(memory[i]));  // One of two.
+    EXPECT(ends_are(memory[i], kSizes[i], value_of(i, 1)));
+    // As kernels see it, from a stream that waits for nothing.
+    const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+    device.launch_fill(stream, memory[i], 1, value_of(i, 2));
+    device.launch_fill(stream, memory[i] + kSizes[i] - 4, 1, value_of(i, 2) + 1);
+    MUST(cuStreamSynchronize(stream));
+    REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory[i]));
+    CUipcMemHandle own;
+    REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&own, memory[i]));
+  }
+  partner.meet();
+  partner.meet();
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    EXPECT(ends_are(memory[i], kSizes[i], value_of(i, 3)));
+    MUST(cuIpcCloseMemHandle(memory[i]));
+    REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory[i]));
+    unsigned value = 0;
+    REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory[i], 4));
+    REFUSED(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory[i]));
+  }
+  partner.meet();
+  CUdeviceptr none = 0;
+  const auto ended = partner.hear<CUipcMemHandle>();
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&none, ended, kLinger));
+  partner.meet();
+}
+
+// What needs no second process.
+void wrong_calls(const Device&) {
+  const CUdeviceptr memory = Device::memory(4096);
+  CUipcMemHandle handle = handle_of(memory);
+  CUdeviceptr out = 0;
+  REFUSED(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&out, handle, kLinger));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, 0));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(nullptr, handle, kLinger));
+  for (const int changed : {0, 7, 20, 31, 40, 63}) {
+    CUipcMemHandle other = handle;
+    other.reserved[changed] = static_cast<char>(other.reserved[changed] + 77);
+    EXPECT(cuIpcOpenMemHandle(&out, other, kLinger) != CUDA_SUCCESS);
+  }
+  std::memset(&handle, 0, sizeof handle);
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
+  std::memset(&handle, 0x5a, sizeof handle);
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(nullptr, memory));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, 0));
+  REFUSED(CUDA_ERROR_INVALID_VALUE,
+          cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(Device::pinned(4096))));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(0));
+  MUST(cuMemFree(memory));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, memory));
+
+  CUipcEventHandle events;
+  CUevent event = nullptr;
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
+  const CUevent own = Device::event(CU_EVENT_DISABLE_TIMING);
+  REFUSED(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&events, own));
+  const CUevent shared = Device::event(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+  MUST(cuIpcGetEventHandle(&events, shared));
+  REFUSED(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&event, events));
+  std::memset(&events, 0x5a, sizeof events);
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&event, events));
+  MUST(cuEventDestroy(shared));
+}
+
+// Either records an event behind work that takes its time; the other's stream waits for it.
+void share_events(const Partner& partner, const Device& device, bool leads) {
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUdeviceptr memory, seen = Device::memory(4);
+  CUevent event;
+  if (leads) {
+    memory = Device::memory(4096);
+    partner.tell(handle_of(memory));
+    event = Device::event(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    CUipcEventHandle handle;
+    MUST(cuIpcGetEventHandle(&handle, event));
+    partner.tell(handle);
+  } else {
+    memory = opened(partner.hear<CUipcMemHandle>());
+    const auto handle = partner.hear<CUipcEventHandle>();
+    MUST(cuIpcOpenEventHandle(&event, handle));
+    MUST(cuEventQuery(event));  // Never recorded.
+    float milliseconds = 0;
+    REFUSED(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
+  }
+  partner.meet();
+  for (unsigned round = 1; round <= 6; ++round) {
+    if ((round % 2 == 1) == leads) {
+      device.launch_linger(stream, memory, round);
+      MUST(cuEventRecord(event, stream));
+      partner.meet();
+      partner.meet();
+      continue;
+    }
+    partner.meet();
+    if (round <= 2) {
+      MUST(cuStreamWaitEvent(stream, event, 0));
+      MUST(cuMemcpyDtoDAsync(seen, memory, 4, stream));
+      MUST(cuStreamSynchronize(stream));
+      EXPECT(Device::read(seen) == round);
+    } else if (round <= 4) {
+      MUST(cuEventSynchronize(event));
+      EXPECT(Device::read(memory) == round);
+    } else {
+      CUresult state = CUDA_ERROR_NOT_READY;
+      while ((state = cuEventQuery(event)) == CUDA_ERROR_NOT_READY) usleep(1000);
+      MUST(state);
+      EXPECT(Device::read(memory) == round);
+    }
+    partner.meet();
+  }
+  partner.meet();
+  MUST(cuEventDestroy(event));
+  if (!leads) MUST(cuIpcCloseMemHandle(memory));
+  partner.meet();
+}
+
+// The leader is told by the pipe only when its call has returned: then the other's work finds what
+// was done.
+void answered_early(const Partner& partner, const Device& device, bool leads) {
+  constexpr unsigned kCount = 20'000;
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  if (leads) {
+    const CUdeviceptr memory = Device::memory(kCount * 4);
+    partner.tell(handle_of(memory));
+    std::vector<unsigned> values(kCount);
+    for (unsigned round = 1; round <= kRounds; ++round) {
+      const unsigned count = round % 2 == 0 ? kCount : 1;
+      for (unsigned& value : values) value = round;
+      const bool frees = round % 3 == 0 && round < 16;
+      if (frees) values[0] = 0;
+      MUST(cuMemcpyHtoD(memory, values.data(), count * 4));
+      if (frees) {  // Which waits for what is queued.
+        const CUdeviceptr other = Device::memory(4096);
+        device.launch_linger(stream, memory, round);
+        MUST(cuMemFree(other));
+      }
+      partner.tell(count);
+      (void)partner.hear<char>();
+    }
+    MUST(cuMemFree(memory));
+    return;
+  }
+  const CUdeviceptr memory = opened(partner.hear<CUipcMemHandle>());
+  const CUdeviceptr copy = Device::memory(kCount * 4);
+  std::vector<unsigned> values(kCount);
+  for (unsigned round = 1; round <= kRounds; ++round) {
+    const auto count = partner.hear<unsigned>();
+    MUST(cuMemcpyDtoDAsync(copy, memory, kCount * 4, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemcpyDtoH(values.data(), copy, kCount * 4));
+    if (values[0] != round || (count > 1 && values[count - 1] != round)) {
+      std::printf("FAILED: round %u: the other process finds %u and %u\n", round, values[0],
+                  values[count - 1]);
+      std::exit(1);
+    }
+    if (round == kRounds) MUST(cuIpcCloseMemHandle(memory));
+    partner.tell('.');
+  }
+}
+
+// Whoever made the memory, or recorded the event, has been killed.
+void maker_dies(const char* program, const char* image) {
+  const Partner maker = Partner::start(program, {image, "maker"});
+  const Device device(image);
+  const auto handle = maker.hear<CUipcMemHandle>();
+  const auto events = maker.hear<CUipcEventHandle>();
+  const CUdeviceptr memory = opened(handle);
+  CUevent event;
+  MUST(cuIpcOpenEventHandle(&event, events));
+  maker.tell('.');
+  (void)maker.hear<char>();  // It has recorded, behind what does not end.
+  maker.end(SIGKILL);
+  EXPECT(Device::read(memory) == 77);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  device.launch_fill(stream, memory, 1, 78);
+  MUST(cuStreamSynchronize(stream));
+  EXPECT(Device::read(memory) == 78);
+  // Nobody waits for ever for the dead.
+  (void)cuEventSynchronize(event);
+  MUST(cuIpcCloseMemHandle(memory));
+  CUdeviceptr none = 0;
+  while (cuIpcOpenMemHandle(&none, handle, kLinger) == CUDA_SUCCESS) {  // It may still be going.
+    MUST(cuIpcCloseMemHandle(none));
+    usleep(10'000);
+  }
+}
+
+void make_and_stay(const Partner& partner, const Device& device) {
+  const CUdeviceptr memory = Device::memory(4096);
+  const CUdeviceptr flag = Device::memory(4), seen = Device::memory(4);
+  const unsigned value = 77, zero = 0;
+  MUST(cuMemcpyHtoD(memory, &value, 4));
+  MUST(cuMemcpyHtoD(flag, &zero, 4));
+  partner.tell(handle_of(memory));
+  const CUevent event = Device::event(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+  CUipcEventHandle handle;
+  MUST(cuIpcGetEventHandle(&handle, event));
+  partner.tell(handle);
+  (void)partner.hear<char>();
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  device.launch_wait(stream, flag, seen);
+  MUST(cuEventRecord(event, stream));
+  partner.tell('.');
+  pause();
+}
+
+// Says a handle in hexadecimal digits, and lives until it is told to end.
+void give(const Device&) {
+  const CUdeviceptr memory = Device::memory(4096);
+  write_ends(memory, 4096, 4711);
+  const CUipcMemHandle handle = handle_of(memory);
+  for (const char byte : handle.reserved) std::printf("%02x", static_cast<unsigned char>(byte));
+  std::printf("\n");
+  std::fflush(stdout);
+  char byte;
+  while (read(0, &byte, 1) > 0) {
+  }
+}
+
+// Opens what another program gave, which need not be of the same run.
+void take(const Device&) {
+  CUipcMemHandle handle;
+  for (char& byte : handle.reserved) {
+    unsigned value = 0;
+    EXPECT(std::scanf("%2x", &value) == 1);
+    byte = static_cast<char>(value);
+  }
+  CUdeviceptr memory = 0;
+  const CUresult result = cuIpcOpenMemHandle(&memory, handle, kLinger);
+  const bool right = result == CUDA_SUCCESS && ends_are(memory, 4096, 4711);
+  std::printf("%s\n", right ? "found it" : name_of(result));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 3 || argc == 5);
+  const char* const image = argv[1];
+  const std::string what = argv[2];
+  end_after(100);
+  if (what == "death") {
+    maker_dies(argv[0], image);
+    std::printf("PASSED\n");
+    return 0;
+  }
+  if (what == "give" || what == "take") {
+    const Device device(image);
+    what == "give" ? give(device) : take(device);
+    return 0;
+  }
+  const bool leads = argc == 3;
+  const Partner partner = leads ? Partner::start(argv[0], {image, what})
+                                : Partner(std::atoi(argv[3]), std::atoi(argv[4]));
+  const Device device(image);
+  if (what == "maker") make_and_stay(partner, device);
+  if (what == "memory" && leads) wrong_calls(device);
+  if (what == "memory" && leads) share_memory(partner);
+  if (what == "memory" && !leads) use_memory(partner, device);
+  if (what == "events") share_events(partner, device, leads);
+  if (what == "early") answered_early(partner, device, leads);
+  if (leads) partner.end();
+  if (leads) std::printf("PASSED\n");
+  return 0;
+}

@@ -1,0 +1,69 @@
+// Two processes that use CUDA and talk by pipes: the leader starts the other by running itself.
+#pragma once
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "driver_test.h"
+
+extern char** environ;
+
+// The other process, as either of the two sees it.
+class Partner {
+ public:
+  // Of the process that runs `words` (arguments behind the program's name) with this as its leader.
+  static Partner start(const char* program, std::vector<std::string> words) {
+    int down[2], up[2];
+    EXPECT(pipe(down) == 0 && pipe(up) == 0);
+    words.insert(words.begin(), program);
+    words.push_back(std::to_string(down[0]));
+    words.push_back(std::to_string(up[1]));
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    Partner partner(up[0], down[1]);
+    EXPECT(posix_spawn(&partner.process_, program, nullptr, nullptr, arguments.data(), environ) ==
+           0);
+    close(down[0]);
+    close(up[1]);
+    return partner;
+  }
+  // Of the leader, in a process that was started so: its last two words.
+  Partner(int from, int to) : from_(from), to_(to) {}
+
+  template <typename T>
+  void tell(const T& what) const {
+    expect(write(to_, &what, sizeof what) == sizeof what, "the other process has ended", __LINE__);
+  }
+  template <typename T>
+  T hear() const {
+    T what;
+    char* at = reinterpret_cast<char*>(&what);
+    for (size_t left = sizeof what; left > 0;) {
+      const ssize_t got = read(from_, at, left);
+      expect(got > 0, "the other process has ended", __LINE__);
+      at += got, left -= static_cast<size_t>(got);
+    }
+    return what;
+  }
+  // A point that both have reached.
+  void meet() const {
+    tell('.');
+    (void)hear<char>();
+  }
+  void end(int signal = 0) const {
+    if (signal != 0) kill(process_, signal);
+    int status = -1;
+    EXPECT(waitpid(process_, &status, 0) == process_);
+    if (signal == 0) EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+
+ private:
+  int from_, to_;
+  pid_t process_ = -1;
+};

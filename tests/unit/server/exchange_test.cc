@@ -1,0 +1,177 @@
+// Protects: what workers share goes to workers of the same lease and to nobody else, for as long as
+// its giver runs and wants it; nobody fills the daemon with descriptors, and nobody makes it wait
+// or read what is no message.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "server/exchange/exchange_book.h"
+#include "server/exchange/exchange_client.h"
+
+namespace gpurun::server {
+namespace {
+
+protocol::Id lease(std::uint8_t number) {
+  protocol::Id id{};
+  id[0] = number;
+  return id;
+}
+
+// A worker's end, and the daemon's, which answers on a thread of its own.
+class Served {
+ public:
+  Served(ExchangeBook& book, std::mutex& mutex, std::uint8_t of_lease)
+      : book_(book), mutex_(mutex), lease_(lease(of_lease)) {
+    int pair[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    raw_ = pair[1];
+    daemon_.reset(pair[0]);
+    client_ = std::make_unique<ExchangeClient>(UniqueFd(pair[1]));
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Served() {
+    client_.reset();
+    shutdown(daemon_.get(), SHUT_RDWR);
+    thread_.join();
+    const std::lock_guard lock(mutex_);
+    book_.forget(this);
+  }
+  ExchangeClient* operator->() { return client_.get(); }
+  int raw() const { return raw_; }
+  bool refused() const { return refused_; }
+
+ private:
+  void serve() {
+    for (char byte = 0; recv(daemon_.get(), &byte, 1, MSG_PEEK) > 0;) {
+      const std::lock_guard lock(mutex_);
+      if (book_.serve(daemon_.get(), this, lease_)) continue;
+      refused_ = true;
+      shutdown(daemon_.get(), SHUT_RDWR);
+      return;
+    }
+  }
+
+  ExchangeBook& book_;
+  std::mutex& mutex_;
+  const protocol::Id lease_;
+  UniqueFd daemon_;
+  int raw_ = -1;
+  std::unique_ptr<ExchangeClient> client_;
+  std::atomic<bool> refused_{false};
+  std::thread thread_;
+};
+
+class Exchange : public ::testing::Test {
+ protected:
+  // A file that says `text`.
+  static UniqueFd file(const char* text) {
+    UniqueFd made(memfd_create("exchange-test", MFD_CLOEXEC));
+    EXPECT_EQ(write(made.get(), text, std::strlen(text)), static_cast<ssize_t>(std::strlen(text)));
+    return made;
+  }
+  static std::string text_of(const UniqueFd& fd) {
+    char text[64] = "";
+    EXPECT_GT(pread(fd.get(), text, sizeof text - 1, 0), 0);
+    return text;
+  }
+  protocol::SharingHandle given(Served& by, const char* text) {
+    const UniqueFd memory = file(text);
+    protocol::SharingHandle handle{};
+    EXPECT_TRUE(by->put(byte_view(text, 3), {memory.get()}, &handle));
+    return handle;
+  }
+  bool gets(Served& who, const protocol::SharingHandle& handle) {
+    return who->get(handle, &content_, &files_);
+  }
+
+  ExchangeLimits limits_{4, 6, 8};
+  ExchangeBook book_{limits_};
+  std::mutex mutex_;
+  Bytes content_;
+  std::vector<UniqueFd> files_;
+};
+
+TEST_F(Exchange, GoesToWorkersOfTheLeaseOnly) {
+  Served giver(book_, mutex_, 1), friendly(book_, mutex_, 1), stranger(book_, mutex_, 2);
+  const protocol::SharingHandle handle = given(giver, "abc and more");
+  ASSERT_TRUE(gets(friendly, handle));
+  ASSERT_EQ(files_.size(), 1u);
+  EXPECT_EQ(text_of(files_[0]), "abc and more");
+  EXPECT_EQ(std::memcmp(content_.data(), "abc", 3), 0);
+  EXPECT_FALSE(gets(stranger, handle));
+  EXPECT_FALSE(stranger.refused());  // It may ask.
+  for (std::size_t changed = 0; changed < handle.size(); ++changed) {
+    protocol::SharingHandle guess = handle;
+    guess[changed] ^= 1;
+    EXPECT_FALSE(gets(friendly, guess));
+  }
+  EXPECT_FALSE(gets(friendly, {}));
+}
+
+TEST_F(Exchange, EndsWithItsGiverOrWhenDropped) {
+  Served friendly(book_, mutex_, 1);
+  protocol::SharingHandle handle{};
+  {
+    Served giver(book_, mutex_, 1);
+    handle = given(giver, "first");
+    friendly->drop(handle);  // Not his.
+    EXPECT_TRUE(gets(friendly, handle));
+    giver->drop(handle);
+    EXPECT_FALSE(gets(friendly, handle));
+    handle = given(giver, "second");
+    EXPECT_TRUE(gets(friendly, handle));
+  }
+  EXPECT_FALSE(gets(friendly, handle));
+  EXPECT_EQ(book_.entries(), 0u);
+}
+
+TEST_F(Exchange, IsBounded) {
+  Served giver(book_, mutex_, 1), other(book_, mutex_, 1), stranger(book_, mutex_, 2);
+  protocol::SharingHandle handle{};
+  const UniqueFd memory = file("memory");
+  const int fd = memory.get();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(giver->put({}, {}, &handle));
+  EXPECT_FALSE(giver->put({}, {}, &handle));  // Entries of a worker.
+  EXPECT_TRUE(other->put({}, {fd, fd, fd, fd, fd, fd}, &handle));
+  EXPECT_FALSE(other->put({}, {fd}, &handle));  // Descriptors of a lease.
+  EXPECT_TRUE(stranger->put({}, {fd, fd}, &handle));
+  EXPECT_FALSE(stranger->put({}, {fd}, &handle));  // Of all.
+  const Bytes much(kExchangeContentBytes + 1);
+  EXPECT_FALSE(stranger->put(much, {}, &handle));
+  const std::vector<int> many(kExchangeDescriptorsMax + 1, fd);
+  EXPECT_FALSE(stranger->put({}, many, &handle));
+}
+
+TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
+  const char rubbish[] = "what is this";
+  {
+    Served worker(book_, mutex_, 1);
+    EXPECT_EQ(send(worker.raw(), rubbish, sizeof rubbish, 0), ssize_t{sizeof rubbish});
+    protocol::SharingHandle handle{};
+    EXPECT_FALSE(worker->put({}, {}, &handle));
+    EXPECT_TRUE(worker.refused());
+  }
+  ExchangeWords words;
+  for (const std::uint32_t wrong : {0u, 4u, ~0u}) {
+    Served worker(book_, mutex_, 1);
+    words.step = static_cast<ExchangeStep>(wrong);
+    EXPECT_TRUE(send_words(worker.raw(), words, {}, true).ok());
+    protocol::SharingHandle handle{};
+    EXPECT_FALSE(worker->put({}, {}, &handle));
+    EXPECT_TRUE(worker.refused());
+  }
+  Served worker(book_, mutex_, 1);
+  words = {};
+  words.content_bytes = kExchangeContentBytes + 1;
+  EXPECT_TRUE(send_words(worker.raw(), words, {}, true).ok());
+  protocol::SharingHandle handle{};
+  EXPECT_FALSE(worker->put({}, {}, &handle));
+}
+
+}  // namespace
+}  // namespace gpurun::server
