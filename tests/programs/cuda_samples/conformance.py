@@ -142,6 +142,8 @@ class Attempt:
                 self.native = Run(1, file.read(), 0)
             return
         self.native = native(args, self.sample, logs)
+        if self.native.status is None:
+            return  # Nor would it forwarded: the device is the same.
         self.forwarded = forwarded(args, self.sample, logs)
         if passes(self.native) and passes(self.forwarded):
             self.differs = first_difference(self.native, self.forwarded)
