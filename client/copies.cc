@@ -13,23 +13,32 @@ using protocol::Form;
 int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
                      Reading reading) {
   if (source.empty()) return health(site.context);
-  if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   CopyPayload copy;
   copy.destination = device_destination;
   copy.bytes = source.size();
+  return impl_->copy_in(lane, site, bytes_of(copy), source, reading);
+}
+
+int Session::copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& box,
+                     ByteView source, Reading reading) {
+  site.flags |= protocol::kFlagBox;
+  return impl_->copy_in(lane, site, bytes_of(box), source, reading);
+}
+
+int Session::Impl::copy_in(Lane& lane, CallSite site, ByteView head, ByteView source,
+                           Reading reading) {
+  if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   site.order = protocol::Order::kStream;
   if (source.size() <= limits::kInlineBytesMax && reading != Reading::kInTurn) {
     site.form = Form::kCopyInline;
     site.bulk = 0;
-    const ByteView parts[] = {bytes_of(copy), source};
-    return post(lane, site, parts);
+    const ByteView parts[] = {head, source};
+    return session->post(lane, site, parts);
   }
   site.form = Form::kCopyIn;
-  const ByteView part = bytes_of(copy);
   Reply reply;
-  const bool fence = impl_->options.every_call_is_a_fence;
-  return impl_->send_with_bulk(lane, site, std::span<const ByteView>(&part, 1), source, reading,
-                               fence ? &reply : nullptr);
+  return send_with_bulk(lane, site, std::span<const ByteView>(&head, 1), source, reading,
+                        options.every_call_is_a_fence ? &reply : nullptr);
 }
 
 int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts,
@@ -98,24 +107,35 @@ int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const By
 
 int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
                       std::uint64_t device_source, bool wait) {
-  if (destination.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   wait = wait || impl_->options.every_call_is_a_fence;
   if (destination.empty() && !wait) return health(site.context);
   CopyPayload copy;
   copy.source = device_source;
   copy.bytes = destination.size();
+  return impl_->copy_out(lane, site, destination, bytes_of(copy), wait);
+}
+
+int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
+                      const protocol::BoxCopyPayload& box, bool wait) {
+  site.flags |= protocol::kFlagBox;
+  wait = wait || impl_->options.every_call_is_a_fence;
+  return impl_->copy_out(lane, site, destination, bytes_of(box), wait);
+}
+
+int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination, ByteView head,
+                            bool wait) {
+  if (destination.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   site.order = protocol::Order::kStream;
   site.form = Form::kCopyOut;
   site.bulk = 0;
-  const ByteView part = bytes_of(copy);
-  const std::span<const ByteView> parts(&part, 1);
+  const std::span<const ByteView> parts(&head, 1);
   Reply reply;
   reply.result = -1;  // Not answered.
   if (wait && destination.size() <= limits::kInlineBytesMax) {
-    const int result = call(lane, site, parts, &reply);
+    const int result = session->call(lane, site, parts, &reply);
     if (reply.result != 0) return result;
     if (reply.payload.size() != destination.size()) {
-      impl_->die(Status(Code::kProtocol, "a copy of another size than was asked for"));
+      die(Status(Code::kProtocol, "a copy of another size than was asked for"));
       return kResultPeerGone;
     }
     if (!destination.empty()) {
@@ -123,22 +143,22 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
     }
     return result;
   }
-  site.bulk = impl_->bulk->mint();
-  impl_->bulk->expect(site.bulk, destination, !wait);
+  site.bulk = bulk->mint();
+  bulk->expect(site.bulk, destination, !wait);
   std::uint64_t number = 0;
-  if (const int refused = impl_->append(lane, site, parts, wait, &number); refused != 0) {
-    impl_->bulk->cancel(site.bulk);
+  if (const int refused = append(lane, site, parts, wait, &number); refused != 0) {
+    bulk->cancel(site.bulk);
     return refused;
   }
-  impl_->stats.count_bytes(site.opcode, destination.size());
+  stats.count_bytes(site.opcode, destination.size());
   if (!wait) {
-    impl_->wake_sender();
+    wake_sender();
     return 0;
   }
-  const int result = impl_->finish(lane, site, number, &reply);
-  const bool missing = impl_->bulk->cancel(site.bulk);
+  const int result = finish(lane, site, number, &reply);
+  const bool missing = bulk->cancel(site.bulk);
   if (missing && reply.result == 0) {
-    impl_->die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
+    die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
     return kResultPeerGone;
   }
   return result;

@@ -151,6 +151,9 @@ class Session {
   // under way. site.form and site.bulk are chosen here.
   int copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
               Reading reading);
+  // Likewise, of a box (record.h); `source` is it without gaps, of box.copy.bytes.
+  int copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& box, ByteView source,
+              Reading reading);
   // Some of `memory` has still to be read for a copy in.
   bool reads(ByteView memory) const noexcept;
   // Before memory goes: waits until none of it has to be read any more, or the session has ended.
@@ -160,6 +163,9 @@ class Session {
   // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
                bool wait);
+
+  int copy_out(Lane& lane, CallSite site, MutableBytes destination,
+               const protocol::BoxCopyPayload& box, bool wait);
 
   // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this
   // process: host-visible writes that forbid answering implicit synchronisation early.

@@ -51,6 +51,9 @@ struct Session::Impl {
   // a fence.
   int send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts, ByteView source,
                      Reading reading, Reply* reply);
+  // Session's, with the record's head: CopyPayload, or BoxCopyPayload with its flag.
+  int copy_in(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
+  int copy_out(Lane& lane, CallSite site, MutableBytes destination, ByteView head, bool wait);
 
   // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
   // whether something came meanwhile, so nothing waits for a timer.

@@ -31,6 +31,8 @@ std::string feature_name(unsigned bit) {
       return "user tokens";
     case static_cast<unsigned>(Feature::kPassedStreams):
       return "calls that pass the queues of streams";
+    case static_cast<unsigned>(Feature::kBoxCopies):
+      return "copies of boxes and CUDA arrays";
     default:
       return "feature " + std::to_string(bit);
   }

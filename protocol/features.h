@@ -35,8 +35,10 @@ enum class Feature : std::uint8_t {
   kUserTokens = 5,
   // Calls of a context may pass the queues of its streams (kFlagPassesStreams, record.h).
   kPassedStreams = 6,
+  // Copies of boxes, and to and from CUDA arrays (kFlagBox, record.h).
+  kBoxCopies = 7,
 };
-inline constexpr unsigned kFeatureCount = 7;
+inline constexpr unsigned kFeatureCount = 8;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -51,11 +53,13 @@ struct Features {
 };
 
 // What this build says. A client knows no other way to load a code image, waits for the completions
-// that it has asked for (kFlagTell), lets copies take their turn and other calls pass the streams.
+// that it has asked for (kFlagTell), lets copies take their turn and other calls pass the streams,
+// and copies boxes.
 constexpr Features our_features(Sender who) {
   constexpr std::uint64_t kNeeded =
       feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions) |
-      feature_bit(Feature::kCopiesInTurn) | feature_bit(Feature::kPassedStreams);
+      feature_bit(Feature::kCopiesInTurn) | feature_bit(Feature::kPassedStreams) |
+      feature_bit(Feature::kBoxCopies);
   constexpr std::uint64_t kOffered =
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens);
   return {kOffered, who == Sender::kClient ? kNeeded : 0};

@@ -42,6 +42,10 @@ struct GraphCopySide {
   std::uint64_t address = 0;
   std::uint64_t line_pitch = 0;
   std::uint64_t slice_pitch = 0;
+  std::uint64_t array = 0;  // Handle; not 0: in place of all that, from here in it on.
+  std::uint64_t x = 0;      // Bytes,
+  std::uint64_t y = 0;      // lines,
+  std::uint64_t z = 0;      // slices.
 };
 
 struct GraphNodePayload {
@@ -58,7 +62,7 @@ struct GraphNodePayload {
   std::uint32_t dependency_count = 0;  // So many handles of nodes follow, of 8 bytes.
   std::uint32_t reserved = 0;
 };
-static_assert(sizeof(GraphNodePayload) == 112);
+static_assert(sizeof(GraphNodePayload) == 176);
 
 struct GraphTurnPayload {
   GraphHostStep step = GraphHostStep::kDone;

@@ -28,12 +28,26 @@ Status check_launch(const RecordHeader& header, ByteView payload) {
   return {};
 }
 
+Status check_box(const RecordHeader& header, ByteView payload) {
+  BoxCopyPayload box;
+  if (payload.size() < sizeof box) return malformed(header, "copy of a box cut short");
+  std::memcpy(&box, payload.data(), sizeof box);
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(box.width, box.lines, &bytes) ||
+      __builtin_mul_overflow(bytes, box.slices, &bytes) || bytes == 0 || bytes != box.copy.bytes) {
+    return malformed(header, "box of another size than it says");
+  }
+  return {};
+}
+
 Status check_copy(const RecordHeader& header, ByteView payload) {
   CopyPayload copy;
+  const bool box = (header.flags & kFlagBox) != 0;
+  if (box) GPURUN_RETURN_IF_ERROR(check_box(header, payload));
   if (payload.size() < sizeof copy) return malformed(header, "copy cut short");
   std::memcpy(&copy, payload.data(), sizeof copy);
   if (copy.bytes > limits::kBulkBytesMax) return malformed(header, "copy over the bound");
-  const std::size_t inline_bytes = payload.size() - sizeof copy;
+  const std::size_t inline_bytes = payload.size() - copy_payload_bytes(header);
   switch (header.form) {
     case Form::kCopyInline:
       if (copy.bytes > limits::kInlineBytesMax || inline_bytes != copy.bytes) {
@@ -115,6 +129,9 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagBulkOnDemand) != 0 && (!on_demand || header.bulk == 0)) {
     return malformed(header, "nothing to ask for");
   }
+  const bool copies = header.form == Form::kCopyInline || header.form == Form::kCopyIn ||
+                      header.form == Form::kCopyOut || header.form == Form::kCopyDevice;
+  if ((header.flags & kFlagBox) != 0 && !copies) return malformed(header, "no copy of a box");
   const bool gates = header.order == Order::kContext || header.order == Order::kOrderedHost;
   if ((header.flags & kFlagPassesStreams) != 0 && (!gates || (header.flags & kFlagBarrier) != 0)) {
     return malformed(header, "passes streams, but stands in no context's order");

@@ -78,7 +78,10 @@ inline constexpr std::uint16_t kFlagBulkOnDemand = 16;
 // calls and for kOrderedHost calls with this flag, of `context` (0: of all). For what the queued
 // work cannot mind: allocation, loads, names, questions, the building of graphs.
 inline constexpr std::uint16_t kFlagPassesStreams = 32;
-inline constexpr std::uint16_t kFlagsKnown = 63;
+// Form::kCopy...: of a box, of which a side may be a CUDA array: the payload begins with
+// BoxCopyPayload in place of CopyPayload.
+inline constexpr std::uint16_t kFlagBox = 64;
+inline constexpr std::uint16_t kFlagsKnown = 127;
 
 // Stream values that are no handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD; NULL means
 // legacy for the plain entry points).
@@ -143,6 +146,35 @@ struct CopyPayload {
   std::uint64_t bytes = 0;        // At most kBulkBytesMax.
 };
 static_assert(sizeof(CopyPayload) == 24);
+
+// Where a box lies, on the device.
+struct BoxSide {
+  std::uint64_t array = 0;  // Handle; 0: memory, at the address of CopyPayload.
+  std::uint64_t x = 0;      // Bytes, lines and slices into the array; memory: 0.
+  std::uint64_t y = 0;
+  std::uint64_t z = 0;
+  std::uint64_t line_pitch = 0;   // Of memory: bytes from line to line,
+  std::uint64_t slice_lines = 0;  // lines from slice to slice.
+};
+static_assert(sizeof(BoxSide) == 48);
+
+// A copy of `slices` times `lines` lines of `width` bytes. What travels beside it (the bytes of
+// kCopyInline, the transfer) is the box without gaps, of copy.bytes. kCopyIn, kCopyInline:
+// `source`, kCopyOut: `destination` is no side at all (zeros).
+struct BoxCopyPayload {
+  CopyPayload copy;
+  std::uint64_t width = 0;
+  std::uint64_t lines = 0;
+  std::uint64_t slices = 0;
+  BoxSide destination;
+  BoxSide source;
+};
+static_assert(sizeof(BoxCopyPayload) == 144);
+
+// What a copy's payload begins with: behind it are the bytes of kCopyInline.
+constexpr std::size_t copy_payload_bytes(const RecordHeader& header) {
+  return (header.flags & kFlagBox) != 0 ? sizeof(BoxCopyPayload) : sizeof(CopyPayload);
+}
 
 struct MemsetPayload {
   std::uint64_t destination = 0;

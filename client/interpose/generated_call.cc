@@ -57,6 +57,9 @@ bool needs_no_context(const Row& row) {
 // they look at what the host keeps, make something new, or build a graph, which is no executable.
 bool passes_streams(std::uint16_t row) {
   switch (row) {
+    case opcode::cuArrayGetMemoryRequirements:
+    case opcode::cuArrayGetPlane:
+    case opcode::cuArrayGetSparseProperties:
     case opcode::cuCtxGetLimit:
     case opcode::cuDeviceGetDefaultMemPool:
     case opcode::cuDeviceGetMemPool:
@@ -101,6 +104,8 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuMemPoolCreate:
     case opcode::cuMemRetainAllocationHandle:
     case opcode::cuMemSetAccess:
+    case opcode::cuMipmappedArrayGetMemoryRequirements:
+    case opcode::cuMipmappedArrayGetSparseProperties:
       return true;
     default:
       return false;

@@ -17,9 +17,10 @@ struct GraphWork {
 };
 
 GraphWork work_of(CUhostFn function, void* user);
-// INVALID_VALUE: a box of nothing, or device memory beyond its end.
-int work_of(const Copy& copy, GraphWork* work);
-int work_of(const CUDA_MEMCPY3D* given, GraphWork* work);
+// INVALID_VALUE: a box of nothing, or device memory or an array beyond its end; INVALID_HANDLE: no
+// array.
+int work_of(const Here& here, const Copy& copy, GraphWork* work);
+int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work);
 
 // Sends the work under the opcode of `row`, with the handles that stand in its payload already.
 // `awaited`: returns what the worker's driver said.

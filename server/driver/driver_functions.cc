@@ -52,6 +52,7 @@ Result<DriverFunctions> DriverFunctions::from_library(void* library) {
   in.find(driver.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   in.find(driver.cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   in.find(driver.cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
+  in.find(driver.cuMemcpy3DAsync, "cuMemcpy3DAsync_v2");
   in.find(driver.cuMemsetD8Async, "cuMemsetD8Async");
   in.find(driver.cuMemsetD16Async, "cuMemsetD16Async");
   in.find(driver.cuMemsetD32Async, "cuMemsetD32Async");

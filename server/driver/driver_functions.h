@@ -46,6 +46,7 @@ struct DriverFunctions {
   int (*cuMemcpyHtoDAsync)(std::uint64_t, const void*, std::size_t, void*) = nullptr;
   int (*cuMemcpyDtoHAsync)(void*, std::uint64_t, std::size_t, void*) = nullptr;
   int (*cuMemcpyDtoDAsync)(std::uint64_t, std::uint64_t, std::size_t, void*) = nullptr;
+  int (*cuMemcpy3DAsync)(const void*, void*) = nullptr;  // CUDA_MEMCPY3D.
   int (*cuMemsetD8Async)(std::uint64_t, unsigned char, std::size_t, void*) = nullptr;
   int (*cuMemsetD16Async)(std::uint64_t, unsigned short, std::size_t, void*) = nullptr;
   int (*cuMemsetD32Async)(std::uint64_t, unsigned, std::size_t, void*) = nullptr;

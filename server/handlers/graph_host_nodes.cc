@@ -54,10 +54,19 @@ struct Wanted {
   GraphHosts& hosts;
   GraphTopology& topology;
   GraphNodePayload node;
+  CUarray source_array = nullptr;
+  CUarray destination_array = nullptr;
   std::vector<CUgraphNode> dependencies;
   GraphHosts::OperationPtr operation;
   bool begun = false;
 };
+
+int find_array(Call& call, const GraphCopySide& side, CUarray* array) {
+  if (side.array == 0) return 0;
+  const HandleTable::Found found = call.handles().find(side.array, HandleKind::kArray);
+  if (found.result == 0) *array = as<CUarray>(found.value);
+  return found.result;
+}
 
 int Wanted::read() {
   const ByteView payload = call.payload();
@@ -74,6 +83,9 @@ int Wanted::read() {
                     __builtin_mul_overflow(total, node.slices, &total) || total == 0)) {
     return kErrorInvalidValue;
   }
+  int result = find_array(call, node.source, &source_array);
+  if (result == 0) result = find_array(call, node.destination, &destination_array);
+  if (result != 0) return result;
   for (std::size_t i = 0; i < node.dependency_count; ++i) {
     std::uint64_t handle = 0;
     std::memcpy(&handle, payload.data() + sizeof node + i * sizeof handle, sizeof handle);
@@ -91,6 +103,8 @@ struct DriverSide {
   CUdeviceptr device = 0;
   std::size_t pitch = 0;
   std::size_t rows = 0;
+  CUarray array = nullptr;
+  std::size_t x = 0, y = 0, z = 0;
 };
 
 // Shadows have no gaps.
@@ -99,7 +113,10 @@ DriverSide shadow_side(const Wanted& wanted) {
           wanted.node.lines};
 }
 
-DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side) {
+DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side, CUarray array) {
+  if (array != nullptr) {
+    return {CU_MEMORYTYPE_ARRAY, nullptr, 0, 0, 0, array, side.x, side.y, side.z};
+  }
   // Of a single line, or a single slice, its distance to the next means nothing.
   const bool lined = node.lines > 1 || node.slices > 1;
   const bool sliced = node.slices > 1 && side.line_pitch != 0;
@@ -108,21 +125,31 @@ DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side) 
 }
 
 CUDA_MEMCPY3D Wanted::copy() const {
-  const DriverSide from =
-      node.work == GraphWork::kCopyIn ? shadow_side(*this) : device_side(node, node.source);
-  const DriverSide to =
-      node.work == GraphWork::kCopyOut ? shadow_side(*this) : device_side(node, node.destination);
+  const DriverSide from = node.work == GraphWork::kCopyIn
+                              ? shadow_side(*this)
+                              : device_side(node, node.source, source_array);
+  const DriverSide to = node.work == GraphWork::kCopyOut
+                            ? shadow_side(*this)
+                            : device_side(node, node.destination, destination_array);
   CUDA_MEMCPY3D made{};
   made.srcMemoryType = from.type;
   made.srcHost = from.host;
   made.srcDevice = from.device;
   made.srcPitch = from.pitch;
   made.srcHeight = from.rows;
+  made.srcArray = from.array;
+  made.srcXInBytes = from.x;
+  made.srcY = from.y;
+  made.srcZ = from.z;
   made.dstMemoryType = to.type;
   made.dstHost = to.host;
   made.dstDevice = to.device;
   made.dstPitch = to.pitch;
   made.dstHeight = to.rows;
+  made.dstArray = to.array;
+  made.dstXInBytes = to.x;
+  made.dstY = to.y;
+  made.dstZ = to.z;
   made.WidthInBytes = node.width;
   made.Height = node.lines;
   made.Depth = node.slices;

@@ -77,6 +77,7 @@ Handlers make_handlers() {
   add_memory_pool_handlers(handlers);
   add_device_window_handlers(handlers);
   add_interprocess_handlers(handlers);
+  add_texture_handlers(handlers);
   return handlers;
 }
 

@@ -15,6 +15,7 @@
 #include "server/handlers/host_gates.h"
 #include "server/handlers/interprocess.h"
 #include "server/handlers/module_state.h"
+#include "server/handlers/textures.h"
 #include "server/worker/call.h"
 #include "server/worker/dispatch.h"
 
@@ -41,6 +42,7 @@ class HandlerState {
   HostGates& gates() { return gates_; }
   GraphHosts& graph_hosts() { return graph_hosts_; }
   GraphTopology& graph_topology() { return graph_topology_; }
+  TextureBook& textures() { return textures_; }
   // The client's handle that stands for a device's retained primary context; 0: not retained.
   // `device` is at least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {
@@ -66,6 +68,7 @@ class HandlerState {
   GraphHosts graph_hosts_;
   GraphTopology graph_topology_{driver_};
   Interprocess interprocess_{driver_};
+  TextureBook textures_;
   std::vector<std::unique_ptr<DeviceWindow>> windows_;  // By device; constant.
 };
 

@@ -1,33 +1,27 @@
 // A copy goes on chunk by chunk, as its bytes come or the device brings them.
 #include "server/worker/copy_calls.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/completions.h"
+#include "server/worker/copy_parts.h"
 #include "server/worker/executor.h"
 #include "server/worker/thread_context.h"
 
 namespace gpurun::server {
 namespace {
 
-using protocol::CopyPayload;
 using protocol::RecordHeader;
 
 constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
 // Chunks behind one event: fewer events, and the client still learns in time that slots are free.
 constexpr std::size_t kChunksPerEvent = 8;
 
-CopyPayload copy_of(const Call& call) {
-  CopyPayload copy;
-  std::memcpy(&copy, call.payload().data(), sizeof copy);
-  return copy;
-}
-
-// 0 when the call can be served; said once.
-int first_look(Call& call) {
+// 0 when the call can be served; said once, but for arrays, which may have gone meanwhile.
+int first_look(Call& call, const CopyParts& parts) {
+  if (parts.result() != 0) return parts.result();
   if (call.scratch[0] != 0) return 0;
   call.scratch[0] = 1;
   if (call.executor().bulk() == nullptr) return kErrorNotSupported;
@@ -36,7 +30,7 @@ int first_look(Call& call) {
 }
 
 // Hands over what has come, at most one event's worth. 0 or the CUresult.
-int give_chunks(Call& call, const CopyPayload& copy, bool* gave) {
+int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
   Executor& executor = call.executor();
   BulkLanes& bulk = *executor.bulk();
   const RecordHeader& header = call.header();
@@ -47,8 +41,7 @@ int give_chunks(Call& call, const CopyPayload& copy, bool* gave) {
     if (!chunk.has_value()) break;
     chunks.push_back(*chunk);
     bulk.staging_in().pin(call.driver(), chunk->bytes);
-    result = call.driver().cuMemcpyHtoDAsync(copy.destination + chunk->offset, chunk->bytes,
-                                             chunk->size, call.driver_stream());
+    result = parts.in(chunk->bytes, chunk->offset, chunk->size);
   }
   *gave = !chunks.empty();
   if (chunks.empty()) return 0;
@@ -74,37 +67,37 @@ int reply_with_bytes(Call& call) {
   return 0;
 }
 
-CallOutcome copy_to_reply(Call& call, const CopyPayload& copy) {
+CallOutcome copy_to_reply(Call& call, const CopyParts& parts) {
   BulkLanes& bulk = *call.executor().bulk();
-  if (copy.bytes == 0) return CallOutcome::after_stream([](Call&) { return 0; });
+  const std::size_t bytes = parts.copy().bytes;
+  if (bytes == 0) return CallOutcome::after_stream([](Call&) { return 0; });
   std::byte* slot = bulk.out().take_slot();
   if (slot == nullptr) return CallOutcome::held();
   bulk.staging_out().pin(call.driver(), slot);
-  const int result =
-      call.driver().cuMemcpyDtoHAsync(slot, copy.source, copy.bytes, call.driver_stream());
+  const int result = parts.out(slot, 0, bytes);
   if (result != 0) {
     bulk.out().give_slot(slot);
     return CallOutcome::done(result);
   }
   call.scratch[1] = reinterpret_cast<std::uintptr_t>(slot);
-  call.scratch[2] = copy.bytes;
+  call.scratch[2] = bytes;
   return CallOutcome::after_stream(reply_with_bytes);
 }
 
 }  // namespace
 
 CallOutcome run_copy_in(Call& call) {
-  if (const int result = first_look(call); result != 0) return CallOutcome::done(result);
-  const CopyPayload copy = copy_of(call);
+  const CopyParts parts(call);
+  if (const int result = first_look(call, parts); result != 0) return CallOutcome::done(result);
   const RecordHeader& header = call.header();
   BulkIn& in = call.executor().bulk()->in();
-  int result = in.expect_copy(header.bulk, header.sequence, copy.bytes);
+  int result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
   const bool in_turn = (header.flags & protocol::kFlagBulkOnDemand) != 0;
   if (result == 0 && in_turn && call.scratch[1] == 0) {
     call.scratch[1] = 1;
     result = call.executor().want_bytes(call);
   }
-  for (bool gave = true; result == 0 && gave;) result = give_chunks(call, copy, &gave);
+  for (bool gave = true; result == 0 && gave;) result = give_chunks(call, parts, &gave);
   if (result != 0) return CallOutcome::done(result);
   if (!in.all_given(header.bulk)) return CallOutcome::held();
   if (!call.awaited()) return CallOutcome::done(0);
@@ -112,24 +105,24 @@ CallOutcome run_copy_in(Call& call) {
 }
 
 CallOutcome run_copy_out(Call& call) {
-  if (const int result = first_look(call); result != 0) return CallOutcome::done(result);
-  const CopyPayload copy = copy_of(call);
+  const CopyParts parts(call);
+  if (const int result = first_look(call, parts); result != 0) return CallOutcome::done(result);
+  const std::uint64_t bytes = parts.copy().bytes;
   const RecordHeader& header = call.header();
-  if (header.bulk == 0) return copy_to_reply(call, copy);
+  if (header.bulk == 0) return copy_to_reply(call, parts);
   Executor& executor = call.executor();
   BulkLanes& bulk = *executor.bulk();
   BulkOut& out = bulk.out();
-  if (copy.bytes == 0) return CallOutcome::done(kErrorInvalidValue);
-  if (const int result = out.open(header.bulk, header.sequence, copy.bytes); result != 0) {
+  if (bytes == 0) return CallOutcome::done(kErrorInvalidValue);
+  if (const int result = out.open(header.bulk, header.sequence, bytes); result != 0) {
     return CallOutcome::done(result);
   }
   for (;;) {
     const BulkOut::Chunk chunk = out.next(header.bulk);
     if (chunk.bytes == nullptr) break;
     bulk.staging_out().pin(call.driver(), chunk.bytes);
-    int result = call.driver().cuMemcpyDtoHAsync(chunk.bytes, copy.source + chunk.offset,
-                                                 chunk.size, call.driver_stream());
-    const bool report = !call.awaited() && chunk.offset + chunk.size == copy.bytes;
+    int result = parts.out(chunk.bytes, chunk.offset, chunk.size);
+    const bool report = !call.awaited() && chunk.offset + chunk.size == bytes;
     if (result == 0) {
       result = executor.completions().after(call.driver_context(), call.driver_stream(),
                                             [&out, &executor, header, chunk, report](int ended) {

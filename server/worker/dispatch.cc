@@ -179,7 +179,7 @@ void Dispatch::refuse(Call& call, int result) {
   poison_minted(*row, unpacked, call, result);
 }
 
-CallOutcome Dispatch::run(Call& call) const {
+CallOutcome Dispatch::run(Call& call, const Around& around) const {
   const Row* row = driver_abi::find_row(call.header().opcode);
   if (row == nullptr) return CallOutcome::done(kErrorNotSupported);
   thread_local protocol::UnpackedCall unpacked;  // Keeps its capacity from call to call.
@@ -196,8 +196,10 @@ CallOutcome Dispatch::run(Call& call) const {
   const std::uint64_t ended = ends_handle ? unpacked.word(row->destroyed_parameter) : 0;
   const std::uint64_t ended_value =
       ends == HandleKind::kContext ? call.handles().find(ended, ends).value : 0;
-  int result = issue(*row, unpacked, call.handles(), streams);
+  int result = around.before != nullptr ? around.before(call, unpacked) : 0;
+  if (result == 0) result = issue(*row, unpacked, call.handles(), streams);
   if (result != 0) poison_minted(*row, unpacked, call, result);
+  if (result == 0 && around.after != nullptr) result = around.after(call, unpacked);
   if (result == 0 && ends == HandleKind::kEvent) call.executor().events().forget(ended);
   if (result == 0 && ends == HandleKind::kContext) {
     call.executor().context_ended(ended, ended_value);

@@ -27,8 +27,16 @@ class Dispatch {
   // one. Before the first run().
   void substitute(std::uint16_t opcode, void* function);
 
+  // What a row's own handler does around the driver's call: before it, with the client's handles in
+  // place; after one that succeeded, with the client's handles that came out. The CUresult; what
+  // `before` refuses is not called. nullptr: nothing.
+  struct Around {
+    int (*before)(Call& call, protocol::UnpackedCall& unpacked) = nullptr;
+    int (*after)(Call& call, protocol::UnpackedCall& unpacked) = nullptr;
+  };
   // A handler for Handlers::generic, by way of the owner of Call::user(). The executor's thread.
-  CallOutcome run(Call& call) const;
+  CallOutcome run(Call& call) const { return run(call, Around()); }
+  CallOutcome run(Call& call, const Around& around) const;
 
   // A call that is not run, because of `result`: what nobody hears that it would have created is
   // poisoned, as by run().

@@ -3,12 +3,12 @@
 
 #include <cstring>
 
+#include "server/worker/copy_parts.h"
 #include "server/worker/thread_context.h"
 
 namespace gpurun::server {
 namespace {
 
-using protocol::CopyPayload;
 using protocol::EventPayload;
 using protocol::Form;
 using protocol::MemsetPayload;
@@ -24,21 +24,21 @@ T head_of(const Call& call) {
 }
 
 CallOutcome copy_inline(Call& call) {
-  const auto copy = head_of<CopyPayload>(call);
+  const CopyParts copy(call);
+  if (copy.result() != 0) return CallOutcome::done(copy.result());
   // A graph would keep the pointer and read it when the payload has long gone.
   if (is_capturing(call.driver(), call.driver_stream())) {
     return CallOutcome::done(kErrorCaptureUnsupported);
   }
   // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
   // API, "API synchronization behavior", asynchronous copies).
-  return CallOutcome::done(call.driver().cuMemcpyHtoDAsync(
-      copy.destination, call.payload().data() + sizeof copy, copy.bytes, call.driver_stream()));
+  const ByteView bytes = call.payload().subspan(protocol::copy_payload_bytes(call.header()));
+  return CallOutcome::done(copy.in(bytes.data(), 0, bytes.size()));
 }
 
 CallOutcome copy_device(Call& call) {
-  const auto copy = head_of<CopyPayload>(call);
-  return CallOutcome::done(call.driver().cuMemcpyDtoDAsync(copy.destination, copy.source,
-                                                           copy.bytes, call.driver_stream()));
+  const CopyParts copy(call);
+  return CallOutcome::done(copy.result() != 0 ? copy.result() : copy.on_device());
 }
 
 int memset_row(const DriverFunctions& driver, const MemsetPayload& set, void* stream) {

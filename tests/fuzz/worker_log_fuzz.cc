@@ -75,7 +75,21 @@ std::uint64_t inside(std::uint64_t address) {
   return reinterpret_cast<std::uintptr_t>(memory) + address % (kMemoryBytes - kPieceBytes);
 }
 
-void stay_inside(protocol::Form form, Bytes& payload) {
+// A box of a size that fits, and memory of that size.
+void stay_inside(protocol::BoxCopyPayload& box) {
+  box.width = 1 + box.width % 64;
+  box.lines = 1 + box.lines % 8;
+  box.slices = 1 + box.slices % 4;
+  box.copy.bytes = box.width * box.lines * box.slices;
+  for (protocol::BoxSide* side : {&box.destination, &box.source}) {
+    side->array = side->array % 2 == 0 ? 0 : handle(static_cast<std::uint8_t>(side->array >> 8));
+    side->line_pitch = box.width + side->line_pitch % 64;
+    side->slice_lines = box.lines + side->slice_lines % 8;
+    if (side->array == 0) side->x = side->y = side->z = 0;
+  }
+}
+
+void stay_inside(protocol::Form form, bool is_box, Bytes& payload) {
   if (form == protocol::Form::kMemset && payload.size() >= sizeof(protocol::MemsetPayload)) {
     protocol::MemsetPayload fill;
     std::memcpy(&fill, payload.data(), sizeof fill);
@@ -95,6 +109,13 @@ void stay_inside(protocol::Form form, Bytes& payload) {
   of.bytes %= kPieceBytes;
   if (form == protocol::Form::kCopyInline) of.bytes = payload.size() - sizeof of;
   std::memcpy(payload.data(), &of, sizeof of);
+  if (!is_box || payload.size() < sizeof(protocol::BoxCopyPayload)) return;
+  protocol::BoxCopyPayload box;
+  std::memcpy(&box, payload.data(), sizeof box);
+  stay_inside(box);
+  std::memcpy(payload.data(), &box, sizeof box);
+  const bool with_bytes = form == protocol::Form::kCopyInline;
+  payload.resize(sizeof box + (with_bytes ? box.copy.bytes : 0));
 }
 
 bool brings_an_address(const driver_abi::Row& row) {
@@ -123,7 +144,10 @@ void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
   header.bulk = input.number<std::uint8_t>() & 7u;
   const ByteView taken = input.take(input.number<std::uint16_t>() % 1024);
   Bytes payload(taken.begin(), taken.end());
-  stay_inside(header.form, payload);
+  const bool copies =
+      header.form >= protocol::Form::kCopyInline && header.form <= protocol::Form::kCopyDevice;
+  if (!copies) header.flags &= static_cast<std::uint16_t>(~protocol::kFlagBox);
+  stay_inside(header.form, (header.flags & protocol::kFlagBox) != 0, payload);
   header.sequence = sequence;
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));

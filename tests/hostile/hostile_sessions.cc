@@ -49,8 +49,8 @@ int run(const std::vector<std::string>& names) {
   const Result<client::SessionData> data = client::session_data_from_environment();
   int wrong = 0;
   for (const std::span<const Session> sessions :
-       {framing_sessions(), handle_sessions(), memory_sessions(), code_sessions(),
-        flood_sessions()}) {
+       {framing_sessions(), handle_sessions(), memory_sessions(), code_sessions(), flood_sessions(),
+        array_sessions()}) {
     for (const Session& session : sessions) {
       if (!names.empty() && std::find(names.begin(), names.end(), session.name) == names.end()) {
         continue;

@@ -22,5 +22,6 @@ std::span<const Session> handle_sessions();
 std::span<const Session> memory_sessions();
 std::span<const Session> code_sessions();
 std::span<const Session> flood_sessions();
+std::span<const Session> array_sessions();
 
 }  // namespace gpurun::hostile

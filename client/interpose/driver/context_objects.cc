@@ -1,4 +1,5 @@
 // What becomes of the objects of handles whose context ends.
+#include "client/interpose/arrays.h"
 #include "client/interpose/context.h"
 #include "client/interpose/stream.h"
 
@@ -9,6 +10,10 @@ void end_object(HandleKind kind, void* object) noexcept {
   switch (kind) {
     case HandleKind::kStream:
       return end_stream(object);
+    case HandleKind::kArray:
+      return end_array(object);
+    case HandleKind::kMipmappedArray:
+      return end_mipmapped_array(object);
     default:
       return;
   }

@@ -5,12 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {
 
-enum class Place : std::uint8_t { kDevice, kPinned, kPageable };
+enum class Place : std::uint8_t { kDevice, kArray, kPinned, kPageable };
 
 // Where memory at this address is, as far as copies are concerned.
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
@@ -24,7 +25,15 @@ struct CopySide {
   std::uint64_t address = 0;
   std::uint64_t line_pitch = 0;   // From line to line,
   std::uint64_t slice_pitch = 0;  // from slice to slice, in bytes.
+  // kArray, in place of all that: where in it, in bytes, lines and slices.
+  Handle array = 0;
+  std::uint64_t x = 0, y = 0, z = 0;
+
+  bool on_device() const { return place == Place::kDevice || place == Place::kArray; }
 };
+
+// The start of a one-dimensional copy's side in an array; INVALID_HANDLE.
+int side_in_array(const Here& here, CUarray array, std::uint64_t offset, CopySide* side);
 
 struct Copy {
   CopySide source;
@@ -33,15 +42,19 @@ struct Copy {
   std::uint64_t lines = 1;
   std::uint64_t slices = 1;
 
-  // Lines, then slices, without gaps on either side become one line.
+  bool has_array() const {
+    return source.place == Place::kArray || destination.place == Place::kArray;
+  }
+  // Lines, then slices, without gaps on either side become one line; not in arrays.
   void merge();
 };
 
 // The box of bytes that the structure describes, in as few lines as it can be; INVALID_VALUE, or
-// NOT_SUPPORTED for arrays.
-int describe_copy(const CUDA_MEMCPY3D& given, Copy* copy);
-// Device memory that we know holds all of it, and host memory can be where it is said to be.
-bool stays_inside(const Copy& copy);
+// INVALID_HANDLE for what is no array.
+int describe_copy(const Here& here, const CUDA_MEMCPY3D& given, Copy* copy);
+// Device memory and arrays that we know hold all of it, and host memory can be where it is said to
+// be; and there are no more bytes than a copy may have.
+bool stays_inside(const Here& here, const Copy& copy);
 
 enum class Waiting : std::uint8_t {
   kSynchronous,   // cuMemcpy: done, or as good as done, on return.
@@ -52,5 +65,16 @@ enum class Waiting : std::uint8_t {
 // In the order of `stream`. `code` names the call for errors and statistics. A CUresult.
 int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
              Waiting waiting);
+// Likewise, of a copy that has_array() and stays_inside(), into a stream that does not capture.
+int run_array_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+                   Waiting waiting);
+
+// From its start, one past a side's last byte; nothing for what no memory can hold.
+std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy);
+
+// When the source of a copy to the device is read, which `stays` as it is until the copy is
+// complete, or not. May wait for the stream first: 0, or that wait's failure.
+int choose_reading(const Here& here, const CallSite& site, Waiting waiting, bool stays,
+                   ByteView source, Session::Reading* reading);
 
 }  // namespace gpurun::client::interpose

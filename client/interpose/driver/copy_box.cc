@@ -2,8 +2,8 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <optional>
 
+#include "client/interpose/arrays.h"
 #include "client/interpose/capture.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/graph_work.h"
@@ -12,18 +12,6 @@
 
 namespace gpurun::client::interpose {
 namespace {
-
-// One past the last byte of a side, from its start; nothing for what no memory can hold.
-std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
-  std::uint64_t slices = 0, lines = 0, all = 0;
-  if (__builtin_mul_overflow(copy.slices - 1, side.slice_pitch, &slices) ||
-      __builtin_mul_overflow(copy.lines - 1, side.line_pitch, &lines) ||
-      __builtin_add_overflow(slices, lines, &all) ||
-      __builtin_add_overflow(all, copy.width, &all)) {
-    return std::nullopt;
-  }
-  return all;
-}
 
 // One past the last address of a program's memory (x86-64, 4 levels of pages, which is what the
 // kernel gives out unless it is asked for more), and the first (Linux, vm.mmap_min_addr). Programs
@@ -46,7 +34,11 @@ bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
 }
 
 // Device memory of which we know must hold all of it.
-bool reaches_beyond(const CopySide& side, const Copy& copy) {
+bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
+  if (side.place == Place::kArray) {
+    const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
+    return check_array_box(here, side.array, box) == Sound::kWrong;
+  }
   const std::optional<std::uint64_t> bytes = extent(side, copy);
   if (!bytes.has_value()) return true;
   if (side.place != Place::kDevice) return is_nowhere(side.address, *bytes);
@@ -134,31 +126,17 @@ class Run {
     return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
   }
 
-  // Pinned memory is read when the stream comes to the copy. That differs from now only where
-  // earlier work (a copy out, a host function, a graph) may still write there: elsewhere nobody may
-  // touch it meanwhile. Of a synchronous copy, or from pageable memory, the source is the program's
-  // again on return; such a copy waits for what the stream may still write there, but for a small
-  // asynchronous one (manual, "API synchronization behavior": it is staged immediately).
   int in(std::uint64_t to, std::uint64_t from, bool last) {
-    using Reading = Session::Reading;
-    Session& session = here_.session();
     const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
     CallSite site = site_;
-    const bool written = session.may_still_write(source);
-    Reading reading = Reading::kNow;
-    if (waiting_ == Waiting::kReadNow) {
-      // Nothing earlier writes there, the program says.
-    } else if (stays_on_return(from)) {
-      reading = written                          ? Reading::kInTurn
-                : copy_.width > kReadAtOnceBytes ? Reading::kSoon
-                                                 : Reading::kNow;
-    } else if (written && (waiting_ == Waiting::kSynchronous || copy_.width > kStagedBytes)) {
-      if (const int result = synchronize_stream(here_, site_.stream); result != 0) return result;
-    }
+    Session::Reading reading = Session::Reading::kNow;
+    const int result =
+        choose_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
+    if (result != 0) return result;
     // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
     // work before it waits for.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
-    return session.copy_in(*here_.lane, site, to, source, reading);
+    return here_.session().copy_in(*here_.lane, site, to, source, reading);
   }
 
   // The source stays as it is until the copy is complete, but for what is ordered before the copy.
@@ -193,6 +171,38 @@ class Run {
 
 }  // namespace
 
+std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
+  std::uint64_t slices = 0, lines = 0, all = 0;
+  if (__builtin_mul_overflow(copy.slices - 1, side.slice_pitch, &slices) ||
+      __builtin_mul_overflow(copy.lines - 1, side.line_pitch, &lines) ||
+      __builtin_add_overflow(slices, lines, &all) ||
+      __builtin_add_overflow(all, copy.width, &all)) {
+    return std::nullopt;
+  }
+  return all;
+}
+
+// Pinned memory is read when the stream comes to the copy. That differs from now only where earlier
+// work (a copy out, a host function, a graph) may still write there: elsewhere nobody may touch it
+// meanwhile. Of a synchronous copy, or from pageable memory, the source is the program's again on
+// return; such a copy waits for what the stream may still write there, but for a small asynchronous
+// one (manual, "API synchronization behavior": it is staged immediately).
+int choose_reading(const Here& here, const CallSite& site, Waiting waiting, bool stays,
+                   ByteView source, Session::Reading* reading) {
+  using Reading = Session::Reading;
+  const bool written = here.session().may_still_write(source);
+  *reading = Reading::kNow;
+  if (waiting == Waiting::kReadNow) return 0;  // Nothing earlier writes there, the program says.
+  if (stays) {
+    *reading = written                            ? Reading::kInTurn
+               : source.size() > kReadAtOnceBytes ? Reading::kSoon
+                                                  : Reading::kNow;
+    return 0;
+  }
+  const bool staged = waiting != Waiting::kSynchronous && source.size() <= kStagedBytes;
+  return written && !staged ? synchronize_stream(here, site.stream) : 0;
+}
+
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   bool held = false;
   const auto range = find_range(address, &held);
@@ -209,6 +219,7 @@ bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept {
 }
 
 void Copy::merge() {
+  if (has_array()) return;
   if (lines == 1) {
     lines = slices;
     source.line_pitch = source.slice_pitch;
@@ -230,8 +241,18 @@ void Copy::merge() {
   }
 }
 
-bool stays_inside(const Copy& copy) {
-  return !reaches_beyond(copy.source, copy) && !reaches_beyond(copy.destination, copy);
+bool stays_inside(const Here& here, const Copy& copy) {
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(copy.width, copy.lines, &bytes) ||
+      __builtin_mul_overflow(bytes, copy.slices, &bytes) || bytes > limits::kBulkBytesMax) {
+    return false;
+  }
+  const bool arrays = copy.source.place == Place::kArray && copy.destination.place == Place::kArray;
+  if (arrays &&
+      check_array_pair(here, copy.source.array, copy.destination.array) == Sound::kWrong) {
+    return false;
+  }
+  return !reaches_beyond(here, copy.source, copy) && !reaches_beyond(here, copy.destination, copy);
 }
 
 int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
@@ -239,16 +260,16 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
     return here.session().health(here.context->handle);
   }
-  const bool on_device =
-      wanted.source.place == Place::kDevice && wanted.destination.place == Place::kDevice;
-  if (!stays_inside(wanted)) return CUDA_ERROR_INVALID_VALUE;
+  const bool on_device = wanted.source.on_device() && wanted.destination.on_device();
+  if (!stays_inside(here, wanted)) return CUDA_ERROR_INVALID_VALUE;
   Copy copy = wanted;
   copy.merge();
   if (!on_device && waiting == Waiting::kAsynchronous && is_captured(here, stream)) {
     GraphWork work;
-    const int result = work_of(copy, &work);
+    const int result = work_of(here, copy, &work);
     return result != 0 ? result : capture_work(here, stream, std::move(work));
   }
+  if (copy.has_array()) return run_array_copy(here, code, stream, copy, waiting);
   return Run(here, code, stream, copy, waiting).run();
 }
 

@@ -1,5 +1,4 @@
-// Copies described by a structure: two and three dimensions. Arrays are not carried yet.
-#include "base/log.h"
+// Copies described by a structure: two and three dimensions.
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
 
@@ -12,20 +11,38 @@ struct Described {
   CUmemorytype type;
   std::uint64_t host;
   CUdeviceptr device;
+  CUarray array;
   std::uint64_t pitch, height;  // 0: as large as what is copied.
 };
 
 // 0 and the side, or what is wrong with it.
-int side_of(const Described& in, const Copy& copy, CopySide* out) {
-  const std::uint64_t pitch = in.pitch != 0 ? in.pitch : in.x + copy.width;
-  const std::uint64_t height = in.height != 0 ? in.height : in.y + copy.lines;
+int side_of(const Here& here, const Described& in, const Copy& copy, CopySide* out) {
+  if (in.type == CU_MEMORYTYPE_ARRAY) {
+    const int result = side_in_array(here, in.array, in.x, out);
+    out->y = in.y;
+    out->z = in.z;
+    return result;
+  }
+  std::uint64_t pitch = in.pitch, height = in.height;
+  if (pitch == 0 && __builtin_add_overflow(in.x, copy.width, &pitch)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (height == 0 && __builtin_add_overflow(in.y, copy.lines, &height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (in.x > pitch || copy.width > pitch - in.x) return CUDA_ERROR_INVALID_VALUE;
   if (copy.slices > 1 && (in.y > height || copy.lines > height - in.y)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   out->line_pitch = pitch;
   if (__builtin_mul_overflow(pitch, height, &out->slice_pitch)) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t offset = in.z * out->slice_pitch + in.y * pitch + in.x;
+  std::uint64_t offset = 0, lines = 0;
+  if (__builtin_mul_overflow(in.z, out->slice_pitch, &offset) ||
+      __builtin_mul_overflow(in.y, pitch, &lines) ||
+      __builtin_add_overflow(offset, lines, &offset) ||
+      __builtin_add_overflow(offset, in.x, &offset)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   switch (in.type) {
     case CU_MEMORYTYPE_DEVICE:
       out->place = Place::kDevice;
@@ -40,10 +57,14 @@ int side_of(const Described& in, const Copy& copy, CopySide* out) {
       out->place = place_of(out->address, copy.width);
       return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_ARRAY:
-      GPURUN_LOG(kWarning, "copies to and from CUDA arrays are not forwarded yet");
-      return CUDA_ERROR_NOT_SUPPORTED;
+      break;
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+int sides_of(const Here& here, const Described& from, const Described& to, Copy* copy) {
+  const int result = side_of(here, from, *copy, &copy->source);
+  return result != 0 ? result : side_of(here, to, *copy, &copy->destination);
 }
 
 CUresult run(std::uint16_t code, const Described& from, const Described& to, Copy copy,
@@ -58,10 +79,8 @@ CUresult run(std::uint16_t code, const Described& from, const Described& to, Cop
   if (copy.width == 0 || copy.lines == 0 || copy.slices == 0) {
     return cuda(here.session().health(here.context->handle));
   }
-  if (const int result = side_of(from, copy, &copy.source); result != 0) return cuda(result);
-  if (const int result = side_of(to, copy, &copy.destination); result != 0) return cuda(result);
-  const bool on_device =
-      copy.source.place == Place::kDevice && copy.destination.place == Place::kDevice;
+  if (const int result = sides_of(here, from, to, &copy); result != 0) return cuda(result);
+  const bool on_device = copy.source.on_device() && copy.destination.on_device();
   return cuda(run_copy(here, code, stream, copy, on_device ? Waiting::kAsynchronous : waiting));
 }
 
@@ -75,9 +94,9 @@ CUresult copy_2d(std::uint16_t code, const CUDA_MEMCPY2D* given, CUstream stream
   copy.lines = in.Height;
   return run(code,
              {in.srcXInBytes, in.srcY, 0, in.srcMemoryType, address_of(in.srcHost), in.srcDevice,
-              in.srcPitch, 0},
+              in.srcArray, in.srcPitch, 0},
              {in.dstXInBytes, in.dstY, 0, in.dstMemoryType, address_of(in.dstHost), in.dstDevice,
-              in.dstPitch, 0},
+              in.dstArray, in.dstPitch, 0},
              copy, stream, waiting);
 }
 
@@ -92,10 +111,10 @@ Structure structure_of(const CUDA_MEMCPY3D& in) {
   Structure out;
   out.sound =
       in.srcLOD == 0 && in.dstLOD == 0 && in.reserved0 == nullptr && in.reserved1 == nullptr;
-  out.from = {in.srcXInBytes,         in.srcY,      in.srcZ,     in.srcMemoryType,
-              address_of(in.srcHost), in.srcDevice, in.srcPitch, in.srcHeight};
-  out.to = {in.dstXInBytes,         in.dstY,      in.dstZ,     in.dstMemoryType,
-            address_of(in.dstHost), in.dstDevice, in.dstPitch, in.dstHeight};
+  out.from = {in.srcXInBytes, in.srcY,     in.srcZ,     in.srcMemoryType, address_of(in.srcHost),
+              in.srcDevice,   in.srcArray, in.srcPitch, in.srcHeight};
+  out.to = {in.dstXInBytes, in.dstY,     in.dstZ,     in.dstMemoryType, address_of(in.dstHost),
+            in.dstDevice,   in.dstArray, in.dstPitch, in.dstHeight};
   out.copy.width = in.WidthInBytes;
   out.copy.lines = in.Height;
   out.copy.slices = in.Depth;
@@ -111,13 +130,12 @@ CUresult copy_3d(std::uint16_t code, const CUDA_MEMCPY3D* given, CUstream stream
 
 }  // namespace
 
-int describe_copy(const CUDA_MEMCPY3D& given, Copy* copy) {
+int describe_copy(const Here& here, const CUDA_MEMCPY3D& given, Copy* copy) {
   const Structure in = structure_of(given);
   if (!in.sound) return CUDA_ERROR_INVALID_VALUE;
   *copy = in.copy;
   if (copy->width == 0 || copy->lines == 0 || copy->slices == 0) return 0;
-  if (const int result = side_of(in.from, *copy, &copy->source); result != 0) return result;
-  if (const int result = side_of(in.to, *copy, &copy->destination); result != 0) return result;
+  if (const int result = sides_of(here, in.from, in.to, copy); result != 0) return result;
   copy->merge();
   return 0;
 }

@@ -10,7 +10,7 @@ using protocol::GraphCopySide;
 using protocol::GraphNodePayload;
 
 GraphCopySide device_side(const CopySide& side) {
-  return {side.address, side.line_pitch, side.slice_pitch};
+  return {side.address, side.line_pitch, side.slice_pitch, side.array, side.x, side.y, side.z};
 }
 
 GraphHost::Box box_of(const CopySide& side, const Copy& copy) {
@@ -27,12 +27,12 @@ GraphWork work_of(CUhostFn function, void* user) {
   return work;
 }
 
-int work_of(const Copy& copy, GraphWork* work) {
-  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(copy)) {
+int work_of(const Here& here, const Copy& copy, GraphWork* work) {
+  if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(here, copy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool from_device = copy.source.place == Place::kDevice;
-  const bool to_device = copy.destination.place == Place::kDevice;
+  const bool from_device = copy.source.on_device();
+  const bool to_device = copy.destination.on_device();
   GraphNodePayload& payload = work->payload;
   payload.width = copy.width;
   payload.lines = copy.lines;
@@ -49,11 +49,11 @@ int work_of(const Copy& copy, GraphWork* work) {
   return 0;
 }
 
-int work_of(const CUDA_MEMCPY3D* given, GraphWork* work) {
+int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Copy copy;
-  if (const int result = describe_copy(*given, &copy); result != 0) return result;
-  return work_of(copy, work);
+  if (const int result = describe_copy(here, *given, &copy); result != 0) return result;
+  return work_of(here, copy, work);
 }
 
 int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,

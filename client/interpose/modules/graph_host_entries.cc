@@ -47,7 +47,7 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
     if (result != 0) return result;
   }
   GraphWork work;
-  if (const int result = make_work(&work); result != 0) return result;
+  if (const int result = make_work(here, &work); result != 0) return result;
   const Handle node = here.handles().mint(HandleKind::kGraphNode, 0, nullptr);
   if (node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   work.payload.graph = handle_of(graph);
@@ -71,7 +71,7 @@ int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node
   int result = in_exec ? here.check(handle_of(exec), HandleKind::kGraphExec) : 0;
   if (result == 0) result = here.check(handle_of(node), HandleKind::kGraphNode);
   GraphWork work;
-  if (result == 0) result = make_work(&work);
+  if (result == 0) result = make_work(here, &work);
   if (result != 0) return result;
   work.payload.graph = in_exec ? handle_of(exec) : Handle{0};
   work.payload.node = handle_of(node);
@@ -117,7 +117,7 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                             const CUgraphNode* dependencies, size_t numDependencies,
                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
   return cuda(add_node(opcode::cuGraphAddHostNode, phGraphNode, hGraph, dependencies,
                        numDependencies, nullptr, work));
 }
@@ -126,27 +126,31 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                               const CUgraphNode* dependencies, size_t numDependencies,
                               const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of(copyParams, made); };
+  const auto work = [=](const Here& here, GraphWork* made) {
+    return work_of(here, copyParams, made);
+  };
   return cuda(add_node(opcode::cuGraphAddMemcpyNode, phGraphNode, hGraph, dependencies,
                        numDependencies, ctx, work));
 }
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
   return cuda(set_node(opcode::cuGraphHostNodeSetParams, false, nullptr, hNode, nullptr, work));
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of(nodeParams, made); };
+  const auto work = [=](const Here& here, GraphWork* made) {
+    return work_of(here, nodeParams, made);
+  };
   return cuda(set_node(opcode::cuGraphMemcpyNodeSetParams, false, nullptr, hNode, nullptr, work));
 }
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
   return cuda(
       set_node(opcode::cuGraphExecHostNodeSetParams, true, hGraphExec, hNode, nullptr, work));
 }
@@ -154,7 +158,9 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](GraphWork* made) { return work_of(copyParams, made); };
+  const auto work = [=](const Here& here, GraphWork* made) {
+    return work_of(here, copyParams, made);
+  };
   return cuda(set_node(opcode::cuGraphExecMemcpyNodeSetParams, true, hGraphExec, hNode, ctx, work));
 }
 

@@ -1,7 +1,8 @@
-// Copies of rectangles and boxes between plain memory; arrays have no contents on this device.
+// Copies of rectangles and boxes between plain memory and arrays.
 #include <cstring>
 
 #include "tests/devices/null/api.h"
+#include "tests/devices/null/arrays.h"
 
 namespace gpurun::null_device::api {
 namespace {
@@ -12,24 +13,54 @@ struct Side {
   std::size_t height;  // Rows of one slice.
 };
 
-// False for arrays.
-bool side_of(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t pitch,
-             std::size_t height, std::size_t offset, Side* out) {
-  if (type == CU_MEMORYTYPE_ARRAY) return false;
-  const auto address =
-      type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : std::uint64_t{device};
-  *out = {reinterpret_cast<unsigned char*>(address) + offset, pitch, height};
-  return true;
+// Where the box begins, as a structure says it of either side.
+struct Place {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  std::size_t x, y, z, pitch, height;
+};
+
+// INVALID_HANDLE: no array; INVALID_VALUE: the box reaches beyond it.
+CUresult side_of(const Place& place, const CUDA_MEMCPY3D& box, Side* out) {
+  std::size_t pitch = place.pitch, height = place.height;
+  unsigned char* start = nullptr;
+  if (place.type == CU_MEMORYTYPE_ARRAY) {
+    const auto memory = array_memory(place.array);
+    if (!memory.has_value()) return CUDA_ERROR_INVALID_HANDLE;
+    const auto inside = [](std::size_t at, std::size_t count, std::size_t size) {
+      return at <= size && count <= size - at;
+    };
+    if (!inside(place.x, box.WidthInBytes, memory->pitch) ||
+        !inside(place.y, box.Height, memory->height) ||
+        !inside(place.z, box.Depth, memory->depth)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    start = memory->start;
+    pitch = memory->pitch;
+    height = memory->height;
+  } else {
+    const auto address = place.type == CU_MEMORYTYPE_HOST
+                             ? reinterpret_cast<std::uint64_t>(place.host)
+                             : std::uint64_t{place.device};
+    start = reinterpret_cast<unsigned char*>(address);
+  }
+  *out = {start + place.x + pitch * (place.y + height * place.z), pitch, height};
+  return CUDA_SUCCESS;
 }
 
 CUresult copy_box(const CUDA_MEMCPY3D& box) {
   Side from, to;
-  const bool plain =
-      side_of(box.srcMemoryType, box.srcHost, box.srcDevice, box.srcPitch, box.srcHeight,
-              box.srcXInBytes + box.srcPitch * (box.srcY + box.srcHeight * box.srcZ), &from) &&
-      side_of(box.dstMemoryType, box.dstHost, box.dstDevice, box.dstPitch, box.dstHeight,
-              box.dstXInBytes + box.dstPitch * (box.dstY + box.dstHeight * box.dstZ), &to);
-  if (!plain) return CUDA_ERROR_NOT_SUPPORTED;
+  const Place source = {box.srcMemoryType, box.srcHost,     box.srcDevice,
+                        box.srcArray,      box.srcXInBytes, box.srcY,
+                        box.srcZ,          box.srcPitch,    box.srcHeight};
+  const Place target = {box.dstMemoryType, box.dstHost,     box.dstDevice,
+                        box.dstArray,      box.dstXInBytes, box.dstY,
+                        box.dstZ,          box.dstPitch,    box.dstHeight};
+  CUresult result = side_of(source, box, &from);
+  if (result == CUDA_SUCCESS) result = side_of(target, box, &to);
+  if (result != CUDA_SUCCESS) return result;
   for (std::size_t z = 0; z < box.Depth; ++z) {
     for (std::size_t y = 0; y < box.Height; ++y) {
       std::memmove(to.start + to.pitch * (y + to.height * z),
@@ -48,6 +79,8 @@ CUresult copy_rectangle(const CUDA_MEMCPY2D* copy) {
   box.srcHost = copy->srcHost;
   box.srcDevice = copy->srcDevice;
   box.srcPitch = copy->srcPitch;
+  box.srcArray = copy->srcArray;
+  box.dstArray = copy->dstArray;
   box.dstXInBytes = copy->dstXInBytes;
   box.dstY = copy->dstY;
   box.dstMemoryType = copy->dstMemoryType;

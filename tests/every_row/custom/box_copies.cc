@@ -1,11 +1,13 @@
 // Two- and three-dimensional copies: line by line on the device's side, and lines without gaps
-// between them as one.
+// between them as one; with arrays, box by box.
+#include "tests/every_row/custom/array_box.h"
 #include "tests/every_row/custom/box.h"
 
 namespace gpurun::every_row {
 namespace {
 
-constexpr char kByLine[] = "asynchronous copies of its lines, in the call's stream";
+constexpr char kByLine[] =
+    "asynchronous copies of its lines, or of boxes where a side is an array, in the call's stream";
 
 using Bytes = std::vector<unsigned char>;
 
@@ -42,7 +44,36 @@ void add_2d(TrialTable& table, Function function) {
     const Box box(t, 1);
     const CUDA_MEMCPY2D copy = as_2d(box);
     compare(t, box, t.default_stream(), [&] { return t.call_client(function, &copy); });
+    compare_array_2d(t, t.default_stream(),
+                     [&](const CUDA_MEMCPY2D* given) { return t.call_client(function, given); });
   });
+}
+
+// The same structure; what has two dimensions has one slice.
+CUDA_MEMCPY2D flat(const CUDA_MEMCPY3D& from) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcXInBytes = from.srcXInBytes, copy.srcY = from.srcY;
+  copy.srcMemoryType = from.srcMemoryType, copy.srcArray = from.srcArray;
+  copy.srcHost = from.srcHost, copy.srcDevice = from.srcDevice, copy.srcPitch = from.srcPitch;
+  copy.dstXInBytes = from.dstXInBytes, copy.dstY = from.dstY;
+  copy.dstMemoryType = from.dstMemoryType, copy.dstArray = from.dstArray;
+  copy.dstHost = from.dstHost, copy.dstDevice = from.dstDevice, copy.dstPitch = from.dstPitch;
+  copy.WidthInBytes = from.WidthInBytes, copy.Height = from.Height;
+  return copy;
+}
+
+void compare_array_2d(Trial& t, const Both<CUstream>& stream,
+                      const std::function<CUresult(const CUDA_MEMCPY2D*)>& call) {
+  const ArrayCopy copy = ArrayCopy::drawn(t, 1);
+  const CUDA_MEMCPY2D given = flat(copy.for_client());
+  compare(t, copy, stream, [&] { return call(&given); });
+}
+
+void compare_array_3d(Trial& t, const Both<CUstream>& stream,
+                      const std::function<CUresult(const CUDA_MEMCPY3D*)>& call) {
+  const ArrayCopy copy = ArrayCopy::drawn(t, t.draw(1, 3));
+  const CUDA_MEMCPY3D given = copy.for_client();
+  compare(t, copy, stream, [&] { return call(&given); });
 }
 
 }  // namespace
@@ -55,17 +86,26 @@ void add_box_copy_trials(TrialTable& table) {
     const CUDA_MEMCPY2D copy = as_2d(box);
     const Both<CUstream> stream = t.stream();
     compare(t, box, stream, [&] { return t.call_client(FN(cuMemcpy2DAsync_v2), &copy, stream); });
+    compare_array_2d(t, stream, [&](const CUDA_MEMCPY2D* given) {
+      return t.call_client(FN(cuMemcpy2DAsync_v2), given, stream);
+    });
   });
   table.translated("cuMemcpy3D_v2", kByLine, [](Trial& t) {
     const Box box(t, t.draw(1, 3));
     const CUDA_MEMCPY3D copy = as_3d(box);
     compare(t, box, t.default_stream(), [&] { return t.call_client(FN(cuMemcpy3D_v2), &copy); });
+    compare_array_3d(t, t.default_stream(), [&](const CUDA_MEMCPY3D* given) {
+      return t.call_client(FN(cuMemcpy3D_v2), given);
+    });
   });
   table.translated("cuMemcpy3DAsync_v2", kByLine, [](Trial& t) {
     const Box box(t, t.draw(1, 3));
     const CUDA_MEMCPY3D copy = as_3d(box);
     const Both<CUstream> stream = t.stream();
     compare(t, box, stream, [&] { return t.call_client(FN(cuMemcpy3DAsync_v2), &copy, stream); });
+    compare_array_3d(t, stream, [&](const CUDA_MEMCPY3D* given) {
+      return t.call_client(FN(cuMemcpy3DAsync_v2), given, stream);
+    });
   });
 }
 

@@ -53,6 +53,7 @@ const TrialTable& trials() {
     add_stream_trials(all);
     add_event_trials(all);
     add_memory_trials(all);
+    add_array_trials(all);
     add_host_memory_trials(all);
     add_copy_trials(all);
     add_box_copy_trials(all);

@@ -1,6 +1,7 @@
 // Nodes of graphs with work in the client: what the worker puts in their place
 // (docs/adr/0011-graphs-and-host-memory.md). The function that a host node calls and the bytes that
 // a launch carries are looked at by tests/programs/behaviour/graphs: this device runs no graph.
+#include "tests/every_row/custom/array_box.h"
 #include "tests/every_row/custom/box.h"
 
 namespace gpurun::every_row {
@@ -197,10 +198,50 @@ void add_hosts(TrialTable& table) {
   });
 }
 
+// Of a single line, or a single slice, its distance to the next means nothing.
+CUDA_MEMCPY3D expected_copy(const ArrayCopy& of) {
+  CUDA_MEMCPY3D copy = of.whole();
+  const auto settle = [&](std::size_t* pitch, std::size_t* height) {
+    if (*pitch == 0) return;
+    if (of.height * of.depth == 1) *pitch = of.width;
+    if (of.depth == 1) *height = of.height;
+  };
+  settle(&copy.srcPitch, &copy.srcHeight);
+  settle(&copy.dstPitch, &copy.dstHeight);
+  return copy;
+}
+
+// A copy to, from or between arrays: from host memory the worker's host node stands before it.
+void add_array_node(Trial& t, const Both<CUgraph>& graph, In to, In from) {
+  const ArrayCopy of(t, to, from, false, t.draw(1, 3));
+  const CUDA_MEMCPY3D given = of.for_client(), expected = expected_copy(of);
+  CUDA_HOST_NODE_PARAMS host{&nothing, &t};
+  CUgraphNode node = nullptr;
+  const Seen seen =
+      t.client(FN(cuGraphAddMemcpyNode), &node, graph, nullptr, 0u, &given, t.context().client);
+  Both<CUgraphNode> before;
+  if (from == In::kHost) t.bind(before, seen, "cuGraphAddHostNode", "phGraphNode");
+  t.expect_same(seen, t.direct_call([&] {
+    CUgraphNode made = nullptr;
+    if (from == In::kHost) {
+      (void)t.call_direct(FN(cuGraphAddHostNode), &made, graph, nullptr, 0u, &host);
+    }
+    const bool behind = from == In::kHost;
+    (void)t.call_direct(FN(cuGraphAddMemcpyNode), &made, graph, behind ? &before.driver : nullptr,
+                        behind ? 1u : 0u, &expected, t.context().driver);
+    if (from == In::kHost) keep_object(t, graph);
+    return CUDA_SUCCESS;
+  }));
+}
+
 void add_copies(TrialTable& table) {
   table.translated("cuGraphAddMemcpyNode", kCopy, [](Trial& t) {
     const Box box(t, t.draw(1, 3));
-    (void)add_and_compare(t, new_graph(t), &box);
+    const Both<CUgraph> graph = new_graph(t);
+    (void)add_and_compare(t, graph, &box);
+    add_array_node(t, graph, In::kArray, In::kDevice);
+    add_array_node(t, graph, In::kDevice, In::kArray);
+    add_array_node(t, graph, In::kArray, In::kHost);
   });
   table.translated("cuGraphMemcpyNodeSetParams", kCopy, [](Trial& t) {
     const Both<CUgraph> graph = new_graph(t);

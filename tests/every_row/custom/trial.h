@@ -229,6 +229,7 @@ class TrialTable {
 void add_stream_trials(TrialTable& table);
 void add_event_trials(TrialTable& table);
 void add_memory_trials(TrialTable& table);
+void add_array_trials(TrialTable& table);
 void add_host_memory_trials(TrialTable& table);
 void add_copy_trials(TrialTable& table);
 void add_box_copy_trials(TrialTable& table);

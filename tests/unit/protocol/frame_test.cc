@@ -219,6 +219,43 @@ TEST(Record, CopiesNeedTheirBytesOrATransfer) {
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
 }
 
+TEST(Record, BoxesAreAsLargeAsTheySay) {
+  struct {
+    BoxCopyPayload box;
+    std::byte data[24];
+  } body{};
+  body.box.copy.bytes = 24;
+  body.box.width = 4;
+  body.box.lines = 3;
+  body.box.slices = 2;
+  RecordHeader header = stream_record(Form::kCopyInline);
+  header.flags = kFlagBox;
+  const auto taken = [&](std::size_t bytes) {
+    return parse_record(record_with(header, &body, bytes)).ok();
+  };
+  EXPECT_TRUE(taken(sizeof body));
+  EXPECT_FALSE(taken(sizeof body - 8));
+  EXPECT_FALSE(taken(sizeof body.box - 8));
+  header.form = Form::kCopyDevice;
+  EXPECT_TRUE(taken(sizeof body.box));
+  EXPECT_FALSE(taken(sizeof body));
+  body.box.lines = 4;
+  EXPECT_FALSE(taken(sizeof body.box));
+  body.box.lines = 0;
+  body.box.copy.bytes = 0;  // Nothing to copy: nothing to divide by.
+  EXPECT_FALSE(taken(sizeof body.box));
+  body.box.width = std::uint64_t{1} << 33;
+  body.box.lines = std::uint64_t{1} << 33;  // Their product wraps to 4 times 0.
+  EXPECT_FALSE(taken(sizeof body.box));
+  body.box = {};
+  body.box.copy.bytes = limits::kBulkBytesMax + 1;
+  body.box.width = limits::kBulkBytesMax + 1;
+  body.box.lines = body.box.slices = 1;
+  EXPECT_FALSE(taken(sizeof body.box));
+  header.form = Form::kMemset;  // Other forms know no boxes.
+  EXPECT_FALSE(taken(sizeof(MemsetPayload)));
+}
+
 TEST(Record, AnInlineCopyEndsAtItsBound) {
   const auto taken = [](std::size_t bytes) {
     CopyPayload copy;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "driver_abi/cuda_abi.h"
 #include "protocol/handle_form.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/executor.h"
@@ -69,6 +70,13 @@ DriverFunctions scripted_driver() {
   driver.cuMemcpyDtoDAsync = [](std::uint64_t to, std::uint64_t from, std::size_t bytes, void* s) {
     return note("DtoD", to, from, bytes, number(s));
   };
+  driver.cuMemcpy3DAsync = [](const void* structure, void* s) {
+    CUDA_MEMCPY3D copy;
+    std::memcpy(&copy, structure, sizeof copy);
+    return note("box", copy.dstMemoryType, number(copy.dstArray), copy.dstXInBytes, copy.dstY,
+                copy.dstZ, copy.srcMemoryType, copy.srcDevice, copy.srcPitch, copy.srcHeight,
+                copy.WidthInBytes, copy.Height, copy.Depth, number(s));
+  };
   driver.cuMemsetD16Async = [](std::uint64_t to, unsigned short value, std::size_t count, void* s) {
     return note("D16", to, value, count, number(s));
   };
@@ -100,7 +108,7 @@ class HotCalls : public ::testing::Test {
     ASSERT_EQ(handles.bind(handle(HandleKind::kKernel), HandleKind::kKernel, 66), 0);
   }
   // Runs one record through the real parser and executor; returns what the driver was asked.
-  std::string run(Form form, ByteView payload, std::uint64_t subject = 0) {
+  std::string run(Form form, ByteView payload, std::uint64_t subject = 0, std::uint16_t flags = 0) {
     protocol::RecordHeader header;
     header.form = form;
     header.order = protocol::Order::kStream;
@@ -108,7 +116,7 @@ class HotCalls : public ::testing::Test {
     header.stream = handle(HandleKind::kStream);
     header.subject = subject;
     header.sequence = ++last_;
-    header.flags = protocol::kFlagFence;
+    header.flags = protocol::kFlagFence | flags;
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
     Bytes bytes(header.bytes);
@@ -192,6 +200,24 @@ TEST_F(HotCalls, Copies) {
   EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
   copy.source = 8192;
   EXPECT_EQ(run(Form::kCopyDevice, bytes_of(copy)), "DtoD 4096 8192 3 22 -> 0");
+}
+
+TEST_F(HotCalls, CopiesOfBoxesNameTheDriversArrays) {
+  protocol::BoxCopyPayload box;
+  box.width = 4;
+  box.lines = 3;
+  box.slices = 2;
+  box.copy.bytes = 24;
+  box.copy.source = 4096;
+  box.source.line_pitch = 64;
+  box.source.slice_lines = 5;
+  box.destination = {handle(HandleKind::kArray), 8, 7, 6, 0, 0};
+  const auto copy = [&] { return run(Form::kCopyDevice, bytes_of(box), 0, protocol::kFlagBox); };
+  EXPECT_EQ(copy(), " -> 400");
+  ASSERT_EQ(executor_->handles().bind(handle(HandleKind::kArray), HandleKind::kArray, 77), 0);
+  EXPECT_EQ(copy(), "box 3 77 8 7 6 2 4096 64 5 4 3 2 22 -> 0");
+  box.destination.array = handle(HandleKind::kStream);  // It lives, and is no array.
+  EXPECT_EQ(copy(), " -> 400");
 }
 
 TEST_F(HotCalls, ACopyIntoAFailedContextTellsThatFailure) {

@@ -1,0 +1,52 @@
+// Arrays: what the client keeps of CUDA arrays and mipmapped arrays. The objects of kArray and
+// kMipmappedArray handles; an array that came out of another call (a plane, a reference's) has
+// none, and the worker is asked about it.
+//
+// Arrays have no addresses here, with or without windows: they are handles only.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "client/interpose/argument_rules.h"
+#include "client/interpose/forward.h"
+
+namespace gpurun::client::interpose {
+
+// In bytes, lines and slices (of a layered array: its layers).
+struct ArrayBox {
+  std::uint64_t x = 0, y = 0, z = 0;
+  std::uint64_t width = 0, lines = 0, slices = 0;
+};
+
+struct Array {
+  Handle mipmapped = 0;             // Whose level it is.
+  std::uint64_t element_bytes = 0;  // 0: a format whose sizes the driver alone knows.
+  std::uint64_t width = 0;          // Bytes of a line.
+  std::uint64_t lines = 0;
+  std::uint64_t slices = 0;
+  // As the driver described it, once it was asked: they never change.
+  std::atomic<bool> flat_known{false}, full_known{false};
+  CUDA_ARRAY_DESCRIPTOR flat{};
+  CUDA_ARRAY3D_DESCRIPTOR full{};
+  Array* next_unused = nullptr;
+};
+
+struct MipmappedArray {
+  static constexpr std::size_t kLevelsMax = 32;
+  CUDA_ARRAY3D_DESCRIPTOR described{};
+  std::array<std::atomic<Handle>, kLevelsMax> levels{};  // 0: not asked for yet.
+  MipmappedArray* next_unused = nullptr;
+};
+
+// Whether the box lies inside an array that is alive, and begins with an element.
+Sound check_array_box(const Here& here, Handle array, const ArrayBox& box) noexcept;
+// Whether elements of one can be copied to the other: they must be equally large (manual,
+// cuMemcpyAtoA).
+Sound check_array_pair(const Here& here, Handle one, Handle other) noexcept;
+
+void end_array(void* object) noexcept;
+void end_mipmapped_array(void* object) noexcept;
+
+}  // namespace gpurun::client::interpose

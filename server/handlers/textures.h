@@ -1,0 +1,36 @@
+// TextureBook: what the worker knows of texture and surface objects, whose values are the driver's
+// own on both sides, and of arrays that are parts of others (levels, planes) and end with them.
+// A client may name any value: only those that live reach the driver. Any thread; short locks.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "server/worker/call.h"
+
+namespace gpurun::server {
+
+class TextureBook {
+ public:
+  // `kind`: kTextureObject or kSurfaceObject.
+  void add(HandleKind kind, std::uint64_t value);
+  bool lives(HandleKind kind, std::uint64_t value) const;
+  void remove(HandleKind kind, std::uint64_t value);
+
+  // Client's handles.
+  void add_part(std::uint64_t whole, std::uint64_t part);
+  std::vector<std::uint64_t> take_parts(std::uint64_t whole);
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<std::uint64_t> textures_;
+  std::unordered_set<std::uint64_t> surfaces_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> parts_;
+};
+
+void add_texture_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server

@@ -1,0 +1,58 @@
+// Copies of boxes of which a side is a CUDA array, drawn: as the program describes them, and as the
+// driver must see them.
+#pragma once
+
+#include "tests/every_row/custom/trial_cuda.h"
+
+namespace gpurun::every_row {
+
+// A live array of elements of 4 bytes.
+Both<CUarray> new_array(Trial& t, std::size_t width_bytes, std::size_t height, std::size_t depth);
+
+enum class In { kArray, kDevice, kHost };
+
+// One end of a copy: where the box begins, in something larger.
+struct ArrayEnd {
+  In in = In::kArray;
+  Both<CUarray> array;
+  std::size_t x = 0, y = 0, z = 0;
+  std::size_t pitch = 0, height = 0, depth = 0;  // Of what it lies in.
+  unsigned char* base = nullptr;                 // Of memory.
+  std::vector<unsigned char> host;
+};
+
+struct ArrayCopy {
+  std::size_t width, height, depth;
+  ArrayEnd to, from;
+
+  // At least one end is an array; `line`: of one dimension, without room around it in memory.
+  ArrayCopy(Trial& t, In to, In from, bool line, std::size_t depth);
+  // Two ends of which one is an array, drawn.
+  static ArrayCopy drawn(Trial& t, std::size_t depth);
+
+  CUDA_MEMCPY3D for_client() const;
+  // All of it as one copy of the driver, from where the box begins in memory.
+  CUDA_MEMCPY3D whole() const;
+  // Everything that lies at that end.
+  static std::vector<unsigned char> contents(Trial& t, const ArrayEnd& end);
+  static void fill(Trial& t, const ArrayEnd& end, const std::vector<unsigned char>& bytes);
+  // The copies that a worker makes, in the pieces in which the bytes come or go.
+  CUresult copy_directly(Trial& t, const Both<CUstream>& stream) const;
+
+ private:
+  ArrayEnd end(Trial& t, In in, bool line) const;
+};
+
+// `call` makes it through the client library, in that stream.
+template <typename Call>
+void compare(Trial& t, const ArrayCopy& copy, const Both<CUstream>& stream, Call call) {
+  const std::vector<unsigned char> before = ArrayCopy::contents(t, copy.to);
+  const Seen by_client = t.client_call(call);
+  const std::vector<unsigned char> after = ArrayCopy::contents(t, copy.to);
+  EXPECT_NE(before, after) << "nothing has come";
+  ArrayCopy::fill(t, copy.to, before);
+  t.expect_same(by_client, t.direct_call([&] { return copy.copy_directly(t, stream); }));
+  EXPECT_EQ(after, ArrayCopy::contents(t, copy.to)) << "other bytes have come";
+}
+
+}  // namespace gpurun::every_row
