@@ -130,8 +130,32 @@ def check_bounds(root):
     yield from check_limits(limits_text, list(texts(root, "tests/", "_test.cc")))
 
 
+DECISION = re.compile(r"^docs/adr/(\d{4})-[\w.-]+\.md$")
+
+
+def check_decisions(titles):
+    """`titles`: first line by path. Each decision has a number of its own, in its name and title."""
+    taken = {}
+    for path, title in sorted(titles.items()):
+        number = DECISION.match(path).group(1)
+        if number in taken:
+            yield f"{path}: {number} is the number of {taken[number]}, too"
+        elif not title.startswith(f"# {int(number)}. "):
+            yield f"{path}: its title does not begin with its number, {number}"
+        taken.setdefault(number, path)
+
+
+def decision_titles(root):
+    titles = {}
+    for path in tracked(root):
+        if DECISION.match(path) and os.path.exists(os.path.join(root, path)):
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                titles[path] = file.readline()
+    return titles
+
+
 def main(root):
-    violations = [*check_tree(root), *check_bounds(root)]
+    violations = [*check_tree(root), *check_bounds(root), *check_decisions(decision_titles(root))]
     for violation in violations:
         print(violation)
     return 1 if violations else 0

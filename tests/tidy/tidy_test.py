@@ -51,6 +51,11 @@ def main():
     if len(found) != 1 or "kTwoS" not in found[0]:
         print(f"a bound without a test is not noticed, or one with a test is: {found}")
         failures += 1
+    found = list(tidy.check_decisions({"docs/adr/0001-a.md": "# 1. A", "docs/adr/0001-b.md": "# 1. B",
+                                       "docs/adr/0002-c.md": "# 3. C"}))
+    if len(found) != 2 or "0001-b.md" not in found[0] or "0002-c.md" not in found[1]:
+        print(f"a decision without a number of its own is not noticed: {found}")
+        failures += 1
     return 1 if failures else 0
 
 
