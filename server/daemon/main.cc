@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -218,6 +219,15 @@ Status announce(const std::string& address, int fd) {
     return Status::from_errno(errno, "--ready-fd");
   }
   return Status();
+}
+
+// Connections, and descriptors that workers share (server/exchange/), may come to more than the
+// 1,024 that a shell allows a process before it says that it needs more.
+void raise_descriptor_limit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void handle_signals() {
@@ -490,6 +500,7 @@ int run_gpurund(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   gpurun::keep_standard_descriptors(0);  // Workers have them, too.
+  gpurun::server::raise_descriptor_limit();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
   return gpurun::server::run_gpurund(argc, argv);
 }

@@ -206,8 +206,15 @@ int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
   }
   CUdeviceptr plain = 0;
   const int result = GPURUN_DRIVER(driver_, cuMemAlloc_v2, &plain, request.bytes);
-  if (result == 0) grant->plain = plain;
-  return result;
+  if (result != 0) return result;
+  // What another process gave back between the two is a piece's: taken so, half of one would serve
+  // nobody.
+  if (state_ == State::kOpen && place(request, grant) == 0) {
+    (void)GPURUN_DRIVER(driver_, cuMemFree_v2, plain);
+  } else {
+    grant->plain = plain;
+  }
+  return 0;
 }
 
 int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {

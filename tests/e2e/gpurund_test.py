@@ -2,6 +2,7 @@
 """Protects gpurund as an operator meets it: its file, its service manager, its workers' users and
 environment, its end, and what users are told of a worker's death. Clients are real ones here."""
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -232,6 +233,19 @@ class File(unittest.TestCase):
             with world.Gpurund("--config", path) as server:
                 self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
         self.assertIn("lease of 1 GPUs", server.errors)
+
+
+class Limits(unittest.TestCase):
+    """A shell's 1,024 descriptors are fewer than what many clients and their shared memory need."""
+
+    def test_it_takes_the_descriptors_that_it_may_have(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        try:
+            with world.Gpurund() as server:
+                self.assertEqual(resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE), (hard, hard))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class ServiceManager(unittest.TestCase):

@@ -71,11 +71,12 @@ class DeviceRuntime {
 };
 
 // A grid from the host and all that it and its descendants launch, one after the other. Changes
-// only while none of them runs.
+// only while none of them runs, but for `reports`, which is the engine's.
 struct GridFamily {
   std::string_view root;  // The host's kernel.
   std::chrono::steady_clock::time_point started;
   std::uint64_t launched = 0;  // How many grids of it kernels have launched and that have started.
+  std::uint32_t reports = 0;   // Periods of the watchdog that it has reported on.
 };
 
 struct Extent {
@@ -104,7 +105,7 @@ struct LaunchRequest {
   ContextRuntime* context = nullptr;  // May be null: then printf and malloc fail in the kernel.
   DeviceRuntime* device_runtime =
       nullptr;                         // May be null: then each DeviceCall is an invalid value.
-  const GridFamily* family = nullptr;  // May be null. The watchdog counts from its start.
+  GridFamily* family = nullptr;  // May be null. The watchdog counts from its start.
 };
 
 // How a grid ended. The first failure counts; `block` and `thread` say where it happened.

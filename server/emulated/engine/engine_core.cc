@@ -129,10 +129,11 @@ void EngineCore::enlist(const GridPtr& grid) {
   active_count_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
   if (options_.watchdog_ms == 0) return;
   const Clock::time_point now = Clock::now();
-  grid->started = grid->request.family == nullptr ? now : grid->request.family->started;
-  // What is over before this one of its family began is not its to report.
-  grid->reports = static_cast<std::uint32_t>((now - grid->started) /
-                                             std::chrono::milliseconds(options_.watchdog_ms));
+  const GridFamily* const family = grid->request.family;
+  grid->started = family == nullptr ? now : family->started;
+  grid->reports = family == nullptr ? 0 : family->reports;
+  // Short grids, one after the other, are over before the watchdog wakes.
+  if (now >= next_report(*grid)) report(*grid, now);
   if (watching_) return;
   watching_ = true;
   if (watch_thread_.joinable()) {
@@ -460,18 +461,23 @@ void EngineCore::watch() {
     }
     watching_ = true;
     Clock::time_point next = Clock::now() + period;
-    for (const GridPtr& grid : active_)
-      next = std::min(next, grid->started + period * (grid->reports + 1));
+    for (const GridPtr& grid : active_) next = std::min(next, next_report(*grid));
     watch_cv_.wait_until(lock, next);
     const Clock::time_point now = Clock::now();
     for (const GridPtr& grid : active_) {
-      if (now >= grid->started + period * (grid->reports + 1)) report(*grid, now);
+      if (now >= next_report(*grid)) report(*grid, now);
     }
   }
 }
 
+EngineCore::Clock::time_point EngineCore::next_report(const Grid& grid) const {
+  return grid.started + std::chrono::milliseconds(options_.watchdog_ms) * (grid.reports + 1);
+}
+
 void EngineCore::report(Grid& grid, Clock::time_point now) {
-  ++grid.reports;
+  grid.reports = static_cast<std::uint32_t>((now - grid.started) /
+                                            std::chrono::milliseconds(options_.watchdog_ms));
+  if (grid.request.family != nullptr) grid.request.family->reports = grid.reports;
   const auto seconds = std::chrono::duration<double>(now - grid.started).count();
   GPURUN_LOG(kWarning,
              "kernel %s has been running for %.1f s%s: %llu of %llu blocks are finished, %zu wait, "

@@ -72,6 +72,7 @@ class EngineCore {
   void keep_locked(std::unique_ptr<Block> block);
   void be_patient(Patience* patience, bool fruitful);
   void watch();
+  Clock::time_point next_report(const Grid& grid) const;
   void report(Grid& grid, Clock::time_point now);
 
   const EngineOptions options_;

@@ -40,7 +40,7 @@ LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
 
 // Runs one grid, and puts what it has launched on top of `waiting`.
 CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
-                  const KernelLaunch& launch, unsigned level, const GridFamily& family,
+                  const KernelLaunch& launch, unsigned level, GridFamily& family,
                   std::vector<ChildLaunch>* waiting) {
   GridRuntime grid_runtime(context, runtime, launch.module, level);
   LaunchRequest request = request_for(launch, context);
@@ -61,7 +61,7 @@ CUresult LaunchOperation::run(Context& context) {
   Engine* const engine = context.device().engine();
   if (engine == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto runtime = context.runtime();
-  GridFamily family{launch_.function->name(), std::chrono::steady_clock::now(), 0};
+  GridFamily family{launch_.function->name(), std::chrono::steady_clock::now(), 0, 0};
   std::vector<ChildLaunch> waiting;
   CUresult result = run_grid(context, *runtime, *engine, launch_, 0, family, &waiting);
   while (result == CUDA_SUCCESS && !waiting.empty()) {

@@ -282,8 +282,8 @@ TEST(Features, ARequiredOneThatIsMissingNamesTheSideToUpdate) {
   EXPECT_EQ(sentence(all, {0b1110, 0}, "server"),
             "the server (gpurun 0.2.0) does not offer loading code images by their hash, which "
             "this client (gpurun 0.1.0) requires: update the server");
-  EXPECT_EQ(sentence(all, {0b110000001, 0b110000000}, "client"),
-            "the client (gpurun 0.2.0) requires feature 7, feature 8, which this server (gpurun "
+  EXPECT_EQ(sentence(all, {3 << 17 | 1, 3 << 17}, "client"),
+            "the client (gpurun 0.2.0) requires feature 17, feature 18, which this server (gpurun "
             "0.1.0) does not offer: update the server");
   // A stranger may require what it does not even offer.
   EXPECT_NE(sentence({1, 0}, {0, ~std::uint64_t{0}}, "client").find("update the server"),
