@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <cstring>
@@ -16,6 +17,18 @@ Status failure(int error) {
   if (error == EAGAIN || error == EWOULDBLOCK) return Status(Code::kDeadline, "the exchange waits");
   if (error == EPIPE || error == ECONNRESET) return Status(Code::kPeerGone, "the exchange ended");
   return Status::from_errno(error, "exchange");
+}
+
+// What is memory to its driver: a file of memory, or a device's. A socket that lingers would hold
+// up whoever closes it last; so it shall not linger, and what else there is is not taken.
+bool is_memory(int fd) {
+  struct stat about = {};
+  if (fstat(fd, &about) != 0) return false;
+  if (S_ISSOCK(about.st_mode)) {
+    const linger at_once = {};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  return S_ISREG(about.st_mode) || S_ISCHR(about.st_mode);
 }
 
 }  // namespace
@@ -62,6 +75,7 @@ Status receive_words(int socket, ExchangeWords* words, std::vector<UniqueFd>* de
   } while (got < 0 && errno == EINTR);
   if (got < 0) return failure(errno);
   descriptors->clear();
+  bool all_memory = true;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -69,11 +83,13 @@ Status receive_words(int socket, ExchangeWords* words, std::vector<UniqueFd>* de
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
       descriptors->emplace_back(fd);
+      all_memory = is_memory(fd) && all_memory;
     }
   }
   if (got == 0) return Status(Code::kPeerGone, "the exchange ended");
   if (got != sizeof *words || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-      words->descriptors != descriptors->size() || words->content_bytes > kExchangeContentBytes) {
+      words->descriptors != descriptors->size() || words->content_bytes > kExchangeContentBytes ||
+      !all_memory) {
     return Status(Code::kProtocol, "no message of an exchange");
   }
   return Status();

@@ -311,6 +311,9 @@ int Interprocess::open_event(const CUipcEventHandle& handle, CUevent* event) {
   if (view != nullptr && !files.empty()) {
     view->take_ipc_file(facts.driver_handle, files.front().get());
   }
+  // Before the driver locks the file for this process: any descriptor of it that is closed takes
+  // all locks of the process with it (fcntl(2)), and the others would think that it is dead.
+  files.clear();
   CUipcEventHandle theirs;
   std::memcpy(&theirs, facts.driver_handle, sizeof theirs);
   return GPURUN_DRIVER(driver_, cuIpcOpenEventHandle, event, theirs);

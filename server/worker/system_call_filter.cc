@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -126,6 +127,8 @@ void add_common(Program& program) {
   program.by_value(SYS_tgkill, 0, {static_cast<std::uint32_t>(getpid())}, kAllow, kForbid);
   program.by_value(SYS_rt_sigaction, 0, {SIGSYS}, kForbid, kAllow);
   program.limits_are_read(SYS_prlimit64);
+  // Whoever closes such a socket last waits: the daemon, were one sent to it.
+  program.by_value(SYS_setsockopt, 2, {SO_LINGER}, kForbid, kAllow);
   // No F_SETOWN or F_SETSIG, which send signals to others.
   program.by_value(SYS_fcntl, 1,
                    {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_DUPFD_CLOEXEC,
@@ -136,13 +139,12 @@ void add_common(Program& program) {
 void add_emulated_device(Program& program) {
   add_common(program);
   program.always(
-      {SYS_read,     SYS_write,       SYS_readv,         SYS_writev,       SYS_pread64,
-       SYS_pwrite64, SYS_recvfrom,    SYS_recvmsg,       SYS_sendto,       SYS_sendmsg,
-       SYS_shutdown, SYS_getsockopt,  SYS_setsockopt,    SYS_getsockname,  SYS_getpeername,
-       SYS_ppoll,    SYS_pselect6,    SYS_epoll_create1, SYS_epoll_ctl,    SYS_epoll_pwait,
-       SYS_close,    SYS_close_range, SYS_dup,           SYS_dup3,         SYS_pipe2,
-       SYS_eventfd2, SYS_lseek,       SYS_fstat,         SYS_memfd_create, SYS_ftruncate,
-       SYS_fallocate},
+      {SYS_read,        SYS_write,         SYS_readv,        SYS_writev,      SYS_pread64,
+       SYS_pwrite64,    SYS_recvfrom,      SYS_recvmsg,      SYS_sendto,      SYS_sendmsg,
+       SYS_shutdown,    SYS_getsockopt,    SYS_getsockname,  SYS_getpeername, SYS_ppoll,
+       SYS_pselect6,    SYS_epoll_create1, SYS_epoll_ctl,    SYS_epoll_pwait, SYS_close,
+       SYS_close_range, SYS_dup,           SYS_dup3,         SYS_pipe2,       SYS_eventfd2,
+       SYS_lseek,       SYS_fstat,         SYS_memfd_create, SYS_ftruncate,   SYS_fallocate},
       kAllow);
   program.always({SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_msync,
                   SYS_mincore, SYS_brk, SYS_membarrier},

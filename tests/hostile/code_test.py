@@ -45,6 +45,7 @@ DEEDS = {
     "catch_the_signal": (FORBIDDEN, FORBIDDEN, 0),
     "other_machine": (FORBIDDEN, FORBIDDEN, None),
     "kill_other": (FORBIDDEN, FORBIDDEN, 0),
+    "hold_up_a_close": (FORBIDDEN, FORBIDDEN, 0),
 }
 
 

@@ -91,6 +91,16 @@ std::size_t signal_by_descriptor() {
   return outcome(fcntl(ends[0], F_SETOWN, victim()));
 }
 
+// Whoever closes a socket that lingers waits for it: the daemon, which workers send descriptors to.
+std::size_t hold_up_a_close() {
+  int type = 0;
+  socklen_t length = sizeof type;
+  int found = 0;
+  while (found < 1024 && getsockopt(found, SOL_SOCKET, SO_TYPE, &type, &length) != 0) ++found;
+  const linger hour = {1, 3600};
+  return outcome(setsockopt(found, SOL_SOCKET, SO_LINGER, &hour, sizeof hour));
+}
+
 std::size_t start_child() {
   const pid_t child = fork();
   if (child == 0) {  // One that would outlive this worker.
@@ -214,7 +224,8 @@ constexpr std::size_t (*kActs[])() = {read_secret,
                                       start_threads,
                                       take_descriptors,
                                       use_inherited,
-                                      flood_the_log};
+                                      flood_the_log,
+                                      hold_up_a_close};
 static_assert(std::size(kActs) == std::size(gpurun::hostile::kDeeds));
 
 const gpurun::driver_abi::EmulatedView& emulated_view() {

@@ -121,7 +121,7 @@ CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
   CallSite site = here.site(protocol::Order::kOrderedHost);
   site.context = here.handles().context_of(handle);
   memory_returns.fetch_add(1, std::memory_order_relaxed);
-  const bool wait = of_another || here.session().host_write_outstanding();
+  const bool wait = of_another || !here.session().may_answer_early();
   const int result =
       wait ? call_row(here, row, site, {}, handle) : post_row(here, row, site, {}, handle);
   if (result != 0 && wait) return cuda(result);

@@ -130,7 +130,7 @@ class ArrayRun {
     const CopySide& from = copy_.source;
     const bool sure = knows(copy_.destination);
     const bool early =
-        waiting_ == Waiting::kSynchronous && sure && !here_.session().host_write_outstanding();
+        waiting_ == Waiting::kSynchronous && sure && here_.session().may_answer_early();
     const std::uint64_t reach = extent(from, copy_).value_or(0);
     const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&
                        place_of(from.address, reach) == Place::kPinned;

@@ -60,6 +60,14 @@ struct Device {
     void* arguments[] = {&turns, &to, &value};
     MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
   }
+  // About a second: longer than a waiter takes to find out that another process has died.
+  void launch_long(CUstream in, CUdeviceptr to) const {
+    unsigned turns = 4'000'000'000, value = 0;
+    void* arguments[] = {&turns, &to, &value};
+    for (int i = 0; i < 4; ++i) {
+      MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
+    }
+  }
   // Stands until `flag` is not 0, then puts it into `seen`.
   void launch_wait(CUstream in, CUdeviceptr flag, CUdeviceptr seen) const {
     void* arguments[] = {&flag, &seen};

@@ -195,6 +195,7 @@ void share_events(const Partner& partner, const Device& device, bool leads) {
   partner.meet();
   for (unsigned round = 1; round <= 6; ++round) {
     if ((round % 2 == 1) == leads) {
+      if (round == 3 || round == 4) device.launch_long(stream, memory);
       device.launch_linger(stream, memory, round);
       MUST(cuEventRecord(event, stream));
       partner.meet();

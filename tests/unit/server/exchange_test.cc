@@ -147,6 +147,29 @@ TEST_F(Exchange, IsBounded) {
   EXPECT_FALSE(stranger->put({}, many, &handle));
 }
 
+// Whoever closes a lingering socket last would stand: here that is the daemon.
+TEST_F(Exchange, TakesMemoryOnly) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  const UniqueFd one(pair[0]), other(pair[1]);
+  const linger hour = {1, 3600};
+  ASSERT_EQ(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
+  ASSERT_EQ(pipe2(pair, O_CLOEXEC), 0);
+  const UniqueFd from(pair[0]), to(pair[1]);
+  const UniqueFd memory = file("memory");
+  for (const int wrong : {one.get(), from.get()}) {
+    Served worker(book_, mutex_, 1);
+    protocol::SharingHandle handle{};
+    EXPECT_FALSE(worker->put({}, {memory.get(), wrong}, &handle));
+    EXPECT_TRUE(worker.refused());
+  }
+  linger now = {1, 1};
+  socklen_t length = sizeof now;
+  EXPECT_EQ(getsockopt(one.get(), SOL_SOCKET, SO_LINGER, &now, &length), 0);
+  EXPECT_EQ(now.l_onoff, 0);
+  EXPECT_EQ(book_.entries(), 0u);
+}
+
 TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
   const char rubbish[] = "what is this";
   {
