@@ -46,7 +46,7 @@ void Session::Impl::die(Status cause) {
 
 // A worker that ends says goodbye on the log and then closes all; on the way one may overtake the
 // other.
-void Session::Impl::lane_failed(Status cause) {
+void Session::Impl::connection_failed(Status cause) {
   constexpr std::chrono::milliseconds kLastWords{500};
   if (cause.code() == Code::kPeerGone) {
     std::unique_lock<std::mutex> lock(death_mutex);

@@ -66,7 +66,7 @@ void Session::Impl::send_log() {
     std::uint64_t last = 1;
     while (status.ok() && last != 0) status = send_batch(&last);
     release_role();
-    if (!status.ok()) return die(std::move(status));
+    if (!status.ok()) return connection_failed(std::move(status));
     if (!log.something_to_send()) return;
   }
 }
@@ -81,7 +81,7 @@ void Session::Impl::send_log_through(std::uint64_t sequence) {
     // went out before we took the role.
   } while (status.ok() && last != 0 && last < sequence);
   release_role();
-  if (!status.ok()) return die(std::move(status));
+  if (!status.ok()) return connection_failed(std::move(status));
   const bool life_signs = heartbeat_due.load(std::memory_order_acquire) ||
                           acknowledge_due.load(std::memory_order_acquire);
   if (life_signs || log.something_to_send()) doorbell.ring();

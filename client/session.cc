@@ -49,7 +49,9 @@ Status Session::Impl::start_threads() {
   for (const auto& connection : channels.bulk) connections.push_back(connection.get());
   Bulk::Listener listener;
   listener.user = this;
-  listener.failed = [](void* impl, Status cause) { static_cast<Impl*>(impl)->lane_failed(cause); };
+  listener.failed = [](void* impl, Status cause) {
+    static_cast<Impl*>(impl)->connection_failed(cause);
+  };
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
   };

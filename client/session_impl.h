@@ -80,8 +80,8 @@ struct Session::Impl {
 
   // death.cc
   void die(Status cause);
-  // Of a bulk lane; the log, where somebody may be saying why, is heard first.
-  void lane_failed(Status cause);
+  // Of a bulk lane, or of sending: the log, where somebody may be saying why, is heard first.
+  void connection_failed(Status cause);
   void wake_lanes();
   // Called by Bulk, one connection at a time or several: the highest number counts.
   void completed_through(std::uint64_t number);

@@ -44,7 +44,7 @@ bool ExchangeClient::put(ByteView content, const std::vector<int>& descriptors,
   question.step = ExchangeStep::kPut;
   question.content_bytes = static_cast<std::uint32_t>(content.size());
   question.descriptors = static_cast<std::uint32_t>(descriptors.size());
-  std::memcpy(question.content.data(), content.data(), content.size());
+  if (!content.empty()) std::memcpy(question.content.data(), content.data(), content.size());
   std::vector<UniqueFd> none;
   if (!ask(question, descriptors, &answer, &none)) return false;
   *handle = answer.handle;

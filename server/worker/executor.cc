@@ -377,6 +377,7 @@ void ExecutorState::serve() {
       awake = false;
     }
     const std::lock_guard lock(role);
+    if (stopping) return;
     queue.retry_held();
     pump();
     outbox.send();
@@ -393,11 +394,12 @@ Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk
 }
 
 Executor::~Executor() {
-  if (state_->at_end) state_->at_end();
+  state_->end();
   {
     const std::scoped_lock lock(state_->role, state_->wake_mutex);
     state_->stopping = true;
   }
+  state_->end();  // A handler may have set it meanwhile; none runs any more.
   state_->woken.notify_all();
   state_->thread.join();
   ExecutorState& state = *state_;
@@ -460,7 +462,10 @@ void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept
   state_->before_reply = before;
   state_->before_reply_user = user;
 }
-void Executor::set_at_end(std::function<void()> at_end) { state_->at_end = std::move(at_end); }
+void Executor::set_at_end(std::function<void()> at_end) {
+  const std::lock_guard lock(state_->end_mutex);
+  state_->at_end = std::move(at_end);
+}
 Status Executor::say(const protocol::ReplyHeader& item, ByteView payload, Saying saying) {
   return saying == Saying::kWhenRoom ? state_->outbox.post_when_room(item, payload)
                                      : state_->outbox.post(item, payload);

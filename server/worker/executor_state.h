@@ -133,8 +133,19 @@ struct ExecutorState {
   EventBook events;
   void (*before_reply)(void* user) = nullptr;
   void* before_reply_user = nullptr;
-  std::function<void()> at_end;
+  std::mutex end_mutex;
+  std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;
+
+  // What was said last to be called at the end; once.
+  void end() {
+    std::function<void()> what;
+    {
+      const std::lock_guard<std::mutex> lock(end_mutex);
+      what.swap(at_end);
+    }
+    if (what) what();
+  }
 };
 
 }  // namespace gpurun::server

@@ -104,7 +104,7 @@ struct LaunchRequest {
   std::uint32_t param_bytes = 0;
   ContextRuntime* context = nullptr;  // May be null: then printf and malloc fail in the kernel.
   DeviceRuntime* device_runtime =
-      nullptr;                         // May be null: then each DeviceCall is an invalid value.
+      nullptr;                   // May be null: then each DeviceCall is an invalid value.
   GridFamily* family = nullptr;  // May be null. The watchdog counts from its start.
 };
 

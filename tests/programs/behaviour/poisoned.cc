@@ -68,6 +68,7 @@ void streams() {
   const auto create = [](CUstream* out) { return cuStreamCreate(out, CU_STREAM_NON_BLOCKING); };
   if (poisoned(gpurun::kRefuseStreamCreate, &stream, create)) {
     FAILS(cuStreamSynchronize(stream));
+    tell();  // That call may have known it of the handle alone.
     FAILS(cuMemsetD8Async(g_memory, 1, 16, stream));
     FAILS(cuStreamQuery(stream));
     FAILS(cuEventRecord(event, stream));
