@@ -233,6 +233,11 @@ void answered_early(const Partner& partner, const Device& device, bool leads) {
   if (leads) {
     const CUdeviceptr memory = Device::memory(kCount * 4);
     partner.tell(handle_of(memory));
+    const CUDA_ARRAY_DESCRIPTOR line = {64, 0, CU_AD_FORMAT_FLOAT, 1};
+    CUarray array;
+    MUST(cuArrayCreate(&array, &line));
+    const float row[64] = {};
+    std::vector<CUdeviceptr> others;
     std::vector<unsigned> values(kCount);
     for (unsigned round = 1; round <= kRounds; ++round) {
       const unsigned count = round % 2 == 0 ? kCount : 1;
@@ -240,14 +245,26 @@ void answered_early(const Partner& partner, const Device& device, bool leads) {
       const bool frees = round % 3 == 0 && round < 16;
       if (frees) values[0] = 0;
       MUST(cuMemcpyHtoD(memory, values.data(), count * 4));
-      if (frees) {  // Which waits for what is queued.
+      if (frees) {  // Each of these waits for what is queued: the copy, for its stream.
         const CUdeviceptr other = Device::memory(4096);
-        device.launch_linger(stream, memory, round);
-        MUST(cuMemFree(other));
+        const bool copies = round % 9 == 6, ends_array = round == 9;
+        device.launch_linger(copies ? nullptr : stream, memory, round);
+        if (copies) {
+          MUST(cuMemcpyHtoA(array, 0, row, sizeof row));
+        } else if (ends_array) {
+          MUST(cuArrayDestroy(array));
+          array = nullptr;
+        } else {
+          MUST(cuMemFree(other));
+        }
+        if (copies || ends_array) others.push_back(other);
       }
       partner.tell(count);
       (void)partner.hear<char>();
+      if (array == nullptr) MUST(cuArrayCreate(&array, &line));
     }
+    for (const CUdeviceptr other : others) MUST(cuMemFree(other));
+    MUST(cuArrayDestroy(array));
     MUST(cuMemFree(memory));
     return;
   }
