@@ -9,7 +9,8 @@ add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/integrity.cc
   ${CMAKE_CURRENT_LIST_DIR}/library_view.cc
   ${CMAKE_CURRENT_LIST_DIR}/linked_image.cc
-  ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc)
+  ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc
+  ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout.cc)
 target_link_libraries(gpurun_driver_facts PUBLIC gpurun_driver_abi gpurun_base gpurun_options
                       PRIVATE gpurun_lz4 gpurun_zstd ${CMAKE_DL_LIBS})
 # For the generated driver_abi/cuda_abi.h.

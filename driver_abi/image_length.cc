@@ -7,6 +7,7 @@
 
 #include "driver_abi/fatbin.h"
 #include "driver_abi/little_endian.h"
+#include "driver_abi/tile_ir_layout.h"
 
 namespace gpurun::driver_abi {
 namespace {
@@ -73,7 +74,7 @@ bool looks_like_text(ByteView bytes) {
 }
 
 Result<Image> text_image(ByteView bytes, bool needs_nul) {
-  if (!looks_like_text(bytes)) return invalid("neither fat binary, ELF nor PTX text");
+  if (!looks_like_text(bytes)) return invalid("neither fat binary, ELF, Tile IR nor PTX text");
   const void* nul = std::memchr(bytes.data(), 0, bytes.size());
   if (nul == nullptr && needs_nul) return invalid("PTX text does not end");
   const std::size_t length =
@@ -110,6 +111,11 @@ Result<Image> plain_image(ByteView bytes, bool needs_nul) {
     const Result<std::uint64_t> length = elf_image_bytes(bytes);
     if (!length.ok()) return length.status();
     return Image{ImageForm::kElf, 0, {bytes.first(*length)}};
+  }
+  if (is_tile_ir(bytes)) {
+    const Result<TileIrLayout> layout = tile_ir_layout(bytes);
+    if (!layout.ok()) return layout.status();
+    return Image{ImageForm::kTileIr, 0, {bytes.first(layout->bytes)}};
   }
   return text_image(bytes, needs_nul);
 }

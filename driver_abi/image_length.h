@@ -2,10 +2,11 @@
 // (cuModuleLoadData, cuLibraryLoadData: CUDA Driver API manual, "Module Management", "Library
 // Management").
 //
-// Four forms occur: the wrapper that nvcc's registration code keeps (`u32 magic, u32 version,
-// void* data, void* aux`), a bare fat binary container (cuFFT), a bare ELF image (cuBLASLt, NVRTC)
-// and NUL-terminated PTX text (cuDNN, NVRTC). A wrapper of version 2 (device-linked objects) also
-// names one container per object: only those hold the PTX. Pure functions, safe from any thread.
+// Five forms occur: the wrapper that nvcc's registration code keeps (`u32 magic, u32 version,
+// void* data, void* aux`), a bare fat binary container (cuFFT), a bare ELF image (cuBLASLt, NVRTC),
+// NUL-terminated PTX text (cuDNN, NVRTC) and Tile IR (cuBLASLt; tile_ir_layout.h). A wrapper of
+// version 2 (device-linked objects) also names one container per object: only those hold the PTX.
+// Pure functions, safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,15 @@ inline constexpr std::size_t kWrapperContainersMax = 65'536;
 // Of one piece. The same bound as protocol limits::kImageBytesMax, which this folder cannot see.
 inline constexpr std::uint64_t kImagePieceBytesMax = std::uint64_t{2} << 30;
 
-enum class ImageForm : std::uint8_t { kWrapper, kContainer, kElf, kPtx };
+// The numbers travel (protocol/image_bundle.h).
+enum class ImageForm : std::uint8_t { kWrapper, kContainer, kElf, kPtx, kTileIr };
 
 struct Image {
   ImageForm form;
   std::uint32_t wrapper_version;  // kWrapper: 1 or 2, else 0.
-  // What the image consists of; borrows the caller's memory. kContainer, kElf: one piece. kPtx: one
-  // piece, the text without its NUL. kWrapper: the container of `data`, then with version 2 those
-  // of `aux` in order.
+  // What the image consists of; borrows the caller's memory. kContainer, kElf, kTileIr: one piece.
+  // kPtx: one piece, the text without its NUL. kWrapper: the container of `data`, then with version
+  // 2 those of `aux` in order.
   std::vector<ByteView> pieces;
 };
 

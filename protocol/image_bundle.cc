@@ -6,6 +6,7 @@
 #include <string>
 
 #include "driver_abi/fatbin.h"
+#include "driver_abi/tile_ir_layout.h"
 #include "protocol/limits.h"
 
 namespace gpurun::protocol {
@@ -56,6 +57,11 @@ Status check_piece(ImageForm form, ByteView piece) {
       if (!bytes.ok()) return bytes.status();
       return *bytes <= piece.size() ? Status() : wrong("an ELF image is cut");
     }
+    case ImageForm::kTileIr: {
+      const Result<driver_abi::TileIrLayout> layout = driver_abi::tile_ir_layout(piece);
+      if (!layout.ok()) return layout.status();
+      return layout->bytes == piece.size() ? Status() : wrong("bytes after Tile IR");
+    }
     case ImageForm::kContainer:
     case ImageForm::kWrapper: {
       const Result<std::uint64_t> bytes = driver_abi::fatbin_container_bytes(piece);
@@ -93,7 +99,7 @@ Result<Image> open_bundle(ByteView bundle) {
   std::memcpy(&header, bundle.data(), sizeof header);
   const bool wrapper = header.form == static_cast<std::uint32_t>(ImageForm::kWrapper);
   if (header.magic != kBundleMagic) return wrong("its magic");
-  if (header.form > static_cast<std::uint32_t>(ImageForm::kPtx)) return wrong("its form");
+  if (header.form > static_cast<std::uint32_t>(ImageForm::kTileIr)) return wrong("its form");
   if (header.piece_count == 0 || header.piece_count > driver_abi::kWrapperContainersMax + 1) {
     return wrong("its number of pieces");
   }

@@ -14,6 +14,7 @@
 #include "protocol/module_calls.h"
 #include "server/images/image_folder.h"
 #include "tests/callpath/world.h"
+#include "tests/unit/driver_abi/tile_ir_builder.h"
 
 namespace gpurun::callpath {
 namespace {
@@ -112,6 +113,19 @@ TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
   EXPECT_TRUE(kernel.layout_known);
   EXPECT_EQ(kernel.parameters, (std::vector<protocol::KernelParameter>{{0, 8}, {8, 4}}));
   EXPECT_EQ(kernel.attributes.size(), protocol::kFunctionAttributes);
+}
+
+// What is in it is the driver's business.
+TEST_F(Modules, TileIrReachesTheDriver) {
+  const std::string tile_ir = test::build_tile_ir({{2, "functions"}, {1, "strings"}});
+  const driver_abi::Image image{
+      driver_abi::ImageForm::kTileIr, 0, {byte_view(tile_ir.data(), tile_ir.size())}};
+  const Bytes bundle = protocol::make_bundle(image);
+  const Handle module = mint(HandleKind::kModule);
+  const ImageOutcome outcome = load(module, sha256(bundle), bundle);
+  EXPECT_EQ(outcome.result, 0);
+  EXPECT_EQ(name(module, mint(HandleKind::kFunction), "a_tile_kernel"), 0);
+  EXPECT_EQ(unload(module), 0);
 }
 
 TEST_F(Modules, AnImageIsAskedForOnceAndThenKnownByItsDigest) {

@@ -23,6 +23,7 @@
 #include "protocol/snapshot.capnp.h"
 #include "tests/fuzz/worker_log_seeds.h"
 #include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/unit/driver_abi/tile_ir_builder.h"
 #include "transport/loopback/connection.h"
 #include "transport/tls/handshake.h"
 
@@ -63,7 +64,7 @@ void control_messages() {
   protocol::Attach attach;
   attach.version = version;
   attach.count = 2;
-  protocol::Listing listing{"0.1.0", 1, {{"a GPU", 1 << 30, "somebody", 5, 2}, {}}, 1, 1, 1, 1};
+  protocol::Listing listing{"0.1.0", 1, {{"a GPU", 1 << 30, "somebody", 5, 2}, {}}, 1, 1, 1, 1, {}};
   const std::pair<const char*, protocol::ControlMessage> all[] = {
       {"hello", protocol::Hello{version, {}}},
       {"hello_of_token", protocol::Hello{version, {}, protocol::TokenId{1}}},
@@ -224,6 +225,11 @@ void modules() {
 }
 
 void images() {
+  const std::string tile_ir = test::build_tile_ir(
+      {{2, "functions"}, {4, ""}, {5, std::string(200, 't')}, {6, "g"}, {7, "p"}, {1, "strings"}});
+  write("tile_ir", "sections", text(tile_ir));
+  write("tile_ir", "unaligned", text(test::build_tile_ir({{3, "debug"}, {1, "x"}}, 0)));
+  write("fat_binary", "tile_ir", text(tile_ir));
   write("ptx", "add", text(kPtx));
   write("fat_binary", "ptx", text(kPtx));
   for (const test::Packing packing :

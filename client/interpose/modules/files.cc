@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "driver_abi/cuda_abi.h"
 #include "protocol/limits.h"
@@ -33,7 +34,12 @@ int read_image_file(const char* path, Bytes* bytes) {
 }
 
 int image_error(const Status& status) {
-  return status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_IMAGE};
+  const int error = status.code() == Code::kCuda ? status.cuda_error() : CUDA_ERROR_INVALID_IMAGE;
+  // What and where: the code that the program gets says neither.
+  if (error == CUDA_ERROR_INVALID_IMAGE) {
+    GPURUN_LOG(kWarning, "an image is not loaded: %s", status.message().c_str());
+  }
+  return error;
 }
 
 }  // namespace gpurun::client::interpose::modules

@@ -12,7 +12,8 @@ namespace gpurun::client::interpose::modules {
 // limits::kImageBytesMax.
 int read_image_file(const char* path, Bytes* bytes);
 
-// The CUresult for a failure of driver_abi::image_at() or image_in().
+// The CUresult for a failure of driver_abi::image_at() or image_in(). What is no image is explained
+// on stderr.
 int image_error(const Status& status);
 
 }  // namespace gpurun::client::interpose::modules

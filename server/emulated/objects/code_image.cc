@@ -88,6 +88,8 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi:
       image->contents_ = "machine code (elf)";
       return std::shared_ptr<const CodeImage>(std::move(image));
     }
+    case driver_abi::ImageForm::kTileIr:
+      return Status::cuda(CUDA_ERROR_INVALID_IMAGE, "Tile IR: there is no compiler for it");
     case driver_abi::ImageForm::kPtx: {
       auto image = std::make_shared<CodeImage>();
       image->is_text_ = true;

@@ -56,7 +56,9 @@ std::vector<KernelEntry> entries_of(const driver_abi::Image& image) {
       add({reinterpret_cast<const char*>(piece.data()), piece.size()});
       continue;
     }
-    if (image.form == driver_abi::ImageForm::kElf) continue;
+    if (image.form == driver_abi::ImageForm::kElf || image.form == driver_abi::ImageForm::kTileIr) {
+      continue;
+    }
     const auto found = driver_abi::read_fatbin(piece);
     if (!found.ok()) continue;
     const auto chosen = driver_abi::select_ptx(*found);

@@ -7,6 +7,7 @@ gpurun_test(driver_facts_test unit TIMEOUT 120
           ${CMAKE_CURRENT_LIST_DIR}/image_length_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/integrity_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/ptx_selection_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout_test.cc
   LIBRARIES gpurun_driver_facts gpurun_lz4 gpurun_zstd)
 add_library(gpurun_test_tables MODULE ${CMAKE_CURRENT_LIST_DIR}/tables_library.cc)
 target_link_libraries(gpurun_test_tables PRIVATE gpurun_driver_facts gpurun_options)

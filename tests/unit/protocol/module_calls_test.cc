@@ -11,6 +11,7 @@
 #include "driver_abi/fatbin.h"
 #include "protocol/image_bundle.h"
 #include "protocol/limits.h"
+#include "tests/unit/driver_abi/tile_ir_builder.h"
 
 namespace gpurun::protocol {
 namespace {
@@ -59,6 +60,20 @@ TEST(ImageBundle, RebuildsAWrapperOfVersion2) {
   ASSERT_TRUE(seen.ok()) << seen.status().to_string();
   ASSERT_EQ(seen->pieces.size(), 2u);
   EXPECT_EQ(std::memcmp(seen->pieces[1].data(), second.data(), second.size()), 0);
+}
+
+TEST(ImageBundle, HoldsTileIrAndNothingBehindIt) {
+  const std::string tile_ir = test::build_tile_ir({{2, "functions"}, {1, "strings"}});
+  const Bytes bundle = make_bundle(Image{ImageForm::kTileIr, 0, {view(tile_ir)}});
+  const Result<Image> opened = open_bundle(bundle);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(opened->form, ImageForm::kTileIr);
+  const DriverImage driver(*opened);
+  EXPECT_EQ(std::memcmp(driver.code(), tile_ir.data(), tile_ir.size()), 0);
+  const std::string cut = tile_ir.substr(0, tile_ir.size() - 1);
+  EXPECT_FALSE(open_bundle(make_bundle(Image{ImageForm::kTileIr, 0, {view(cut)}})).ok());
+  const std::string more = tile_ir + "x";
+  EXPECT_FALSE(open_bundle(make_bundle(Image{ImageForm::kTileIr, 0, {view(more)}})).ok());
 }
 
 TEST(ImageBundle, RefusesWhatIsCutOrChanged) {
