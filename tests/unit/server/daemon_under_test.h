@@ -130,6 +130,7 @@ class DaemonTest : public testing::Test {
   void TearDown() override {
     daemon_->stop();
     thread_.join();
+    daemon_.reset();  // It writes what it still holds; a test's folder goes afterwards.
   }
 
   std::unique_ptr<client::ControlLink> link(const Bytes& with = secret()) {
