@@ -270,33 +270,35 @@ void capture_ended(const Here& here, Handle stream) {
 
 namespace {
 
-template <typename IsMember>
-void end_captures(IsMember is_member) {
-  if (!capturing_somewhere()) return;
-  Captures& all = captures();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (Capture& capture : all.active) {
-    capture.invalidated =
-        capture.invalidated ||
-        std::any_of(capture.members.begin(), capture.members.end(),
-                    [&](const Member& member) { return is_member(member.place); });
-  }
+// With the lock held: those that began in such a place.
+template <typename IsSuch>
+void forget_captures(Captures& all, IsSuch is_such) {
   all.active.erase(
       std::remove_if(all.active.begin(), all.active.end(),
-                     [&](const Capture& each) { return is_member(each.members.front().place); }),
+                     [&](const Capture& each) { return is_such(each.members.front().place); }),
       all.active.end());
   g_capture_count.store(static_cast<int>(all.active.size()), std::memory_order_release);
 }
 
 }  // namespace
 
+// Others that the stream has joined go on: what it captured is part of them.
 void end_captures_of_stream(const Here& here, Handle stream) {
+  if (!capturing_somewhere()) return;
   const Place gone = place_of_stream(here, stream);
-  end_captures([&](const Place& place) { return place == gone; });
+  Captures& all = captures();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  forget_captures(all, [&](const Place& place) { return place == gone; });
 }
 
 void end_captures_of_context(Handle context) {
-  end_captures([&](const Place& place) { return place.context == context; });
+  if (!capturing_somewhere()) return;
+  Captures& all = captures();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (Capture& capture : all.active) {
+    capture.invalidated = capture.invalidated || capture.touches(context, false);
+  }
+  forget_captures(all, [&](const Place& place) { return place.context == context; });
 }
 
 void note_event_record(const Here& here, Handle event, Handle stream, bool external) {

@@ -44,8 +44,8 @@ void capture_invalidated(const Here& here, Handle stream);
 // All of its streams leave it.
 void capture_ended(const Here& here, Handle stream);
 
-// A stream or a context ends: captures that began there are forgotten, others that it takes part in
-// are invalidated.
+// A stream or a context ends: captures that began there are forgotten. Others that a stream of the
+// context takes part in are invalidated; a lone stream leaves them what it captured.
 void end_captures_of_stream(const Here& here, Handle stream);
 void end_captures_of_context(Handle context);
 

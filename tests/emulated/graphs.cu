@@ -89,6 +89,23 @@ int captured() {
   add<<<4, 256, 0, side>>>(second, kCount, 5);
   cudaGraph_t none;
   EXPECT(cudaStreamEndCapture(stream, &none) == cudaErrorStreamCaptureUnjoined);
+  // Nor is it forgotten with its stream; joined again, the stream may go before the capture ends.
+  for (const bool joins : {false, true}) {
+    cudaStream_t passing;
+    CHECK(cudaStreamCreateWithFlags(&passing, cudaStreamNonBlocking));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    CHECK(cudaEventRecord(forked, stream));
+    CHECK(cudaStreamWaitEvent(passing, forked));
+    add<<<4, 256, 0, passing>>>(second, kCount, 5);
+    if (joins) {
+      CHECK(cudaEventRecord(joined, passing));
+      CHECK(cudaStreamWaitEvent(stream, joined));
+    }
+    CHECK(cudaStreamDestroy(passing));
+    const cudaError_t ended = cudaStreamEndCapture(stream, &none);
+    EXPECT(ended == (joins ? cudaSuccess : cudaErrorStreamCaptureUnjoined));
+    if (joins) CHECK(cudaGraphDestroy(none));
+  }
   // What a capture forbids invalidates it.
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   EXPECT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);

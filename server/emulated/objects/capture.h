@@ -48,9 +48,6 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   // `blocking_only`: streams that the legacy stream waits for.
   bool has_stream_of(const Context& context, bool blocking_only) const;
 
-  // Whether the stream takes part.
-  bool has(const Stream& stream) const;
-
   // Takes all streams out. INVALIDATED, or UNJOINED when work of a joined stream is not waited for
   // by the origin.
   CUresult end();
@@ -82,7 +79,7 @@ CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
 CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph);
 
 // What captures ends with it: captures that began on a stream of the context, or on the stream, are
-// forgotten; others that it takes part in are invalidated.
+// forgotten; others that a stream of the context takes part in are invalidated.
 void end_captures_of(const Context& context);
 void end_captures_of(const Stream& stream);
 
