@@ -4,7 +4,8 @@ who died, and nothing is left. Worker, daemon, gpurun and program are each kille
 moments: while gpurun and the program start, while the program attaches, at a call, in a large copy,
 and while it ends; on a server that was named and on a private one.
 
-Its words: the program [SEED]. GPURUN_DEATHS: how often each of the four dies.
+Its words: the program [SEED]. GPURUN_DEATHS: how often each of the four is killed; runs in which it
+was not there at the moment do not count, and are made again.
 """
 import collections
 import os
@@ -23,6 +24,7 @@ import world  # noqa: E402
 DEATHS = int(os.environ.get("GPURUN_DEATHS") or (5 if world.ARGS.sanitizer else 15))
 VICTIMS = ("worker", "daemon", "gpurun", "program")
 # When it happens, and how long after the program has said the word, at most.
+RUNS_MAX = 2 * DEATHS  # Of each victim.
 MOMENTS = {"start": 0.15, "attach": 0.08, "call": 0.02, "copy": 0.05, "end": 0.003}
 WORDS = {"attach": b"attaching", "copy": b"copying", "end": b"running"}
 CALLS_MAX = 200
@@ -261,17 +263,24 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
         servers = Servers(temporary)
-        deaths = [Death(chance, victim, number) for number in range(DEATHS) for victim in VICTIMS]
-        for death in deaths:
-            server = servers.server()
-            wrong += death.run(server, temporary)
-            wrong += servers.look(death)
-            results[death.victim, death.moment, death.killed, death.result] += 1
+        deaths = collections.Counter()
+        for number in range(RUNS_MAX):
+            for victim in VICTIMS:
+                if deaths[victim] == DEATHS:
+                    continue
+                death = Death(chance, victim, number)
+                server = servers.server()
+                wrong += death.run(server, temporary)
+                wrong += servers.look(death)
+                deaths[victim] += death.killed
+                results[death.victim, death.moment, death.killed, death.result] += 1
         servers.end()
     for (victim, moment, killed, result), count in sorted(results.items()):
         print(f"{count:4} {victim} {'killed' if killed else 'not there yet'} at {moment}: {result}")
-    if len([death for death in deaths if death.killed]) < 0.6 * len(deaths):
-        wrong.append("too few were there to be killed")
+    for victim in VICTIMS:
+        print(f"{deaths[victim]:4} {victim} killed in all")
+        if deaths[victim] < DEATHS:
+            wrong.append(f"{victim} was killed {deaths[victim]} times in {RUNS_MAX} runs, not {DEATHS}")
     for line in wrong:
         print("WRONG:", line)
     return 1 if wrong else 0
