@@ -1,6 +1,6 @@
 // Driver API: a large copy to the device on one stream does not hold up another: while it is under
-// way, 1,000 launches and their end take a fraction of its time. For slow links; its words: the
-// image, the copy's bytes.
+// way, 1,000 launches and their end take hardly longer than they do alone. For slow links; its
+// words: the image, the copy's bytes.
 #include <chrono>
 #include <cstring>
 
@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   std::printf("1,000 launches: %.3f s alone, %.3f s beside a copy of %.3f s\n", alone, beside,
               copy);
   EXPECT(under_way);
-  EXPECT(beside < copy / 3);
+  // Half a second is what a busy machine may take from any thousand calls.
+  EXPECT(beside < 3 * alone + 0.5);
   std::printf("PASSED\n");
   return 0;
 }
