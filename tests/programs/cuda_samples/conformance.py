@@ -35,7 +35,7 @@ from fetch import fetch  # noqa: E402
 FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erification failed|"
                     r"CUDA error at|[Mm]ismatch at|emulated device: kernel .* cannot run")
 # Lines that hold what differs from run to run: times, rates, and addresses.
-VARIES = re.compile(r"\btimes?\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
+VARIES = re.compile(r"\btimes?\b|\brate\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
                     r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
                     r"process id|\bpid\b|CPU executed|^\s+\d+\t+[\d.]+$", re.IGNORECASE)
 WAIVED = 2  # EXIT_WAIVED of the samples' helpers.
