@@ -1,12 +1,18 @@
 // Protects: a worker takes nothing that a client says of shared memory on trust: payloads of
 // another size, memory that nobody has, requests that nobody waits for; and what one session has
-// open is bounded.
+// open is bounded. Nor does it trust what another worker has said of what it shares.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 
+#include <cstddef>
 #include <cstring>
+#include <thread>
 
 #include "protocol/interprocess.h"
 #include "protocol/limits.h"
+#include "server/exchange/exchange_words.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -67,6 +73,127 @@ TEST_F(Interprocess, OpeningsAreBounded) {
   }
   EXPECT_EQ(ask("cuIpcOpenMemHandle_v2", request(limits::kSharedOpeningsMax)), kOutOfMemory);
   EXPECT_EQ(ask("cuIpcOpenMemHandle_v2", request(7)), 0);  // Once more.
+}
+
+// What a worker says of memory that it shares: SharedFacts of interprocess.cc.
+struct Facts {
+  std::uint32_t kind = 2;  // 1: pieces, 2: the driver's memory, 3: an event.
+  std::uint32_t pieces = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 4096;
+  std::uint8_t device[16] = {};
+  std::uint8_t driver_handle[64] = {};
+  std::uint64_t piece_bytes[40] = {};
+};
+
+// The exchange of a worker, on which everybody has shared what the test wants. The session
+// begins and ends with it.
+class Liar {
+ public:
+  Liar() {
+    int pair[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    own_.reset(pair[0]);
+    given_ = pair[1];
+    thread_ = std::thread([this] {
+      server::ExchangeWords words;
+      std::vector<UniqueFd> none;
+      while (server::receive_words(own_.get(), &words, &none, true).ok()) {
+        words.content_bytes = static_cast<std::uint32_t>(content.size());
+        std::memcpy(words.content.data(), content.data(), content.size());
+        words.descriptors = static_cast<std::uint32_t>(files.size());
+        if (!server::send_words(own_.get(), words, files, true).ok()) return;
+      }
+    });
+    WorldOptions options;
+    options.prepare = [](server::WorkerOptions& worker) {
+      static_cast<server::HandlerState*>(worker.user)
+          ->interprocess()
+          .set_exchange(std::make_unique<server::ExchangeClient>(UniqueFd(given_)));
+    };
+    world_ = std::make_unique<World>(options);
+  }
+  ~Liar() {
+    world_.reset();
+    shutdown(own_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  World& world() { return *world_; }
+
+  // Changed only while nothing is asked.
+  Bytes content;
+  std::vector<int> files;
+
+ private:
+  static inline int given_ = -1;
+  UniqueFd own_;
+  std::thread thread_;
+  std::unique_ptr<World> world_;
+};
+
+TEST(InterprocessOfALiar, WhatAnotherWorkerSaysIsCheckedBeforeTheDriverHearsIt) {
+  Liar liar;
+  World& world = liar.world();
+  std::uint32_t number = 0;
+  const auto opened = [&](ByteView content, std::size_t files) {
+    liar.content.assign(content.begin(), content.end());
+    const UniqueFd memory(memfd_create("lies", MFD_CLOEXEC));
+    liar.files.assign(files, memory.get());
+    OpenRequest open;
+    ++number;  // A handle is asked for once.
+    std::memcpy(open.handle.data(), &number, sizeof number);
+    open.flags = 1;
+    client::CallSite site = world.site("cuIpcOpenMemHandle_v2");
+    site.form = protocol::Form::kRaw;
+    site.order = Order::kContext;
+    client::Reply reply;
+    return world.session().call(world.lane(), site, bytes_of(open), &reply);
+  };
+  Facts good;
+  void* uuid = good.device;
+  int ordinal = 0;
+  ASSERT_EQ(world.call("cuDeviceGetUuid_v2", {&uuid, &ordinal}), 0);
+  EXPECT_EQ(opened(bytes_of(good), 0), 0);
+  EXPECT_EQ(opened(bytes_of(good), 1), 0);
+  const auto refused = [&](std::size_t files, auto change) {
+    Facts bad = good;
+    change(bad);
+    return opened(bytes_of(bad), files) == kInvalidValue;
+  };
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0};
+  EXPECT_TRUE(refused(2, [](Facts&) {}));
+  EXPECT_TRUE(refused(0, [](Facts& bad) { bad.bytes = 0; }));
+  EXPECT_TRUE(refused(0, [](Facts& bad) { bad.bytes = limits::kWindowBytesMax + 1; }));
+  for (const std::uint32_t kind : {0u, 3u, 4u, ~0u}) {
+    EXPECT_TRUE(refused(0, [kind](Facts& bad) { bad.kind = kind; })) << kind;
+  }
+  const auto pieces = [](Facts& bad, std::uint32_t count, std::uint64_t bytes_of_each) {
+    bad.kind = 1;
+    bad.pieces = count;
+    for (std::uint64_t& bytes : bad.piece_bytes) bytes = bytes_of_each;
+  };
+  EXPECT_TRUE(refused(0, [&](Facts& bad) { pieces(bad, 0, 4096); }));
+  EXPECT_TRUE(refused(1, [&](Facts& bad) { pieces(bad, 2, 4096); }));
+  EXPECT_TRUE(refused(41, [&](Facts& bad) { pieces(bad, 41, 4096); }));
+  EXPECT_TRUE(refused(0, [&](Facts& bad) { pieces(bad, ~0u, 4096); }));
+  EXPECT_TRUE(refused(2, [&](Facts& bad) { pieces(bad, 2, kHuge / 2 + 1); }));
+  EXPECT_TRUE(refused(2, [&](Facts& bad) { pieces(bad, 2, limits::kWindowBytesMax); }));
+  EXPECT_TRUE(refused(1, [&](Facts& bad) { pieces(bad, 1, 4095); }));
+  EXPECT_TRUE(refused(1, [&](Facts& bad) {
+    pieces(bad, 1, 4096);
+    bad.offset = 1;
+  }));
+  EXPECT_TRUE(refused(1, [&](Facts& bad) {
+    pieces(bad, 1, 4096);
+    bad.offset = kHuge - 4094;
+  }));
+  EXPECT_NE(opened(bytes_of(Facts()), 0), 0) << "memory of a device that nobody has";
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, sizeof good - 1}) {
+    EXPECT_EQ(opened(byte_view(&good, size), 0), kInvalidValue) << size;
+  }
+  const std::array<std::byte, server::kExchangeContentBytes> most{};
+  EXPECT_EQ(opened(most, 0), kInvalidValue);
+  EXPECT_EQ(opened(bytes_of(good), 0), 0);
 }
 
 }  // namespace

@@ -269,6 +269,21 @@ TEST(Record, AnInlineCopyEndsAtItsBound) {
   EXPECT_FALSE(taken(limits::kInlineBytesMax + 1));
 }
 
+// A record is checked on a copy of its header, which is what is used from then on: nobody who
+// writes to the bytes later makes it longer, or another.
+TEST(Record, IsWhatItWasWhenItWasChecked) {
+  const EventPayload body;
+  const RecordHeader header = stream_record(Form::kEventRecord);
+  Bytes bytes = record_with(header, &body, sizeof body);
+  const Result<RecordView> record = parse_record(bytes);
+  ASSERT_TRUE(record.ok());
+  std::memset(bytes.data(), 0xff, bytes.size());
+  EXPECT_EQ(record->header.bytes, record_bytes(sizeof body));
+  EXPECT_EQ(record->header.payload_bytes, sizeof body);
+  EXPECT_EQ(record->header.form, Form::kEventRecord);
+  EXPECT_EQ(record->payload.size(), sizeof body);
+}
+
 TEST(Record, HeaderFieldsAreBounded) {
   const EventPayload body;
   const RecordHeader good = stream_record(Form::kEventRecord);

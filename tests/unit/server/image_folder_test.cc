@@ -10,10 +10,13 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -336,6 +339,97 @@ TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
             }),
             0);
   EXPECT_TRUE(files().empty());
+}
+
+// What a worker that strangers' code has taken over does to the memory file that it hands to its
+// keeper, for as long as that has it. A cache's add() opens the file under the lowest free number.
+class Meddler {
+ public:
+  template <typename Deed>
+  explicit Meddler(Deed deed) : file_(dup(STDERR_FILENO)) {
+    close(file_);
+    thread_ = std::thread([this, deed] {
+      while (!over_) deed(file_);
+    });
+  }
+  ~Meddler() {
+    over_ = true;
+    thread_.join();
+  }
+
+ private:
+  const int file_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+// Not by the C library's functions: ThreadSanitizer takes it for a mistake that one thread writes
+// to what another closes.
+bool put_byte(int file, std::byte byte, long offset) {
+  return syscall(SYS_pwrite64, file, &byte, std::size_t{1}, offset) == 1;
+}
+
+TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 20) + 5'000;
+  constexpr int kRounds = 300;
+  constexpr auto kLongest = std::chrono::seconds(6);
+  constexpr std::size_t kPlaces[] = {4'000, kBytes - 1};  // In the first piece, and the last.
+  const Bytes image = image_of(11, kBytes);
+  EXPECT_EQ(in_child([&] {
+              auto cache = start_image_keeper(open());
+              if (!cache.ok()) return false;
+              const Meddler meddler([&](int file) {
+                for (const std::size_t place : kPlaces) {
+                  const auto offset = static_cast<long>(place);
+                  put_byte(file, image[place] ^ std::byte{1}, offset);
+                  put_byte(file, image[place], offset);
+                }
+              });
+              int rounds = 0, kept = 0;
+              const auto end = std::chrono::steady_clock::now() + kLongest;
+              while (rounds < kRounds && std::chrono::steady_clock::now() < end) {
+                ++rounds;
+                (*cache)->add(sha256(image), image);
+                // Its own look: the folder's would remove what is wrong.
+                std::ifstream file(file_of(image), std::ios::binary);
+                if (!file.is_open()) continue;
+                ++kept;
+                const std::string text(std::istreambuf_iterator<char>(file), {});
+                if (sha256(byte_view(text.data(), text.size())) != sha256(image)) {
+                  fprintf(stderr, "round %d: another image lies under the digest\n", rounds);
+                  return false;
+                }
+                unlink(file_of(image).c_str());
+              }
+              printf("%d rounds, kept in %d\n", rounds, kept);
+              fflush(stdout);
+              // Else nobody was in its way, or it was never whole.
+              return kept > 0 && kept < rounds;
+            }),
+            0);
+  for (const std::string& name : files()) EXPECT_EQ(name.size(), 64u) << name;
+}
+
+TEST_F(Folder, AKeeperOutlivesAFileThatShrinks) {
+  const Bytes image = image_of(12, std::size_t{3} << 20);
+  const Bytes other = image_of(13);
+  open()->add(sha256(other), other);
+  EXPECT_EQ(in_child([&] {
+              auto cache = start_image_keeper(open());
+              if (!cache.ok()) return false;
+              {
+                const Meddler meddler([](int file) { syscall(SYS_ftruncate, file, 4096l); });
+                int lost = 0;
+                for (int i = 0; i < 30; ++i) {
+                  (*cache)->add(sha256(image), image);
+                  if (unlink(file_of(image).c_str()) != 0) ++lost;
+                }
+                if (lost == 0) return false;
+              }
+              return (*cache)->find(sha256(other)) == other;
+            }),
+            0);
+  EXPECT_EQ(files().size(), 1u);
 }
 
 }  // namespace
