@@ -18,7 +18,7 @@ BUILD_SECONDS = 600
 # What keeps a sample from being attempted at all, by what its Makefile or its sources name.
 NEEDS = [
     ("display", r"findgllib\.mk|findvulkan\.mk|findegl\.mk|findglut|-lGL\b|-lEGL\b|-lvulkan\b|"
-                r"\b[dD]3[dD]1?[0-9]\.h|screen/screen\.h"),
+                r"D3D\w* is not supported on Linux|screen/screen\.h"),
     ("mpi", r"mpicxx|mpi\.h"),
     ("vehicle", r"-lnvsci\w*|-lcudla\b|nvmedia"),
     ("library", r"-l(cublas|cufft|curand|cusolver|cusparse|npp|nvjpeg|nvrtc|freeimage)\w*|"
