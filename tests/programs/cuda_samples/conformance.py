@@ -7,10 +7,11 @@ passes forwarded if, moreover, status and output are those of the native run, bu
 times. Each that does not has a reason from the closed list of reasons.json: one that passes although a
 reason stands there, or that fails without one or without the text that shows it, is an error.
 
-What came of each is kept in the folder (rows.json), with the version of gpurun that it was measured
-with: `--only` attempts some anew, and the page shows all and says which versions they are of.
+What came of each is kept in the folder (rows.json, logs), with the version of gpurun that it was
+measured with: `--only` attempts some anew, and the page shows all and says which versions they are of.
+`--judge` attempts nothing: what is kept is judged anew, after a change of reasons.json.
 
-usage: conformance.py --build DIR [--folder DIR] [--page FILE] [--only PATTERN] [--seconds N]
+usage: conformance.py --build DIR [--folder DIR] [--page FILE] [--only PATTERN] [--seconds N] [--judge]
 Exit status 0: as reasons.json says; 1: not; 77: the samples could not be fetched.
 """
 import argparse
@@ -51,6 +52,7 @@ def parse():
     parser.add_argument("--page", help="the page to write")
     parser.add_argument("--only", default="*", help="samples whose CHAPTER/NAME matches")
     parser.add_argument("--seconds", type=int, default=300, help="a run's limit")
+    parser.add_argument("--judge", action="store_true", help="attempt nothing")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     args.folder = os.path.abspath(args.folder or os.path.join(args.build, "conformance"))
@@ -122,6 +124,20 @@ def shortly(run):
     return "waives itself" if run.status == WAIVED else f"fails (status {run.status})"
 
 
+def kept_run(word, log):
+    """What shortly() made `word` of; None: there was no such run."""
+    found = re.match(r"passes \((\d+) s\)|fails \(status (-?\d+)\)|waives itself|does not end", word)
+    if not found:
+        return None
+    output = ""
+    for path in log, log + ".stderr":
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                output += file.read()
+    status = {"p": 0, "f": int(found.group(2) or 0), "w": WAIVED, "d": None}[word[0]]
+    return Run(status, output, int(found.group(1) or 0))
+
+
 class Attempt:
     """What came of one sample."""
 
@@ -132,7 +148,7 @@ class Attempt:
         self.differs = None
 
     def make(self, args, toolchain):
-        logs = os.path.join(args.folder, "logs", self.sample.name)
+        logs = self.logs(args)
         obstacle = self.sample.obstacle()
         if obstacle:
             self.reason, self.detail = obstacle
@@ -145,7 +161,24 @@ class Attempt:
         if self.native.status is None:
             return  # Nor would it forwarded: the device is the same.
         self.forwarded = forwarded(args, self.sample, logs)
-        if passes(self.native) and passes(self.forwarded):
+        self.compare()
+
+    def recall(self, args, row):
+        """As make(), from what an earlier run has kept."""
+        logs = self.logs(args)
+        if not row["attempted"]:
+            self.reason, self.detail = row["reason"], row["detail"]
+            return
+        built = row["forwarded"] != "-" or row["native"] == "does not end"
+        self.native = kept_run(row["native"], logs + (".native" if built else ".build"))
+        self.forwarded = kept_run(row["forwarded"], logs + ".forwarded")
+        self.compare()
+
+    def logs(self, args):
+        return os.path.join(args.folder, "logs", self.sample.name)
+
+    def compare(self):
+        if self.good_natively() and passes(self.forwarded):
             self.differs = first_difference(self.native, self.forwarded)
 
     def good_natively(self):
@@ -207,9 +240,17 @@ def main():
         if not fnmatch.fnmatch(f"{sample.chapter}/{sample.name}", args.only):
             continue
         attempt = Attempt(sample)
-        attempt.make(args, toolchain)
+        before = kept.row(f"{sample.chapter}/{sample.name}")
+        if not args.judge:
+            attempt.make(args, toolchain)
+        elif before is None:
+            continue
+        else:
+            attempt.recall(args, before)
         problem = attempt.explain(listed["samples"], listed["reasons"])
         row = attempt.row(args, problem)
+        if args.judge:
+            row.update({key: before[key] for key in ("seconds", "version")})
         kept.take(row)
         wrong += [problem] if problem else []
         print("; ".join(word for word in (f"{row['sample']}: {row['native']}", row["forwarded"], row["reason"],

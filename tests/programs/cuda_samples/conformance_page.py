@@ -19,6 +19,9 @@ class Rows:
             json.dump(self.rows, file, indent=1, sort_keys=True)
         os.replace(self.path + ".new", self.path)
 
+    def row(self, sample):
+        return self.rows.get(sample)
+
     def all(self):
         return [self.rows[name] for name in sorted(self.rows)]
 
