@@ -50,9 +50,10 @@ print("both work")
 class Server(world.Gpurund):
     """One that speaks TLS also within its machine; with a certificate of its own."""
 
-    def __init__(self, *words, **options):
+    def __init__(self, *words, changes=None, **options):
         self.state = tempfile.TemporaryDirectory()
-        super().__init__("--tls", *words, env=environment(STATE_DIRECTORY=self.state.name), **options)
+        super().__init__("--tls", *words, **options,
+                         env=environment(STATE_DIRECTORY=self.state.name, **(changes or {})))
 
     def __exit__(self, *exc):
         try:
@@ -91,8 +92,25 @@ def answer(server, said):
             heard += more
 
 
+def hung_up(stranger):
+    """Whether the server has; what it has said before is read."""
+    stranger.setblocking(False)
+    try:
+        while stranger.recv(4096):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
 def alert(code):
     return bytes((21, 3, 3, 0, 2, 2, code))
+
+
+def first_record(said):
+    return said[:5 + int.from_bytes(said[3:5], "big")]
 
 
 class Holder:
@@ -109,6 +127,26 @@ class Holder:
     def go_on(self):
         out, errors = self.run.communicate("\n", timeout=world.SECONDS)
         return self.run.returncode, out, errors
+
+    def session(self):
+        """What its program attaches with: name -> value, as client/session_data.cc writes them."""
+        for pid in [self.run.pid, *world.children(self.run.pid)]:
+            with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+                for entry in file.read().split("\0"):
+                    if entry.startswith("GPURUN_SESSION="):
+                        with open(entry.partition("=")[2], encoding="ascii") as data:
+                            return dict(line.split(" ", 1) for line in data.read().splitlines()[1:])
+        raise LookupError("its program has no session")
+
+
+def attach_with(session, folder):
+    """Runs a program that attaches with these words, without a gpurun around it."""
+    path = os.path.join(folder, "session")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.write("gpurun session 1\n" + "".join(f"{name} {value}\n" for name, value in session.items()))
+    return subprocess.run([world.ARGS.client, "once"], capture_output=True, text=True, check=False,
+                          timeout=2 * world.SECONDS,
+                          env=environment(GPURUN_SESSION=path, LD_LIBRARY_PATH=world.ARGS.client_dir))
 
 
 class Tls(unittest.TestCase):
@@ -367,8 +405,7 @@ class Tls(unittest.TestCase):
         with Server() as server:
             with Relay(server.port()) as relay:
                 holder = Holder(server, relay.address, self.home.name)
-                hellos = [said[:5 + int.from_bytes(said[3:5], "big")] for said in relay.heard
-                          if FIRST_WORD in said]
+                hellos = [first_record(said) for said in relay.heard if FIRST_WORD in said]
                 self.assertGreaterEqual(len(hellos), 2)
                 for hello in hellos:
                     self.assertEqual(answer(server, hello), alert(ACCESS_DENIED))
@@ -391,19 +428,40 @@ class Tls(unittest.TestCase):
             self.assertEqual(answer(server, altered), alert(expected), offset)
 
     def test_the_ticket_of_another_lease_opens_nothing(self):
-        with Server() as server, Relay(server.port()) as relay:
-            one = Holder(server, relay.address, self.home.name)
-            self.assertEqual(one.go_on()[0], 0)
-            two = Holder(server, relay.address, self.home.name)
-            names = [said[said.index(FIRST_WORD) + len(FIRST_WORD):][:32]
-                     for said in relay.heard if FIRST_WORD in said]
-            hello = next(said for said in relay.heard if names[-1] in said)
-            hello = hello[:5 + int.from_bytes(hello[3:5], "big")]
-            self.assertNotEqual(names[0], names[-1])
-            # The lease that runs, with the ticket of the one before.
-            mixed = hello.replace(names[-1], names[-1][:16] + names[0][16:])
-            self.assertEqual(answer(server, mixed), alert(UNKNOWN_KEY))
-            self.assertEqual(two.go_on()[0], 0)
+        driver = world.DRIVERS["emulated"]
+        if not os.path.exists(driver):
+            self.skipTest("one lease at a time: this build has no emulated device")
+        with (Server(driver=driver, changes={"GPURUN_EMULATED": "devices=2"}) as server,
+              Relay(server.port()) as relay):
+            holders = [Holder(server, relay.address, self.home.name) for _ in range(2)]
+            hellos = [first_record(said) for said in relay.heard if FIRST_WORD in said]
+            names = [hello[hello.index(FIRST_WORD) + len(FIRST_WORD):][:32] for hello in hellos]
+            one, two = names[0], names[-1]
+            self.assertNotEqual(one[:16], two[:16])
+            self.assertNotEqual(one[16:], two[16:])
+            # Each lease with the ticket of the other, which lives.
+            for hello, name, other in ((hellos[0], one, two), (hellos[-1], two, one)):
+                mixed = hello.replace(name, name[:16] + other[16:])
+                self.assertEqual(answer(server, mixed), alert(UNKNOWN_KEY))
+            self.check_thief(server, *(holder.session() for holder in holders))
+            for holder in holders:
+                status, _, errors = holder.go_on()
+                self.assertEqual(status, 0, errors)
+
+    def check_thief(self, server, own, other):
+        """He has a ticket, and proves it with its key: of the lease that it opens, and of another."""
+        self.assertEqual(own["security"], "tls")
+        self.assertEqual(len(server.workers()), 2)
+        for words, told in (
+                (own, None),
+                ({**own, "lease": other["lease"]}, "the lease is over, or that server never granted it"),
+                ({**own, "ticket": other["ticket"]}, "the lease is over, or that server never granted it"),
+                ({**other, "key": own["key"]}, "the ticket is not proved"),
+                ({**other, "challenge": own["challenge"]}, "the ticket is not proved")):
+            done = attach_with(words, self.home.name)
+            self.assertEqual(done.returncode == 0, told is None, done.stderr)
+            self.assertIn(told or "", done.stderr)
+            until(lambda: len(server.workers()) == 2, "only the holders have workers")
 
     def test_garbage_at_every_phase_keeps_nobody_out(self):
         with Server() as server:
@@ -435,13 +493,24 @@ class Tls(unittest.TestCase):
             self.assert_open_for_honest(server)
 
     def test_strangers_who_never_finish_keep_nobody_out(self):
-        with Server() as server:
-            strangers = [connected(server) for _ in range(64)]
-            for number, stranger in enumerate(strangers):
-                stranger.sendall((b"", b"\x16", b"\x16\x03\x01\x02\x00\x01")[number % 3])
-            self.assert_open_for_honest(server)
-            for stranger in strangers:
-                stranger.close()
+        with Server(changes={"GPURUN_LOG": "info"}) as server:
+            with Relay(server.port()) as relay:
+                self.assertEqual(self.run_program(server, address=relay.address).returncode, 0)
+            whole = first_record(relay.heard[0])
+            self.assertNotIn(FIRST_WORD, whole, "a link's: the server shows its certificate")
+            for kinds in ((b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", whole), (whole,)):
+                said = len(server.log())
+                strangers = [connected(server) for _ in range(64)]
+                for number, stranger in enumerate(strangers):
+                    stranger.sendall(kinds[number % len(kinds)])
+                # Of a whole hello half a handshake comes: the server has said its part, and waits.
+                for stranger in strangers[len(kinds) - 1::len(kinds)]:
+                    self.assertEqual(stranger.recv(3), b"\x16\x03\x03")
+                self.assert_open_for_honest(server)
+                self.assertTrue(any(map(hung_up, strangers)), "they held all places")
+                self.assertTrue("makes room for another" in server.log()[said:], "only time made room")
+                for stranger in strangers:
+                    stranger.close()
 
     def test_a_server_that_dies_in_the_handshake_is_an_error_with_a_sentence(self):
         with Server() as server:
