@@ -200,7 +200,7 @@ class Session {
   void unshare_memory() noexcept { memory_shared_.fetch_sub(1); }
   // Whether implicit synchronisation may be answered before it has happened.
   bool may_answer_early() const noexcept {
-    return memory_shared_.load() == 0 && !host_write_outstanding();
+    return memory_shared_.load() == 0 && !every_call_is_a_fence() && !host_write_outstanding();
   }
 
   // `tell` is called with the ticket of each protocol::MemoryReturn whose work is done, before the

@@ -2,6 +2,7 @@
 // of the host stands in a stream, or a kernel turns with 2,000 launches behind it, other calls go
 // on that it may itself wait for: questions, allocation, loads, other streams, other threads.
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -173,12 +174,53 @@ void a_copy_that_waits(const Device& device) {
   helper.join();
 }
 
+// A synchronous copy stands behind a kernel, in the kernel's stream or in the legacy one, which
+// waits for it; another thread's copy, which waits for neither, ends the kernel.
+void a_copy_behind_a_kernel(const Device& device, CUstream of_kernel, size_t bytes, int launches) {
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(bytes);
+  const CUdeviceptr scratch = device.memory(4);
+  const std::vector<unsigned char> from(bytes, 5);
+  unsigned* const source = device.pinned(4);
+  *source = 44;
+  MUST(cuMemsetD32(flag, 0, 1));
+  MUST(cuCtxSynchronize());
+  device.launch_wait(of_kernel, flag, seen);
+  for (int i = 0; i < launches; ++i) device.launch_fill(of_kernel, scratch, 1, 2);
+  std::thread helper([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    // Most often the copy has been called by then.
+    for (int i = 0; i < 100; ++i) EXPECT(cuStreamQuery(of_kernel) == CUDA_ERROR_NOT_READY);
+    MUST(cuMemcpyHtoDAsync(flag, source, 4, other));
+    MUST(cuStreamSynchronize(other));
+  });
+  MUST(cuMemcpyHtoD(to, from.data(), bytes));
+  EXPECT(device.read(seen) == 44);
+  helper.join();
+}
+
+void copies_behind_kernels(const Device& device) {
+  for (const CUstream of_kernel : {CUstream(nullptr), device.stream(CU_STREAM_DEFAULT)}) {
+    for (const size_t bytes : {size_t{100}, size_t{1} << 20}) {
+      for (const int launches : {0, 100}) {
+        a_copy_behind_a_kernel(device, of_kernel, bytes, launches);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  EXPECT(argc == 2);
+  EXPECT(argc == 2 || argc == 3);
   end_after(100);
   const Device device(argv[1]);
+  const std::string what = argc == 3 ? argv[2] : "";
+  if (what == "behind-kernels") {
+    copies_behind_kernels(device);
+    std::printf("PASSED\n");
+    return 0;
+  }
   questions(device);
   other_calls(device, argv[1]);
   a_copy_behind_a_function(device);
