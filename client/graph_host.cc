@@ -135,6 +135,7 @@ Status GraphHost::turn(std::uint64_t number, ByteView payload) {
   const bool runs = turn.operation->function != nullptr || turn.operation->to.address != 0;
   Line& line = runs ? functions_ : copies_;
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (line.turns.size() >= kTurnsMax) return Status(Code::kProtocol, "turns of graphs without end");
   line.turns.push_back(std::move(turn));
   line.work.notify_one();
   return {};

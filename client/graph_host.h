@@ -41,6 +41,9 @@ class GraphHost {
     Box from, to;  // a copy: `from`: it goes out; `to`: it comes in; both: it stays here.
   };
 
+  // That wait for their thread. In an honest worker each holds a thread of the driver.
+  static constexpr std::size_t kTurnsMax = 65'536;
+
   explicit GraphHost(Session*& session) noexcept : session_(session) {}
   GraphHost(const GraphHost&) = delete;
   GraphHost& operator=(const GraphHost&) = delete;
@@ -56,7 +59,8 @@ class GraphHost {
   // time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
 
-  // The receiver. kProtocol: no such operation, or not its kind, or bytes beyond its end.
+  // The receiver. kProtocol: no such operation, or not its kind, or bytes beyond its end, or more
+  // turns at once than kTurnsMax.
   Status turn(std::uint64_t number, ByteView payload);
   Status bytes(std::uint64_t number, ByteView payload);
   Status gone(std::uint64_t number);

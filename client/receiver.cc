@@ -97,7 +97,8 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
       const auto* text = reinterpret_cast<const char*>(frame.payload.data());
       std::string reason(text, frame.payload.size());
       for (char& each : reason) {
-        if (static_cast<unsigned char>(each) < ' ') each = ' ';  // It goes to a terminal.
+        // It goes to a terminal.
+        if (static_cast<unsigned char>(each) < ' ' || each == 0x7f) each = ' ';
       }
       said_goodbye.store(true, std::memory_order_release);
       return Status(Code::kPeerGone, std::move(reason));

@@ -162,6 +162,19 @@ void append_call(Bytes& log, std::uint16_t row, unsigned form, unsigned order, u
   log.insert(log.end(), call.begin(), call.end());
 }
 
+// A call and its reply as call_codec_fuzz.cc reads them.
+void write_reply(const driver_abi::Row& row, std::size_t index, ByteView call) {
+  protocol::UnpackedCall unpacked;
+  protocol::PackedReply reply;
+  if (!unpacked.unpack(row, call).ok() || !reply.pack(row, unpacked, 0).ok()) return;
+  Bytes both =
+      with_head({static_cast<unsigned>(index & 255), static_cast<unsigned>(index >> 8) | 0x80u,
+                 static_cast<unsigned>(call.size() & 255), static_cast<unsigned>(call.size() >> 8)},
+                call);
+  both.insert(both.end(), reply.bytes().begin(), reply.bytes().end());
+  write("call_codec", std::string(row.symbol) + "_reply", both);
+}
+
 // Every generated row that takes zeros, and a worker that is asked for it in a context.
 void calls() {
   static std::uint64_t zeros[4096] = {};
@@ -182,6 +195,7 @@ void calls() {
               with_head({static_cast<unsigned>(index & 255), static_cast<unsigned>(index >> 8)},
                         call.bytes()));
       }
+      if (index % 21 == 0) write_reply(rows[index], index, call.bytes());
       if (log.size() < 3000 && index % 5 == 0) {
         append_call(log, static_cast<std::uint16_t>(index), 1, 4, 0, call.bytes());
       }

@@ -328,6 +328,25 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
   EXPECT_EQ(copy.get(), kResultPeerGone);
 }
 
+// They may come early, over another connection; not twice, and not without end.
+TEST_F(BulkTest, CompletionsThatCannotBeEndTheSession) {
+  const auto refused = [this](std::uint64_t count, std::uint64_t step) {
+    begin(quiet());
+    Bytes destination(kMiB);
+    auto copy = copy_out(destination, true);
+    const FakeWorker::Record record = worker_->next();
+    for (std::uint64_t watermark = 2; count > 0; --count, watermark += step) {
+      send_bulk(protocol::FrameKind::kChunkAbandoned, {record.header.bulk, 0, kMiB, watermark});
+    }
+    if (copy.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+      worker_->goodbye("all of it was believed");
+    }
+    return copy.get() == kResultPeerGone && session_->death().code() == Code::kProtocol;
+  };
+  EXPECT_TRUE(refused(2, 0));
+  EXPECT_TRUE(refused(Bulk::kEarlyCompletionsMax + 1, 1));
+}
+
 // The first send of a chunk stands still until it is let go.
 class StandingConnection final : public transport::Connection {
  public:

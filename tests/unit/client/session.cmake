@@ -3,6 +3,8 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/session_events_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/deferred_errors_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
+gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hostile_worker_test.cc"
+            LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_stats_report_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc"
