@@ -165,6 +165,7 @@ class File(unittest.TestCase):
                 ("cache = 5\n", 1, "text in quotes"),
                 ("[listen]\nport = 5\n", 1, "text in quotes"),
                 ('log = "info"\n [ [=]]\n', 2, "a table's name must follow '['"),
+                ('log = [[ [[[}', 1, "could not determine value type"),
                 ('listen = "127.0.0.1\n', 1, ""),
                 ('# a comment: \u00e4\ndriver = \u00e4\n', 2, "column 10 holds a character beyond"),
                 ('lis\u0416ten = "x"\n', 1, "column 4 holds a character beyond ASCII"),
