@@ -1,6 +1,7 @@
 // The receiving half of the log channel: replies to their lanes, errors, output, life signs.
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <string>
 
@@ -18,6 +19,10 @@ constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
 // Failures of answered calls that a session warns of: a loop of failing calls must not fill a
 // terminal.
 constexpr std::uint32_t kFailuresTold = 16;
+// Likewise of the worker's own words: so many, each cut at so many bytes.
+constexpr std::uint32_t kWordsTold = 16;
+constexpr std::size_t kWordBytesMax = 1024;
+std::atomic<std::uint32_t> g_words_told{0};
 
 // A program that hears of the failure from a later call, or never asks, cannot tell by itself which
 // call it was.
@@ -31,6 +36,20 @@ void tell_failure(const protocol::ReplyHeader& header, bool sticky, bool warn) {
              error == nullptr ? "an unknown error" : error, header.result,
              sticky ? "; its context is lost" : "",
              static_cast<unsigned long long>(header.call_sequence));
+}
+
+// What the worker has to say of a call, at once: the program may make no further one.
+void warn(const protocol::ReplyHeader& header, ByteView words) {
+  if (g_words_told.fetch_add(1, std::memory_order_relaxed) >= kWordsTold) return;
+  char text[kWordBytesMax];
+  std::size_t size = 0;
+  for (const std::byte each : words.first(std::min(words.size(), sizeof text))) {
+    const auto byte = static_cast<unsigned char>(each);
+    text[size++] = byte < ' ' || byte == 0x7f ? ' ' : static_cast<char>(byte);  // For a terminal.
+  }
+  const driver_abi::Row* row = driver_abi::find_row(header.opcode);
+  GPURUN_LOG(kWarning, "%s %.*s", row == nullptr ? "a call" : row->symbol, static_cast<int>(size),
+             text);
 }
 
 }  // namespace
@@ -146,6 +165,10 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kCallError:
       return handle_call_error(header);
     case protocol::ReplyKind::kOutput:
+      if (header.subject == 1) {
+        warn(header, item.payload);
+        return {};
+      }
       output.keep(item.payload, (header.flags & protocol::kReplyFlagErrors) != 0);
       return {};
     case protocol::ReplyKind::kEventDone:

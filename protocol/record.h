@@ -208,7 +208,7 @@ Result<RecordView> parse_record(ByteView bytes);
 enum class ReplyKind : std::uint8_t {
   kReply = 1,      // Answer to a fence: `call_sequence`; payload: its results.
   kCallError = 2,  // A call that the client answered early failed; payload: none.
-  kOutput = 3,     // Bytes that the device printed; they go to the client's stdout.
+  kOutput = 3,  // Bytes that the device printed, for stdout. `subject` 1: the worker's own words.
   kEventDone = 4,  // The event `subject`, as recorded by `call_sequence`, is complete; with a
                    // `result`: nothing will be told of that record, who wants to know asks.
   // Of nodes of graphs (protocol/graph_host.h); `subject`: the operation.

@@ -39,8 +39,8 @@ constexpr const char* kMemoryLimit = "its memory limit (worker-memory)";
 // are, so that its caches may lie in our folders; what strangers' code wrote must not be found by
 // others.
 bool inherited(std::string_view entry, bool for_own_user) {
-  for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "TMPDIR=", "ASAN_OPTIONS=",
-                           "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
+  for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "GPURUN_STANDING_MS=", "TMPDIR=",
+                           "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
     if (entry.starts_with(name)) return true;
   }
 #ifdef GPURUN_PLANTED_FLAWS

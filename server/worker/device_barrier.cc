@@ -40,6 +40,7 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 void DeviceBarrier::forget(std::uint64_t context) {
   std::erase_if(marks_, [&](const auto& each) {
     if (each.first.second != context) return false;
+    if (kept_ == each.second.event || kept_ == each.second.other) kept_ = nullptr;
     if (each.second.event == pending_) {
       pending_ = nullptr;
       behind_.clear();
@@ -62,6 +63,7 @@ void* DeviceBarrier::owed_to(std::uint32_t lane) {
 int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
   if (is_capturing(driver_, stream)) return 0;
   Mark& mark = marks_[{header.lane, header.context}];
+  if (kept_ != nullptr && mark.event == kept_) std::swap(mark.event, mark.other);
   void*& event = mark.event;
   int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
   if (result != 0) {  // None yet, or it went with a former life of the context.
@@ -74,6 +76,7 @@ int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
   pending_ = event;
   behind_.clear();
   behind_.insert(key_of(header));
+  last_ = {header, event};
   return 0;
 }
 

@@ -28,6 +28,15 @@ class DeviceBarrier {
   // The event behind the last answered-early call of `lane` that may be incomplete; nullptr: there
   // is none. What the lane asks about the device is asked behind it.
   void* owed_to(std::uint32_t lane);
+  // The last barrier, while it may be incomplete: its call, and the event behind it.
+  struct Pending {
+    protocol::RecordHeader call;
+    void* event = nullptr;
+  };
+  const Pending* pending() const noexcept { return pending_ == nullptr ? nullptr : &last_; }
+  // `event` of pending() stands for that call until another is kept or its context ends.
+  void keep(void* event) noexcept { kept_ = event; }
+  const void* kept() const noexcept { return kept_; }
   // The client's `context` has ended, with its events.
   void forget(std::uint64_t context);
 
@@ -37,12 +46,15 @@ class DeviceBarrier {
 
   struct Mark {
     void* event = nullptr;  // Recorded again and again.
+    void* other = nullptr;  // In its place while it is kept.
     bool owed = false;      // May be incomplete.
   };
 
   const DriverFunctions& driver_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Mark> marks_;  // By lane and context.
   void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
+  Pending last_;                // Likewise, whatever became of it.
+  const void* kept_ = nullptr;  // See keep().
   std::set<StreamKey> behind_;  // Streams that wait for it already.
 };
 

@@ -84,7 +84,9 @@ int ExecutorState::prepare(Call& call) {
     if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
     call.driver_stream_ = reinterpret_cast<void*>(found.value);
-    return barrier.before(header, call.driver_stream_);
+    const int result = barrier.before(header, call.driver_stream_);
+    if (result == 0) note_on_device(call);
+    return result;
   }
   return 0;
 }
@@ -215,6 +217,7 @@ std::size_t ExecutorState::cost(const Call& call) { return call.header_.bytes + 
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
   queued_bytes += cost(*call);
   const RecordHeader header = call->header_;
+  note_in_queue(header);
   IssueQueue::Item* item = queue.push(header, traits(header), call.release());
   if (const EarlyKey key = early_key(header)) early[*key] = item;
 }
@@ -370,16 +373,25 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
 
 void ExecutorState::serve() {
   for (;;) {
+    bool look = false;
     {
       std::unique_lock lock(wake_mutex);
-      woken.wait(lock, [this] { return awake || stopping; });
+      const auto called = [this] { return awake || stopping; };
+      if (look_at.has_value()) {
+        woken.wait_until(lock, *look_at, called);
+        look = std::chrono::steady_clock::now() >= *look_at;
+      } else {
+        woken.wait(lock, called);
+      }
       if (stopping) return;
       awake = false;
+      if (look) look_at.reset();
     }
     const std::lock_guard lock(role);
     if (stopping) return;
     queue.retry_held();
     pump();
+    if (look) tell_standing();
     outbox.send();
     shrunk.notify_all();  // Also whoever waits for a client that is gone.
   }

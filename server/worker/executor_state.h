@@ -1,8 +1,9 @@
 // The inside of Executor: executor.cc issues, executor_reply.cc answers, questions.cc answers what
-// nothing need be issued for. Nobody else includes this.
+// nothing need be issued for, standing.cc tells of what waits for long. Nobody else includes this.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -59,6 +60,15 @@ struct ExecutorState {
   void ask_behind(std::shared_ptr<Call> call, void* event);
   void ask_again();
 
+  // standing.cc
+  struct Standing;
+  bool cuda_orders(const RecordHeader& later, const RecordHeader& copy);
+  void note_on_device(const Call& call);
+  void note_in_queue(const RecordHeader& header);
+  void look_later(std::chrono::steady_clock::time_point when);
+  bool still_stands(const Standing& standing);
+  void tell_standing();
+
   void pump();
   void serve();
   void forget_contexts();
@@ -111,14 +121,23 @@ struct ExecutorState {
   std::atomic<std::size_t> client_turns{0};
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
+  struct Standing {
+    RecordHeader call;
+    RecordHeader copy;      // Answered early.
+    void* event = nullptr;  // Behind the copy. nullptr: it is not issued.
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<Standing> on_device, in_queue;  // The first of each that may still stand.
+  bool told_of_standing = false;
 
   std::mutex streams_mutex;
   std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
 
   std::mutex wake_mutex;
   std::condition_variable woken;
-  bool awake = false;                         // Guarded by wake_mutex.
-  bool stopping = false;                      // Guarded by wake_mutex and role: either may read it.
+  bool awake = false;     // Guarded by wake_mutex.
+  bool stopping = false;  // Guarded by wake_mutex and role: either may read it.
+  std::optional<std::chrono::steady_clock::time_point> look_at;  // For what stands; wake_mutex.
   std::vector<IssueQueue::Item*> ended;       // Ordered host calls that have returned; wake_mutex.
   std::vector<std::shared_ptr<Call>> asked;   // Guarded by wake_mutex.
   std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.

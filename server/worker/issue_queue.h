@@ -103,6 +103,9 @@ class IssueQueue {
     const auto found = subjects_.find(subject);
     return found != subjects_.end() && found->second.writer != nullptr;
   }
+  // The last barrier that is not issued. nullptr: there is none.
+  const Item* barrier() const noexcept { return barrier_; }
+  bool has(std::uint64_t sequence) const { return items_.count(sequence) != 0; }
   std::size_t size() const noexcept { return items_.size(); }
   // Chains, contexts and events that are remembered, for tests: 0 when empty().
   std::size_t remembered() const noexcept;

@@ -6,8 +6,12 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <chrono>
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -110,6 +114,16 @@ struct Started {
   WorkerOptions options;
 };
 
+// GPURUN_STANDING_MS, where it is a number.
+std::chrono::milliseconds standing_after(std::chrono::milliseconds otherwise) {
+  const char* const text = std::getenv("GPURUN_STANDING_MS");
+  unsigned value = 0;
+  if (text == nullptr) return otherwise;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  return error == std::errc() && rest == end ? std::chrono::milliseconds(value) : otherwise;
+}
+
 Result<Started> start(const std::string& path) {
   Started started;
   Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
@@ -125,6 +139,7 @@ Result<Started> start(const std::string& path) {
   started.options.user = started.state.get();
   started.options.ended = &end_process;
   started.options.capture_stdout = true;
+  started.options.standing_after = standing_after(started.options.standing_after);
   return started;
 }
 

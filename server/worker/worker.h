@@ -25,6 +25,9 @@ struct WorkerOptions {
   // Operations in one stream that the driver may have in flight (it blocks the caller when its own
   // queue, about a thousand on recent drivers, is full).
   unsigned launch_depth = 512;
+  // For so long may a call stand behind another lane's copy that was answered early (standing.cc)
+  // before the client is told. 0: for ever.
+  std::chrono::milliseconds standing_after{10'000};
   // For tests; the product uses the bounds of protocol/limits.h.
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;

@@ -130,7 +130,8 @@ class Run {
                                                            call.header().lane == 1 ? 'p' : 'q'};
       return CallOutcome::done(0);
     };
-    options.launch_depth = 16;  // A mark behind every second operation.
+    options.standing_after = std::chrono::milliseconds(0);  // Time stands still here.
+    options.launch_depth = 16;                              // A mark behind every second operation.
     outbox.emplace(client, std::chrono::hours(1));
     executor = std::make_unique<Executor>(options, *outbox);
     bind();

@@ -1,7 +1,10 @@
 // Driver API: a call waits for what CUDA makes it wait for, and for nothing else. While a function
 // of the host stands in a stream, or a kernel turns with 2,000 launches behind it, other calls go
 // on that it may itself wait for: questions, allocation, loads, other streams, other threads.
+#include <poll.h>
+
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,18 +212,83 @@ void copies_behind_kernels(const Device& device) {
   }
 }
 
+// What the client library says on stderr, as it comes.
+class Stderr {
+ public:
+  Stderr() {
+    int ends[2];
+    EXPECT(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    from_ = ends[0];
+  }
+  bool silent() const {
+    pollfd polled = {from_, POLLIN, 0};
+    return poll(&polled, 1, 0) == 0;
+  }
+  std::string line() const {
+    std::string text;
+    for (char byte = 0; byte != '\n' && read(from_, &byte, 1) == 1;) text += byte;
+    return text;
+  }
+
+ private:
+  int from_;
+};
+
+// A copy that was answered early holds up another thread's call, which ends the kernel before it:
+// nothing else could tell the program why it stands.
+[[noreturn]] void told_what_stands(const Device& device, const Stderr& said, int launches) {
+  const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(100);
+  const CUdeviceptr scratch = device.memory(4);
+  const std::vector<unsigned char> from(100, 5);
+  // Whatever CUDA lets wait for the kernel too is nothing to tell of.
+  device.launch_long(nullptr, scratch);
+  MUST(cuMemcpyHtoD(to, from.data(), from.size()));
+  std::thread([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
+    device.launch_fill(blocking, scratch, 1, 1);
+    device.launch_fill(nullptr, scratch, 1, 1);
+    MUST(cuStreamSynchronize(blocking));
+    MUST(cuCtxSynchronize());
+  }).join();
+  EXPECT(said.silent());
+
+  MUST(cuMemsetD32(flag, 0, 1));
+  MUST(cuCtxSynchronize());
+  device.launch_wait(nullptr, flag, seen);
+  for (int i = 0; i < launches; ++i) device.launch_fill(nullptr, scratch, 1, 2);
+  MUST(cuMemcpyHtoD(to, from.data(), from.size()));
+  std::thread([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+    MUST(cuMemsetD32Async(flag, 1, 1, other));
+    MUST(cuStreamSynchronize(other));
+    EXPECT(!"the copy came to its turn");
+  }).detach();
+  const std::string line = said.line();
+  EXPECT(line.find("cuMemsetD32Async of one thread has stood for 100 ms") != std::string::npos);
+  EXPECT(line.find("GPURUN_SYNC=1") != std::string::npos);
+  std::printf("PASSED\n");
+  std::fflush(stdout);
+  _exit(0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   EXPECT(argc == 2 || argc == 3);
   end_after(100);
-  const Device device(argv[1]);
   const std::string what = argc == 3 ? argv[2] : "";
+  const bool stands = what == "stands" || what == "stands-queued";
+  const std::optional<Stderr> said = stands ? std::make_optional<Stderr>() : std::nullopt;
+  const Device device(argv[1]);
+  if (stands) told_what_stands(device, *said, what == "stands" ? 0 : 2'000);
   if (what == "behind-kernels") {
     copies_behind_kernels(device);
     std::printf("PASSED\n");
     return 0;
   }
+  EXPECT(what.empty());
   questions(device);
   other_calls(device, argv[1]);
   a_copy_behind_a_function(device);

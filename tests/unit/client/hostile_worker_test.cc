@@ -3,6 +3,7 @@
 // repeats without end nor what it says of calls that there never were costs more than the session.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -241,6 +242,23 @@ TEST(HostileWorker, ItsLastWordsCannotDriveATerminal) {
   const std::string said = session->death().message();
   EXPECT_NE(said.find("b c"), std::string::npos) << said;
   for (const char each : said) EXPECT_TRUE(each >= ' ' && each != 0x7f) << int{each};
+}
+
+TEST(HostileWorker, ItsWordsAboutCallsAreFewAndShort) {
+  FakeWorker worker;
+  auto session = start(worker);
+  testing::internal::CaptureStderr();
+  ReplyHeader words = item(ReplyKind::kOutput, 1);
+  words.flags = protocol::kReplyFlagErrors;
+  const std::string text = "\x1b[2J" + std::string(2000, '\n');
+  for (int i = 0; i < 40; ++i) worker.send_item(words, byte_view(text.data(), text.size()));
+  auto fence = call_elsewhere(*session, site(3));
+  worker.reply(worker.next());
+  EXPECT_EQ(fence.get().returned, 0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 16) << said.substr(0, 3000);
+  EXPECT_LT(said.size(), 16u * 1200);
+  EXPECT_EQ(said.find('\x1b'), std::string::npos);
 }
 
 }  // namespace

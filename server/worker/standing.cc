@@ -1,0 +1,113 @@
+// What stands for long behind another thread's copy that was answered early. As long as that thread
+// may have told this one of the copy, nothing may pass it; but nobody can see whether it has. Where
+// it has not, and the work before the copy waits for the very call that stands, both stand for ever
+// (docs/adr/0016): so the program is told once, after a while, what helps.
+#include <string>
+
+#include "server/worker/executor_state.h"
+#include "server/worker/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_legacy(const RecordHeader& header) { return header.stream < protocol::kStreamPerThread; }
+
+}  // namespace
+
+// On a local device, too, `later` would wait for what stands before `copy`: by their streams.
+bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& copy) {
+  if (later.order == Order::kLane) return false;
+  if (later.order != Order::kStream) return (later.flags & protocol::kFlagPassesStreams) == 0;
+  if (is_legacy(later) && is_legacy(copy)) return later.context == copy.context;
+  if (!is_legacy(later) && !is_legacy(copy)) {
+    return later.stream == copy.stream && later.stream != protocol::kStreamPerThread;
+  }
+  const RecordHeader& named = is_legacy(later) ? copy : later;
+  const RecordHeader& legacy = is_legacy(later) ? later : copy;
+  const IssueQueue::StreamTraits of = traits(named);
+  return of.blocking && (of.context == 0 ? named.context : of.context) == legacy.context;
+}
+
+// `call` is about to be issued behind what the barrier holds.
+void ExecutorState::note_on_device(const Call& call) {
+  const DeviceBarrier::Pending* const copy = barrier.pending();
+  if (copy == nullptr || copy->call.lane == call.header_.lane || told_of_standing) return;
+  if (options.standing_after.count() == 0 || copy->event == barrier.kept()) return;
+  if (is_capturing(options.driver, call.driver_stream_) ||
+      (on_device.has_value() && still_stands(*on_device))) {
+    return;
+  }
+  const bool ordered = cuda_orders(call.header_, copy->call);
+  // Asking for a stream's traits may have made another context current.
+  (void)enter_context(options.driver, id, call.driver_context_);
+  if (ordered) return;
+  barrier.keep(copy->event);
+  on_device = Standing{call.header_, copy->call, copy->event, Clock::now()};
+  look_later(on_device->since + options.standing_after);
+}
+
+// `header` is about to be queued.
+void ExecutorState::note_in_queue(const RecordHeader& header) {
+  const IssueQueue::Item* const item = queue.barrier();
+  if (item == nullptr || told_of_standing || options.standing_after.count() == 0) return;
+  const RecordHeader& copy = static_cast<const Call*>(item->user())->header_;
+  if (copy.lane == header.lane || copy.order != Order::kStream || !early_key(copy)) return;
+  if (cuda_orders(header, copy) || (in_queue.has_value() && still_stands(*in_queue))) return;
+  in_queue = Standing{header, copy, nullptr, Clock::now()};
+  look_later(in_queue->since + options.standing_after);
+}
+
+void ExecutorState::look_later(Clock::time_point when) {
+  {
+    const std::lock_guard lock(wake_mutex);
+    if (look_at.has_value() && *look_at <= when) return;
+    look_at = when;
+    awake = true;
+  }
+  woken.notify_one();
+}
+
+bool ExecutorState::still_stands(const Standing& standing) {
+  if (standing.event == nullptr) return queue.has(standing.copy.sequence);
+  return barrier.kept() == standing.event &&
+         options.driver.cuEventQuery(standing.event) == kErrorNotReady;
+}
+
+// At its time, by the thread of held queues.
+void ExecutorState::tell_standing() {
+  forget_contexts();
+  for (std::optional<Standing>* const each : {&on_device, &in_queue}) {
+    if (!each->has_value() || told_of_standing) continue;
+    const Standing standing = **each;
+    const Clock::time_point when = standing.since + options.standing_after;
+    if (Clock::now() < when) {
+      look_later(when);
+      continue;
+    }
+    const auto context = handles.find(standing.copy.context, HandleKind::kContext);
+    const bool can_ask =
+        context.result == 0 &&
+        enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) == 0;
+    each->reset();
+    if (!can_ask || !still_stands(standing)) continue;
+    told_of_standing = true;
+    const std::string words =
+        "of one thread has stood for " + std::to_string(options.standing_after.count()) +
+        " ms behind a synchronous copy to the device of another, which was answered early and "
+        "stands behind unfinished work. If that work waits for this very call, neither ends: "
+        "GPURUN_SYNC=1 makes such copies wait before they return, as on a local GPU";
+    protocol::ReplyHeader item;
+    item.kind = protocol::ReplyKind::kOutput;
+    item.flags = protocol::kReplyFlagErrors;
+    item.opcode = standing.call.opcode;
+    item.lane = standing.call.lane;
+    item.call_sequence = standing.call.sequence;
+    item.context = standing.call.context;
+    item.subject = 1;  // The worker's own words.
+    (void)outbox.post_later(item, byte_view(words.data(), words.size()));
+  }
+}
+
+}  // namespace gpurun::server
