@@ -1,7 +1,7 @@
 // Runs a fuzz target over a folder of inputs, in builds that have no libFuzzer: what crashed it
 // once must not do so again. With a number of seconds, then over mutations of these inputs for so
 // long: blind ones, for nothing here says how far they reach (tools/fuzz does that), but of what
-// reaches far, and in every run of the sanitizers' suite.
+// reaches far. The asan suite does so with those targets that tools/check has libFuzzer not run.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
