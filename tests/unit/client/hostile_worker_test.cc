@@ -146,9 +146,9 @@ TEST(HostileWorker, CallsOnlyWhatAGraphHas) {
 }
 
 TEST(HostileWorker, TurnsWithoutEndCostTheSession) {
+  std::atomic<bool> open{false};  // Outlives the session, whose thread looks at it.
   FakeWorker worker;
   auto session = start(worker);
-  std::atomic<bool> open{false};
   GraphHost::Operation stands;
   stands.function = [](void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); };
   stands.user = &open;
