@@ -20,6 +20,15 @@ CallSite raw(CallSite site, std::uint16_t code) {
   return site;
 }
 
+// One opening that nobody has heard of.
+void take_back(const Here& here, const protocol::OpenGrant& grant) {
+  protocol::CloseRequest close;
+  close.address = grant.address;
+  Reply reply;
+  (void)here.session().call(*here.lane, raw(here.site(), opcode::cuIpcCloseMemHandle),
+                            bytes_of(close), &reply);
+}
+
 // Opens what the handle names; its address is in the window of the current context's device if that
 // has one, or can have one now. A CUresult.
 int open_shared_memory(const Here& here, protocol::OpenRequest request,
@@ -36,15 +45,17 @@ int open_shared_memory(const Here& here, protocol::OpenRequest request,
       return result != 0 ? result : reply.result != 0 ? reply.result : int{CUDA_ERROR_UNKNOWN};
     }
     std::memcpy(grant, reply.payload.data(), sizeof *grant);
+    if (here.devices().ordinal_of_server(static_cast<int>(grant->device)) < 0) {
+      // The worker has it, and the program does not (CUDA_VISIBLE_DEVICES).
+      take_back(here, *grant);
+      return CUDA_ERROR_MAP_FAILED;
+    }
     if (wished.base == 0 || grant->window == 0 ||
         hold_window(here, {grant->window, grant->window_bytes})) {
       return 0;
     }
     // Not where the window is: the worker shall do without, and there is none the next time.
-    protocol::CloseRequest close;
-    close.address = grant->address;
-    (void)here.session().call(*here.lane, raw(here.site(), opcode::cuIpcCloseMemHandle),
-                              bytes_of(close), &reply);
+    take_back(here, *grant);
     protocol::MemoryReturn all;
     all.kind = protocol::ReturnKind::kWindow;
     all.device = static_cast<std::uint32_t>(here.context->server_ordinal);

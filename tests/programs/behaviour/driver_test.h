@@ -18,9 +18,9 @@ struct Device {
   CUmodule module;
   CUfunction fill, wait_for, linger, pass_on;
 
-  explicit Device(const char* image) {
+  explicit Device(const char* image, int ordinal = 0) {
     MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
+    MUST(cuDeviceGet(&device, ordinal));
     MUST(cuCtxCreate(&context, nullptr, 0, device));
     load(image);
   }

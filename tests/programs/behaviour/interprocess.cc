@@ -2,7 +2,8 @@
 // finds, wherever an allocation lies and whatever its size; attributes of opened memory are right;
 // an event that one records orders the other's work; what CUDA has done before it returns is done
 // for the other process too; wrong handles, and handles of what has ended, are refused; memory
-// lives as long as somebody has it open.
+// lives as long as somebody has it open. With two devices ("peers"): memory of the one is opened in
+// a context of the other, and not at all where its device is not visible.
 #include <signal.h>
 
 #include "interprocess.h"
@@ -37,6 +38,14 @@ T attribute(CUpointer_attribute which, CUdeviceptr of) {
   MUST(cuPointerGetAttribute(&value, which, of));
   return value;
 }
+
+// Of an allocation of either device: small ones share a piece, the large one is the driver's own.
+struct OfDevice {
+  CUipcMemHandle handle;
+  int device;
+  size_t bytes;
+};
+constexpr size_t kPeerSizes[] = {4'000, 100'000, 80 << 20};
 
 // What both know of an allocation by the number of its size.
 unsigned value_of(size_t place, unsigned turn) {
@@ -131,6 +140,91 @@ void use_memory(const Partner& partner, const Device& device) {
   const auto ended = partner.hear<CUipcMemHandle>();
   REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&none, ended, kLinger));
   partner.meet();
+}
+
+// Two devices of one server. Kernels of the device whose context is current write what is open
+// there, copies bring it into that device's own memory.
+void use_of_both(const Device& here, const OfDevice& given, unsigned before, unsigned after) {
+  MUST(cuCtxSetCurrent(here.context));
+  const CUdeviceptr memory = opened(given.handle);
+  EXPECT(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory + 1) == given.device);
+  EXPECT(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, memory + 1) == given.bytes);
+  EXPECT(ends_are(memory, given.bytes, before));
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr own = Device::memory(given.bytes);
+  MUST(cuMemcpyDtoDAsync(own, memory, given.bytes, stream));
+  here.launch_fill(stream, memory, 1, after);
+  here.launch_fill(stream, memory + given.bytes - 4, 1, after + 1);
+  MUST(cuStreamSynchronize(stream));
+  EXPECT(ends_are(own, given.bytes, before) && ends_are(memory, given.bytes, after));
+  MUST(cuMemcpyDtoD(memory, own, given.bytes));
+  EXPECT(ends_are(memory, given.bytes, before));
+  here.launch_fill(stream, memory, 1, after);
+  here.launch_fill(stream, memory + given.bytes - 4, 1, after + 1);
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuMemFree(own));
+  MUST(cuIpcCloseMemHandle(memory));
+  unsigned value = 0;
+  REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory, 4));
+}
+
+std::vector<CUdeviceptr> give_of_both(const Device (&devices)[2], const Partner* const (&to)[2]) {
+  std::vector<CUdeviceptr> all;
+  for (const Device& of : devices) {
+    MUST(cuCtxSetCurrent(of.context));
+    for (const size_t bytes : kPeerSizes) {
+      all.push_back(Device::memory(bytes));
+      write_ends(all.back(), bytes, 10);
+      for (const Partner* partner : to) {
+        partner->tell(OfDevice{handle_of(all.back()), of.device, bytes});
+      }
+    }
+  }
+  return all;
+}
+
+void lead_peers(const Partner& both, const Partner& one, const char* image) {
+  const Device devices[2] = {Device(image, 0), Device(image, 1)};
+  const std::vector<CUdeviceptr> memory = give_of_both(devices, {&both, &one});
+  both.meet();  // It has used all, in contexts of either device.
+  one.meet();
+  (void)one.hear<char>();  // It has used what is of the device that it sees.
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const bool of_first = i < std::size(kPeerSizes);
+    MUST(cuCtxSetCurrent(devices[of_first ? 0 : 1].context));
+    const size_t bytes = kPeerSizes[i % std::size(kPeerSizes)];
+    EXPECT(ends_are(memory[i], bytes, of_first ? 30 : 40));
+  }
+  for (const CUdeviceptr each : memory) MUST(cuMemFree(each));
+}
+
+void follow_peers(const Partner& leader, const char* image) {
+  const Device devices[2] = {Device(image, 0), Device(image, 1)};
+  for (size_t i = 0; i < 2 * std::size(kPeerSizes); ++i) {
+    const auto given = leader.hear<OfDevice>();
+    use_of_both(devices[1 - given.device], given, 10, 20);  // The other device's context first.
+    use_of_both(devices[given.device], given, 20, 30);
+  }
+  leader.meet();
+}
+
+// Only the second device is visible here, as the first.
+void see_one(const Partner& leader, const char* image) {
+  const Device device(image);
+  int count = 0;
+  MUST(cuDeviceGetCount(&count));
+  EXPECT(count == 1);
+  std::vector<OfDevice> visible;
+  for (size_t i = 0; i < 2 * std::size(kPeerSizes); ++i) {
+    const auto given = leader.hear<OfDevice>();
+    if (given.device == 1) visible.push_back({given.handle, 0, given.bytes});
+    if (given.device == 1) continue;
+    CUdeviceptr memory = 0;
+    REFUSED(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle(&memory, given.handle, kLinger));
+  }
+  leader.meet();
+  for (const OfDevice& given : visible) use_of_both(device, given, 30, 40);
+  leader.tell('.');
 }
 
 // What needs no second process.
@@ -371,6 +465,17 @@ int main(int argc, char** argv) {
     std::printf("PASSED\n");
     return 0;
   }
+  if (what == "peers") {
+    const Partner both = Partner::start(argv[0], {image, "both"});
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    const Partner one = Partner::start(argv[0], {image, "one"});
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    lead_peers(both, one, image);
+    both.end();
+    one.end();
+    std::printf("PASSED\n");
+    return 0;
+  }
   if (what == "give" || what == "take") {
     const Device device(image);
     what == "give" ? give(device) : take(device);
@@ -379,6 +484,10 @@ int main(int argc, char** argv) {
   const bool leads = argc == 3;
   const Partner partner = leads ? Partner::start(argv[0], {image, what})
                                 : Partner(std::atoi(argv[3]), std::atoi(argv[4]));
+  if (what == "both" || what == "one") {
+    what == "both" ? follow_peers(partner, image) : see_one(partner, image);
+    return 0;
+  }
   const Device device(image);
   if (what == "maker") make_and_stay(partner, device);
   if (what == "memory" && leads) wrong_calls(device);
