@@ -21,9 +21,9 @@
 #include "protocol/record.h"
 #include "protocol/session_identity.h"
 #include "protocol/snapshot.capnp.h"
+#include "tests/emulated/tile_images.h"
 #include "tests/fuzz/worker_log_seeds.h"
 #include "tests/unit/driver_abi/fatbin_builder.h"
-#include "tests/unit/driver_abi/tile_ir_builder.h"
 #include "transport/loopback/connection.h"
 #include "transport/tls/handshake.h"
 
@@ -243,6 +243,9 @@ void images() {
       {{2, "functions"}, {4, ""}, {5, std::string(200, 't')}, {6, "g"}, {7, "p"}, {1, "strings"}});
   write("tile_ir", "sections", text(tile_ir));
   write("tile_ir", "unaligned", text(test::build_tile_ir({{3, "debug"}, {1, "x"}}, 0)));
+  write("tile_ir", "add", text(test::vector_add_image()));
+  write("tile_ir", "product", text(test::product_image()));
+  write("tile_ir", "control", text(test::control_image()));
   write("fat_binary", "tile_ir", text(tile_ir));
   write("ptx", "add", text(kPtx));
   write("fat_binary", "ptx", text(kPtx));

@@ -1,7 +1,25 @@
-// Tile IR, which a library makes at run time and anybody may write: where it ends.
+// Tile IR, which a library makes at run time and anybody may write: where it ends, and what the
+// emulated device makes of it, which must be PTX.
 #include "driver_abi/image_length.h"
 #include "driver_abi/tile_ir_layout.h"
+#include "server/emulated/ptx/index.h"
+#include "server/emulated/tile/translate.h"
 #include "tests/fuzz/fuzz_target.h"
+
+namespace {
+
+void translate(gpurun::ByteView image) {
+  using namespace gpurun::emulated;
+  const auto text = tile::translate(image, 121);
+  if (!text.ok()) return;
+  const auto index = ptx::index_module(*text);
+  GPURUN_FUZZ_CHECK(index.ok());
+  for (const ptx::FunctionRange& range : index->functions) {
+    GPURUN_FUZZ_CHECK(ptx::parse_function(range).ok());
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gpurun;
@@ -18,5 +36,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto image = image_in(bytes);
   GPURUN_FUZZ_CHECK(image.ok() && image->pieces.front().size() == layout->bytes);
+  translate(image->pieces.front());
   return 0;
 }

@@ -4,11 +4,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/log.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/image_length.h"
 #include "driver_abi/linked_image.h"
 #include "driver_abi/ptx_selection.h"
 #include "server/emulated/settings.h"
+#include "server/emulated/tile/translate.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -89,21 +91,34 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi:
       return std::shared_ptr<const CodeImage>(std::move(image));
     }
     case driver_abi::ImageForm::kTileIr:
-      return Status::cuda(CUDA_ERROR_INVALID_IMAGE, "Tile IR: there is no compiler for it");
-    case driver_abi::ImageForm::kPtx: {
-      auto image = std::make_shared<CodeImage>();
-      image->is_text_ = true;
-      image->contents_ = "PTX text";
-      const ByteView text = found.pieces.front();
-      FatbinEntry entry{};
-      entry.kind = FatbinKind::kPtx;
-      entry.stored = text;
-      entry.content_bytes = text.size();
-      image->take(entry);
-      return std::shared_ptr<const CodeImage>(std::move(image));
-    }
+      return from_tile_ir(found.pieces.front());
+    case driver_abi::ImageForm::kPtx:
+      return from_text(found.pieces.front(), "PTX text");
   }
   return Status::cuda(CUDA_ERROR_INVALID_IMAGE, "no known form of image");
+}
+
+std::shared_ptr<const CodeImage> CodeImage::from_text(ByteView text, const char* contents) {
+  auto image = std::make_shared<CodeImage>();
+  image->is_text_ = true;
+  image->contents_ = contents;
+  FatbinEntry entry{};
+  entry.kind = FatbinKind::kPtx;
+  entry.stored = text;
+  entry.content_bytes = text.size();
+  image->take(entry);
+  return image;
+}
+
+// What cannot be translated is said here, where the image is known: who loads it gets a number
+// only.
+Result<std::shared_ptr<const CodeImage>> CodeImage::from_tile_ir(ByteView bytes) {
+  const auto text = tile::translate(bytes, static_cast<std::uint32_t>(settings().capability));
+  if (!text.ok()) {
+    GPURUN_LOG(kWarning, "emulated device: %s", text.status().message().c_str());
+    return text.status();
+  }
+  return from_text(byte_view(text->data(), text->size()), "Tile IR");
 }
 
 Result<std::shared_ptr<const CodeImage>> CodeImage::read_file(const char* path) {

@@ -1,5 +1,6 @@
-// CodeImage: what a program passed to be loaded: PTX text, a fat binary, or machine code. Kept as
-// it was stored (compressed) until a module needs the text.
+// CodeImage: what a program passed to be loaded: PTX text, a fat binary, Tile IR, or machine code.
+// Kept as it was stored (compressed) until a module needs the text; Tile IR as the PTX that it is
+// translated to.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,8 @@ class CodeImage {
   // The same for the bytes of a file.
   static Result<std::shared_ptr<const CodeImage>> read_file(const char* path);
 
-  // Plain PTX text: the program's own, where a bad instruction is INVALID_PTX.
+  // Plain PTX text (or what Tile IR was translated to): the program's own, where a bad instruction
+  // is INVALID_PTX.
   bool is_text() const { return is_text_; }
   // False: nothing here can be translated.
   bool has_ptx() const { return !parts_.empty(); }
@@ -40,6 +42,8 @@ class CodeImage {
   };
   static Result<std::shared_ptr<const CodeImage>> from_image(const driver_abi::Image& image);
   static Result<std::shared_ptr<const CodeImage>> from_pieces(const std::vector<ByteView>& pieces);
+  static std::shared_ptr<const CodeImage> from_text(ByteView text, const char* contents);
+  static Result<std::shared_ptr<const CodeImage>> from_tile_ir(ByteView bytes);
   void take(const driver_abi::FatbinEntry& entry);
 
   bool is_text_ = false;

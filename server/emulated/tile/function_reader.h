@@ -1,0 +1,44 @@
+// FunctionReader: the operations of one function.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "server/emulated/tile/cursor.h"
+#include "server/emulated/tile/image_reader.h"
+#include "server/emulated/tile/ir.h"
+#include "server/emulated/tile/operations.h"
+
+namespace gpurun::emulated::tile {
+
+class FunctionReader {
+ public:
+  // Both are borrowed; `function` has its name.
+  FunctionReader(const ImageTables& tables, Function& function)
+      : tables_(tables), function_(function) {}
+
+  Status read(const Type& signature, ByteView body);
+
+ private:
+  bool read_operation(Cursor& from, unsigned depth, Operation* operation);
+  bool read_block(Cursor& from, unsigned depth, Block* block);
+  bool read_attributes(Cursor& from, const OperationForm& form, Operation* operation);
+  bool read_attribute(Cursor& from, char kind, Operation* operation);
+  bool read_identities(Cursor& from, Operation* operation);
+  bool read_operands(Cursor& from, const OperationForm& form, Operation* operation);
+  bool read_values(Cursor& from, std::uint64_t count, std::vector<ValueId>* values);
+  bool new_value(Cursor& from, TypeIndex type, std::vector<ValueId>* values);
+  bool is_there(const Operation& operation, unsigned bit) const {
+    return (operation.flags >> bit & 1) != 0;
+  }
+
+  const ImageTables& tables_;
+  Function& function_;
+  std::vector<ValueId> visible_;  // As the bytecode numbers them here.
+  std::uint64_t operations_ = 0;
+};
+
+// Past one attribute that says of which kind it is. `depth`: how many it stands in.
+bool skip_attribute(const ImageTables& tables, Cursor& from, unsigned depth);
+
+}  // namespace gpurun::emulated::tile
