@@ -1,6 +1,7 @@
 """For what writes the tables of docs/results: wheels of PyPI, fetched once; a program natively on the
 emulated device and through gpurun, judged; lines that are shown as they come and kept in the end."""
 import collections
+import datetime
 import os
 import re
 import subprocess
@@ -49,6 +50,17 @@ def fetch_wheels(folder, wheels):
             pass
 
 
+def stand():
+    """What a page vouches for: the commit (`+`: changed since), the day (UTC) and the machine's cores."""
+    def git(*words):
+        done = subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else None
+    commit = git("rev-parse", "--short=12", "HEAD")
+    changed = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+    day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return f"commit {commit or 'unknown'}{changed}, {day}, {os.cpu_count()} cores"
+
+
 class Table:
     def __init__(self, heading):
         self.lines = [heading]
@@ -61,6 +73,7 @@ class Table:
 
     def finish(self, path=None):
         """The exit status: 0 if all was right. The table is written where it was asked for."""
+        self.lines.insert(0, stand())
         self.lines.append(f"{self.wrong} wrong" if self.wrong else "all right")
         if path:
             with open(path, "w", encoding="utf-8") as stream:

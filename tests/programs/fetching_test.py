@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Protects: on a machine without network the fixtures that fetch what is not ours are skips that say
-what was missing; they neither fail nor leave behind what the next run would take for whole."""
+what was missing; they neither fail nor leave behind what the next run would take for whole. And a page of
+docs/results says which commit, day and machine it vouches for."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,40 @@ class WithoutNetwork(unittest.TestCase):
         done = self.fetch("cuda_samples/shows_test.py", self.folder, samples)
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("skipped: the samples are not in", done.stdout)
+
+
+class Pages(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        for name in ("both_ways.py", "fetching.py"):
+            shutil.copy(os.path.join(HERE, name), self.folder)
+
+    def git(self, *words):
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        return subprocess.run(["git", "-C", self.folder, *who, *words], check=True, timeout=60,
+                              capture_output=True, text=True).stdout.strip()
+
+    def first_line(self):
+        page = os.path.join(self.folder, "page")
+        code = f"import both_ways; table = both_ways.Table('heading'); table.finish({page!r})"
+        subprocess.run([sys.executable, "-B", "-c", code], cwd=self.folder, check=True, timeout=60)
+        with open(page, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+        self.assertEqual(lines[1:], ["heading", "all right"])
+        return lines[0]
+
+    def test_what_a_page_vouches_for(self):
+        machine = rf", \d{{4}}-\d\d-\d\d, {os.cpu_count()} cores$"
+        self.git("init", "-q")
+        self.git("add", "both_ways.py")
+        self.git("commit", "-q", "-m", "one")
+        commit = self.git("rev-parse", "--short=12", "HEAD")
+        self.assertRegex(self.first_line(), f"^commit {commit}{machine}")
+        with open(os.path.join(self.folder, "both_ways.py"), "a", encoding="utf-8") as stream:
+            stream.write("# Changed.\n")
+        self.assertRegex(self.first_line(), f"^commit {commit}\\+{machine}")
 
 
 if __name__ == "__main__":

@@ -20,11 +20,14 @@ COMMON = ["nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cu
           "nvidia-nvjitlink==13.5.37"]
 CUBLAS = "nvidia-cublas==13.10.0.20"
 CUSPARSE = "nvidia-cusparse==12.9.4.2"
+# Programs that are not in this folder.
+SOURCES = {"cublas": "../cublas_gemm/cublas_gemm.cu"}
 # Program: what it links with, wheels, whether they are over 300 MB, arguments.
 PROGRAMS = {
     "curand": ("curand", ["nvidia-curand==10.4.5.25"], False, ["all"]),
     "cufft": ("cufft", ["nvidia-cufft==12.5.0.14"], False, []),
     "cusparse": ("cusparse", [CUSPARSE], False, []),
+    "cublas": ("cublas", [CUBLAS], True, []),
     "cublaslt": ("cublasLt", [CUBLAS], True, []),
     "cusolver": ("cusolver", ["nvidia-cusolver==12.4.1.2", CUSPARSE, CUBLAS], True, []),
     "nvrtc": ("nvrtc", ["nvidia-cuda-nvrtc==13.5.37"], False, []),
@@ -45,7 +48,8 @@ def build(name, library, folder, wheels, build_folder):
     program = os.path.join(folder, name)
     found = [path for path in libraries if glob.glob(f"{path}/lib{library}.so.*")][0]
     runtime = folders(folder, wheels, "lib/libcudart.so.13")[0]
-    words = ["c++", "-std=c++17", "-O1", os.path.join(HERE, name + ".cc"), "-o", program]
+    source = os.path.join(HERE, SOURCES.get(name, name + ".cc"))
+    words = ["c++", "-std=c++17", "-O1", "-x", "c++", source, "-x", "none", "-o", program]
     words += ["-I" + path for path in includes]
     words += [glob.glob(f"{found}/lib{library}.so.*")[0], runtime]
     if name == "nvrtc":
@@ -60,17 +64,17 @@ def main(build_folder, path=None):
     folder = os.path.join(build_folder, "nvidia", "newest")
     large = os.environ.get("GPURUN_LARGE_DOWNLOADS") == "1"
     only = os.environ.get("GPURUN_NEWEST")
-    table = both_ways.Table(f"{'library':32} {'natively':10} forwarded")
+    table = both_ways.Table(f"{'program':10} {'library':32} {'natively':10} forwarded")
     for name, (library, wheels, is_large, arguments) in PROGRAMS.items():
         if only and name not in only.split(","):
             continue
         if is_large and not large:
-            table.add(f"{wheels[0]:32} not fetched: GPURUN_LARGE_DOWNLOADS is not 1")
+            table.add(f"{name:10} {wheels[0]:32} not fetched: GPURUN_LARGE_DOWNLOADS is not 1")
             continue
         both_ways.fetch_wheels(folder, COMMON + wheels)
         program = build(name, library, folder, COMMON + wheels, build_folder)
         native, forwarded = both_ways.each_way(build_folder, "newest_library", [program, *arguments], 900)
-        table.add(f"{wheels[0]:32} {native.text:10} {forwarded.text}", native.right and forwarded.right)
+        table.add(f"{name:10} {wheels[0]:32} {native.text:10} {forwarded.text}", native.right and forwarded.right)
     return table.finish(path)
 
 
