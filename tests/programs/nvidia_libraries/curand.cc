@@ -1,6 +1,7 @@
 // curand [all]: each generator's numbers on the device are, bit by bit, those of its host generator
-// (the quasi-random ones in several dimensions), uniform and as integers; normal ones within
-// rounding. MT19937 only with `all`: it keeps the emulated device busy for a minute.
+// (the quasi-random ones in several dimensions), uniform and as integers, of 64 bits where it makes
+// those; normal ones within rounding. MT19937 only with `all`: it keeps the emulated device busy
+// for a minute.
 #include <curand.h>
 
 #include <cstring>
@@ -15,6 +16,13 @@ struct Kind {
   const char* name;
   curandRngType_t type;
   unsigned dimensions;  // 0: pseudo-random.
+
+  bool of_64_bits() const {
+    return type == CURAND_RNG_QUASI_SOBOL64 || type == CURAND_RNG_QUASI_SCRAMBLED_SOBOL64;
+  }
+  bool is_twister() const {
+    return type == CURAND_RNG_PSEUDO_MT19937 || type == CURAND_RNG_PSEUDO_MTGP32;
+  }
 };
 
 curandGenerator_t make(const Kind& kind, bool on_host) {
@@ -25,7 +33,7 @@ curandGenerator_t make(const Kind& kind, bool on_host) {
   if (kind.dimensions != 0) {
     MUST(curandSetQuasiRandomGeneratorDimensions(generator, kind.dimensions));
   }
-  if (kind.type != CURAND_RNG_PSEUDO_MT19937) {  // Which has none.
+  if (!kind.is_twister()) {  // Which have none.
     MUST(curandSetGeneratorOffset(generator, 12));
   }
   return generator;
@@ -40,21 +48,76 @@ void expect_equal(const char* name, const char* what, const std::vector<T>& devi
   }
 }
 
-void compare(const Kind& kind) {
-  curandGenerator_t device = make(kind, false), host = make(kind, true);
-  DeviceArray<unsigned> device_integers(kCount);
-  DeviceArray<float> device_floats(kCount);
+// `generate` is called for the device and for the host. Exactly equal unless a tolerance is given.
+template <typename T, typename Generate>
+void compare_numbers(const Kind& kind, const char* what, curandGenerator_t device,
+                     curandGenerator_t host, Generate generate, double tolerance = 0) {
+  DeviceArray<T> on_device(kCount);
+  std::vector<T> on_host(kCount);
+  MUST(generate(device, on_device.get()));
+  MUST(generate(host, on_host.data()));
+  if (tolerance == 0) expect_equal(kind.name, what, on_device.read(), on_host);
+  if (tolerance != 0) expect_close(kind.name, on_device.read(), on_host, tolerance);
+}
+
+// The normal distribution's value below which are `part` of all.
+double normal_value(double part) {
+  const double root = std::sqrt(2.0);
+  double value = 0;
+  for (int round = 0; round < 100; ++round) {
+    const double density = std::exp(-value * value / 2) / std::sqrt(2 * std::acos(-1.0));
+    const double step = (std::erfc(-value / root) / 2 - part) / density;
+    value -= std::fmax(-1, std::fmin(1, step));
+    if (std::fabs(step) < 1e-15) break;
+  }
+  return value;
+}
+
+// MTGP32's host generator makes normal doubles of no more than float's precision (its device
+// generator makes better ones): these are compared with what the integers in their place stand for.
+void compare_with_integers(const Kind& kind) {
+  const curandGenerator_t device = make(kind, false), host = make(kind, true);
+  DeviceArray<double> on_device(kCount);
   std::vector<unsigned> integers(kCount);
-  std::vector<float> floats(kCount);
-  MUST(curandGenerate(device, device_integers.get(), kCount));
+  std::vector<double> right;
+  MUST(curandGenerateNormalDouble(device, on_device.get(), kCount, 1, 2));
   MUST(curandGenerate(host, integers.data(), kCount));
-  expect_equal(kind.name, "integers", device_integers.read(), integers);
-  MUST(curandGenerateUniform(device, device_floats.get(), kCount));
-  MUST(curandGenerateUniform(host, floats.data(), kCount));
-  expect_equal(kind.name, "uniform numbers", device_floats.read(), floats);
-  MUST(curandGenerateNormal(device, device_floats.get(), kCount, 1, 2));
-  MUST(curandGenerateNormal(host, floats.data(), kCount, 1, 2));
-  expect_close(kind.name, device_floats.read(), floats, 1e-5);
+  for (const unsigned each : integers) {
+    right.push_back(1 + 2 * normal_value((each + 0.5) / 4294967296.0));
+  }
+  expect_close(kind.name, on_device.read(), right, 1e-12);
+  MUST(curandDestroyGenerator(device));
+  MUST(curandDestroyGenerator(host));
+}
+
+void compare(const Kind& kind) {
+  const curandGenerator_t device = make(kind, false), host = make(kind, true);
+  using Generator = curandGenerator_t;
+  if (kind.of_64_bits()) {
+    compare_numbers<unsigned long long>(kind, "integers of 64 bits", device, host,
+                                        [](Generator of, unsigned long long* to) {
+                                          return curandGenerateLongLong(of, to, kCount);
+                                        });
+  } else {
+    compare_numbers<unsigned>(kind, "integers", device, host, [](Generator of, unsigned* to) {
+      return curandGenerate(of, to, kCount);
+    });
+  }
+  compare_numbers<float>(kind, "uniform numbers", device, host, [](Generator of, float* to) {
+    return curandGenerateUniform(of, to, kCount);
+  });
+  compare_numbers<double>(kind, "uniform doubles", device, host, [](Generator of, double* to) {
+    return curandGenerateUniformDouble(of, to, kCount);
+  });
+  compare_numbers<float>(
+      kind, "normal numbers", device, host,
+      [](Generator of, float* to) { return curandGenerateNormal(of, to, kCount, 1, 2); }, 1e-5);
+  const bool rough = kind.type == CURAND_RNG_PSEUDO_MTGP32;
+  if (rough) compare_with_integers(kind);
+  compare_numbers<double>(
+      kind, "normal doubles", device, host,
+      [](Generator of, double* to) { return curandGenerateNormalDouble(of, to, kCount, 1, 2); },
+      rough ? 1e-6 : 1e-13);
   MUST(curandDestroyGenerator(device));
   MUST(curandDestroyGenerator(host));
 }
@@ -80,8 +143,11 @@ int main(int argc, char** argv) {
        {Kind{"XORWOW", CURAND_RNG_PSEUDO_XORWOW, 0},
         Kind{"MRG32k3a", CURAND_RNG_PSEUDO_MRG32K3A, 0},
         Kind{"Philox", CURAND_RNG_PSEUDO_PHILOX4_32_10, 0},
-        Kind{"MT19937", CURAND_RNG_PSEUDO_MT19937, 0}, Kind{"Sobol", CURAND_RNG_QUASI_SOBOL32, 4},
-        Kind{"scrambled Sobol", CURAND_RNG_QUASI_SCRAMBLED_SOBOL32, 4}}) {
+        Kind{"MT19937", CURAND_RNG_PSEUDO_MT19937, 0}, Kind{"MTGP32", CURAND_RNG_PSEUDO_MTGP32, 0},
+        Kind{"Sobol", CURAND_RNG_QUASI_SOBOL32, 4},
+        Kind{"scrambled Sobol", CURAND_RNG_QUASI_SCRAMBLED_SOBOL32, 4},
+        Kind{"Sobol of 64 bits", CURAND_RNG_QUASI_SOBOL64, 4},
+        Kind{"scrambled Sobol of 64 bits", CURAND_RNG_QUASI_SCRAMBLED_SOBOL64, 4}}) {
     if (all || kind.type != CURAND_RNG_PSEUDO_MT19937) compare(kind);
   }
   expect_own_view();
