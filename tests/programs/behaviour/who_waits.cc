@@ -155,6 +155,54 @@ void a_kernel_that_waits(const Device& device, int launches_behind) {
   }
 }
 
+// A stream waits for a value in memory, which another thread has written by another stream. Of 32
+// and of 64 bits, in each way of comparing; a value that does not end the wait is written first.
+struct Awaited {
+  unsigned flags;
+  cuuint64_t value, wrong, right;
+};
+
+void value_awaited(const Device& device, bool wide, const Awaited& of, int launches_behind) {
+  const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr word = device.memory(8), seen = device.memory(8), scratch = device.memory(4);
+  MUST(cuMemsetD32(word, of.flags == CU_STREAM_WAIT_VALUE_NOR ? ~0u : 0u, 2));
+  MUST(cuCtxSynchronize());
+  MUST(wide ? cuStreamWaitValue64(stream, word, of.value, of.flags)
+            : cuStreamWaitValue32(stream, word, static_cast<cuuint32_t>(of.value), of.flags));
+  for (int i = 0; i < launches_behind; ++i) device.launch_fill(stream, scratch, 1, 1);
+  MUST(cuMemcpyDtoDAsync(seen, word, 8, stream));
+  const auto write = [&](cuuint64_t value) {
+    MUST(wide ? cuStreamWriteValue64(other, word, value, CU_STREAM_WRITE_VALUE_DEFAULT)
+              : cuStreamWriteValue32(other, word, static_cast<cuuint32_t>(value),
+                                     CU_STREAM_WRITE_VALUE_DEFAULT));
+    MUST(cuStreamSynchronize(other));
+  };
+  std::thread helper([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    write(of.wrong);
+    // Most often the other thread waits by then.
+    for (int i = 0; i < 50; ++i) EXPECT(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    write(of.right);
+  });
+  MUST(cuStreamSynchronize(stream));
+  helper.join();
+  cuuint64_t value = 0;
+  MUST(cuMemcpyDtoH(&value, seen, wide ? 8 : 4));
+  EXPECT(value == of.right);
+}
+
+void values_awaited(const Device& device) {
+  constexpr cuuint64_t kHigh = cuuint64_t{1} << 40;
+  for (const bool wide : {false, true}) {
+    const cuuint64_t high = wide ? kHigh : 0, ones = wide ? ~cuuint64_t{0} : ~0u;
+    value_awaited(device, wide, {CU_STREAM_WAIT_VALUE_EQ, 7 + high, 8 + high, 7 + high}, 0);
+    value_awaited(device, wide, {CU_STREAM_WAIT_VALUE_GEQ, 7 + high, 6 + high, 9 + high}, 2'000);
+    value_awaited(device, wide, {CU_STREAM_WAIT_VALUE_AND, 6 + high, 1, 4}, 0);
+    value_awaited(device, wide, {CU_STREAM_WAIT_VALUE_NOR, ones - 4, 12, 8}, 0);
+  }
+}
+
 // A copy that has to be waited for, because bytes are on their way, holds up no other thread's.
 void a_copy_that_waits(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
@@ -293,6 +341,7 @@ int main(int argc, char** argv) {
   other_calls(device, argv[1]);
   a_copy_behind_a_function(device);
   a_copy_that_waits(device);
+  values_awaited(device);
   a_kernel_that_waits(device, 0);
   a_kernel_that_waits(device, 2'000);
   std::printf("PASSED\n");
