@@ -9,7 +9,7 @@ set_source_files_properties(${call_sources} PROPERTIES COMPILE_OPTIONS "-w")
 target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PUBLIC CapnProto::capnp PRIVATE gpurun_options)
 # Code images and kernels: protocol/module_calls.h, protocol/image_bundle.h.
 capnp_generate_cpp(module_sources module_headers "${CMAKE_CURRENT_SOURCE_DIR}/module.capnp")
-add_library(gpurun_protocol_module STATIC module_calls.cc image_bundle.cc ${module_sources})
+add_library(gpurun_protocol_module STATIC link_calls.cc module_calls.cc image_bundle.cc ${module_sources})
 set_source_files_properties(${module_sources} PROPERTIES COMPILE_OPTIONS "-w")
 # What is kept of them on a disk is for builds with the same schema and the same code alone.
 set(format "")

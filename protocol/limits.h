@@ -39,6 +39,12 @@ inline constexpr std::size_t kKernelParameterBytesMax = 32'764;
 inline constexpr std::size_t kStringBytesMax = std::size_t{64} << 10;
 // One module image. CUDA_ERROR_INVALID_IMAGE beyond.
 inline constexpr std::size_t kImageBytesMax = std::size_t{2} << 30;
+// Link states (cuLinkCreate) that one session has open. CUDA_ERROR_OUT_OF_MEMORY beyond.
+inline constexpr std::size_t kLinkStatesMax = 1'024;
+// Bytes of all inputs that these have been given; each input counts as kLinkInputBytesMin at least.
+// CUDA_ERROR_OUT_OF_MEMORY beyond.
+inline constexpr std::size_t kLinkBytesMax = std::size_t{1} << 30;
+inline constexpr std::size_t kLinkInputBytesMin = std::size_t{4} << 10;
 // Elements of one array argument. CUDA_ERROR_INVALID_VALUE beyond.
 inline constexpr std::size_t kArrayCountMax = 65'536;
 // Live handles of one session, all kinds together. CUDA_ERROR_OUT_OF_MEMORY beyond.

@@ -68,6 +68,7 @@ Handlers make_handlers() {
   add_primary_context_handlers(handlers);
   add_module_load_handlers(handlers);
   add_module_name_handlers(handlers);
+  add_link_handlers(handlers);
   add_launch_handlers(handlers);
   add_graph_node_handlers(handlers);
   add_graph_host_handlers(handlers);

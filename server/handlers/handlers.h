@@ -14,6 +14,7 @@
 #include "server/handlers/graph_topology.h"
 #include "server/handlers/host_gates.h"
 #include "server/handlers/interprocess.h"
+#include "server/handlers/links.h"
 #include "server/handlers/module_state.h"
 #include "server/handlers/textures.h"
 #include "server/worker/call.h"
@@ -39,6 +40,7 @@ class HandlerState {
   const Dispatch& dispatch() const { return *dispatch_; }
   ByteView snapshot() const { return snapshot_; }
   ModuleState& modules() { return modules_; }
+  LinkBook& links() { return links_; }
   HostGates& gates() { return gates_; }
   GraphHosts& graph_hosts() { return graph_hosts_; }
   GraphTopology& graph_topology() { return graph_topology_; }
@@ -64,6 +66,7 @@ class HandlerState {
   const Bytes snapshot_;
   std::array<std::atomic<std::uint64_t>, kHandlerDevicesMax> primary_contexts_{};
   ModuleState modules_;
+  LinkBook links_{driver_};
   HostGates gates_;
   GraphHosts graph_hosts_;
   GraphTopology graph_topology_{driver_};

@@ -9,6 +9,7 @@
 #include "protocol/call.h"
 #include "protocol/image_bundle.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/jit_arguments.h"
 #include "server/handlers/kernel_facts.h"
 #include "server/handlers/modules.h"
 
@@ -21,68 +22,6 @@ using protocol::ImageOutcome;
 constexpr int kErrorInvalidImage = CUDA_ERROR_INVALID_IMAGE;
 // Of a reply: what tables leave for all else.
 constexpr std::size_t kReplyReserve = std::size_t{8} << 10;
-
-// The compiler's options as the driver takes them, with room for its logs.
-class JitArguments {
- public:
-  explicit JitArguments(const ImageLoad& load)
-      : info_(load.info_log_bytes), error_(load.error_log_bytes) {
-    for (const protocol::JitOption& option : load.options) {
-      if (is_number(option.id)) add(option.id, reinterpret_cast<void*>(option.value));
-    }
-    if (!info_.empty()) {
-      add(CU_JIT_INFO_LOG_BUFFER, info_.data());
-      add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(info_.size()));
-    }
-    if (!error_.empty()) {
-      add(CU_JIT_ERROR_LOG_BUFFER, error_.data());
-      add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(error_.size()));
-    }
-  }
-
-  CUjit_option* options() { return options_.data(); }
-  void** values() { return values_.data(); }
-  unsigned count() const { return static_cast<unsigned>(options_.size()); }
-  void take_logs(ImageOutcome* outcome) const {
-    outcome->info_log = text(info_);
-    outcome->error_log = text(error_);
-  }
-
- private:
-  // Whether a value that the peer chose is only a number to the driver, never a pointer (manual,
-  // "CUjit_option").
-  static bool is_number(int id) {
-    switch (id) {
-      case CU_JIT_WALL_TIME:
-      case CU_JIT_INFO_LOG_BUFFER:
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_ERROR_LOG_BUFFER:
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_GLOBAL_SYMBOL_NAMES:
-      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-      case CU_JIT_GLOBAL_SYMBOL_COUNT:
-      case CU_JIT_REFERENCED_KERNEL_NAMES:
-      case CU_JIT_REFERENCED_KERNEL_COUNT:
-      case CU_JIT_REFERENCED_VARIABLE_NAMES:
-      case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        return false;
-      default:
-        return id >= 0 && id < CU_JIT_NUM_OPTIONS;
-    }
-  }
-  void add(int id, void* value) {
-    options_.push_back(static_cast<CUjit_option>(id));
-    values_.push_back(value);
-  }
-  static std::string text(const std::vector<char>& log) {
-    return std::string(log.begin(), std::find(log.begin(), log.end(), '\0'));
-  }
-
-  std::vector<char> info_;
-  std::vector<char> error_;
-  std::vector<CUjit_option> options_;
-  std::vector<void*> values_;
-};
 
 class Load {
  public:
@@ -141,10 +80,11 @@ class Load {
       return kErrorInvalidImage;
     }
     const protocol::DriverImage code(*image);
-    JitArguments jit(load_);
+    JitArguments jit(load_.options, load_.info_log_bytes, load_.error_log_bytes);
     void* loaded = nullptr;
     int result = driver_load(code.code(), jit, &loaded);
-    jit.take_logs(outcome);
+    outcome->info_log = jit.info_log();
+    outcome->error_log = jit.error_log();
     if (result != 0) return result;
     result = call_.handles().bind(load_.handle, kind_, reinterpret_cast<std::uintptr_t>(loaded));
     if (result != 0) {
@@ -244,8 +184,13 @@ CallOutcome run_context_destroy(Call& call) {
     return CallOutcome::done(kErrorInvalidValue);
   }
   const std::uint64_t handle = unpacked.word(0);
-  const CallOutcome outcome = HandlerState::of(call).dispatch().run(call);
-  if (outcome.result == 0) HandlerState::of(call).modules().end(handle, call.handles());
+  HandlerState& state = HandlerState::of(call);
+  // Links go first: the driver may need their context to end them.
+  if (call.handles().find(handle, HandleKind::kContext).result == 0) {
+    state.links().end_context(handle, call.handles());
+  }
+  const CallOutcome outcome = state.dispatch().run(call);
+  if (outcome.result == 0) state.modules().end(handle, call.handles());
   return outcome;
 }
 

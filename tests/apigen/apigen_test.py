@@ -108,10 +108,10 @@ class Refusals(unittest.TestCase):
         self.assertIn("hand-written", self.faults("cuGraphGetNodes", completion="local"))
 
     def test_refused_without_a_reason(self):
-        self.assertIn("reason", self.faults("cuLinkComplete", reason=None))
+        self.assertIn("reason", self.faults("cuCheckpointProcessLock", reason=None))
 
     def test_unknown_completion(self):
-        self.assertIn("is none of", self.faults("cuLinkComplete", completion="perhaps"))
+        self.assertIn("is none of", self.faults("cuCheckpointProcessLock", completion="perhaps"))
 
     def test_count_that_is_no_integer(self):
         self.assertIn("no integer", self.parameters("cuMemPoolSetAccess", "count=count",

@@ -53,7 +53,7 @@ cuTexObjectGetResourceDesc.pResDesc cuTexObjectGetResourceViewDesc.pResViewDesc 
 cuThreadExchangeStreamCaptureMode.mode
 cuMemcpyBatchAsync.failIdx cuDevSmResourceSplit.remainder cuDevSmResourceSplit.groupParams
 cuGraphExecGetId.graphId cuGraphGetId.graphId cuGraphNodeGetContainingGraph.phGraph
-cuGraphNodeGetToolsId.toolsNodeId cuTensorMapSetAllocationClass.tensorMap
+cuGraphNodeGetToolsId.toolsNodeId cuTensorMapSetAllocationClass.tensorMap cuLinkCreate_v2.stateOut
 """.split())
 # Inputs without a description, though their type would let the function write.
 READ = set("""

@@ -19,7 +19,8 @@ INCLUDE = sys.argv.pop(1) if len(sys.argv) > 1 else ""
 WITH_SOURCE_MIN = 600
 FAMILIES = ("cuInit", "cuDevice", "cuCtx", "cuModule", "cuLibrary", "cuMem", "cuMemcpy", "cuMemset",
             "cuMemPool", "cuMemMap", "cuStream", "cuEvent", "cuLaunch", "cuFunc", "cuGraph",
-            "cuOccupancy", "cuLaunchHostFunc", "cuIpc", "cuPointer", "cuKernel", "cuStreamBeginCapture")
+            "cuOccupancy", "cuLaunchHostFunc", "cuIpc", "cuPointer", "cuKernel", "cuLink",
+            "cuStreamBeginCapture")
 
 
 def words(text):
@@ -38,7 +39,7 @@ class Header:
         self.comments = {}
         for comment, name in re.findall(
                 r"/\*\*((?:(?!\*/).)*?)\*/\s*(?:#[^\n]*\n\s*)*(?:__CUDA_DEPRECATED\s+)?"
-                r"CUresult CUDAAPI (\w+)\(", text, re.S):
+                r"CUresult\s+CUDAAPI\s+(\w+)\(", text, re.S):
             self.comments.setdefault(base(name), []).append(comment)
         self.codes = {}
         enumeration = text.split("typedef enum cudaError_enum {")[1].split("} CUresult")[0]

@@ -358,6 +358,11 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
   EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_NVVM, const_cast<char*>(kCallee), 8, "o", 0,
                  nullptr, nullptr),
             CUDA_ERROR_NO_BINARY_FOR_GPU);
+  // Text that cannot be right is refused where it is added.
+  char broken[] = "this is no code at all";
+  EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, broken, sizeof broken, "b", 0, nullptr,
+                 nullptr),
+            CUDA_ERROR_INVALID_PTX);
   ASSERT_EQ(CALL(cuLinkComplete, link, &image, &bytes), CUDA_SUCCESS);
   CUmodule linked = nullptr;
   CUfunction caller = nullptr;
@@ -369,6 +374,44 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
   EXPECT_EQ(CALL(cuLaunchKernel, caller, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr),
             CUDA_SUCCESS);
   EXPECT_EQ(word(memory_), 42U);
+}
+
+// One log for the state's whole life, each refusal behind the ones before, as far as there is room.
+TEST_F(EmulatedLaunch, LinksFillTheirLogs) {
+  char error[80], info[8] = "info";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_WALL_TIME};
+  void* values[] = {error, reinterpret_cast<void*>(sizeof error), info,
+                    reinterpret_cast<void*>(sizeof info), nullptr};
+  const auto filled = [&values] { return reinterpret_cast<std::uintptr_t>(values[1]); };
+  CUlinkState link = nullptr;
+  ASSERT_EQ(CALL(cuLinkCreate_v2, 5, options, values, &link), CUDA_SUCCESS);
+  EXPECT_EQ(filled(), sizeof error);
+  char broken[] = "this is no code at all";
+  std::size_t before = 0;
+  for (const char* name : {"one", "two"}) {
+    EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, broken, sizeof broken, name, 0,
+                   nullptr, nullptr),
+              CUDA_ERROR_INVALID_PTX);
+    EXPECT_NE(std::strstr(error, name), nullptr) << error;
+    EXPECT_EQ(filled(), std::strlen(error));
+    EXPECT_GT(filled(), before);
+    before = filled();
+  }
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, broken, sizeof broken, "more", 0,
+                   nullptr, nullptr),
+              CUDA_ERROR_INVALID_PTX);
+  }
+  EXPECT_EQ(filled(), sizeof error - 1);
+  EXPECT_EQ(std::strlen(error), sizeof error - 1);
+  EXPECT_STREQ(info, "");
+  float milliseconds = 0;
+  std::memcpy(&milliseconds, &values[4], sizeof milliseconds);
+  EXPECT_GT(milliseconds, 0);
+  EXPECT_EQ(CALL(cuLinkDestroy, link), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLinkDestroy, link), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_F(EmulatedLaunch, CountsOccupancy) {

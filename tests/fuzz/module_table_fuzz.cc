@@ -1,15 +1,47 @@
-// Requests for modules and kernels, the tables that answer them, and code images as they travel.
+// Requests for modules, kernels and links, what answers them, and code images as they travel.
 #include <cstring>
 #include <memory>
 #include <new>
 
 #include "protocol/image_bundle.h"
+#include "protocol/link_calls.h"
 #include "protocol/module_calls.h"
 #include "tests/fuzz/fuzz_target.h"
 
+namespace {
+
+using namespace gpurun;
+using namespace gpurun::protocol;
+
+// What is taken is as long as what would be sent.
+template <typename T>
+void check(const Result<T>& unpacked, ByteView payload) {
+  if (unpacked.ok()) GPURUN_FUZZ_CHECK(pack(*unpacked).size() == payload.size());
+}
+
+// Numbers that are none of the other kinds of message.
+bool take_link(std::uint8_t which, ByteView payload) {
+  switch (which) {
+    case 0xfc:
+      check(unpack_link_create(payload), payload);
+      return true;
+    case 0xfd:
+      check(unpack_link_input(payload), payload);
+      return true;
+    case 0xfe:
+      GPURUN_FUZZ_CHECK(unpack_link_complete(payload).ok() == (payload.size() == 16));
+      return true;
+    case 0xff:
+      check(unpack_link_reply(payload), payload);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace gpurun;
-  using namespace gpurun::protocol;
   fuzz::Input input(data, size);
   const std::uint8_t which = input.number<std::uint8_t>();
   // Private, aligned, and not a byte longer than it says.
@@ -19,6 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       [](std::byte* start) { ::operator delete (start, std::align_val_t{16}); });
   if (bytes != 0) std::memcpy(memory.get(), input.rest().data(), bytes);
   const ByteView payload(memory.get(), bytes);
+  if (take_link(which, payload)) return 0;
   switch (which % 6) {
     case 0:
       if (const auto loads = unpack_loads(payload); loads.ok()) {

@@ -17,6 +17,7 @@
 #include "protocol/control.h"
 #include "protocol/frame.h"
 #include "protocol/image_bundle.h"
+#include "protocol/link_calls.h"
 #include "protocol/module_calls.h"
 #include "protocol/record.h"
 #include "protocol/session_identity.h"
@@ -226,6 +227,21 @@ void modules() {
   write("module_table", "kernel", with_head({3}, protocol::pack(kernel)));
   write("module_table", "node", with_head({4}, protocol::pack(node)));
   write("module_table", "bundle", with_head({5}, bundle));
+  protocol::LinkCreate create;
+  create.options = {{0, 32}, {12, 1}};
+  create.info_log_bytes = create.error_log_bytes = 100;
+  protocol::LinkInput linked;
+  linked.named = true;
+  linked.name = "add.ptx";
+  linked.data = bundle;
+  protocol::LinkReply answer;
+  answer.info_log = "added";
+  answer.image_bytes = bundle.size();
+  answer.part = bundle;
+  write("module_table", "link_create", with_head({0xfc}, protocol::pack(create)));
+  write("module_table", "link_input", with_head({0xfd}, protocol::pack(linked)));
+  write("module_table", "link_complete", with_head({0xfe}, Bytes(16)));
+  write("module_table", "link_reply", with_head({0xff}, protocol::pack(answer)));
   Bytes log;
   for (std::size_t index = 0; index < driver_abi::rows().size(); ++index) {
     const std::string symbol = driver_abi::rows()[index].symbol;

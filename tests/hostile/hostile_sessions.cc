@@ -50,7 +50,7 @@ int run(const std::vector<std::string>& names) {
   int wrong = 0;
   for (const std::span<const Session> sessions :
        {framing_sessions(), handle_sessions(), memory_sessions(), code_sessions(), flood_sessions(),
-        array_sessions()}) {
+        array_sessions(), link_sessions()}) {
     for (const Session& session : sessions) {
       if (!names.empty() && std::find(names.begin(), names.end(), session.name) == names.end()) {
         continue;

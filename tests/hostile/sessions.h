@@ -23,5 +23,6 @@ std::span<const Session> memory_sessions();
 std::span<const Session> code_sessions();
 std::span<const Session> flood_sessions();
 std::span<const Session> array_sessions();
+std::span<const Session> link_sessions();
 
 }  // namespace gpurun::hostile

@@ -80,6 +80,8 @@ struct WrongStage : Stage {
   static void host_function(void*) {}
   static void callback(CUstream, CUresult, void*) {}
 
+  CUjit_option* options(CUjit_option one) { return &(option_ = one); }
+
   // --- Words: what must come before a call. Each makes something, and what it returns is valid...
   CUgraph graph();
   CUgraphNode node(CUgraph of);  // An empty one.
@@ -96,6 +98,8 @@ struct WrongStage : Stage {
   CUstream other_stream();                 // Of that.
   CUevent other_event();
   CUmodule other_module();
+  CUlinkState link();            // With the text `kernels`.
+  CUlinkState completed();       // Likewise, and with its image made.
   CUevent event_without_time();  // Recorded.
   CUdeviceptr async_memory();    // 4096 bytes of cuMemAllocAsync.
   void** five();                 // Parameters for with_five, in order.
@@ -111,6 +115,7 @@ struct WrongStage : Stage {
   CUgraphExec destroyed(CUgraphExec ended);
   CUcontext destroyed(CUcontext ended);
   CUmemoryPool destroyed(CUmemoryPool ended);
+  CUlinkState destroyed(CUlinkState ended);
   CUmodule unloaded(CUmodule ended);
   CUlibrary unloaded(CUlibrary ended);
   CUdeviceptr freed(CUdeviceptr ended);
@@ -171,6 +176,8 @@ struct WrongStage : Stage {
   }
 
  private:
+  CUjit_option option_ = CU_JIT_MAX_REGISTERS;
+
   CUDA_MEMCPY2D right_copy_2d() const;  // 16 by 16 bytes on the device.
   CUDA_MEMCPY3D right_copy_3d() const;  // 16 by 4 by 4 bytes on the device.
   CUmemAllocationProp right_properties() const;

@@ -119,6 +119,19 @@ CUmodule WrongStage::other_module() {
   MUST(cuCtxPopCurrent_v2, nullptr);
   return made;
 }
+CUlinkState WrongStage::link() {
+  CUlinkState made = nullptr;
+  MUST(cuLinkCreate_v2, 0, nullptr, nullptr, &made);
+  MUST(cuLinkAddData_v2, made, CU_JIT_INPUT_PTX, const_cast<char*>(kKernels), sizeof kKernels,
+       nullptr, 0, nullptr, nullptr);
+  return made;
+}
+CUlinkState WrongStage::completed() {
+  CUlinkState made = link();
+  void* image = nullptr;
+  MUST(cuLinkComplete, made, &image, nullptr);
+  return made;
+}
 CUevent WrongStage::event_without_time() {
   CUevent made = nullptr;
   MUST(cuEventCreate, &made, CU_EVENT_DISABLE_TIMING);
@@ -189,6 +202,10 @@ CUcontext WrongStage::destroyed(CUcontext ended) {
 }
 CUmemoryPool WrongStage::destroyed(CUmemoryPool ended) {
   MUST(cuMemPoolDestroy, ended);
+  return ended;
+}
+CUlinkState WrongStage::destroyed(CUlinkState ended) {
+  MUST(cuLinkDestroy, ended);
   return ended;
 }
 CUmodule WrongStage::unloaded(CUmodule ended) {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "client/interpose/modules/load.h"
+#include "client/interpose/modules/jit_request.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {
@@ -24,20 +24,10 @@ bool holds_pointers(CUjit_option option) {
   }
 }
 
+// An unsigned int (cuda.h): what stands above it means nothing.
 std::uint32_t log_bytes(void* value) {
-  return static_cast<std::uint32_t>(
-      std::min(reinterpret_cast<std::uintptr_t>(value), protocol::kJitLogBytesMax));
-}
-
-// Text with its NUL, cut to `room`; `*length` (optional) becomes the bytes written.
-void write_log(const std::string& log, void* buffer, std::size_t room, void** length) {
-  std::size_t written = 0;
-  if (buffer != nullptr && room != 0) {
-    written = std::min(log.size(), room - 1);
-    std::memcpy(buffer, log.data(), written);
-    static_cast<char*>(buffer)[written] = '\0';
-  }
-  if (length != nullptr) *length = reinterpret_cast<void*>(written);
+  const auto bytes = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(value));
+  return std::min(bytes, static_cast<std::uint32_t>(protocol::kJitLogBytesMax));
 }
 
 }  // namespace
@@ -47,9 +37,7 @@ int JitRequest::read(const CUjit_option* options, void* const* values, unsigned 
   if (options == nullptr || values == nullptr || count > protocol::kJitOptionsMax) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  options_ = options;
-  values_ = const_cast<void**>(values);
-  count_ = count;
+  given_ = true;
   for (unsigned i = 0; i < count; ++i) {
     const CUjit_option option = options[i];
     if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
@@ -60,14 +48,21 @@ int JitRequest::read(const CUjit_option* options, void* const* values, unsigned 
     }
     switch (option) {
       case CU_JIT_WALL_TIME:
+        wall_time_ = const_cast<void**>(&values[i]);
+        break;
       case CU_JIT_INFO_LOG_BUFFER:
+        info_.buffer = values[i];
+        break;
       case CU_JIT_ERROR_LOG_BUFFER:
+        error_.buffer = values[i];
         break;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         info_log_bytes = log_bytes(values[i]);
+        info_.length = const_cast<void**>(&values[i]);
         break;
       case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
         error_log_bytes = log_bytes(values[i]);
+        error_.length = const_cast<void**>(&values[i]);
         break;
       default:
         numbers.push_back(
@@ -77,37 +72,46 @@ int JitRequest::read(const CUjit_option* options, void* const* values, unsigned 
   return 0;
 }
 
+std::size_t JitRequest::Log::write(const std::string& text, std::size_t room) const {
+  if (buffer == nullptr || room == 0) return 0;
+  const std::size_t written = std::min(text.size(), room - 1);
+  std::memcpy(buffer, text.data(), written);
+  static_cast<char*>(buffer)[written] = '\0';
+  return written;
+}
+
 void JitRequest::write(const protocol::ImageOutcome& outcome) const {
-  void* info = nullptr;
-  void* error = nullptr;
-  void** info_length = nullptr;
-  void** error_length = nullptr;
-  for (unsigned i = 0; i < count_; ++i) {
-    switch (options_[i]) {
-      case CU_JIT_WALL_TIME: {
-        const float milliseconds = 0;  // The worker's compiler may have had nothing to do.
-        values_[i] = nullptr;
-        std::memcpy(&values_[i], &milliseconds, sizeof milliseconds);
-        break;
-      }
-      case CU_JIT_INFO_LOG_BUFFER:
-        info = values_[i];
-        break;
-      case CU_JIT_ERROR_LOG_BUFFER:
-        error = values_[i];
-        break;
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-        info_length = &values_[i];
-        break;
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        error_length = &values_[i];
-        break;
-      default:
-        break;
-    }
+  // The worker's compiler may have had nothing to do.
+  if (wall_time_ != nullptr) *wall_time_ = nullptr;
+  const std::size_t info = info_.write(outcome.info_log, info_log_bytes);
+  const std::size_t error = error_.write(outcome.error_log, error_log_bytes);
+  if (info_.length != nullptr) *info_.length = reinterpret_cast<void*>(info);
+  if (error_.length != nullptr) *error_.length = reinterpret_cast<void*>(error);
+}
+
+protocol::LinkReply JitRequest::untouched() const {
+  protocol::LinkReply reply;
+  reply.info_log_value = info_log_bytes;
+  reply.error_log_value = error_log_bytes;
+  return reply;
+}
+
+void JitRequest::write(const protocol::LinkReply& now, const protocol::LinkReply& before) const {
+  const auto settle = [](const Log& log, std::size_t room, const std::string& text, bool changed,
+                         std::uint32_t value) {
+    if (!changed) return;
+    (void)log.write(text, room);
+    if (log.length != nullptr) *log.length = reinterpret_cast<void*>(std::uintptr_t{value});
+  };
+  settle(info_, info_log_bytes, now.info_log,
+         now.info_log != before.info_log || now.info_log_value != before.info_log_value,
+         now.info_log_value);
+  settle(error_, error_log_bytes, now.error_log,
+         now.error_log != before.error_log || now.error_log_value != before.error_log_value,
+         now.error_log_value);
+  if (wall_time_ != nullptr && now.wall_time != before.wall_time) {
+    *wall_time_ = reinterpret_cast<void*>(std::uintptr_t{now.wall_time});
   }
-  write_log(outcome.info_log, info, info_log_bytes, info_length);
-  write_log(outcome.error_log, error, error_log_bytes, error_length);
 }
 
 }  // namespace gpurun::client::interpose::modules

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/files.h"
+#include "client/interpose/modules/link.h"
 #include "client/interpose/modules/load.h"
 
 namespace gpurun::client::interpose {
@@ -73,8 +74,9 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
   if (const int result = options.read(libraryOptions, numLibraryOptions); result != 0) {
     return cuda(result);
   }
-  return cuda(
-      load_library(library, driver_abi::image_at(code), jit, options.preserved ? code : nullptr));
+  std::shared_ptr<const Bytes> kept;
+  return cuda(load_library(library, modules::image_of_program(code, &kept), jit,
+                           options.preserved ? code : nullptr));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,

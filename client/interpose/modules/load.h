@@ -14,29 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/objects.h"
 #include "protocol/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
-
-// What the program said about the compiler.
-struct JitRequest {
-  // Splits options into what the worker's driver gets and what is answered here. NOT_SUPPORTED for
-  // options that hold pointers to data of the program, INVALID_VALUE for malformed ones.
-  int read(const CUjit_option* options, void* const* values, unsigned count);
-  // Writes the logs, and their lengths, to where the program wants them.
-  void write(const protocol::ImageOutcome& outcome) const;
-  bool empty() const noexcept { return options_ == nullptr; }
-
-  std::vector<protocol::JitOption> numbers;
-  std::uint32_t info_log_bytes = 0;
-  std::uint32_t error_log_bytes = 0;
-
- private:
-  const CUjit_option* options_ = nullptr;  // nullptr: none.
-  void** values_ = nullptr;
-  unsigned count_ = 0;
-};
 
 // A module or library of `image`. `preserved`: not nullptr: the wrapper of nvcc's that the image is
 // of, which stays where it is until the library's end. 0 and the handle; else the CUresult of the

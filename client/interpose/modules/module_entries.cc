@@ -4,6 +4,7 @@
 
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/files.h"
+#include "client/interpose/modules/link.h"
 #include "client/interpose/modules/load.h"
 
 namespace gpurun::client::interpose {
@@ -44,7 +45,8 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   JitRequest jit;
-  return cuda(load_module(module, driver_abi::image_at(image), jit));
+  std::shared_ptr<const Bytes> kept;
+  return cuda(load_module(module, modules::image_of_program(image, &kept), jit));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
@@ -53,7 +55,8 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   if (const int result = jit.read(options, optionValues, numOptions); result != 0) {
     return cuda(result);
   }
-  return cuda(load_module(module, driver_abi::image_at(image), jit));
+  std::shared_ptr<const Bytes> kept;
+  return cuda(load_module(module, modules::image_of_program(image, &kept), jit));
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {

@@ -93,6 +93,9 @@ void end_of_context(const Here& here, Handle context) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const std::vector<Loaded*> alive(all.alive.begin(), all.alive.end());
+  std::erase_if(all.links, [context](const auto& each) {
+    return each.second->context == context;  // Its handle is retired with the context's others.
+  });
   for (Loaded* loaded : alive) {
     if (loaded->context == context) {
       forget_loaded(here, all, loaded);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/interpose/forward.h"
+#include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/image_length.h"
 
@@ -80,6 +81,20 @@ struct Function {
   std::map<Handle, Function*> functions;  // Of a kernel: by context. Guarded by Registry::mutex.
 };
 
+// A CUlinkState: where the program wants to find what its driver writes, and what it has written.
+// Its handle has no object, for that one could end while another thread looks at it: whoever wants
+// a link holds on to it.
+struct Link {
+  Handle handle = 0;
+  Handle context = 0;
+  std::mutex mutex;            // Held through each of its calls; guards the next two.
+  JitRequest jit;              // Writes where the program has said.
+  protocol::LinkReply latest;  // What stands there. Without a part.
+  // Images that it has made; the program has their addresses until the link ends. Guarded by
+  // Registry::mutex.
+  std::vector<std::shared_ptr<const Bytes>> images;
+};
+
 struct Registry {
   // The most recently ended objects stay readable, for programs that use a handle in one thread
   // while another ends it.
@@ -91,6 +106,7 @@ struct Registry {
   std::map<Handle, Loaded*> deferred;             // Libraries; guarded by mutex.
   std::map<const void*, Loaded*> by_wrapper;      // Libraries; guarded by mutex.
   std::set<Loaded*> alive;                        // But modules of libraries; guarded by mutex.
+  std::map<Handle, std::shared_ptr<Link>> links;  // Guarded by mutex.
   std::deque<std::unique_ptr<Loaded>> ended;      // Guarded by mutex.
   std::deque<std::unique_ptr<Function>> retired;  // Guarded by mutex.
 };

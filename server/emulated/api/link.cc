@@ -1,4 +1,5 @@
 // The linker: PTX texts and fat binaries in, one image out that the module calls take.
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -9,12 +10,13 @@
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/jit_options.h"
 #include "server/emulated/objects/context_module.h"
+#include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
 namespace {
 
-// Inputs of one link, and bytes of them all; INVALID_VALUE beyond.
-constexpr std::size_t kTextsMax = 4096;
+// Inputs of one link, and bytes of them all; OUT_OF_MEMORY beyond.
+constexpr std::size_t kTextsMax = std::size_t{1} << 18;
 constexpr std::size_t kBytesMax = std::size_t{1} << 30;
 
 // One thread at a time, as the manual demands; the mutex makes a wrong program harmless.
@@ -24,24 +26,58 @@ class LinkState final : public Object {
   LinkState(ContextPtr context, const JitOptions& options)
       : Object(kKind), context_(std::move(context)), options_(options) {}
 
-  const JitOptions& options() const { return options_; }
+  const Context& context() const { return *context_; }
+
+  // Runs `step`, which is one call of the link, and counts its time.
+  template <typename Step>
+  CUresult timed(Step step) {
+    const std::lock_guard lock(mutex_);
+    const auto begin = std::chrono::steady_clock::now();
+    const CUresult result = step();
+    options_.report_time(std::chrono::steady_clock::now() - begin);
+    return result;
+  }
+
+  // What follows, within a step.
+
+  // The program's error log gets `why`.
+  CUresult refuse(const char* name, CUresult result, const std::string& why) {
+    const std::string of = name == nullptr ? "" : std::string(name) + ": ";
+    options_.report_error(of + why);
+    GPURUN_LOG(kWarning, "emulated device: a link failed (error %d): %s%s",
+               static_cast<int>(result), of.c_str(), why.c_str());
+    return result;
+  }
 
   CUresult add(std::string text) {
-    const std::lock_guard lock(mutex_);
+    // Nowhere written; it is no pending link any more.
+    if (!image_.empty()) return CUDA_ERROR_INVALID_VALUE;
     if (texts_.size() >= kTextsMax || text.size() > kBytesMax - bytes_) {
-      return CUDA_ERROR_INVALID_VALUE;
+      return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bytes_ += text.size();
     texts_.push_back(std::move(text));
     return CUDA_SUCCESS;
   }
 
-  // The image lives as long as this. Loaded once on trial, so that errors show here.
+  // The image lives as long as this. Loaded once on trial, so that errors show here. Once it has
+  // succeeded it is the same again.
   CUresult complete(void** image, std::size_t* image_bytes) {
-    const std::lock_guard lock(mutex_);
-    image_ = driver_abi::linked_image(texts_);
-    const auto code = CodeImage::read(image_.data());
-    if (!code.ok()) return CUDA_ERROR_INVALID_IMAGE;
+    if (image_.empty()) {
+      Bytes made = driver_abi::linked_image(texts_);
+      if (const CUresult result = load_on_trial(made)) return result;
+      image_ = std::move(made);
+      options_.report_success();
+    }
+    *image = image_.data();
+    if (image_bytes != nullptr) *image_bytes = image_.size();
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  CUresult load_on_trial(const Bytes& image) {
+    const auto code = CodeImage::read(image.data());
+    if (!code.ok()) return refuse(nullptr, CUDA_ERROR_INVALID_IMAGE, code.status().message());
     std::shared_ptr<ContextModule> module;
     std::string why;
     CUresult result = ContextModule::load(context_, *code, nullptr, &module, &why);
@@ -52,44 +88,49 @@ class LinkState final : public Object {
       }
       module->unload();
     }
-    if (result != CUDA_SUCCESS) {
-      options_.report_error(why);
-      GPURUN_LOG(kWarning, "emulated device: a link failed (error %d): %s",
-                 static_cast<int>(result), why.c_str());
-      return result;
-    }
-    options_.report_success();
-    *image = image_.data();
-    if (image_bytes != nullptr) *image_bytes = image_.size();
-    return CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? result : refuse(nullptr, result, why);
   }
 
- private:
   const ContextPtr context_;
-  const JitOptions options_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // Guards what follows.
+  JitOptions options_;
   std::vector<std::string> texts_;
   std::size_t bytes_ = 0;
   Bytes image_;
 };
 
-CUresult refuse(const LinkState& link, const char* name, CUresult result, const std::string& why) {
-  link.options().report_error(why);
-  GPURUN_LOG(kWarning, "emulated device: link input %s: %s", name == nullptr ? "" : name,
-             why.c_str());
-  return result;
+CUresult find_link(CUlinkState handle, std::shared_ptr<LinkState>* link) {
+  GPURUN_ENTER_DRIVER();
+  *link = handles().find<LinkState>(handle);
+  if (*link == nullptr || !(*link)->context().is_active()) return CUDA_ERROR_INVALID_HANDLE;
+  return (*link)->context().sticky_error();
 }
 
-CUresult add_image(LinkState& link, const char* name, const Result<CodeImagePtr>& image) {
+// PTX is compiled when it is added (cuda.h lists what is wrong with it among cuLinkAddData's return
+// values): what this device finds before it sees the other texts, it says at once.
+CUresult add_text(LinkState& link, const char* name, std::string text) {
+  const Status usable = Module::check_text(text, static_cast<std::uint32_t>(settings().capability));
+  if (usable.ok()) return link.add(std::move(text));
+  return link.refuse(name, static_cast<CUresult>(usable.cuda_error()), usable.message());
+}
+
+CUresult add_image(LinkState& link, const char* name, const Result<CodeImagePtr>& image,
+                   bool text_allowed) {
   if (!image.ok()) {
-    return refuse(link, name, CUDA_ERROR_INVALID_IMAGE, image.status().message());
+    return link.refuse(name, CUDA_ERROR_INVALID_IMAGE, image.status().message());
   }
   if (!(*image)->has_ptx()) {
-    return refuse(link, name, CUDA_ERROR_NO_BINARY_FOR_GPU,
-                  "no PTX that this device can use, only: " + (*image)->contents());
+    return link.refuse(name, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                       "no PTX that this device can use, only: " + (*image)->contents());
   }
   auto texts = (*image)->texts();
-  if (!texts.ok()) return refuse(link, name, CUDA_ERROR_INVALID_IMAGE, texts.status().message());
+  if (!texts.ok()) {
+    return link.refuse(name, CUDA_ERROR_INVALID_IMAGE, texts.status().message());
+  }
+  if ((*image)->is_text()) {
+    return text_allowed ? add_text(link, name, std::move(texts->front()))
+                        : link.refuse(name, CUDA_ERROR_INVALID_IMAGE, "text is no cubin");
+  }
   for (std::string& text : *texts) GPURUN_TRY(link.add(std::move(text)));
   return CUDA_SUCCESS;
 }
@@ -98,36 +139,41 @@ CUresult add_image(LinkState& link, const char* name, const Result<CodeImagePtr>
 CUresult add_object(LinkState& link, const char* name, ByteView bytes) {
   const auto containers = driver_abi::containers_in_object(bytes);
   if (!containers.ok()) {
-    return refuse(link, name, CUDA_ERROR_INVALID_IMAGE, containers.status().message());
+    return link.refuse(name, CUDA_ERROR_INVALID_IMAGE, containers.status().message());
   }
   for (const ByteView container : *containers) {
-    GPURUN_TRY(add_image(link, name, CodeImage::read_bytes(container)));
+    GPURUN_TRY(add_image(link, name, CodeImage::read_bytes(container), false));
   }
   return CUDA_SUCCESS;
 }
 
-CUresult add(LinkState& link, CUjitInputType type, const void* data, std::size_t bytes,
-             const char* name) {
-  if (data == nullptr || bytes == 0 || bytes > kBytesMax) return CUDA_ERROR_INVALID_VALUE;
+CUresult add_bytes(LinkState& link, CUjitInputType type, const void* data, std::size_t bytes,
+                   const char* name) {
   if (type == CU_JIT_INPUT_PTX) {
     std::string text(static_cast<const char*>(data), bytes);
     text.resize(text.find_last_not_of('\0') + 1);
-    return link.add(std::move(text));
+    return add_text(link, name, std::move(text));
   }
   const ByteView view = byte_view(data, bytes);
   switch (type) {
     case CU_JIT_INPUT_CUBIN:  // What an earlier link has made, or machine code, which is refused.
     case CU_JIT_INPUT_FATBINARY:
-      return add_image(link, name, CodeImage::read_bytes(view));
+      return add_image(link, name, CodeImage::read_bytes(view), type != CU_JIT_INPUT_CUBIN);
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
       return add_object(link, name, view);
     default:
-      break;
+      return link.refuse(name, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                         "NVVM IR cannot be linked on this device");
   }
+}
+
+CUresult add(LinkState& link, CUjitInputType type, const void* data, std::size_t bytes,
+             const char* name) {
+  if (data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (static_cast<unsigned>(type) >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  return refuse(link, name, CUDA_ERROR_NO_BINARY_FOR_GPU,
-                "NVVM IR cannot be linked on this device");
+  if (bytes > kBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  return link.timed([&] { return add_bytes(link, type, data, bytes, name); });
 }
 
 }  // namespace
@@ -146,36 +192,41 @@ CUresult cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** value
 }
 
 CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t bytes,
-                          const char* name, unsigned int, CUjit_option*, void**) {
-  GPURUN_ENTER_DRIVER();
-  const auto link = handles().find<LinkState>(handle);
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+                          const char* name, unsigned int count, CUjit_option* options,
+                          void** values) {
+  std::shared_ptr<LinkState> link;
+  GPURUN_TRY(find_link(handle, &link));
+  GPURUN_TRY(JitOptions::check_input(count, options, values));
   return add(*link, type, data, bytes, name);
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int,
-                          CUjit_option*, void**) {
-  GPURUN_ENTER_DRIVER();
-  const auto link = handles().find<LinkState>(handle);
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path,
+                          unsigned int count, CUjit_option* options, void** values) {
+  std::shared_ptr<LinkState> link;
+  GPURUN_TRY(find_link(handle, &link));
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(JitOptions::check_input(count, options, values));
+  std::error_code error;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!file || !std::filesystem::is_regular_file(path, error)) return CUDA_ERROR_FILE_NOT_FOUND;
   const std::string content{std::istreambuf_iterator<char>(file), {}};
+  if (content.empty()) return CUDA_ERROR_INVALID_IMAGE;
   return add(*link, type, content.data(), content.size(), path);
 }
 
 CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {
-  GPURUN_ENTER_DRIVER();
-  const auto link = handles().find<LinkState>(handle);
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<LinkState> link;
+  GPURUN_TRY(find_link(handle, &link));
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return link->complete(image, bytes);
+  return link->timed([&] { return link->complete(image, bytes); });
 }
 
 CUresult cuLinkDestroy(CUlinkState handle) {
-  GPURUN_ENTER_DRIVER();
-  return handles().remove<LinkState>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  std::shared_ptr<LinkState> link;
+  const CUresult result = find_link(handle, &link);
+  // What is left of one whose context has ended goes, too.
+  if (link != nullptr) (void)handles().remove<LinkState>(handle);
+  return result;
 }
 
 }  // namespace gpurun::emulated::api

@@ -30,13 +30,13 @@ CUresult code_of(const Status& status) {
 }
 
 // What is known is only reported when it is a failure: programs load images that they do not need.
-CUresult refuse(const Status& status, const JitOptions& options) {
+CUresult refuse(const Status& status, JitOptions& options) {
   options.report_error(status.message());
   GPURUN_LOG(kInfo, "emulated device: image refused: %s", status.message().c_str());
   return code_of(status);
 }
 
-CUresult load(CUmodule* out, const ImageResult& image, const JitOptions& options) {
+CUresult load(CUmodule* out, const ImageResult& image, JitOptions& options) {
   GPURUN_ENTER(context);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!image.ok()) return refuse(image.status(), options);
@@ -55,7 +55,7 @@ CUresult load(CUmodule* out, const ImageResult& image, const JitOptions& options
   return CUDA_SUCCESS;
 }
 
-CUresult load_library(CUlibrary* out, const ImageResult& image, const JitOptions& options) {
+CUresult load_library(CUlibrary* out, const ImageResult& image, JitOptions& options) {
   GPURUN_ENTER_DRIVER();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!image.ok()) return refuse(image.status(), options);
@@ -113,7 +113,8 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
 
 CUresult cuModuleLoad(CUmodule* module, const char* path) {
   GPURUN_ENTER_DRIVER();
-  return load(module, CodeImage::read_file(path), JitOptions());
+  JitOptions jit;
+  return load(module, CodeImage::read_file(path), jit);
 }
 
 CUresult cuModuleUnload(CUmodule handle) {

@@ -62,6 +62,7 @@ const TrialTable& trials() {
     add_launch_trials(all);
     add_module_trials(all);
     add_library_trials(all);
+    add_link_trials(all);
     add_graph_trials(all);
     add_graph_host_node_trials(all);
     add_capture_trials(all);

@@ -238,6 +238,7 @@ void add_memset_trials(TrialTable& table);
 void add_launch_trials(TrialTable& table);
 void add_module_trials(TrialTable& table);
 void add_library_trials(TrialTable& table);
+void add_link_trials(TrialTable& table);
 void add_graph_trials(TrialTable& table);
 void add_graph_host_node_trials(TrialTable& table);
 void add_capture_trials(TrialTable& table);

@@ -1,0 +1,49 @@
+// JitRequest: what the program said about the compiler (CUDA Driver API manual, "CUjit_option").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "driver_abi/cuda_abi.h"
+#include "protocol/link_calls.h"
+#include "protocol/module_calls.h"
+
+namespace gpurun::client::interpose::modules {
+
+// What it points to is the program's: it has to live for as long as something may be written there.
+class JitRequest {
+ public:
+  // Splits options into what the worker's driver gets and what is answered here. NOT_SUPPORTED for
+  // options that hold pointers to data of the program, INVALID_VALUE for malformed ones.
+  int read(const CUjit_option* options, void* const* values, unsigned count);
+  // Writes the logs, and their lengths, to where the program wants them.
+  void write(const protocol::ImageOutcome& outcome) const;
+  // Likewise, but only what the driver has changed since `before`: of a link state's life.
+  void write(const protocol::LinkReply& now, const protocol::LinkReply& before) const;
+  // What stands in the outputs before the driver has written anything.
+  protocol::LinkReply untouched() const;
+  bool empty() const noexcept { return !given_; }
+  bool wants_wall_time() const noexcept { return wall_time_ != nullptr; }
+
+  std::vector<protocol::JitOption> numbers;
+  std::uint32_t info_log_bytes = 0;
+  std::uint32_t error_log_bytes = 0;
+
+ private:
+  struct Log {
+    void* buffer = nullptr;
+    void** length = nullptr;  // The value that held the room, and gets what was filled.
+
+    // Text with its NUL, cut to `room`. Returns the bytes written without it.
+    std::size_t write(const std::string& text, std::size_t room) const;
+  };
+
+  bool given_ = false;
+  Log info_;
+  Log error_;
+  void** wall_time_ = nullptr;
+};
+
+}  // namespace gpurun::client::interpose::modules

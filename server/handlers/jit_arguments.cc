@@ -1,0 +1,71 @@
+// Which options a peer may set, and where the driver writes.
+#include "server/handlers/jit_arguments.h"
+
+#include <algorithm>
+
+#include "protocol/link_calls.h"
+
+namespace gpurun::server {
+namespace {
+
+// Whether a value that the peer chose is only a number to the driver, never a pointer (manual,
+// "CUjit_option").
+bool is_number(int id) {
+  switch (id) {
+    case CU_JIT_WALL_TIME:
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_GLOBAL_SYMBOL_COUNT:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_KERNEL_COUNT:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_COUNT:
+      return false;
+    default:
+      return id >= 0 && id < CU_JIT_NUM_OPTIONS;
+  }
+}
+
+}  // namespace
+
+JitArguments::JitArguments(const std::vector<protocol::JitOption>& options,
+                           std::uint32_t info_log_bytes, std::uint32_t error_log_bytes,
+                           bool wall_time)
+    : info_(info_log_bytes), error_(error_log_bytes) {
+  for (const protocol::JitOption& option : options) {
+    if (is_number(option.id)) add(option.id, reinterpret_cast<void*>(option.value));
+  }
+  if (wall_time) {
+    add(CU_JIT_WALL_TIME, reinterpret_cast<void*>(std::uintptr_t{protocol::kWallTimeUnknown}));
+  }
+  add_log(info_, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+  add_log(error_, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+}
+
+void JitArguments::add(int id, void* value) {
+  options_.push_back(static_cast<CUjit_option>(id));
+  values_.push_back(value);
+}
+
+void JitArguments::add_log(std::vector<char>& log, CUjit_option buffer, CUjit_option bytes) {
+  if (log.empty()) return;
+  add(buffer, log.data());
+  add(bytes, reinterpret_cast<void*>(log.size()));
+}
+
+std::uint32_t JitArguments::value_of(CUjit_option option) const {
+  const auto found = std::find(options_.begin(), options_.end(), option);
+  if (found == options_.end()) return 0;
+  const auto at = static_cast<std::size_t>(found - options_.begin());
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(values_[at]));
+}
+
+std::string JitArguments::text(const std::vector<char>& log) {
+  return std::string(log.begin(), std::find(log.begin(), log.end(), '\0'));
+}
+
+}  // namespace gpurun::server

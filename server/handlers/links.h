@@ -1,0 +1,66 @@
+// LinkBook: the link states of a session (cuLink*). The driver writes logs and times into memory
+// that its caller keeps for the life of the state: that memory is here, and each reply tells what
+// now stands in it (protocol/link_calls.h).
+//
+// A client may name any state at any time, from several threads: only one that lives and that no
+// other call has in hand reaches the driver; calls of one state wait for each other. The bounds are
+// limits::kLinkStatesMax and limits::kLinkBytesMax. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "protocol/link_calls.h"
+#include "server/driver/cuda_driver.h"
+#include "server/handlers/jit_arguments.h"
+#include "server/worker/call.h"
+
+namespace gpurun::server {
+
+struct Link {
+  explicit Link(const protocol::LinkCreate& create)
+      : jit(create.options, create.info_log_bytes, create.error_log_bytes, create.wall_time) {}
+
+  std::mutex mutex;  // Held through each of the driver's calls, taken before the book's; guards:
+  JitArguments jit;
+  CUlinkState state = nullptr;  // nullptr: not yet, or no more.
+  const void* image = nullptr;  // The driver's, until the state ends; nullptr: not completed.
+  std::size_t image_bytes = 0;
+  // Constant.
+  std::uint64_t context = 0;  // The client's name.
+  // Guarded by the book's mutex.
+  std::size_t bytes = 0;  // Of its inputs, as they count.
+};
+
+class LinkBook {
+ public:
+  // `driver` is borrowed and outlives this.
+  explicit LinkBook(const CudaDriver& driver) : driver_(driver) {}
+  LinkBook(const LinkBook&) = delete;
+  LinkBook& operator=(const LinkBook&) = delete;
+
+  // OUT_OF_MEMORY: too many are open. Else it is found by its handle until take().
+  int add(std::uint64_t handle, std::shared_ptr<Link> link);
+  // nullptr: there is none.
+  std::shared_ptr<Link> find(std::uint64_t handle) const;
+  // Counts an input of so many bytes, which are given back by take(). OUT_OF_MEMORY: too many.
+  int count_input(std::uint64_t handle, std::size_t bytes);
+  // Forgets one whose `state` its caller, who has it in hand, has ended.
+  void take(std::uint64_t handle);
+
+  // The context ends: what was made in it goes, here, in `handles` and in the driver.
+  void end_context(std::uint64_t context, HandleTable& handles);
+
+ private:
+  const CudaDriver& driver_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;  // Guarded by mutex_.
+  std::size_t bytes_ = 0;                                           // Guarded by mutex_.
+};
+
+void add_link_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server
