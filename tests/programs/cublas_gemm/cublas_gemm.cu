@@ -1,11 +1,14 @@
-// cublas_gemm: SGEMM and DGEMM of NVIDIA's cuBLAS against a host reference, with transposes,
-// alpha and beta, and sizes that are no multiples of any tile.
+// cublas_gemm: products of float, double, half and bfloat16 of NVIDIA's cuBLAS against a host
+// reference, with transposes, alpha and beta, and sizes that are no multiples of any tile.
 #include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -28,9 +31,18 @@ std::vector<T> values(int count, unsigned seed) {
   std::vector<T> result(count);
   for (T& value : result) {
     seed = seed * 1664525u + 1013904223u;
-    value = static_cast<T>(static_cast<int>(seed >> 24) - 128) / 64;
+    value = static_cast<T>(static_cast<float>(static_cast<int>(seed >> 24) - 128) / 64);
   }
   return result;
+}
+
+template <typename T>
+double number(T value) {
+  return static_cast<double>(static_cast<float>(value));
+}
+template <>
+double number(double value) {
+  return value;
 }
 
 template <typename T>
@@ -52,6 +64,16 @@ cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation
   return cublasDgemm(blas, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, m);
 }
 
+// Sums in float, whatever the matrices hold.
+template <typename T>
+cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+                    int n, int k, const float* alpha, const T* a, int lda, const T* b, int ldb,
+                    const float* beta, T* c) {
+  const cudaDataType type = std::is_same<T, __half>::value ? CUDA_R_16F : CUDA_R_16BF;
+  return cublasGemmEx(blas, op_a, op_b, m, n, k, alpha, a, type, lda, b, type, ldb, beta, c, type,
+                      m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
 template <typename T>
 bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpose_b, int m, int n,
            int k, double tolerance) {
@@ -59,7 +81,8 @@ bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpo
   T* device_a = upload(a);
   T* device_b = upload(b);
   T* device_c = upload(c);
-  const T alpha = T(1.5), beta = T(-0.5);
+  using Factor = typename std::conditional<std::is_same<T, double>::value, double, float>::type;
+  const Factor alpha = Factor(1.5), beta = Factor(-0.5);
   const int lda = transpose_a ? k : m, ldb = transpose_b ? n : k;
   BLAS(gemm(blas, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
             m, n, k, &alpha, device_a, lda, device_b, ldb, &beta, device_c));
@@ -71,11 +94,12 @@ bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpo
     for (int row = 0; row < m; ++row) {
       double sum = 0;
       for (int i = 0; i < k; ++i) {
-        sum += double(transpose_a ? a[row * lda + i] : a[i * lda + row]) *
-               double(transpose_b ? b[i * ldb + column] : b[column * ldb + i]);
+        sum += number(transpose_a ? a[row * lda + i] : a[i * lda + row]) *
+               number(transpose_b ? b[i * ldb + column] : b[column * ldb + i]);
       }
-      const double expected = 1.5 * sum - 0.5 * double(c[column * m + row]);
-      worst = std::fmax(worst, std::fabs(double(result[column * m + row]) - expected));
+      const double expected = 1.5 * sum - 0.5 * number(c[column * m + row]);
+      const double off = std::fabs(number(result[column * m + row]) - expected);
+      worst = std::fmax(worst, off / std::fmax(1, std::fabs(expected)));
     }
   }
   const bool good = worst <= tolerance;
@@ -100,6 +124,13 @@ int main() {
   }
   good &= check<float>(blas, "sgemm", false, false, 61, 37, 129, 1e-3);
   good &= check<double>(blas, "dgemm", false, false, 61, 37, 129, 1e-10);
+  // The result has 11 bits of precision, or 8.
+  for (const bool transposed : {false, true}) {
+    good &= check<__half>(blas, "f16", transposed, !transposed, 96, 64, 48, 1.0 / 1024);
+    good &= check<__nv_bfloat16>(blas, "bf16", transposed, !transposed, 96, 64, 48, 1.0 / 128);
+  }
+  good &= check<__half>(blas, "f16", false, false, 61, 37, 129, 1.0 / 1024);
+  good &= check<__nv_bfloat16>(blas, "bf16", false, false, 61, 37, 129, 1.0 / 128);
   BLAS(cublasDestroy(blas));
   std::printf("%s\n", good ? "PASSED" : "FAILED");
   return good ? 0 : 1;
