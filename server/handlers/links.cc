@@ -8,6 +8,7 @@
 
 #include "protocol/call.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/modules.h"
 
 namespace gpurun::server {
 namespace {
@@ -152,9 +153,6 @@ CallOutcome run_destroy(Call& call) {
   if (call.awaited() || own_thread) return CallOutcome::park(&destroy);
   return CallOutcome::done(kErrorInvalidValue);
 }
-
-// The file would be the worker's: a client reads its own, and sends the bytes.
-CallOutcome refuse_file(Call&) { return CallOutcome::done(kErrorNotSupported); }
 
 }  // namespace
 

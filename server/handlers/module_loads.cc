@@ -196,7 +196,11 @@ CallOutcome run_context_destroy(Call& call) {
 
 }  // namespace
 
+CallOutcome refuse_file(Call&) { return CallOutcome::done(kErrorNotSupported); }
+
 void add_module_load_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuModuleLoad", &refuse_file);
+  set_handler(handlers, "cuLibraryLoadFromFile", &refuse_file);
   set_handler(handlers, "cuModuleLoadDataEx", &run_load);
   set_handler(handlers, "cuLibraryLoadData", &run_load);
   set_handler(handlers, "cuModuleUnload", &run_unload);

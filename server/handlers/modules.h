@@ -5,6 +5,9 @@
 
 namespace gpurun::server {
 
+// For rows that name a file, which would be the worker's: a client reads its own, and sends the
+// bytes. NOT_SUPPORTED.
+CallOutcome refuse_file(Call& call);
 // Loading and unloading: module_loads.cc. Names: module_names.cc.
 void add_module_load_handlers(Handlers& handlers);
 void add_module_name_handlers(Handlers& handlers);

@@ -1,5 +1,6 @@
 // Links without end, of other kinds, with inputs that are nothing or lie about their length, and
 // images that nobody has made.
+#include "driver_abi/cuda_abi.h"
 #include "protocol/link_calls.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
@@ -118,7 +119,13 @@ bool name_the_workers_files(Stranger& of) {
   input.state = kLink;
   input.named = true;
   input.name = "/etc/passwd";
-  return refused(ask_link(of, "cuLinkAddFile_v2", protocol::pack(input)));
+  std::uint64_t word = 0;
+  std::uint64_t* place = &word;
+  const char* path = "/etc/passwd";
+  const auto loaded = of.ask_row("cuModuleLoad", {&place, &path}, {Stranger::kModule});
+  // Not a word on whether there is such a file.
+  return refused(ask_link(of, "cuLinkAddFile_v2", protocol::pack(input))) && loaded.has_value() &&
+         loaded->result == CUDA_ERROR_NOT_SUPPORTED;
 }
 
 constexpr Session kSessions[] = {
@@ -126,7 +133,7 @@ constexpr Session kSessions[] = {
     {"links_that_are_none_or_no_more", "served", name_links_that_are_none},
     {"inputs_of_links_that_are_none", "served", add_what_is_no_input},
     {"images_beyond_their_end", "served", want_more_of_an_image_than_there_is},
-    {"files_of_the_worker_as_inputs", "served", name_the_workers_files},
+    {"files_of_the_worker_as_images", "served", name_the_workers_files},
 };
 
 }  // namespace
