@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "server/emulated/tile/cursor.h"
 #include "server/emulated/tile/operations.h"
@@ -231,8 +232,9 @@ class Planner {
     for (ValueId value = 0; value < lives_.size(); ++value) {
       if (in_memory(value) && lives_[value].root == value) order.push_back(value);
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [this](ValueId a, ValueId b) { return lives_[a].first < lives_[b].first; });
+    std::sort(order.begin(), order.end(), [this](ValueId a, ValueId b) {
+      return std::pair(lives_[a].first, a) < std::pair(lives_[b].first, b);
+    });
     std::size_t next = 0;  // reuses_ are in the order of their results, too.
     std::vector<ValueId> present;
     for (const ValueId value : order) {
