@@ -283,8 +283,10 @@ int observe(std::uint64_t seed, int count) {
   std::mt19937_64 random(seed);
   const std::size_t before = free_bytes();
   for (int i = 0; i < count; ++i) {
-    // Dead at once when it has said so many calls, wherever it is by then.
-    Neighbour neighbour({"calls", std::to_string(random())}, static_cast<int>(random() % 100) + 1);
+    // Dead at once when it has said so many calls, wherever it is by then. Its first line, that it
+    // attaches, comes before it has anything.
+    const int lines = static_cast<int>(random() % 100) + 2;
+    Neighbour neighbour({"calls", std::to_string(random())}, lines);
     expect(neighbour.lived(), "a neighbour makes its calls");
     expect(free_bytes() < before, "what a neighbour has is not free");
     expect(neighbour.end(), "a neighbour lives until it is killed");
