@@ -122,7 +122,8 @@ static void captured(bool pinned) {
   MUST(cudaGraphExecDestroy(exec));
 }
 
-// Two streams, one graph: the side stream's copy out waits for the main stream's kernel.
+// Two streams, one graph: the side stream's copy out waits for the main stream's kernel, and is part
+// of the graph though its stream is gone before the capture ends.
 static void forked() {
   World world(true);
   world.fill(5);
@@ -146,6 +147,7 @@ static void forked() {
   MUST(cudaLaunchHostFunc(side, count, &world.host));
   MUST(cudaEventRecord(back, side));
   MUST(cudaStreamWaitEvent(world.stream, back));
+  MUST(cudaStreamDestroy(side));
   MUST(cudaMemsetAsync(world.device, 0, kBytes, world.stream));
   MUST(cudaStreamEndCapture(world.stream, &graph));
   cudaGraphExec_t exec;
@@ -158,6 +160,15 @@ static void forked() {
                        world.stream));
   MUST(cudaStreamSynchronize(world.stream));
   EXPECT(world.host.result[0] == 0);
+  // Not joined again, what a stream captured is not forgotten with it.
+  MUST(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+  MUST(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeGlobal));
+  MUST(cudaEventRecord(there, world.stream));
+  MUST(cudaStreamWaitEvent(side, there));
+  MUST(cudaMemsetAsync(other, 0, kBytes, side));
+  MUST(cudaStreamDestroy(side));
+  EXPECT(cudaStreamEndCapture(world.stream, &graph) == cudaErrorStreamCaptureUnjoined);
+  (void)cudaGetLastError();
   // What a capture forbids, and what it does not take.
   MUST(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeGlobal));
   EXPECT(cudaMemcpy(world.host.result, world.device, 4, cudaMemcpyDeviceToHost) ==
