@@ -122,8 +122,8 @@ static void captured(bool pinned) {
   MUST(cudaGraphExecDestroy(exec));
 }
 
-// Two streams, one graph: the side stream's copy out waits for the main stream's kernel, and is part
-// of the graph though its stream is gone before the capture ends.
+// Two streams, one graph: the side stream's copy out waits for the main stream's kernel, and is
+// part of the graph though its stream is gone before the capture ends.
 static void forked() {
   World world(true);
   world.fill(5);
