@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "driver_abi/jit_options.h"
 #include "protocol/link_calls.h"
 
 namespace gpurun::server {
@@ -17,16 +18,9 @@ bool is_number(int id) {
     case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
     case CU_JIT_ERROR_LOG_BUFFER:
     case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_GLOBAL_SYMBOL_NAMES:
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-    case CU_JIT_GLOBAL_SYMBOL_COUNT:
-    case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_KERNEL_COUNT:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
       return false;
     default:
-      return id >= 0 && id < CU_JIT_NUM_OPTIONS;
+      return id >= 0 && id < CU_JIT_NUM_OPTIONS && !driver_abi::points_to_program_data(id);
   }
 }
 

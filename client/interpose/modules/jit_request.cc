@@ -4,25 +4,10 @@
 
 #include "base/log.h"
 #include "client/interpose/modules/jit_request.h"
+#include "driver_abi/jit_options.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {
-
-// Its value points to data of the program (or counts such), of which the worker can know nothing.
-bool holds_pointers(CUjit_option option) {
-  switch (option) {
-    case CU_JIT_GLOBAL_SYMBOL_NAMES:
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-    case CU_JIT_GLOBAL_SYMBOL_COUNT:
-    case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_KERNEL_COUNT:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // An unsigned int (cuda.h): what stands above it means nothing.
 std::uint32_t log_bytes(void* value) {
@@ -41,7 +26,7 @@ int JitRequest::read(const CUjit_option* options, void* const* values, unsigned 
   for (unsigned i = 0; i < count; ++i) {
     const CUjit_option option = options[i];
     if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-    if (holds_pointers(option)) {
+    if (driver_abi::points_to_program_data(option)) {
       GPURUN_LOG(kWarning, "JIT option %d is not supported: its value points into the program",
                  static_cast<int>(option));
       return CUDA_ERROR_NOT_SUPPORTED;
