@@ -2,12 +2,8 @@
 // sees into every process of a run (tests/sanitizers). All other builds have nothing of it.
 #pragma once
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(GPURUN_ASAN) || defined(GPURUN_TSAN)
 #define GPURUN_PLANTED_FLAWS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GPURUN_PLANTED_FLAWS 1
-#endif
 #endif
 
 namespace gpurun {

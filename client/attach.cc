@@ -2,18 +2,23 @@
 // ticket carries the server's challenge; so attaching costs one round trip and the worker's start.
 #include "client/attach.h"
 
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "client/death_board.h"
 #include "client/thread.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
 #include "protocol/session_identity.h"
 #include "transport/tls/connection.h"
+#include "transport/tls/library.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -57,6 +62,13 @@ struct Opening {
 };
 using Openings = std::vector<std::unique_ptr<Opening>>;
 
+// A table of descriptors that threads share grows only behind a grace period of the kernel's, which
+// takes 4 to 15 ms. Most programs have no thread yet: then it grows for nothing.
+void make_room_for_descriptors(int fd_min) {
+  const UniqueFd any(eventfd(0, EFD_CLOEXEC));
+  const UniqueFd high(any.valid() ? fcntl(any.get(), F_DUPFD_CLOEXEC, fd_min) : -1);
+}
+
 Status not_answered(const std::string& server, std::chrono::milliseconds patience) {
   return Status(Code::kDeadline, "server " + server +
                                      " has taken the connections and not answered within " +
@@ -98,7 +110,7 @@ Result<std::unique_ptr<transport::Connection>> open(const Opening& opening) {
 }
 
 // All at once, each on a thread of its own but the first: their connects cost one round trip
-// together. In the order of `openings`.
+// together. Encrypted, all of them: this one starts OpenSSL meanwhile. In the order of `openings`.
 Result<Connections> open_all(Openings& openings) {
   const auto open_one = [](void* argument) -> void* {
     auto* opening = static_cast<Opening*>(argument);
@@ -106,11 +118,13 @@ Result<Connections> open_all(Openings& openings) {
     return nullptr;
   };
   Status failure;
-  for (std::size_t i = 1; i < openings.size() && failure.ok(); ++i) {
+  const bool encrypted = openings[0]->tls_key.has_value();
+  for (std::size_t i = encrypted ? 0 : 1; i < openings.size() && failure.ok(); ++i) {
     openings[i]->thread = std::make_unique<Thread>();
     failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
   }
-  if (failure.ok()) open_one(openings[0].get());
+  if (encrypted) static_cast<void>(transport::tls::client_context());  // Who needs it says why not.
+  if (failure.ok() && !encrypted) open_one(openings[0].get());
   Connections connections;
   for (const auto& opening : openings) {
     if (opening->thread != nullptr && opening->thread->started()) opening->thread->join();
@@ -193,6 +207,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
                                                          std::nullopt,
                                                          {}}));
   }
+  make_room_for_descriptors(options.fd_min);
   Result<Connections> opened = open_all(openings);
   if (!opened.ok()) return explained(opened.status(), options, words->session);
   Connections connections = *std::move(opened);
@@ -222,6 +237,9 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
   attached.features = *features;
+  if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
+    attached.credits = accept->credits;
+  }
   // The connects; with TLS its handshakes; the worker's answer.
   attached.round_trips = session.encrypted ? 3 : 2;
   return attached;

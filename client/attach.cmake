@@ -7,3 +7,5 @@ target_link_libraries(gpurun_client_attach
   PUBLIC gpurun_client_death_board gpurun_client_thread gpurun_base gpurun_driver_abi gpurun_protocol_control
          gpurun_transport gpurun_transport_tls
   PRIVATE gpurun_options)
+
+gpurun_compile_alone(attach.cc memory_board.cc)

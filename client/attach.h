@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "client/session.h"
 #include "client/session_data.h"
 #include "driver_abi/row.h"
+#include "protocol/device_memory.h"
 #include "protocol/features.h"
 #include "protocol/limits.h"
 
@@ -47,6 +49,8 @@ struct Attached {
   std::string server_release;  // gpurun's version on the server.
   // protocol::Feature bits that both ends offer.
   std::uint64_t features = 0;
+  // First memory of the session's one device.
+  std::optional<protocol::CreditGrant> credits;
   // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
   // One for the connects, with TLS one for its handshakes, one for the worker's answer.

@@ -1,9 +1,11 @@
 // Bulk: the payload bytes of copies and images, beside the command log. Chunks of
 // limits::kBulkChunkBytes; transfers take turns, so a large one does not hold up a small one.
 //
-// What is sent is first copied into a slot of the window and stays there until the worker's receipt
-// says that it has retired: memory is bounded by limits::kBulkWindowBytes, of which one transfer
-// takes at most kTransferWindowBytes. What is received goes straight into the program's memory.
+// A chunk that is sent has a slot of the window until the worker's receipt says that it has
+// retired: so what is under way is bounded by limits::kBulkWindowBytes, of which one transfer takes
+// at most kTransferWindowBytes. What the program leaves alone until it is sent goes out from where
+// it lies; only what it may use again before then is copied into its slot. What is received goes
+// straight into the program's memory (docs/adr/0026).
 //
 // Any thread may call everything. Order: open() the transfer, append the record that names it, then
 // send. Transfers are opened in the order of their records (Session sees to it): the oldest one
@@ -26,14 +28,21 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/thread.h"
+#include "protocol/chunk_packer.h"
 #include "protocol/frame.h"
 #include "transport/transport.h"
+
+namespace gpurun::protocol {
+struct ChunkOnWire;
+}
 
 namespace gpurun::client {
 
 class Bulk {
  public:
   static constexpr std::size_t kTransferWindowBytes = std::size_t{16} << 20;
+  // Received chunks that the worker hears of together: a receipt costs both sides a thread's sleep.
+  static constexpr std::size_t kChunksPerReceipt = 16;
   // Completions that arrived before an earlier one did; more is a protocol error.
   static constexpr std::size_t kEarlyCompletionsMax = 65'536;
 
@@ -45,7 +54,8 @@ class Bulk {
     void (*completed)(void* user, std::uint64_t through) = nullptr;
   };
 
-  Bulk(std::vector<transport::Connection*> connections, Listener listener);
+  // `packs`: the worker knows packed chunks (Feature::kPackedChunks).
+  Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs);
   ~Bulk();  // After join().
   Bulk(const Bulk&) = delete;
   Bulk& operator=(const Bulk&) = delete;
@@ -69,8 +79,8 @@ class Bulk {
   std::uint64_t open_in_turn(ByteView source);
   // The record was not appended after all.
   void forget(std::uint64_t transfer);
-  // Returns when the source may be reused, which may be before it is sent. False: the session
-  // ended.
+  // Returns when the source may be reused: when all but the last kTransferWindowBytes have been
+  // sent, and these have been copied. False: the session ended.
   bool send(std::uint64_t transfer);
   // Returns at once; the source stays untouched until the call that names the transfer is complete.
   bool send_later(std::uint64_t transfer);
@@ -109,20 +119,26 @@ class Bulk {
     std::uint64_t offset = 0;
     std::size_t bytes = 0;
   };
+  // Its bytes [0, head_end) are sent from the source itself; those behind are copied into slots.
   struct Outgoing {
     std::uint64_t transfer = 0;
     ByteView source;
-    bool later = false;                    // The sending threads fill its slots themselves,
+    bool later = false;                    // Who called does not wait. All of it is head,
     std::uint64_t after = 0;               // once completions 1 to this one are in place.
     bool on_demand = false;                // Not before the worker asks for it,
     bool in_turn = false;                  // when a stream has come to it.
     std::shared_ptr<const Bytes> offered;  // Backs `source` of an offered one.
     bool over = false;                     // Abandoned by the worker.
-    std::uint64_t filled = 0;              // Bytes that have had a slot.
-    std::uint64_t sent = 0;                // Bytes handed to a connection.
+    std::uint64_t head_end = 0;
+    std::uint64_t head = 0;    // Of the head, bytes that have been taken to be sent.
+    std::uint64_t filled = 0;  // From head_end on: all before have been copied.
+    std::uint64_t sent = 0;    // Bytes handed to a connection.
     std::uint64_t retired = 0;
-    std::deque<Chunk> chunks;  // Filled, not yet retired.
-    std::size_t unsent = 0;    // The last so many of `chunks`.
+    int reading = 0;           // Chunks that are read from the source just now.
+    std::deque<Chunk> ready;   // Copied, to be sent when the head has been.
+    std::deque<Chunk> chunks;  // Handed to a connection, not yet retired.
+
+    bool taken() const { return head == head_end && filled == source.size(); }
   };
   struct Incoming {
     MutableBytes destination;
@@ -133,21 +149,31 @@ class Bulk {
     int writers = 0;
   };
   struct Channel {
-    Bulk* bulk = nullptr;
-    transport::Connection* connection = nullptr;
+    Channel(Bulk* of, transport::Connection* over, bool packs)
+        : bulk(of), connection(over), packer(packs) {}
+    Bulk* const bulk;
+    transport::Connection* const connection;
+    protocol::ChunkPacker packer;  // The sender's.
     Thread sender;
     Thread receiver;
   };
 
   // bulk_send.cc
   std::byte* slot_start(std::size_t slot) const noexcept;
-  bool room_for_next(const Outgoing& out) const noexcept;
-  bool may_fill(const Outgoing& out) const noexcept;
+  bool has_slot_for(const Outgoing& out) const noexcept;
+  bool may_copy(const Outgoing& out) const noexcept;
+  bool may_send(const Outgoing& out) const noexcept;
+  bool is_read(ByteView memory) const noexcept;
   bool still_reads(ByteView memory) const noexcept;
   std::uint64_t add(Outgoing out);
-  Chunk fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
+  static void begin_later(Outgoing& out);
+  Chunk take_chunk(const Outgoing& out, std::uint64_t offset);
+  void begin_read(Outgoing& out, ByteView piece);
+  void end_read(Outgoing& out, ByteView piece);
+  void copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
   std::shared_ptr<Outgoing> next_to_send();
-  Status send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
+  Status send_receipt(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
+  Status send_next(std::unique_lock<std::mutex>& lock, Channel& channel);
   void run_sender(Channel& channel);
   void free_slot(std::size_t slot);
   Status retire(const protocol::BulkHeader& header);
@@ -158,7 +184,8 @@ class Bulk {
   void run_receiver(Channel& channel);
   Status receive_frame(transport::Connection& connection, Bytes& scratch);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
-                       std::size_t bytes, Bytes& scratch);
+                       const protocol::ChunkOnWire& chunk, Bytes& scratch);
+  void note_receipt(const protocol::BulkHeader& receipt);
   Status abandoned(const protocol::BulkHeader& header);
   Status complete(std::uint64_t watermark);
 
@@ -183,12 +210,14 @@ class Bulk {
   };
   std::vector<Sending> sending_;
   std::atomic<std::uint64_t> pieces_read_{0};
-  std::vector<ByteView> reading_;  // Pieces of sources that fill_next() copies just now.
+  std::vector<ByteView> reading_;  // Pieces of sources that are copied or sent just now.
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;
   std::uint64_t last_served_ = 0;  // The transfer that had its turn last.
   std::map<std::uint64_t, Incoming> incoming_;
-  std::map<std::uint64_t, protocol::BulkHeader> receipts_due_;  // By transfer: the last counts.
+  std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
+  std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.
+  bool receipts_due_ = false;
   std::set<std::uint64_t> early_completions_;
   std::uint64_t completed_through_ = 0;
 };

@@ -7,18 +7,17 @@
 #include <utility>
 
 #include "client/bulk.h"
+#include "protocol/chunk_wire.h"
 
 namespace gpurun::client {
 
 using protocol::BulkHeader;
 using protocol::FrameKind;
 
-Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener)
+Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs)
     : listener_(listener) {
   for (transport::Connection* connection : connections) {
-    channels_.push_back(std::make_unique<Channel>());
-    channels_.back()->bulk = this;
-    channels_.back()->connection = connection;
+    channels_.push_back(std::make_unique<Channel>(this, connection, packs));
   }
 }
 
@@ -120,7 +119,8 @@ Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
   const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
   if (!frame.ok()) return frame.status();
   if (frame->kind == FrameKind::kHeartbeat) return {};
-  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt ||
+  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
+                     frame->kind == FrameKind::kChunkReceipt ||
                      frame->kind == FrameKind::kChunkAbandoned ||
                      frame->kind == FrameKind::kChunkWanted;
   if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
@@ -138,11 +138,15 @@ Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
   if (frame->kind == FrameKind::kChunkReceipt) return retire(*header);
   if (frame->kind == FrameKind::kChunkAbandoned) return abandoned(*header);
   if (frame->kind == FrameKind::kChunkWanted) return wanted(header->transfer, 0);
-  return receive_chunk(connection, *header, bytes, scratch);
+  const Result<protocol::ChunkOnWire> chunk =
+      protocol::receive_chunk_head(connection, frame->kind, *header, bytes);
+  if (!chunk.ok()) return chunk.status();
+  return receive_chunk(connection, *header, *chunk, scratch);
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,
-                           std::size_t bytes, Bytes& scratch) {
+                           const protocol::ChunkOnWire& chunk, Bytes& scratch) {
+  const std::size_t bytes = chunk.bytes;
   MutableBytes into;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -158,15 +162,8 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
       into = in.destination.subspan(static_cast<std::size_t>(header.offset), bytes);
     }
   }
-  const bool wanted = into.data() != nullptr;
-  if (!wanted) {  // Of a call that has failed meanwhile: thrown away.
-    scratch.resize(limits::kBulkChunkBytes);
-    into = MutableBytes(scratch).first(bytes);
-  }
-  Status status;
-  if (!into.empty()) {
-    status = connection.receive(into, into.size(), Deadline::never()).status();
-  }
+  const bool wanted = into.data() != nullptr;  // Else its call has failed: thrown away.
+  Status status = protocol::receive_chunk(connection, chunk, into, scratch);
   std::uint64_t finished = wanted ? 0 : header.watermark;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -180,19 +177,26 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
         if (in.watermark == 0) return Status(Code::kProtocol, "a completion without its number");
         finished = in.watermark;
         if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
-        receipts_due_[header.transfer] = {header.transfer, header.total, header.total, 0};
+        note_receipt({header.transfer, header.total, header.total, 0});
         incoming_.erase(found);
       } else {
-        receipts_due_[header.transfer] = {header.transfer, in.received, header.total, 0};
+        note_receipt({header.transfer, in.received, header.total, 0});
       }
     } else {
-      receipts_due_[header.transfer] = {header.transfer, header.offset + bytes, header.total, 0};
+      note_receipt({header.transfer, header.offset + bytes, header.total, 0});
     }
-    to_send_.notify_one();
     written_.notify_all();
   }
   GPURUN_RETURN_IF_ERROR(std::move(status));
   return finished == 0 ? Status() : complete(finished);
+}
+
+// With the lock held.
+void Bulk::note_receipt(const BulkHeader& receipt) {
+  receipts_[receipt.transfer] = receipt;
+  if (++chunks_untold_ < kChunksPerReceipt) return;
+  receipts_due_ = true;
+  to_send_.notify_one();
 }
 
 Status Bulk::abandoned(const BulkHeader& header) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/bulk.h"
+#include "protocol/chunk_wire.h"
 
 namespace gpurun::client {
 
@@ -16,17 +17,24 @@ std::byte* Bulk::slot_start(std::size_t slot) const noexcept {
   return window_ + slot * limits::kBulkChunkBytes;
 }
 
-bool Bulk::room_for_next(const Outgoing& out) const noexcept {
-  if (out.filled - out.retired >= kTransferWindowBytes) return false;
+// Of the window, for a chunk that is the oldest transfer's turn, or anybody's.
+bool Bulk::has_slot_for(const Outgoing& out) const noexcept {
   if (out.in_turn) return !free_slots_.empty();
   if (free_slots_.size() > kReservedSlots + kTurnSlots) return true;
   if (free_slots_.size() <= kTurnSlots) return false;
   for (const auto& [transfer, each] : outgoing_) {
     if (each->on_demand && !each->later) continue;  // It may never go.
     if (each->in_turn) continue;
-    if (each->filled < each->source.size()) return each.get() == &out;
+    if (!each->taken()) return each.get() == &out;
   }
   return false;
+}
+
+// What is copied before the head has gone never takes the slots with which the head goes on.
+bool Bulk::may_copy(const Outgoing& out) const noexcept {
+  if (out.filled - std::max(out.retired, out.head_end) >= kTransferWindowBytes) return false;
+  if (out.head != out.head_end) return free_slots_.size() > kReservedSlots + kTurnSlots;
+  return has_slot_for(out);
 }
 
 // With the lock held.
@@ -73,22 +81,30 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
   if (!found->second->on_demand) {
     return Status(Code::kProtocol, "the worker wants what was not offered");
   }
-  found->second->later = true;
+  begin_later(*found->second);
   found->second->after = watermark;
   to_send_.notify_all();
   return {};
 }
 
-// With the lock held.
+namespace {
+
+bool overlap(ByteView one, ByteView other) {
+  return one.data() < other.data() + other.size() && other.data() < one.data() + one.size();
+}
+
+}  // namespace
+
+// With the lock held, as the next.
+bool Bulk::is_read(ByteView memory) const noexcept {
+  return std::any_of(reading_.begin(), reading_.end(),
+                     [memory](ByteView each) { return overlap(each, memory); });
+}
+
 bool Bulk::still_reads(ByteView memory) const noexcept {
-  const auto overlaps = [memory](ByteView other) {
-    return other.data() < memory.data() + memory.size() &&
-           memory.data() < other.data() + other.size();
-  };
-  return std::any_of(reading_.begin(), reading_.end(), overlaps) ||
-         std::any_of(outgoing_.begin(), outgoing_.end(), [overlaps](const auto& each) {
-           const Outgoing& out = *each.second;
-           return out.filled < out.source.size() && overlaps(out.source);
+  return is_read(memory) ||
+         std::any_of(outgoing_.begin(), outgoing_.end(), [memory](const auto& each) {
+           return !each.second->taken() && overlap(each.second->source, memory);
          });
 }
 
@@ -99,8 +115,9 @@ bool Bulk::reads(ByteView memory) const noexcept {
 
 void Bulk::await_read(ByteView memory) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  // Bounded by the life of the session: end() wakes it.
-  read_.wait(lock, [&] { return ended_ || !still_reads(memory); });
+  // Bounded by the life of the session: end() wakes it, and a send in progress ends with its
+  // connection.
+  read_.wait(lock, [&] { return ended_ ? !is_read(memory) : !still_reads(memory); });
 }
 
 // With the lock held.
@@ -117,32 +134,54 @@ void Bulk::forget(std::uint64_t transfer) {
   to_send_.notify_all();
 }
 
-// Takes a slot and copies the transfer's next bytes into it, with the lock given up meanwhile. The
-// chunk counts as filled at once, so that two sending threads fill different ones.
-Bulk::Chunk Bulk::fill_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
+void Bulk::begin_later(Outgoing& out) {
+  out.later = true;
+  out.head_end = out.filled = out.source.size();
+}
+
+// With a slot, which there must be, and which is the chunk's credit even where it is not used.
+Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
   Chunk chunk;
   chunk.slot = free_slots_.back();
   free_slots_.pop_back();
-  chunk.offset = out.filled;
+  chunk.offset = offset;
   chunk.bytes = static_cast<std::size_t>(
-      std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - out.filled));
-  out.filled += chunk.bytes;
-  const ByteView piece = out.source.subspan(static_cast<std::size_t>(chunk.offset), chunk.bytes);
+      std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - offset));
+  return chunk;
+}
+
+void Bulk::begin_read(Outgoing& out, ByteView piece) {
+  ++out.reading;
   reading_.push_back(piece);
-  lock.unlock();
-  std::memcpy(slot_start(chunk.slot), piece.data(), piece.size());
-  pieces_read_.fetch_add(1, std::memory_order_acq_rel);
-  lock.lock();
+}
+
+void Bulk::end_read(Outgoing& out, ByteView piece) {
+  --out.reading;
   // A piece that two threads read at once stands there twice.
   reading_.erase(std::find_if(reading_.begin(), reading_.end(), [piece](ByteView each) {
     return each.data() == piece.data() && each.size() == piece.size();
   }));
+  pieces_read_.fetch_add(1, std::memory_order_acq_rel);
   read_.notify_all();
-  if (out.over) {
-    free_slots_.push_back(chunk.slot);
-    room_.notify_all();
+}
+
+// Copies the next bytes behind the head, with the lock given up meanwhile.
+void Bulk::copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
+  const Chunk chunk = take_chunk(out, out.filled);
+  out.filled += chunk.bytes;
+  const ByteView piece = out.source.subspan(static_cast<std::size_t>(chunk.offset), chunk.bytes);
+  begin_read(out, piece);
+  lock.unlock();
+  std::memcpy(slot_start(chunk.slot), piece.data(), piece.size());
+  lock.lock();
+  end_read(out, piece);
+  if (!out.over) {
+    out.ready.push_back(chunk);
+    to_send_.notify_one();
+    return;
   }
-  return chunk;
+  free_slots_.push_back(chunk.slot);
+  room_.notify_all();
 }
 
 void Bulk::free_slot(std::size_t slot) {
@@ -159,17 +198,20 @@ bool Bulk::send(std::uint64_t transfer) {
   const auto found = outgoing_.find(transfer);
   if (found == outgoing_.end()) return !ended_;  // Abandoned: the worker says why on the log.
   const std::shared_ptr<Outgoing> out = found->second;
-  while (out->filled < out->source.size()) {
+  const std::uint64_t over_window =
+      out->source.size() - std::min<std::uint64_t>(kTransferWindowBytes, out->source.size());
+  out->head_end = out->filled = (over_window + limits::kBulkChunkBytes - 1) /
+                                limits::kBulkChunkBytes * limits::kBulkChunkBytes;
+  if (out->head_end != 0) to_send_.notify_all();
+  const auto is_over = [&] { return ended_ || out->over || out->taken(); };
+  while (!is_over()) {
     // Bounded by the life of the session: end() wakes it.
-    room_.wait(lock, [&] { return ended_ || out->over || room_for_next(*out); });
-    if (ended_) return false;
-    if (out->over) return true;
-    const Chunk chunk = fill_next(lock, *out);
-    if (out->over) return true;
-    out->chunks.push_back(chunk);
-    ++out->unsent;
-    to_send_.notify_one();
+    room_.wait(lock,
+               [&] { return is_over() || (out->filled < out->source.size() && may_copy(*out)); });
+    if (!is_over()) copy_next(lock, *out);
   }
+  // Also when the session has ended: the send ends with its connection.
+  read_.wait(lock, [&] { return out->reading == 0; });
   if (free_slots_.size() <= kReservedSlots + kTurnSlots) {
     room_.notify_all();  // Another one is the oldest now.
     to_send_.notify_all();
@@ -182,78 +224,78 @@ bool Bulk::send_later(std::uint64_t transfer) {
   if (ended_) return false;
   const auto found = outgoing_.find(transfer);
   if (found == outgoing_.end()) return true;
-  found->second->later = true;
+  begin_later(*found->second);
   to_send_.notify_all();
   return true;
 }
 
-// A sending thread may read some of it now.
-bool Bulk::may_fill(const Outgoing& out) const noexcept {
-  return out.later && out.after <= completed_through_ && out.filled < out.source.size() &&
-         room_for_next(out);
+// Some of it may go now. Its chunks go in their order: the head first.
+bool Bulk::may_send(const Outgoing& out) const noexcept {
+  if (out.sent - out.retired >= kTransferWindowBytes) return false;
+  if (out.head == out.head_end) return !out.ready.empty();
+  return out.after <= completed_through_ && has_slot_for(out);
 }
 
 // The first transfer after the one that had its turn last which can go on.
 std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
-  const auto ready = [this](const Outgoing& out) { return out.unsent != 0 || may_fill(out); };
   const auto start = outgoing_.upper_bound(last_served_);
   for (auto at = start; at != outgoing_.end(); ++at) {
-    if (ready(*at->second)) return at->second;
+    if (may_send(*at->second)) return at->second;
   }
   for (auto at = outgoing_.begin(); at != start; ++at) {
-    if (ready(*at->second)) return at->second;
+    if (may_send(*at->second)) return at->second;
   }
   return nullptr;
 }
 
-Status Bulk::send_next(std::unique_lock<std::mutex>& lock, transport::Connection& connection) {
-  struct {
-    protocol::FrameHeader frame;
-    BulkHeader bulk;
-  } head;
-  static_assert(sizeof head == protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes);
-  ByteView payload;
-  std::size_t slot = 0;
-  if (!receipts_due_.empty()) {
-    head.frame.kind = FrameKind::kChunkReceipt;
-    head.bulk = receipts_due_.begin()->second;
-    receipts_due_.erase(receipts_due_.begin());
-  } else {
-    const std::shared_ptr<Outgoing> out = next_to_send();
-    if (out == nullptr) return {};
-    last_served_ = out->transfer;
-    Chunk chunk;
-    if (out->unsent != 0) {
-      chunk = out->chunks[out->chunks.size() - out->unsent--];
-    } else {
-      chunk = fill_next(lock, *out);
-      if (out->over) return {};
-      out->chunks.push_back(chunk);
-    }
-    // Before it is sent: the receipt may come before send() returns.
-    out->sent += chunk.bytes;
-    head.frame.kind = FrameKind::kChunk;
-    head.bulk.transfer = out->transfer;
-    head.bulk.offset = chunk.offset;
-    head.bulk.total = out->source.size();
-    slot = chunk.slot;
-    payload = ByteView(slot_start(slot), chunk.bytes);
+Status Bulk::send_receipt(std::unique_lock<std::mutex>& lock, transport::Connection& connection) {
+  const BulkHeader receipt = receipts_.begin()->second;
+  receipts_.erase(receipts_.begin());
+  if (receipts_.empty()) {
+    receipts_due_ = false;
+    chunks_untold_ = 0;
   }
-  head.frame.payload_bytes =
-      static_cast<std::uint32_t>(protocol::kBulkHeaderBytes + payload.size());
-  if (!payload.empty()) sending_.push_back({slot, false});
   lock.unlock();
-  const ByteView parts[] = {bytes_of(head), payload};
-  // Unbounded: a dead peer is noticed on the log channel, which shuts this one down.
-  Status status = connection.send(parts, Deadline::never());
+  Status status = protocol::send_bulk_word(connection, FrameKind::kChunkReceipt, receipt);
   lock.lock();
-  if (payload.empty()) return status;
+  return status;
+}
+
+Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
+  const std::shared_ptr<Outgoing> out = next_to_send();
+  if (out == nullptr) return {};
+  last_served_ = out->transfer;
+  Chunk chunk;
+  ByteView payload;
+  const bool in_place = out->head != out->head_end;
+  if (in_place) {
+    chunk = take_chunk(*out, out->head);
+    out->head += chunk.bytes;
+    payload = out->source.subspan(static_cast<std::size_t>(chunk.offset), chunk.bytes);
+    begin_read(*out, payload);
+  } else {
+    chunk = out->ready.front();
+    out->ready.pop_front();
+    payload = ByteView(slot_start(chunk.slot), chunk.bytes);
+  }
+  // Before it is sent: the receipt may come before send() returns.
+  out->sent += chunk.bytes;
+  out->chunks.push_back(chunk);
+  sending_.push_back({chunk.slot, false});
+  const BulkHeader header{out->transfer, chunk.offset, out->source.size(), 0};
+  lock.unlock();
+  Status status = protocol::send_chunk(*channel.connection, channel.packer, header, payload);
+  lock.lock();
+  if (in_place) {
+    end_read(*out, payload);
+    if (out->taken()) room_.notify_all();
+  }
   const auto sent = std::find_if(sending_.begin(), sending_.end(),
-                                 [slot](const Sending& each) { return each.slot == slot; });
+                                 [&chunk](const Sending& each) { return each.slot == chunk.slot; });
   const bool retired = sent->retired;
   sending_.erase(sent);
   if (retired) {
-    free_slots_.push_back(slot);
+    free_slots_.push_back(chunk.slot);
     room_.notify_all();
     to_send_.notify_all();
   }
@@ -263,10 +305,10 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, transport::Connection
 void Bulk::run_sender(Channel& channel) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    to_send_.wait(lock,
-                  [this] { return ended_ || !receipts_due_.empty() || next_to_send() != nullptr; });
+    to_send_.wait(lock, [this] { return ended_ || receipts_due_ || next_to_send() != nullptr; });
     if (ended_) return;
-    Status status = send_next(lock, *channel.connection);
+    Status status =
+        receipts_due_ ? send_receipt(lock, *channel.connection) : send_next(lock, channel);
     if (!status.ok()) {
       lock.unlock();
       listener_.failed(listener_.user, std::move(status));
@@ -283,7 +325,7 @@ Status Bulk::retire(const BulkHeader& header) {
   if (header.total != out.source.size() || header.offset > out.sent) {
     return Status(Code::kProtocol, "a receipt for bytes that were never sent");
   }
-  while (!out.chunks.empty() && out.chunks.size() > out.unsent &&
+  while (!out.chunks.empty() &&
          out.chunks.front().offset + out.chunks.front().bytes <= header.offset) {
     out.retired += out.chunks.front().bytes;
     free_slot(out.chunks.front().slot);
@@ -302,8 +344,9 @@ void Bulk::abandon(std::uint64_t transfer) {
   Outgoing& out = *found->second;
   out.over = true;
   for (const Chunk& chunk : out.chunks) free_slot(chunk.slot);
+  for (const Chunk& chunk : out.ready) free_slots_.push_back(chunk.slot);
   out.chunks.clear();
-  out.unsent = 0;
+  out.ready.clear();
   drop(found);
   room_.notify_all();
   to_send_.notify_all();

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpurun::client {
@@ -31,6 +32,13 @@ std::uint64_t entry_sequence(const std::byte* entry) noexcept {
   return sequence;
 }
 
+// So often, in bytes, is_far() looks; and this much room there is before the first acknowledgement
+// of what follows, beside twice what was under way lately: for the largest record behind so much
+// that a worker which has nothing else to say does not acknowledge it at once.
+constexpr std::uint64_t kLookBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kWarmBytes = std::uint64_t{384} << 10;
+static_assert(kWarmBytes >= limits::kRecordBytesMax + (std::uint64_t{128} << 10));
+
 }  // namespace
 
 CommandLog::CommandLog(std::size_t byte_count) : ring_bytes_(byte_count) {
@@ -39,15 +47,31 @@ CommandLog::CommandLog(std::size_t byte_count) : ring_bytes_(byte_count) {
   if (memory != MAP_FAILED) ring_ = static_cast<std::byte*>(memory);
 }
 
+void CommandLog::warm() const noexcept {
+#ifdef MADV_POPULATE_WRITE
+  static_cast<void>(madvise(ring_, std::min<std::uint64_t>(2 * kWarmBytes, ring_bytes_),
+                            MADV_POPULATE_WRITE));  // Linux 5.14.
+#endif
+}
+
 CommandLog::~CommandLog() {
   if (ring_ != nullptr) munmap(ring_, ring_bytes_);
 }
 
-CommandLog::Slot CommandLog::reserve(std::uint32_t bytes) noexcept {
+bool CommandLog::is_far(std::uint64_t position, std::uint32_t bytes) noexcept {
+  acknowledged_seen_ = acknowledged_.load(std::memory_order_acquire);
+  std::uint64_t under_way = position - acknowledged_seen_;
+  if (acknowledged_seen_ <= padding_start_) under_way -= padding_end_ - padding_start_;
+  most_under_way_ = std::max(under_way, most_under_way_ - most_under_way_ / 8);
+  return position % ring_bytes_ >= under_way + 2 * most_under_way_ + kWarmBytes + bytes;
+}
+
+CommandLog::Slot CommandLog::reserve(std::uint32_t bytes, const Marks& marks) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   const std::uint64_t to_end = ring_bytes_ - position % ring_bytes_;
-  const std::uint64_t padding = to_end < bytes ? to_end : 0;
+  const bool look = (position + bytes) / kLookBytes != position / kLookBytes;
+  const std::uint64_t padding = to_end < bytes || (look && is_far(position, bytes)) ? to_end : 0;
   const std::uint64_t end = position + padding + bytes;
   if (end - acknowledged_seen_ > ring_bytes_) {
     acknowledged_seen_ = acknowledged_.load(std::memory_order_acquire);
@@ -57,12 +81,16 @@ CommandLog::Slot CommandLog::reserve(std::uint32_t bytes) noexcept {
     EntryHead head{0, 0, 0, 0};
     std::memcpy(at(position), &head, sizeof head);
     entry_bytes(at(position)).store(static_cast<std::uint32_t>(padding), std::memory_order_release);
-    position += padding;
+    padding_start_ = position;
+    padding_end_ = position += padding;
   }
   std::byte* start = at(position);
   entry_bytes(start).store(0, std::memory_order_relaxed);
   const std::uint64_t sequence = last_sequence_.load(std::memory_order_relaxed) + 1;
   last_sequence_.store(sequence, std::memory_order_relaxed);
+  for (std::atomic<std::uint64_t>* mark : marks) {
+    if (mark != nullptr) mark->store(sequence, std::memory_order_release);
+  }
   tail_.store(end, std::memory_order_release);
   return {start, bytes, sequence};
 }

@@ -65,54 +65,77 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
       secure_link(*std::move(connection), place->host, name, security, deadline);
   if (!secured.ok()) return secured.status();
   std::unique_ptr<ControlLink> link(new ControlLink(std::move(secured->connection), name));
+  GPURUN_RETURN_IF_ERROR(link->greet(secret, token, secured->exporter, deadline));
+  return link;
+}
 
-  Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
-  if (!nonce.ok()) return nonce.status();
-  protocol::Hello hello{protocol::our_version(Sender::kClient), *nonce};
+// Inside TLS nothing is said yet: both ends know the channel's exporter, and the hello, with all
+// that is proved by it, waits for the request. Without TLS the server's nonce comes first.
+Status ControlLink::greet(ByteView secret, const protocol::Token* token,
+                          const std::optional<protocol::Nonce>& exporter, Deadline deadline) {
+  const Result<protocol::Nonce> ours = protocol::random_array<protocol::Nonce>();
+  if (!ours.ok()) return ours.status();
+  protocol::Hello hello{protocol::our_version(Sender::kClient), *ours};
   if (token != nullptr) {
     hello.token = token->id;
     hello.version.features.required |= protocol::feature_bit(protocol::Feature::kUserTokens);
   }
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(*link->connection_, hello, deadline));
-  Result<ControlFrame> frame =
-      protocol::receive_control(*link->connection_, limits::kHelloBytesMax, deadline);
+  protocol::Nonce theirs = exporter.value_or(protocol::Nonce{});
+  if (exporter) {
+    unsent_ = protocol::control_frame(protocol::encode(hello), std::nullopt);
+  } else {
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(*connection_, hello, deadline));
+    const Result<protocol::Nonce> challenge = hear_challenge(deadline);
+    if (!challenge.ok()) return challenge.status();
+    theirs = *challenge;
+  }
+  const auto kind = exporter ? protocol::Link::kControlInTls : protocol::Link::kControl;
+  key_ = protocol::link_key(secret, kind, theirs, *ours, protocol::Id{});
+  if (token == nullptr) return {};
+  const protocol::TokenProof proof{protocol::mask_token(token->secret, theirs, *ours, token->id)};
+  const Bytes frame = protocol::control_frame(protocol::encode(proof), std::nullopt);
+  unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+  return {};
+}
+
+Result<protocol::Nonce> ControlLink::hear_challenge(Deadline deadline) {
+  const Result<ControlFrame> frame =
+      protocol::receive_control(*connection_, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return frame.status();
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return message.status();
   if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
-    return refused_by(name, *refused);
+    return refused_by(address_, *refused);
   }
   const auto* challenge = std::get_if<protocol::Challenge>(&*message);
-  if (challenge == nullptr) return unexpected(name);
+  if (challenge == nullptr) return unexpected(address_);
   const Status version = protocol::check_version(challenge->version, "server");
-  if (!version.ok()) return refused_by(name, {version.message()});
-  link->server_release_ = challenge->version.release;
-  const protocol::Nonce theirs = protocol::bound_nonce(challenge->nonce, secured->binding);
-  link->key_ = protocol::link_key(secret, protocol::Link::kControl, theirs, *nonce, protocol::Id{});
-  if (token != nullptr) {
-    link->token_proof_ = {protocol::mask_token(token->secret, theirs, *nonce, token->id)};
-  }
-  return link;
+  if (!version.ok()) return refused_by(address_, {version.message()});
+  server_release_ = challenge->version.release;
+  server_is_known_ = true;
+  return challenge->nonce;
 }
 
-// The request is the proof; that of a token comes right before it.
+// The request is the proof; that of a token comes right before it. All goes out at once: in one
+// record inside TLS, which a server that refuses the hello has then taken as a whole.
 Status ControlLink::ask(const ControlMessage& request) {
-  if (token_proof_) {
-    GPURUN_RETURN_IF_ERROR(
-        protocol::send_control(*connection_, *token_proof_, handshake_deadline()));
-    token_proof_.reset();
-  }
-  return protocol::send_control(*connection_, request, key_, Sender::kClient, sent_++,
-                                handshake_deadline());
+  const Bytes payload = protocol::encode(request);
+  const Bytes frame = protocol::control_frame(
+      payload, protocol::frame_tag(key_, Sender::kClient, sent_++, payload));
+  const ByteView parts[] = {ByteView(unsent_), ByteView(frame)};
+  GPURUN_RETURN_IF_ERROR(connection_->send(parts, handshake_deadline()));
+  unsent_.clear();
+  if (server_is_known_) return {};
+  return hear_challenge(handshake_deadline()).status();
 }
 
 Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
-  // The server's answer comes when its wait ends, at the latest; then it has time to say so.
-  const Deadline deadline =
-      Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
   const protocol::LeaseRequest message{request.devices,
                                        static_cast<std::uint64_t>(request.wait.count())};
   GPURUN_RETURN_IF_ERROR(ask(message));
+  // The server's answer comes when its wait ends, at the latest; then it has time to say so.
+  const Deadline deadline =
+      Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
   while (true) {
     Result<ControlFrame> frame =
         protocol::receive_control(*connection_, limits::kHelloBytesMax, deadline);

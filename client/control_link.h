@@ -2,6 +2,10 @@
 // as long as the link: when the object goes, or gpurun dies, the server ends the workers and gives
 // the GPUs to the next in the queue.
 //
+// Inside TLS the request goes out with the hello and waits for no challenge: what the proofs need
+// of the server its handshake has brought (protocol/proof.h). So the server says its version, or
+// that it refuses ours, only after the request.
+//
 // Not thread-safe.
 #pragma once
 
@@ -39,7 +43,8 @@ class ControlLink {
   // `address` is HOST[:PORT]; `secret` is the server's, empty for a server without one.
   //   kUnavailable      nothing listens there, or the name is unknown.
   //   kInvalidArgument  not an address.
-  //   kRefused          the server's sentence: versions differ.
+  //   kRefused          the server's sentence: versions differ. Inside TLS request_lease() and
+  //                     list() say so.
   //   kProtocol         what answers there is no gpurund of ours.
   // And what secure_link() (link_security.h) says.
   static Result<std::unique_ptr<ControlLink>> connect(std::string_view address, ByteView secret,
@@ -55,7 +60,8 @@ class ControlLink {
   ControlLink& operator=(const ControlLink&) = delete;
 
   // Once. The address of the session data is the one of connect().
-  //   kRefused   the server's sentence: wrong secret, no such number of GPUs, none came free.
+  //   kRefused   the server's sentence: wrong secret, no such number of GPUs, none came free,
+  //              and inside TLS that versions differ.
   //   kProtocol  the server does not know our secret.
   Result<SessionData> request_lease(const LeaseRequest& request);
 
@@ -81,6 +87,9 @@ class ControlLink {
   // After request_lease(): the GPUs are emulated ones, which run PTX only. False of a server that
   // does not say.
   bool emulated() const noexcept { return emulated_; }
+  // The server has said who it is, and is of our version. Inside TLS not before the first answer to
+  // a request.
+  bool server_is_known() const noexcept { return server_is_known_; }
   const std::string& server_release() const noexcept { return server_release_; }
   bool encrypted() const noexcept { return connection_->capabilities().encrypted; }
 
@@ -90,15 +99,19 @@ class ControlLink {
   static Result<std::unique_ptr<ControlLink>> open(std::string_view address, ByteView secret,
                                                    const protocol::Token* token, Deadline deadline,
                                                    const LinkSecurity& security);
+  Status greet(ByteView secret, const protocol::Token* token,
+               const std::optional<protocol::Nonce>& exporter, Deadline deadline);
+  Result<protocol::Nonce> hear_challenge(Deadline deadline);
   Status ask(const protocol::ControlMessage& request);
 
   const std::unique_ptr<transport::Connection> connection_;
   const std::string address_;  // "host:port".
+  bool server_is_known_ = false;
   std::string server_release_;
   std::vector<std::string> models_;
   bool emulated_ = false;
   protocol::Key key_{};
-  std::optional<protocol::TokenProof> token_proof_;  // Not sent yet.
+  Bytes unsent_;  // Frames that go out with the request, before it.
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   std::vector<protocol::WorkerEnded> worker_deaths_;

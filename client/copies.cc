@@ -10,6 +10,14 @@ namespace gpurun::client {
 using protocol::CopyPayload;
 using protocol::Form;
 
+namespace {
+
+// So much of the log may be under way where copies over kInlineBytesMax travel in it: a record
+// costs less than a transfer, but delays what other threads append, and no chunk of it is packed.
+constexpr std::uint64_t kLittleUnderWay = std::uint64_t{512} << 10;
+
+}  // namespace
+
 int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
                      Reading reading) {
   if (source.empty()) return health(site.context);
@@ -25,11 +33,16 @@ int Session::copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& 
   return impl_->copy_in(lane, site, bytes_of(box), source, reading);
 }
 
+bool Session::Impl::travels_in_record(ByteView source) const noexcept {
+  if (source.size() <= limits::kInlineBytesMax) return true;
+  return source.size() <= limits::kInlineCopyInBytesMax && log.under_way() <= kLittleUnderWay;
+}
+
 int Session::Impl::copy_in(Lane& lane, CallSite site, ByteView head, ByteView source,
                            Reading reading) {
   if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   site.order = protocol::Order::kStream;
-  if (source.size() <= limits::kInlineBytesMax && reading != Reading::kInTurn) {
+  if (travels_in_record(source) && reading != Reading::kInTurn) {
     site.form = Form::kCopyInline;
     site.bulk = 0;
     const ByteView parts[] = {head, source};
@@ -61,7 +74,7 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
   }
   // The record goes out now: the worker retires no byte of a call that it does not know.
   wake_sender();
-  stats.count_bytes(site.opcode, source.size());
+  stats.count_sent(site.opcode, source.size());
   bool going = true;
   if (reading == Reading::kNow) going = bulk->send(site.bulk);
   if (reading == Reading::kSoon) going = bulk->send_later(site.bulk);
@@ -128,6 +141,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination,
   site.order = protocol::Order::kStream;
   site.form = Form::kCopyOut;
   site.bulk = 0;
+  site.waits = wait ? Waits::kForStream : Waits::kNot;
   const std::span<const ByteView> parts(&head, 1);
   Reply reply;
   reply.result = -1;  // Not answered.
@@ -141,6 +155,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination,
     if (!destination.empty()) {
       std::memcpy(destination.data(), reply.payload.data(), destination.size());
     }
+    stats.count_received(site.opcode, destination.size());
     return result;
   }
   site.bulk = bulk->mint();
@@ -150,7 +165,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination,
     bulk->cancel(site.bulk);
     return refused;
   }
-  stats.count_bytes(site.opcode, destination.size());
+  stats.count_received(site.opcode, destination.size());
   if (!wait) {
     wake_sender();
     return 0;

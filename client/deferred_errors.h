@@ -6,7 +6,7 @@
 // context. A lane sees no error older than its own first call. When several wait for one fence it
 // tells the oldest; the others count as told, as with the last error of CUDA's runtime.
 //
-// add() comes from the receiver, everything else from any thread with its own lane.
+// add() comes from who reads the log, everything else from any thread with its own lane.
 #pragma once
 
 #include <array>

@@ -3,8 +3,8 @@
 //
 // A driver writes device printf through the C library's stdout, inside the call that synchronises:
 // so it stands in order with the program's own buffered output, and goes where the program's output
-// goes. The receiver must not do that, because a program may hold stdout's lock, or nobody may read
-// the pipe: it keeps the bytes, and the thread whose fence is answered writes them.
+// goes. Who reads the log must not do that, because a program may hold stdout's lock, or nobody may
+// read the pipe: it keeps the bytes, and the thread whose fence is answered writes them.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class DeviceOutput {
   DeviceOutput(const DeviceOutput&) = delete;
   DeviceOutput& operator=(const DeviceOutput&) = delete;
 
-  // The receiver. Never blocks. May throw std::bad_alloc.
+  // Who reads the log. Never blocks. May throw std::bad_alloc.
   void keep(ByteView bytes, bool of_errors = false);
   // A thread of the program, inside a call of its own. Waits for stdout as printf would.
   void write_kept() noexcept;

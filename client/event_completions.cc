@@ -104,7 +104,7 @@ EventCompletions::State EventCompletions::state(Handle event, std::uint64_t reco
   }
   if (slot->completed.load(std::memory_order_acquire) >= record) {
     const bool arrived = bulk_completions >= slot->watermark.load(std::memory_order_relaxed);
-    return arrived ? State::kComplete : State::kComing;
+    return arrived ? State::kComplete : State::kArriving;
   }
   if (slot->untold.load(std::memory_order_acquire) >= record) return State::kAsk;
   return slot->told.load(std::memory_order_acquire) >= record ? State::kComing : State::kAsk;

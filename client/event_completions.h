@@ -24,7 +24,8 @@ class EventCompletions {
  public:
   enum class State : std::uint8_t {
     kAsk,       // Only the worker knows.
-    kComing,    // The worker tells it unasked, or has and its bytes are still on the way.
+    kComing,    // The worker tells it unasked.
+    kArriving,  // It has told; the bytes before it are still on the way.
     kComplete,  // Also of an event that was never recorded (manual, cuEventQuery).
   };
 
@@ -49,7 +50,7 @@ class EventCompletions {
   State state(Handle event, std::uint64_t record, std::uint64_t bulk_completions) const noexcept;
 
   // The worker says that the record made by `sequence` is complete, and its bytes are there after
-  // `watermark` bulk completions; with a `result` that it will not say. The receiver.
+  // `watermark` bulk completions; with a `result` that it will not say. Who reads the log.
   void completed(Handle event, std::uint64_t sequence, int result,
                  std::uint64_t watermark) noexcept;
 

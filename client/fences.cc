@@ -1,7 +1,23 @@
-// Waiting for a reply.
+// Waiting for a reply, or for an event's news: the thread that waits reads the log itself when
+// nobody else does.
 #include "client/session_impl.h"
 
 namespace gpurun::client {
+namespace {
+
+// Gives the role up, also when memory ends.
+class HeldRole {
+ public:
+  explicit HeldRole(ReceivingRole& role) noexcept : role_(role) {}
+  ~HeldRole() { role_.give_to_watcher(); }
+  HeldRole(const HeldRole&) = delete;
+  HeldRole& operator=(const HeldRole&) = delete;
+
+ private:
+  ReceivingRole& role_;
+};
+
+}  // namespace
 
 void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
   const std::lock_guard<std::mutex> lock(lane.mutex_);
@@ -10,22 +26,72 @@ void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
   lane.watermark_ = 0;
 }
 
+template <typename Done>
+Status Session::Impl::receive_until(Done done) {
+  Status status;
+  const auto over = [&] { return !status.ok() || !session->alive() || done(); };
+  const bool came = reader_spin.wait([&] {
+    status = receive_more(Deadline::in(std::chrono::nanoseconds(0)));
+    return over();
+  });
+  if (came) return status;
+  const Clock::time_point start = Clock::now();
+  while (!over()) status = receive_more(Deadline::in(next_beat - Clock::now()));
+  reader_spin.slept(Clock::now() - start);
+  return status;
+}
+
+template <typename Look>
+void Session::Impl::wait_for(Lane& lane, Look look) {
+  const auto lacks = [&] {
+    const std::lock_guard<std::mutex> lock(lane.mutex_);
+    return look();
+  };
+  for (;;) {
+    {
+      std::unique_lock<std::mutex> lock(lane.mutex_);
+      const Lacks lacking = look();
+      if (lacking == Lacks::kNothing) return;
+      // No deadline: kernels may run for hours. The silence deadline of whoever reads bounds it.
+      if (lacking == Lacks::kBytes || !receiving.take_from_watcher()) {
+        lane.arrived_.wait(lock);
+        continue;
+      }
+    }
+    Status status;
+    {
+      const HeldRole held(receiving);
+      status = receive_until([&] { return lacks() != Lacks::kNews; });
+      if (status.ok()) status = receive_held();
+      // With the role: nobody may read on and find another reason first.
+      if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
+    }
+  }
+}
+
 int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
+  const NoCancellation uncancelled;
   const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
   send_log_through(sequence);
   bool answered = false;
-  {
-    std::unique_lock<std::mutex> lock(lane.mutex_);
-    // No deadline: kernels may run for hours. The receiver's silence deadline bounds it.
-    lane.arrived_.wait(lock, [&] {
-      answered =
-          lane.answered_ && bulk_completions.load(std::memory_order_acquire) >= lane.watermark_;
-      return answered || !session->alive();
-    });
-    lane.awaited_ = 0;
-    if (answered) *reply = Reply{lane.result_, lane.reply_};
+  wait_for(lane, [&] {
+    answered =
+        lane.answered_ && bulk_completions.load(std::memory_order_acquire) >= lane.watermark_;
+    if (answered || !session->alive()) {
+      lane.awaited_ = 0;
+      return Lacks::kNothing;
+    }
+    return lane.answered_ ? Lacks::kBytes : Lacks::kNews;
+  });
+  // Nobody writes there any more: nothing is awaited.
+  if (answered) {
+    *reply = Reply{lane.result_, lane.reply_};
+    lane.posted_ = false;
+    if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
-  if (stats.enabled()) stats.count_fence(site.opcode, Clock::now() - start);
+  if (stats.enabled()) {
+    stats.count_fence({site.opcode, lane.id(), sequence, Clock::now() - start});
+  }
   output.write_kept();
   if (!answered) return kResultPeerGone;
   if (const int lost = errors.sticky(site.context); lost != 0) return lost;
@@ -41,25 +107,25 @@ EventCompletions::State Session::Impl::event_state(Handle event,
 EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& site,
                                                    std::uint64_t record) {
   using State = EventCompletions::State;
+  const NoCancellation uncancelled;
   const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
   // Nothing was called since: the record has to get there first, and this is a round trip like any.
   const bool round_trip = log.last_sequence() == record;
   if (round_trip) send_log_through(record);
   State state = State::kComing;
-  // Counted before the look that decides: the receiver notes first, then reads the count.
+  // Counted before the look that decides: who receives notes first, then reads the count.
   event_waiters.fetch_add(1, std::memory_order_acq_rel);
-  {
-    std::unique_lock<std::mutex> lock(lane.mutex_);
-    // No deadline, as in finish().
-    lane.arrived_.wait(lock, [&] {
-      state = event_state(site.subject, record);
-      return state != State::kComing || refusal(site.context) != 0;
-    });
-  }
+  wait_for(lane, [&] {
+    state = event_state(site.subject, record);
+    if ((state != State::kComing && state != State::kArriving) || refusal(site.context) != 0) {
+      return Lacks::kNothing;
+    }
+    return state == State::kComing ? Lacks::kNews : Lacks::kBytes;
+  });
   event_waiters.fetch_sub(1, std::memory_order_acq_rel);
   if (stats.enabled()) {
-    const auto waited = Clock::now() - start;
-    round_trip ? stats.count_fence(site.opcode, waited) : stats.count_wait(site.opcode, waited);
+    const Stats::Waited waited{site.opcode, lane.id(), record, Clock::now() - start};
+    round_trip ? stats.count_fence(waited) : stats.count_wait(waited);
   }
   return state;
 }
@@ -72,12 +138,25 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
   const std::uint64_t record = impl.events.asked(site.subject);
   if (impl.options.every_call_is_a_fence) return false;
   State state = impl.event_state(site.subject, record);
-  if (state == State::kComing && wait) {
+  if ((state == State::kComing || state == State::kArriving) && wait) {
     state = impl.await_event(lane, site, record);
     *result = impl.refusal(site.context);
     if (*result != 0) return true;
   }
   if (state != State::kComplete) return false;
+  impl.output.write_kept();
+  if (lane.session_ != impl.serial) impl.errors.adopt(lane, impl.serial);
+  *result = impl.errors.take(lane, site.context);
+  return true;
+}
+
+bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
+  Impl& impl = *impl_;
+  *result = impl.refusal(site.context);
+  if (*result != 0) return true;
+  const bool posted = lane.session_ == impl.serial && lane.posted_;
+  if (impl.options.every_call_is_a_fence || posted) return false;
+  if (!impl.progress.idle(site.waits, site.context, site.stream)) return false;
   impl.output.write_kept();
   if (lane.session_ != impl.serial) impl.errors.adopt(lane, impl.serial);
   *result = impl.errors.take(lane, site.context);

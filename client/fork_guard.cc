@@ -16,10 +16,6 @@
 namespace gpurun::client::fork_guard {
 namespace {
 
-using Flag = std::atomic<std::uint32_t>;
-
-std::atomic<Flag*> page{nullptr};  // Non-zero inside: this process armed it.
-
 // Written by whoever took `entry` from 0 to kTaken, and by whoever frees it.
 struct Watched {
   std::atomic<int> entry{0};  // Descriptor + 1; 0: free.
@@ -28,8 +24,12 @@ struct Watched {
 constexpr int kTaken = -1;
 std::array<Watched, kDescriptorsMax> watched{};
 
+}  // namespace
+
+std::atomic<const detail::Flag*> detail::armed{nullptr};
+
 // Only what is safe in a child of a process with threads: no locks, no memory.
-void in_child() {
+void detail::close_in_child() noexcept {
   for (Watched& each : watched) {
     const int fd = each.entry.exchange(0, std::memory_order_acquire) - 1;
     // The program may have something of its own under the number by now.
@@ -37,12 +37,10 @@ void in_child() {
   }
 }
 
-}  // namespace
-
 Status arm() noexcept {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (page.load(std::memory_order_relaxed) != nullptr) return {};
+  if (detail::armed.load(std::memory_order_relaxed) != nullptr) return {};
   const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return Status::from_errno(errno, "the page that notices a fork");
@@ -51,21 +49,14 @@ Status arm() noexcept {
     munmap(memory, bytes);
     return status;
   }
-  if (const int error = pthread_atfork(nullptr, nullptr, &in_child); error != 0) {
+  if (const int error = pthread_atfork(nullptr, nullptr, &detail::close_in_child); error != 0) {
     munmap(memory, bytes);
     return Status::from_errno(error, "pthread_atfork");
   }
-  Flag* flag = static_cast<Flag*>(memory);
+  auto* flag = static_cast<detail::Flag*>(memory);
   flag->store(1, std::memory_order_relaxed);
-  page.store(flag, std::memory_order_release);
+  detail::armed.store(flag, std::memory_order_release);
   return {};
-}
-
-bool forked() noexcept {
-  const Flag* flag = page.load(std::memory_order_acquire);
-  if (flag == nullptr || flag->load(std::memory_order_relaxed) != 0) return false;
-  in_child();  // Made without the C library, it has run no handler.
-  return true;
 }
 
 void watch(int fd) noexcept {

@@ -6,15 +6,30 @@
 // it also holds for children made by clone() or vfork() tricks that run no atfork handler.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "base/status.h"
 
 namespace gpurun::client::fork_guard {
 
 // Once per session, before it starts a thread. kResourceExhausted: no memory for the page.
 Status arm() noexcept;
+
+namespace detail {
+using Flag = std::atomic<std::uint32_t>;
+extern std::atomic<const Flag*> armed;  // Non-zero inside: by this very process.
+void close_in_child() noexcept;
+}  // namespace detail
+
 // True in a child of a process that had armed; its descriptors are closed then, if not before. Any
 // thread, at any time.
-bool forked() noexcept;
+inline bool forked() noexcept {
+  const detail::Flag* flag = detail::armed.load(std::memory_order_acquire);
+  if (flag == nullptr || flag->load(std::memory_order_relaxed) != 0) return false;
+  detail::close_in_child();  // Made without the C library, it has run no handler.
+  return true;
+}
 // `fd` is closed in a child, if it is still what it is now; -1 is ignored. At most kDescriptorsMax
 // at a time, others stay open.
 inline constexpr int kDescriptorsMax = 256;

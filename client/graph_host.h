@@ -3,7 +3,7 @@
 //
 // Functions run one after the other on one thread of ours, as CUDA may run them; bytes are fetched
 // on another, so that no function can hold up a copy. What a copy brings is written by the
-// session's receiver, before it hears what the worker says later.
+// whoever reads the session's log, before he hears what the worker says later.
 #pragma once
 
 #include <atomic>
@@ -59,8 +59,8 @@ class GraphHost {
   // time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
 
-  // The receiver. kProtocol: no such operation, or not its kind, or bytes beyond its end, or more
-  // turns at once than kTurnsMax.
+  // Who reads the log. kProtocol: no such operation, or not its kind, or bytes beyond its end, or
+  // more turns at once than kTurnsMax.
   Status turn(std::uint64_t number, ByteView payload);
   Status bytes(std::uint64_t number, ByteView payload);
   Status gone(std::uint64_t number);

@@ -1,7 +1,6 @@
 // The slots behind the values: whether one lives, and in which generation.
 #include "client/handles.h"
 
-#include "driver_abi/handle_errors.h"
 #include "protocol/handle_form.h"
 
 namespace gpurun::client {
@@ -19,19 +18,8 @@ Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {
 
 }  // namespace
 
-HandleKind claimed_kind(Handle handle) noexcept { return protocol::claimed_handle_kind(handle); }
-
 HandleTable::~HandleTable() {
   for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
-}
-
-HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
-  if (handle >> protocol::kHandleTagShift != protocol::kHandleTag) return nullptr;
-  const std::size_t index = handle & protocol::kHandleIndexMask;
-  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-  if (chunk == nullptr) return nullptr;
-  Slot* slot = &chunk[index % kChunkSlots];
-  return slot->handle.load(std::memory_order_acquire) == handle ? slot : nullptr;
 }
 
 Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
@@ -68,26 +56,9 @@ Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
   return handle;
 }
 
-int HandleTable::check(Handle handle, HandleKind kind) const noexcept {
-  if (claimed_kind(handle) != kind) return driver_abi::wrong_handle_error(kind);
-  const Slot* slot = find(handle);
-  if (slot == nullptr) return driver_abi::wrong_handle_error(kind);
-  return slot->failure.load(std::memory_order_acquire);
-}
-
 int HandleTable::check_end(Handle handle, HandleKind kind) const noexcept {
   const bool alive = claimed_kind(handle) == kind && find(handle) != nullptr;
   return alive ? 0 : driver_abi::wrong_handle_error(kind);
-}
-
-Handle HandleTable::context_of(Handle handle) const noexcept {
-  const Slot* slot = find(handle);
-  return slot == nullptr ? 0 : slot->context.load(std::memory_order_relaxed);
-}
-
-void* HandleTable::object_of(Handle handle) const noexcept {
-  const Slot* slot = find(handle);
-  return slot == nullptr ? nullptr : slot->object.load(std::memory_order_acquire);
 }
 
 bool HandleTable::set_object(Handle handle, void* object) noexcept {

@@ -15,7 +15,9 @@
 #include <mutex>
 #include <vector>
 
+#include "driver_abi/handle_errors.h"
 #include "driver_abi/row.h"
+#include "protocol/handle_form.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {
@@ -29,7 +31,9 @@ inline constexpr int kHandleContextInvalid = 201;  // CUDA_ERROR_INVALID_CONTEXT
 inline constexpr int kHandleOutOfMemory = 2;       // CUDA_ERROR_OUT_OF_MEMORY
 
 // The kind that `handle` claims; kNone when it is no handle of ours. Says nothing about its life.
-HandleKind claimed_kind(Handle handle) noexcept;
+inline HandleKind claimed_kind(Handle handle) noexcept {
+  return protocol::claimed_handle_kind(handle);
+}
 
 class HandleTable {
  public:
@@ -97,5 +101,33 @@ class HandleTable {
   std::uint32_t used_ = 0;           // Indexes ever handed out; guarded by mutex_.
   std::atomic<std::size_t> live_count_{0};
 };
+
+// Each call looks up a few: these are inlined.
+
+inline HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
+  if (handle >> protocol::kHandleTagShift != protocol::kHandleTag) return nullptr;
+  const std::size_t index = handle & protocol::kHandleIndexMask;
+  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
+  if (chunk == nullptr) return nullptr;
+  Slot* slot = &chunk[index % kChunkSlots];
+  return slot->handle.load(std::memory_order_acquire) == handle ? slot : nullptr;
+}
+
+inline int HandleTable::check(Handle handle, HandleKind kind) const noexcept {
+  if (claimed_kind(handle) != kind) return driver_abi::wrong_handle_error(kind);
+  const Slot* slot = find(handle);
+  if (slot == nullptr) return driver_abi::wrong_handle_error(kind);
+  return slot->failure.load(std::memory_order_acquire);
+}
+
+inline Handle HandleTable::context_of(Handle handle) const noexcept {
+  const Slot* slot = find(handle);
+  return slot == nullptr ? 0 : slot->context.load(std::memory_order_relaxed);
+}
+
+inline void* HandleTable::object_of(Handle handle) const noexcept {
+  const Slot* slot = find(handle);
+  return slot == nullptr ? nullptr : slot->object.load(std::memory_order_acquire);
+}
 
 }  // namespace gpurun::client

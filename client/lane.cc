@@ -76,6 +76,7 @@ void LaneRegistry::thread_ends(void* value) {
   lane->capture_mode_ = CaptureMode::kGlobal;
   lane->seen_.clear();
   lane->session_ = 0;
+  lane->posted_ = false;
   if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
   {
     const std::lock_guard<std::mutex> lock(lane->mutex_);

@@ -5,7 +5,7 @@
 // so ten thousand short threads cost what the most that lived at once cost. The worker knows lanes
 // only by id: stream 2 of a lane is one stream of the worker per (lane id, context).
 //
-// A lane is used by its own thread alone, except where a comment says the receiver.
+// A lane is used by its own thread alone, except where a comment says who reads the log.
 #pragma once
 
 #include <atomic>
@@ -71,7 +71,8 @@ class Lane {
   bool answered_ = false;      // Guarded by mutex_.
   int result_ = 0;             // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
-  Bytes reply_;  // Keeps its capacity from call to call.
+  Bytes reply_;          // Keeps its capacity from call to call.
+  bool posted_ = false;  // A call since the last one that was answered.
 
   // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
   struct Seen {

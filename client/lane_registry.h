@@ -1,4 +1,4 @@
-// The receiver's way from a lane's number to the lane. Not for the entry points.
+// The way of who reads the log from a lane's number to the lane. Not for the entry points.
 #pragma once
 
 #include <cstdint>

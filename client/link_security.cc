@@ -59,8 +59,7 @@ Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connectio
   if (security.authorities_file.empty() || security.fingerprint) {
     GPURUN_RETURN_IF_ERROR(check_key(*channel->peer, server, security));
   }
-  const ByteView binding = bytes_of(channel->binding);
-  link.binding.assign(binding.begin(), binding.end());
+  link.exporter = channel->binding;
   tls::TlsOptions options;
   options.reads_ahead = false;  // Who holds the link polls its descriptor.
   auto secured = tls::secure(std::move(connection), *std::move(channel), options);

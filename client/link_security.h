@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "base/bytes.h"
 #include "base/deadline.h"
 #include "base/result.h"
+#include "protocol/proof.h"
 #include "transport/tls/certificate.h"
 #include "transport/transport.h"
 
@@ -30,7 +30,8 @@ struct LinkSecurity {
 
 struct SecuredLink {
   std::unique_ptr<transport::Connection> connection;
-  Bytes binding;  // For protocol::bound_nonce(); empty: nothing is encrypted.
+  // The channel's exporter (protocol/proof.h); none: nothing is encrypted.
+  std::optional<protocol::Nonce> exporter = {};
 };
 
 // `connection` has just been made, to `host` by the name `server` ("host:port").

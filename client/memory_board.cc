@@ -177,6 +177,10 @@ bool MemoryBoard::some_just_died(int place, std::chrono::milliseconds patience) 
   return some;
 }
 
+std::uint32_t MemoryBoard::answered(int place) noexcept {
+  return pages_of(this)->places[place].answered.load(std::memory_order_acquire);
+}
+
 std::uint32_t MemoryBoard::await_question(std::uint32_t seen) noexcept {
   std::atomic<std::uint32_t>& question = pages_of(this)->question;
   for (;;) {
@@ -190,6 +194,15 @@ void MemoryBoard::answer(int place, std::uint32_t question) noexcept {
   Place& own = pages_of(this)->places[place];
   own.answered.store(question, std::memory_order_release);
   own.silent.store(0, std::memory_order_release);
+}
+
+int join_memory_board() noexcept {
+  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  int place = shared_memory_place.load(std::memory_order_acquire);
+  if (board == nullptr || place >= 0) return board == nullptr ? -1 : place;
+  place = board->join(static_cast<std::uint32_t>(getpid()));
+  shared_memory_place.store(place, std::memory_order_release);
+  return place;
 }
 
 }  // namespace gpurun::client

@@ -39,7 +39,9 @@ class MemoryBoard {
   // have ended, too.
   bool some_just_died(int place, std::chrono::milliseconds patience) noexcept;
 
-  // Waits until somebody asks again: `seen` is what this returned before, 0 at first.
+  // The last question that was asked when this process joined, or that it has answered.
+  std::uint32_t answered(int place) noexcept;
+  // Waits until somebody asks again: `seen` is what this returned before, answered() at first.
   std::uint32_t await_question(std::uint32_t seen) noexcept;
   // What was asked up to `question` is done.
   void answer(int place, std::uint32_t question) noexcept;
@@ -54,5 +56,9 @@ class MemoryBoard {
 
 // This process's, once it is connected; nullptr: there is none.
 inline std::atomic<MemoryBoard*> shared_memory_board{nullptr};
+// Its place there; -1: it has none, and nobody waits for it.
+inline std::atomic<int> shared_memory_place{-1};
+// Takes one, if it has none yet; -1: there is none, or no board. One thread at a time.
+int join_memory_board() noexcept;
 
 }  // namespace gpurun::client

@@ -1,4 +1,5 @@
-// The receiving half of the log channel: replies to their lanes, errors, output, life signs.
+// The receiving half of the log channel: replies to their lanes, errors, output, life signs. Run by
+// whoever has the receiving role.
 
 #include <algorithm>
 #include <atomic>
@@ -54,43 +55,79 @@ void warn(const protocol::ReplyHeader& header, ByteView words) {
 
 }  // namespace
 
+// The receiver thread: hears what comes while nobody waits for a reply.
 void Session::Impl::run_receiver() {
-  last_heard = Clock::now();
-  next_beat = last_heard + options.heartbeat;
-  Status status = receive_frames();
-  if (!ending.load(std::memory_order_acquire)) die(std::move(status));
+  transport::Watch* const watch = receiving.watch();
+  const auto over = [this] { return ending.load(std::memory_order_acquire) || !session->alive(); };
+  Status status;
+  while (status.ok() && !over()) {
+    if (watch == nullptr) {
+      status = receive_more(Deadline::in(next_beat - Clock::now()));
+      continue;
+    }
+    // Its own clock: next_beat is the role's, and whoever has that beats.
+    const Status waited = watch->wait(Deadline::in(options.heartbeat));
+    if (over()) return;
+    if (!waited.ok() && waited.code() != Code::kDeadline) {
+      status = waited;
+    } else if (receiving.take()) {
+      status = receive_what_came();
+      if (!status.ok()) break;  // The role stays here: nobody may find another reason first.
+      receiving.give_up();
+    }
+  }
+  if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
 }
 
-Status Session::Impl::receive_frames() {
-  protocol::FrameReader reader;
+// One look only: what has come behind it wakes the watcher again.
+Status Session::Impl::receive_what_came() {
+  GPURUN_RETURN_IF_ERROR(receive_more(Deadline::in(std::chrono::nanoseconds(0))));
+  return receive_held();
+}
+
+Status Session::Impl::handle_frames() {
   for (;;) {
     protocol::Frame frame;
     const Result<bool> whole = reader.next(&frame);
     if (!whole.ok()) return whole.status();
-    if (*whole) {
-      GPURUN_RETURN_IF_ERROR(handle_frame(frame));
-      continue;
-    }
-    beat_when_due();
-    // Any byte is a sign of life, so ask for one and not for the rest of the frame.
-    const Result<std::size_t> got =
-        channels.log->receive(reader.space(), 1, Deadline::in(next_beat - Clock::now()));
-    if (got.ok()) {
-      last_heard = Clock::now();
-      reader.filled(*got);
-    } else if (got.status().code() != Code::kDeadline) {
-      return got.status();
-    } else if (Clock::now() - last_heard >= options.silence_deadline) {
-      return Status(Code::kDeadline, "nothing was heard for " +
-                                         std::to_string(options.silence_deadline.count()) + " ms");
-    }
+    if (!*whole) return {};
+    GPURUN_RETURN_IF_ERROR(handle_frame(frame));
   }
+}
+
+Status Session::Impl::receive_more(Deadline deadline) {
+  beat_when_due();
+  // Any byte is a sign of life, so ask for one and not for the rest of the frame.
+  const Result<std::size_t> got = channels.log->receive(reader.space(), 1, deadline);
+  if (got.ok()) {
+    last_heard = Clock::now();
+    reader.filled(*got);
+    return handle_frames();
+  }
+  return got.status().code() == Code::kDeadline ? check_silence() : got.status();
+}
+
+Status Session::Impl::receive_held() {
+  while (channels.log->holds_received()) {
+    const Result<std::size_t> got =
+        channels.log->receive(reader.space(), 1, Deadline::in(std::chrono::nanoseconds(0)));
+    if (!got.ok()) return got.status().code() == Code::kDeadline ? Status() : got.status();
+    reader.filled(*got);
+    GPURUN_RETURN_IF_ERROR(handle_frames());
+  }
+  return {};
+}
+
+Status Session::Impl::check_silence() const {
+  if (Clock::now() - last_heard < options.silence_deadline) return {};
+  return Status(Code::kDeadline, "nothing was heard for " +
+                                     std::to_string(options.silence_deadline.count()) + " ms");
 }
 
 void Session::Impl::beat_when_due() {
   if (Clock::now() < next_beat) return;
   next_beat = Clock::now() + options.heartbeat;
-  // The sender thread sends it: this one must not block behind a peer that reads nothing.
+  // The sender thread sends it: who receives must not block behind a peer that reads nothing.
   heartbeat_due.store(true, std::memory_order_release);
   doorbell.ring();
 }
@@ -212,7 +249,7 @@ Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
                                        ", which there never was");
   }
   const std::lock_guard<std::mutex> lock(lane->mutex_);
-  // Another number: its thread was cancelled while it waited.
+  // Another number: the worker answers what nobody waits for.
   if (lane->awaited_ != item.header.call_sequence || lane->answered_) return {};
   lane->result_ = item.header.result;
   lane->watermark_ = item.header.watermark;

@@ -1,22 +1,16 @@
 // Start and end of a session, and the way of a call into the log.
 #include "client/session.h"
 
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "client/fork_guard.h"
 #include "client/session_impl.h"
+#include "driver_abi/opcodes.h"
 
 namespace gpurun::client {
 namespace {
 
 std::atomic<std::uint64_t> next_serial{1};
-
-bool says_yes(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
-}
 
 template <typename Visit>
 void for_each_connection(Session::Channels& channels, Visit visit) {
@@ -26,21 +20,17 @@ void for_each_connection(Session::Channels& channels, Visit visit) {
 
 }  // namespace
 
-SessionOptions SessionOptions::from_environment() {
-  SessionOptions options;
-  options.every_call_is_a_fence = says_yes("GPURUN_SYNC");
-  options.statistics = says_yes("GPURUN_STATS");
-  options.launches_wait = says_yes("CUDA_LAUNCH_BLOCKING");
-  return options;
-}
-
 Session::Impl::Impl(Channels given, const SessionOptions& chosen)
     : serial(next_serial.fetch_add(1, std::memory_order_relaxed)),
       channels(std::move(given)),
       options(chosen),
       log(chosen.log_bytes),
-      stats(chosen.statistics),
-      output(chosen.output) {}
+      stats(chosen.statistics, recording_wanted()),
+      output(chosen.output),
+      sender_spin(chosen.spin),
+      reader_spin(chosen.spin) {
+  doorbell.count_into(stats.sender_bell());
+}
 
 Session::Impl::~Impl() = default;
 
@@ -55,8 +45,10 @@ Status Session::Impl::start_threads() {
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
   };
-  bulk = std::make_unique<Bulk>(std::move(connections), listener);
+  bulk = std::make_unique<Bulk>(std::move(connections), listener, options.packed_chunks);
   GPURUN_RETURN_IF_ERROR(bulk->start());
+  last_heard = Clock::now();
+  next_beat = last_heard + options.heartbeat;
   GPURUN_RETURN_IF_ERROR(sender.start(
       "gpurun-send",
       [](void* impl) -> void* {
@@ -83,6 +75,7 @@ void Session::Impl::join_threads() {
   sender.join();
   if (bulk != nullptr) bulk->join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
+  if (receiving.watch() != nullptr) fork_guard::forget(receiving.watch()->fd());
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
@@ -99,6 +92,13 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
   if (!impl.log.ok()) return Status(Code::kResourceExhausted, "no memory for the command log");
   for_each_connection(impl.channels,
                       [](transport::Connection& each) { fork_guard::watch(each.fd()); });
+  // Without one the receiver thread reads all, which is slower and no more.
+  if (Result<std::unique_ptr<transport::Watch>> watch = impl.channels.log->watch(); watch.ok()) {
+    fork_guard::watch((*watch)->fd());
+    impl.receiving.start(*std::move(watch));
+  } else {
+    impl.receiving.start(nullptr);
+  }
   GPURUN_RETURN_IF_ERROR(impl.start_threads());
   return session;
 }
@@ -123,18 +123,22 @@ int Session::health(Handle context) const noexcept { return impl_->refusal(conte
 
 void Session::forget_lost(Handle context) { impl_->errors.forget(context); }
 
-CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes) {
-  CommandLog::Slot slot = log.reserve(bytes);
+CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes, const CommandLog::Marks& marks) {
+  CommandLog::Slot slot = log.reserve(bytes, marks);
   if (slot.start != nullptr) return slot;
+  const NoCancellation uncancelled;
+  const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
+  stats.count_full_log();
   std::unique_lock<std::mutex> lock(room_mutex);
-  // Counted before the look that decides: the receiver frees first, then reads the count.
+  // Counted before the look that decides: who receives frees first, then reads the count.
   room_waiters.fetch_add(1, std::memory_order_acq_rel);
   room.wait(lock, [&] {
     if (!session->alive()) return true;
-    slot = log.reserve(bytes);
+    slot = log.reserve(bytes, marks);
     return slot.start != nullptr;
   });
   room_waiters.fetch_sub(1, std::memory_order_acq_rel);
+  if (stats.enabled()) stats.count_full_log_end(Clock::now() - start);
   return slot;
 }
 
@@ -149,7 +153,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (lane.session_ != serial) errors.adopt(lane, serial);
 
   const CommandLog::Slot slot =
-      reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)));
+      reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
+              progress.marks(site.context, site.stream));
   if (slot.start == nullptr) return kResultPeerGone;
   protocol::RecordHeader header;
   header.opcode = site.opcode;
@@ -172,14 +177,18 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     if (!part.empty()) std::memcpy(at, part.data(), part.size());
     at += part.size();
   }
-  std::memset(at, 0, static_cast<std::size_t>(slot.start + slot.bytes - at));
+  if (const auto rest = static_cast<std::size_t>(slot.start + slot.bytes - at); rest != 0) {
+    std::memset(at, 0, rest);
+  }
   if (site.form == protocol::Form::kEventRecord) {
     events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
   }
+  if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
+  lane.posted_ = true;
   if (fence) await(lane, slot.sequence);
   log.commit(slot);
   last_opcode.store(site.opcode, std::memory_order_relaxed);
-  stats.count(site.opcode, slot.bytes);
+  if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   *sequence = slot.sequence;
   return 0;
 }

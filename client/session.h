@@ -25,10 +25,12 @@
 #include <string>
 #include <vector>
 
+#include "base/brief_spin.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/handles.h"
 #include "client/lane.h"
+#include "client/stream_progress.h"
 #include "protocol/record.h"
 #include "transport/transport.h"
 
@@ -59,6 +61,8 @@ struct CallSite {
   Handle stream = 0;  // Handle, or 0, 1, 2 as the program gave it (for _ptsz: 0 becomes 2).
   Handle subject = 0;
   std::uint64_t bulk = 0;  // Transfer; chosen by the session's own functions.
+  // Not sent. What the call waits for: all that is complete, and printed, when it succeeds.
+  Waits waits = Waits::kNot;
 };
 
 struct Reply {
@@ -70,12 +74,18 @@ struct SessionOptions {
   bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
   bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: the launch tells its own error.
   bool statistics = false;             // GPURUN_STATS=1: count per function.
+  bool packed_chunks = false;          // The worker knows them (Feature::kPackedChunks).
+  // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply stays awake
+  // before it sleeps.
+  std::chrono::microseconds spin = BriefSpin::kSpan;
+  static constexpr long kSpinUsMax = 1000;
   // For tests; the product uses the bounds of protocol/limits.h.
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
   std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
-  // Reads GPURUN_SYNC, GPURUN_STATS and CUDA_LAUNCH_BLOCKING.
+  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_SPIN_US (another text than a number in its range counts
+  // as none, with a warning) and CUDA_LAUNCH_BLOCKING.
   static SessionOptions from_environment();
 };
 
@@ -184,6 +194,12 @@ class Session {
   // earlier failure (all that came before the completion has been told, so this is as good as a
   // fence), or the session's end. False: call the worker.
   bool event_answered(Lane& lane, const CallSite& site, bool wait, int* result);
+  // The program waits for what `site` says, or asks whether it is complete. True: it is known to
+  // be, because somebody has waited and nothing was issued there since; nothing need be sent, and
+  // `*result` is what the call returns: 0, an earlier failure (this lane has made no call since its
+  // last fence, so there is none to hear of that it would have heard of by another one), or the
+  // session's end. False: call the worker.
+  bool idle_answered(Lane& lane, const CallSite& site, int* result);
   // Whether a record of `event` shall carry kFlagTell.
   bool event_wanted(Handle event) const noexcept;
   // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.
@@ -204,7 +220,8 @@ class Session {
   }
 
   // `tell` is called with the ticket of each protocol::MemoryReturn whose work is done, before the
-  // reply to a call that waits for it. On the receiver's thread: it must not make calls.
+  // reply to a call that waits for it. On the thread that reads the log, which may be any that
+  // waits: it must not make calls.
   void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
     work_done_.store(tell, std::memory_order_release);
   }

@@ -15,6 +15,7 @@
 #include "client/doorbell.h"
 #include "client/event_completions.h"
 #include "client/graph_host.h"
+#include "client/receiving_role.h"
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/thread.h"
@@ -37,10 +38,22 @@ struct Session::Impl {
   // full. 0 and `*sequence`, else a CUresult and nothing was appended.
   int append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
              std::uint64_t* sequence);
-  CommandLog::Slot reserve(std::uint32_t bytes);
+  CommandLog::Slot reserve(std::uint32_t bytes, const CommandLog::Marks& marks);
 
   // fences.cc
   void await(Lane& lane, std::uint64_t sequence);
+  // What a waiting thread still lacks.
+  enum class Lacks : std::uint8_t {
+    kNothing,
+    kNews,   // Something that comes on the log: whoever waits for it may read it himself.
+    kBytes,  // Something else, of which wake_lanes() tells.
+  };
+  // Waits until `look`, which is called under the lane's mutex, answers kNothing.
+  template <typename Look>
+  void wait_for(Lane& lane, Look look);
+  // By the holder of the receiving role: awake for a moment, then asleep.
+  template <typename Done>
+  Status receive_until(Done done);
   // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
@@ -51,6 +64,8 @@ struct Session::Impl {
   // a fence.
   int send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts, ByteView source,
                      Reading reading, Reply* reply);
+  // Whether a copy in of these bytes goes without a transfer.
+  bool travels_in_record(ByteView source) const noexcept;
   // Session's, with the record's head: CopyPayload, or BoxCopyPayload with its flag.
   int copy_in(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, ByteView head, bool wait);
@@ -66,10 +81,19 @@ struct Session::Impl {
   Status send_batch(std::uint64_t* last_sequence);
   Status send_empty_frame(protocol::FrameKind kind);
   void run_sender();
+  void gather();
 
-  // receiver.cc
+  // receiver.cc. All but run_receiver() is the receiving role's, whichever thread has it.
   void run_receiver();
-  Status receive_frames();
+  // What is there; returns without waiting.
+  Status receive_what_came();
+  // Waits for more, at most until life signs are due, and handles it. kDeadline is no failure.
+  Status receive_more(Deadline deadline);
+  Status handle_frames();
+  // After receiving, before the role is given up: nothing that has been taken from the connection
+  // may stay unheard, since no watch tells of it.
+  Status receive_held();
+  Status check_silence() const;
   Status handle_frame(const protocol::Frame& frame);
   Status handle_replies(const protocol::Frame& frame);
   Status handle_item(const protocol::ReplyView& item);
@@ -95,23 +119,29 @@ struct Session::Impl {
   Stats stats;
   DeferredErrors errors;
   EventCompletions events;
+  StreamProgress progress;
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   GraphHost graphs{session};
   DeviceOutput output;
 
   // Sender. 0: free, 1: taken.
   alignas(64) std::atomic<std::uint32_t> role{0};
-  Doorbell doorbell;  // The sender thread's.
+  Doorbell doorbell;      // The sender thread's.
+  BriefSpin sender_spin;  // Likewise.
+  int gather_rest = 0;    // Likewise: so many batches go out without gather().
   std::atomic<bool> heartbeat_due{false};
   std::atomic<bool> acknowledge_due{false};
-  std::atomic<std::uint64_t> replies_taken{0};  // Written by the receiver alone.
+  std::atomic<std::uint64_t> replies_taken{0};  // Written by the receiving role alone.
 
   // Threads that wait for room in the log.
   std::mutex room_mutex;
   std::condition_variable room;
   std::atomic<std::uint32_t> room_waiters{0};
 
-  // Receiver alone.
+  ReceivingRole receiving;
+  // Of the receiving role.
+  protocol::FrameReader reader;
+  BriefSpin reader_spin;  // Of threads that wait, not of the receiver's.
   Clock::time_point last_heard{};
   Clock::time_point next_beat{};
   std::uint64_t replies_acknowledged = 0;

@@ -2,10 +2,12 @@
 // tests read.
 #pragma once
 
-#include <span>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "client/stats.h"
+#include "protocol/observation.h"
 
 namespace gpurun::client {
 
@@ -19,17 +21,42 @@ struct StatsSubject {
   unsigned attach_round_trips = 0;
 };
 
+// What is reported.
+struct Statistics {
+  std::vector<Stats::Row> rows;
+  Stats::Batches batches;
+  // Asked of it at the end, which cost a round trip whether or not an answer came.
+  bool worker_asked = false;
+  std::optional<protocol::WorkerStatistics> worker;
+  std::string no_worker;  // Why there are none; empty: they were not asked for.
+};
+inline Statistics statistics_of(const Stats& stats) {
+  Statistics result;
+  result.rows = stats.rows();
+  result.batches = stats.batches();
+  return result;
+}
+
 // A table for people: one line per function of which something was sent, longest wait first, and
-// the sum.
-std::string statistics_table(const StatsSubject& subject, std::span<const Stats::Row> rows);
+// the sum; how calls were sent; what the worker counted; and what kept the program waiting, most
+// first.
+std::string statistics_table(const StatsSubject& subject, const Statistics& statistics);
 // One line of JSON, ended by a newline:
 //   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"blocking_round_trips":5,
-//    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,"functions":[{"name":"cuMemFree",
-//    "entries":..,"calls":..,"fences":..,"waits":..,"bytes":..,"waited_us":..}, ...]}
+//    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,
+//    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},
+//    "full_log_waits":..,"full_log_waited_us":..,"sender_sleeps":..,"sender_wakes":..,
+//    "functions":[{"name":"cuMemFree","entries":..,"calls":..,"fences":..,"waits":..,"bytes":..,
+//    "record_bytes":..,"sent_bytes":..,"received_bytes":..,"waited_us":..,"longest_us":..}, ...],
+//    "worker":{"batches":{as above},"replies":{"frames":..,"items":..,"bytes":..,"by_items":[..]},
+//    "events_told":..,"functions":[{"name":"cuMemFree","calls":..,"failures":..,"driver_us":..,
+//    "driver_longest_us":..,"queue_us":..,"queue_longest_us":..}, ...]}}
 // `entries`: how often the program called it; `calls`: how often something was sent for it.
-// `blocking_round_trips` is the fences of all functions and those of the attach. `waits` sent
-// nothing: the thread waited for the news, under way unasked, that an event is complete; beyond the
-// device's own time that is at most a round trip.
-std::string statistics_json(const StatsSubject& subject, std::span<const Stats::Row> rows);
+// `blocking_round_trips` is the fences of all functions, those of the attach, and the one that
+// asked for the worker's numbers (`report_round_trips`; "worker" is missing if none came). `waits`
+// sent nothing: the thread waited for the news, under way unasked, that an event is complete;
+// beyond the device's own time that is at most a round trip. `by_records`, `by_bytes`: batches of
+// 1, of 2 to 3, of 4 to 7, ... records or bytes, without the zeros at the end.
+std::string statistics_json(const StatsSubject& subject, const Statistics& statistics);
 
 }  // namespace gpurun::client

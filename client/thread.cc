@@ -59,6 +59,11 @@ Status Thread::start(const char* name, void* (*body)(void*), void* argument) noe
   return {};
 }
 
+void Thread::leave_alone() noexcept {
+  if (started_) pthread_detach(thread_);
+  started_ = false;
+}
+
 void Thread::join() noexcept {
   if (!started_) return;
   pthread_join(thread_, nullptr);

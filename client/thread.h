@@ -12,13 +12,15 @@ class Thread {
   Thread() = default;
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
-  // Must have been joined or never started.
+  // Must have been joined, left alone or never started.
   ~Thread() = default;
 
   // `name`: at most 15 bytes, for debuggers. kResourceExhausted: no thread to be had.
   Status start(const char* name, void* (*body)(void*), void* argument) noexcept;
   bool started() const noexcept { return started_; }
   void join() noexcept;
+  // It runs on, and nobody joins it.
+  void leave_alone() noexcept;
 
  private:
   pthread_t thread_{};

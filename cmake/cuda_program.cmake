@@ -10,35 +10,32 @@ function(gpurun_cuda_program name)
     set(ARG_RUNTIME static)
   endif()
   set(output "${CMAKE_BINARY_DIR}/programs/${name}")
+  # Host code of a build with a sanitizer is made as the rest of it (compile_options.cmake).
+  set(host_flags -Wall,-Wextra)
+  set(host_compiler "")
+  set(link_flags "")
+  if(NOT GPURUN_SANITIZE STREQUAL "")
+    list(JOIN gpurun_sanitizer_options "," sanitizer)
+    string(APPEND host_flags ",${sanitizer}")
+    set(host_compiler -ccbin ${CMAKE_CXX_COMPILER})
+    set(link_flags -Xcompiler=${sanitizer} ${gpurun_sanitizer_link_options})
+    list(TRANSFORM link_flags REPLACE "^-Wl," "-Xlinker=")
+  endif()
   set(objects "")
   foreach(source IN LISTS ARG_SOURCES)
     get_filename_component(absolute "${source}" ABSOLUTE)
     string(MAKE_C_IDENTIFIER "${source}" identifier)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}_${identifier}.o")
-    # Host code of a sanitizer build is instrumented as compile_options.cmake does it.
-    set(host_flags -Wall,-Wextra)
-    if(GPURUN_SANITIZE STREQUAL "address")
-      string(APPEND host_flags ",-fno-omit-frame-pointer,-fsanitize=address,-fsanitize=undefined"
-                               ",-fno-sanitize=enum,-fno-sanitize-recover=undefined")
-    elseif(GPURUN_SANITIZE STREQUAL "thread")
-      string(APPEND host_flags ",-fno-omit-frame-pointer,-fsanitize=thread")
-    endif()
     add_custom_command(OUTPUT "${object}"
-      COMMAND ${GPURUN_NVCC} -std=c++17 -O2 -Xcompiler=${host_flags} ${ARG_OPTIONS} -MD -MF "${object}.d"
+      COMMAND ${GPURUN_NVCC} -std=c++17 -O2 ${host_compiler} -Xcompiler=${host_flags} ${ARG_OPTIONS} -MD -MF "${object}.d"
               -MT "${object}" -c "${absolute}" -o "${object}"
       DEPENDS "${absolute}" DEPFILE "${object}.d" VERBATIM
       COMMENT "nvcc ${name}: ${source}")
     list(APPEND objects "${object}")
   endforeach()
-  set(link_flags "")
-  if(GPURUN_SANITIZE STREQUAL "address")
-    set(link_flags -Xcompiler=-fsanitize=address,-fsanitize=undefined)
-  elseif(GPURUN_SANITIZE STREQUAL "thread")
-    set(link_flags -Xcompiler=-fsanitize=thread)
-  endif()
   add_custom_command(OUTPUT "${output}"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${CMAKE_BINARY_DIR}/programs"
-    COMMAND ${GPURUN_NVCC} -cudart ${ARG_RUNTIME} ${ARG_OPTIONS} ${link_flags} ${objects} -o "${output}"
+    COMMAND ${GPURUN_NVCC} -cudart ${ARG_RUNTIME} ${ARG_OPTIONS} ${host_compiler} ${link_flags} ${objects} -o "${output}"
             ${ARG_LIBRARIES}
     DEPENDS ${objects} VERBATIM COMMENT "nvcc ${name}: link")
   add_custom_target(${name} ALL DEPENDS "${output}")

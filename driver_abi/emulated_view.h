@@ -13,6 +13,20 @@ namespace gpurun::driver_abi {
 inline constexpr std::array<std::uint8_t, 16> kEmulatedMarker = {
     'g', 'p', 'u', 'r', 'u', 'n', '-', 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '1'};
 
+// A kernel that the device has run.
+struct KernelRun {
+  std::uint64_t number;            // That its launching thread had set; see number_launches.
+  const char* name;                // Until the call returns.
+  int device;                      // As the program counts them.
+  std::uint64_t stream;            // As cuStreamGetId numbers them.
+  unsigned level;                  // 0: the host launched it; else a kernel of the level before.
+  std::uint64_t begin_ns, end_ns;  // Of the process's steady clock (CLOCK_MONOTONIC).
+  int result;                      // CUresult of this kernel.
+  unsigned grid[3], block[3];
+};
+// On a thread of the driver's, which waits: it must not call the driver.
+using KernelRunTold = void (*)(void* user, const KernelRun& run);
+
 struct EmulatedView {
   std::size_t bytes;  // sizeof(EmulatedView): slot 0 of every table.
   // Compute capability (major * 10 + minor) that NVIDIA's math libraries are told; 0: as everybody.
@@ -27,6 +41,10 @@ struct EmulatedView {
   // Where another process's handle is to be opened and /proc cannot be used: the file that its
   // maker gave. Copied.
   void (*take_ipc_file)(const void* handle, int file);
+  // What the calling thread launches from now on belongs to this number; 0: to none.
+  void (*number_launches)(std::uint64_t number);
+  // From now on each kernel's end is told; nullptr: not.
+  void (*watch_kernels)(KernelRunTold told, void* user);
 };
 
 // Whether the object of that file name asks for the compute capability to choose machine code by

@@ -128,6 +128,7 @@ void write(const Accept& accept, wire::ControlMessage::Builder root) {
   to.setDriverVersion(accept.driver_version);
   to.setSnapshot(as_data(accept.snapshot));
   write_features(accept.features, to.initFeatures());
+  if (accept.credits) to.setCredits(as_data(bytes_of(*accept.credits)));
   if (accept.rows.empty()) return;
   auto rows = to.initRows(static_cast<unsigned>(accept.rows.size()));
   for (unsigned index = 0; index < rows.size(); ++index) {
@@ -150,6 +151,7 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
   to.setGathering(listing.gathering);
   to.setWorkers(listing.workers);
   to.setHalfOpen(listing.half_open);
+  to.setSpareWorkers(listing.spare_workers);
   to.setConfinement(listing.confinement.substr(0, kTextBytesMax).c_str());
   const std::size_t count = std::min(listing.gpus.size(), kListedGpusMax);
   auto gpus = to.initGpus(static_cast<unsigned>(count));
@@ -172,6 +174,7 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   listing.gathering = from.getGathering();
   listing.workers = from.getWorkers();
   listing.half_open = from.getHalfOpen();
+  listing.spare_workers = from.getSpareWorkers();
   listing.confinement = read_text(from.getConfinement(), ok);
   ok = ok && from.getGpus().size() <= kListedGpusMax;
   if (!ok) return listing;
@@ -190,6 +193,11 @@ Accept read_accept(wire::Accept::Reader from, bool& ok) {
                 Bytes(snapshot.begin(), snapshot.end()),
                 {},
                 read_features(from.getFeatures())};
+  if (const auto credits = from.getCredits(); credits.size() != 0) {
+    ok = ok && credits.size() == sizeof(CreditGrant);
+    if (!ok) return accept;
+    std::memcpy(&accept.credits.emplace(), credits.begin(), sizeof(CreditGrant));
+  }
   std::uint16_t last = 0;
   for (const wire::RowHash::Reader row : from.getRows()) {
     // Ascending below the bound: there cannot be more of them either.

@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/deadline.h"
 #include "base/result.h"
+#include "protocol/device_memory.h"
 #include "protocol/features.h"
 #include "protocol/limits.h"
 #include "protocol/proof.h"
@@ -30,7 +31,7 @@
 namespace gpurun::protocol {
 
 // Counts changes that an older peer would misunderstand.
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr const char* kRelease = "0.1.0";
 
 using limits::kConnectionsMax;
@@ -57,7 +58,7 @@ struct TokenProof {
 };
 struct Challenge {
   Version version;
-  Nonce nonce{};
+  Nonce nonce{};  // Zeros inside TLS, where the channel's exporter stands for it (proof.h).
 };
 struct LeaseRequest {
   std::uint32_t devices = 0;
@@ -98,6 +99,7 @@ struct Accept {
   // Empty: the tables are equal. At most limits::kRowsMax; opcodes ascending, below it, from 1.
   std::vector<RowHash> rows = {};
   Features features = {};
+  std::optional<CreditGrant> credits = {};  // Of the session's one device.
 };
 
 struct WorkerEnded {
@@ -123,6 +125,7 @@ struct Listing {
   std::uint32_t workers = 0;
   std::uint32_t half_open = 0;
   std::string confinement;  // What is in force around a worker, in words (docs/security.md).
+  std::uint32_t spare_workers = 0;  // That wait for a lease.
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,

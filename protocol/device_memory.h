@@ -11,6 +11,11 @@
 
 namespace gpurun::protocol {
 
+// Where client and worker first look for a window: away from where Linux puts programs, their
+// heaps, libraries and stacks.
+inline constexpr std::uint64_t kFirstWindowPlace = std::uint64_t{0x2000} << 32;
+inline constexpr std::uint64_t kWindowBytesPerByte = 2;  // Addresses are cheap, and holes come.
+
 // A fence of Order::kContext: memory for an allocation that no credit covers. The device is that of
 // the record's context.
 struct CreditRequest {
@@ -26,7 +31,9 @@ struct CreditRequest {
 };
 static_assert(sizeof(CreditRequest) == 40);
 
-// With result 0: either a piece, or `plain`.
+// With result 0: either a piece, or `plain`. With the answer to an attach (Accept): a piece of a
+// window where the worker has put it; a client that cannot hold that wishes another with its first
+// request, and the worker takes this one back.
 struct CreditGrant {
   std::uint64_t window = 0;  // 0: the device has none, and never will.
   std::uint64_t window_bytes = 0;

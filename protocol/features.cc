@@ -33,6 +33,12 @@ std::string feature_name(unsigned bit) {
       return "calls that pass the queues of streams";
     case static_cast<unsigned>(Feature::kBoxCopies):
       return "copies of boxes and CUDA arrays";
+    case static_cast<unsigned>(Feature::kPackedChunks):
+      return "packed chunks of bulk";
+    case static_cast<unsigned>(Feature::kCounting):
+      return "counting in the worker";
+    case static_cast<unsigned>(Feature::kFirstCredits):
+      return "memory with the answer to an attach";
     default:
       return "feature " + std::to_string(bit);
   }

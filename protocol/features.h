@@ -37,8 +37,15 @@ enum class Feature : std::uint8_t {
   kPassedStreams = 6,
   // Copies of boxes, and to and from CUDA arrays (kFlagBox, record.h).
   kBoxCopies = 7,
+  // The worker counts what it does, for the client to ask (observation.h). Offered by a client that
+  // will.
+  kCounting = 8,
+  // The worker's answer to an attach brings a window with first credits (Accept::credits).
+  kFirstCredits = 9,
+  // Chunks of bulk may come packed (kChunkPacked, packed_chunk.h).
+  kPackedChunks = 10,
 };
-inline constexpr unsigned kFeatureCount = 8;
+inline constexpr unsigned kFeatureCount = 11;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -61,8 +68,11 @@ constexpr Features our_features(Sender who) {
       feature_bit(Feature::kCopiesInTurn) | feature_bit(Feature::kPassedStreams) |
       feature_bit(Feature::kBoxCopies);
   constexpr std::uint64_t kOffered =
-      kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens);
-  return {kOffered, who == Sender::kClient ? kNeeded : 0};
+      kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens) |
+      feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks);
+  constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
+  if (who == Sender::kServer) return {kOffered | kServersToo, 0};
+  return {kOffered, kNeeded};
 }
 
 // "loading code images by their hash"; "feature 17" for a bit that this build does not know.

@@ -19,6 +19,8 @@ std::size_t payload_bytes_max(FrameKind kind) {
       return limits::kHelloBytesMax;
     case FrameKind::kChunk:
       return kBulkHeaderBytes + limits::kBulkChunkBytes;
+    case FrameKind::kChunkPacked:
+      return kBulkHeaderBytes + kPackedHeadBytes + limits::kBulkChunkBytes;
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
     case FrameKind::kChunkWanted:
@@ -59,6 +61,17 @@ Result<BulkHeader> parse_bulk_header(FrameKind kind, ByteView bytes, std::size_t
   if (header.total > limits::kBulkBytesMax) {
     return Status(Code::kProtocol,
                   "bulk transfer of " + std::to_string(header.total) + " bytes is over the bound");
+  }
+  if (kind == FrameKind::kChunkPacked) {
+    if (chunk_bytes < kPackedHeadBytes ||
+        chunk_bytes > kPackedHeadBytes + limits::kBulkChunkBytes) {
+      return Status(Code::kProtocol,
+                    "packed chunk of " + std::to_string(chunk_bytes) + " bytes with its head");
+    }
+    if (header.offset % limits::kBulkChunkBytes != 0 || header.offset >= header.total) {
+      return Status(Code::kProtocol, "packed chunk that is not on the grid");
+    }
+    return header;
   }
   const bool has_bytes = kind == FrameKind::kChunk;
   if (chunk_bytes > limits::kBulkChunkBytes || (!has_bytes && chunk_bytes != 0)) {

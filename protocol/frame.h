@@ -28,11 +28,13 @@ enum class FrameKind : std::uint8_t {
   kChunk,         // Bulk, either way: BulkHeader, then that many bytes of one transfer.
   kChunkReceipt,  // Bulk, either way: BulkHeader without bytes; `offset` bytes have retired.
   kChunkAbandoned,  // Bulk, either way: BulkHeader without bytes; nothing more of it will come.
-  kChunkWanted  // Bulk, worker to client: BulkHeader without bytes, offset and total 0; a transfer
-                // that was only offered (kFlagBulkOnDemand) shall be sent.
+  kChunkWanted,  // Bulk, worker to client: BulkHeader without bytes, offset and total 0; a transfer
+                 // that was only offered (kFlagBulkOnDemand) shall be sent.
+  kChunkPacked   // Bulk, either way: BulkHeader, PackedHead, then a chunk in fewer bytes
+                 // (packed_chunk.h). To a peer that offers Feature::kPackedChunks.
 };
 inline constexpr std::uint8_t kFrameKindMin = 1;
-inline constexpr std::uint8_t kFrameKindMax = 10;
+inline constexpr std::uint8_t kFrameKindMax = 11;
 
 inline constexpr std::uint16_t kFrameMagic = 0x7267;  // "gr"
 
@@ -51,7 +53,7 @@ inline constexpr std::size_t kFrameHeaderBytes = sizeof(FrameHeader);
 // kProtocol: wrong magic, kind, flags, or a payload over its kind's bound.
 Result<FrameHeader> parse_frame_header(ByteView bytes);
 
-// Head of the payload of the three chunk kinds.
+// Head of the payload of the chunk kinds.
 struct BulkHeader {
   std::uint64_t transfer = 0;   // Minted by the client, for both directions; never 0, never reused.
   std::uint64_t offset = 0;     // kChunk: where its bytes belong. kChunkReceipt: bytes retired.
@@ -62,9 +64,11 @@ struct BulkHeader {
 };
 static_assert(sizeof(BulkHeader) == 32);
 inline constexpr std::size_t kBulkHeaderBytes = sizeof(BulkHeader);
+inline constexpr std::size_t kPackedHeadBytes = 16;  // PackedHead, packed_chunk.h.
 
 // Copies and checks: transfer not 0, total within limits::kBulkBytesMax, offset and chunk inside
-// total, chunk at most limits::kBulkChunkBytes. `chunk_bytes` is what follows the header.
+// total, chunk at most limits::kBulkChunkBytes; a packed one begins on the grid of such chunks.
+// `chunk_bytes` is what follows the header.
 Result<BulkHeader> parse_bulk_header(FrameKind kind, ByteView bytes, std::size_t chunk_bytes);
 
 }  // namespace gpurun::protocol

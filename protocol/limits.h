@@ -14,9 +14,11 @@ inline constexpr std::size_t kFrameBytesMax = std::size_t{4} << 20;
 // One record of the command log, header included, and one reply; larger payloads travel as bulk. A
 // larger one is a protocol error and ends the session.
 inline constexpr std::size_t kRecordBytesMax = std::size_t{256} << 10;
-// Payload of a copy that travels inside its record instead of on a bulk lane. A larger one there is
-// a protocol error.
+// Payload of a copy that travels inside its record, or of one out of the device inside its reply,
+// instead of on a bulk lane. A larger one there is a protocol error.
 inline constexpr std::size_t kInlineBytesMax = std::size_t{8} << 10;
+// Likewise of a copy to the device, which a client sends so while little of its log is under way.
+inline constexpr std::size_t kInlineCopyInBytesMax = std::size_t{64} << 10;
 // Bytes of a transfer in one frame of a bulk lane. More are a protocol error.
 inline constexpr std::size_t kBulkChunkBytes = std::size_t{256} << 10;
 // One bulk transfer (a copy, a module image). The caller gets INVALID_VALUE beyond.

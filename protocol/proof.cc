@@ -40,13 +40,6 @@ Key ticket_key(const Key& lease, const Id& ticket) {
   return hash.finish();
 }
 
-Nonce bound_nonce(const Nonce& nonce, ByteView channel) {
-  if (channel.empty()) return nonce;
-  HmacSha256 hash = labelled(bytes_of(nonce), "gpurun channel 1");
-  hash.update(channel);
-  return hash.finish();
-}
-
 Tag frame_tag(const Key& key, Sender sender, std::uint64_t counter, ByteView payload) {
   HmacSha256 hash = labelled(bytes_of(key), "gpurun frame 1");
   hash.update(bytes_of(sender));

@@ -50,7 +50,7 @@ Status check_copy(const RecordHeader& header, ByteView payload) {
   const std::size_t inline_bytes = payload.size() - copy_payload_bytes(header);
   switch (header.form) {
     case Form::kCopyInline:
-      if (copy.bytes > limits::kInlineBytesMax || inline_bytes != copy.bytes) {
+      if (copy.bytes > limits::kInlineCopyInBytesMax || inline_bytes != copy.bytes) {
         return malformed(header, "inline copy of another size than it says");
       }
       return {};

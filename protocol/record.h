@@ -22,7 +22,8 @@ namespace gpurun::protocol {
 enum class Form : std::uint8_t {
   kCall = 1,        // Cap'n Proto (protocol/call).
   kLaunch = 2,      // LaunchPayload, parameter block, attributes.
-  kCopyInline = 3,  // CopyPayload, then the bytes: host to device, at most limits::kInlineBytesMax.
+  kCopyInline = 3,  // CopyPayload, then the bytes, host to device: at most
+                    // limits::kInlineCopyInBytesMax.
   kCopyIn = 4,      // CopyPayload: host to device; the bytes come as transfer `bulk`.
   kCopyOut = 5,     // CopyPayload: device to host; the bytes go as transfer `bulk`, or, when `bulk`
                     // is 0, in the reply (kFlagFence, at most limits::kInlineBytesMax).
@@ -129,10 +130,12 @@ struct LaunchPayload {
 static_assert(sizeof(LaunchPayload) == 56);
 inline constexpr std::size_t kLaunchAttributesMax = 32;
 // CUlaunchAttribute as in cuda.h: id, padding, 64-byte value. Handles inside are the client's.
+// Nothing is set by itself: both ends have room for all that may come, and clearing it took longer
+// than the launch.
 struct LaunchAttribute {
-  std::uint32_t id = 0;
-  std::uint32_t reserved = 0;
-  std::byte value[64] = {};
+  std::uint32_t id;
+  std::uint32_t reserved;
+  std::byte value[64];
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 // Where the attributes start, from the start of the payload.

@@ -48,15 +48,17 @@ struct Hello {
 
 struct TokenProof {
   # gpurun to gpurund after the challenge, without a tag, and only where the hello named a token: the
-  # request follows at once, tagged with the key that the token's secret gives.
+  # request follows at once, tagged with the key that the token's secret gives. Inside TLS both come
+  # right after the hello.
   masked @0 :Data;
   # protocol/token.h
 }
 
 struct Challenge {
-  # gpurund's answer, without a tag.
+  # gpurund's answer to a hello, without a tag. Inside TLS the client does not wait for it.
   version @0 :Version;
   nonce @1 :Data;
+  # Zeros inside TLS, where the channel's exporter stands for it (protocol/proof.h).
 }
 
 struct LeaseRequest {
@@ -111,6 +113,10 @@ struct Accept {
   # ascending (protocol/rows_agreement.h).
 
   features @4 :Features;
+
+  credits @5 :Data;
+  # Only where both ends offer kFirstCredits: a CreditGrant (protocol/device_memory.h) of the session's
+  # one device; else empty.
 }
 
 struct RowHash {
@@ -143,6 +149,8 @@ struct Listing {
   # Connections that have not proved anything yet.
   confinement @7 :Text;
   # What keeps strangers' code in its worker: words with spaces between (docs/security.md).
+  spareWorkers @8 :UInt32;
+  # Workers that wait for a lease. 0, too, of servers that know of none.
 }
 
 struct Gpu {

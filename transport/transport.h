@@ -28,6 +28,30 @@ struct Capabilities {
   bool same_host = false;  // The peer shares this machine's memory.
 };
 
+// Lets one thread, the watcher, sleep until a connection has something to receive, while others do
+// the receiving now and then. Lives no longer than its connection.
+class Watch {
+ public:
+  Watch() = default;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  virtual ~Watch() = default;
+
+  // Returns success when receive() would not wait: bytes have come, or the end. May do so once too
+  // often. While it is paused, not because of bytes, and of the end at most once. The watcher.
+  //   kDeadline  neither.
+  //   others     the watch is of no use any more.
+  virtual Status wait(Deadline deadline) = 0;
+
+  // From pause() to resume() somebody receives: the watcher sleeps on. What has come by then and
+  // was not received wakes it after resume(). Any thread; such times may overlap.
+  virtual void pause() noexcept = 0;
+  virtual void resume() noexcept = 0;
+
+  // Of its own, as Connection::fd().
+  virtual int fd() const noexcept { return -1; }
+};
+
 class Connection {
  public:
   Connection() = default;
@@ -58,6 +82,14 @@ class Connection {
   // too. Any thread, any number of times. Never blocks.
   virtual void shut_down() noexcept = 0;
 
+  // At most one. kUnavailable: this transport has none. kResourceExhausted: no descriptor for it.
+  virtual Result<std::unique_ptr<Watch>> watch() {
+    return Status(Code::kUnavailable, description() + ": nothing to watch");
+  }
+  // The connection holds bytes that were taken from the peer and not received yet, which no watch
+  // tells of: receive() gives some at once, or needs more of the peer. The receiving thread.
+  virtual bool holds_received() const noexcept { return false; }
+
   // The descriptor to hand to another process or to poll, -1 when the transport has none.
   virtual int fd() const noexcept { return -1; }
 };
@@ -87,6 +119,8 @@ struct Options {
   // its number: that is kUnavailable, and nothing is sent to, received from, shut down or closed
   // there.
   bool others_may_close = false;
+  // Of a server, which waits long for many: a thread that waits wakes up less often by itself.
+  bool patient = false;
 };
 
 // Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch

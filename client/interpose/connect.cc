@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "client/death_board.h"
+#include "client/interpose/memory_ranges.h"
 #include "client/interpose/process.h"
 #include "client/memory_board.h"
+#include "client/recorder.h"
 #include "client/session_data.h"
 
 namespace gpurun::client::interpose {
@@ -26,6 +28,13 @@ Status somewhere(const Status& status) {
   return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
 }
 
+// With the answer to the attach: where this process wants windows, and can be asked to give it
+// back. From now on those who lack memory wait for what it answers.
+bool may_be_given_memory() {
+  return windows_wanted() && (shared_memory_board.load(std::memory_order_acquire) == nullptr ||
+                              join_memory_board() >= 0);
+}
+
 }  // namespace
 
 Result<Attached> connect_from_environment() {
@@ -34,7 +43,13 @@ Result<Attached> connect_from_environment() {
   AttachOptions options;
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
+  if (SessionOptions::from_environment().statistics || recording_wanted()) {
+    options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
+  }
   shared_memory_board.store(MemoryBoard::open(session->deaths), std::memory_order_release);
+  if (!may_be_given_memory()) {
+    options.features.offered &= ~protocol::feature_bit(protocol::Feature::kFirstCredits);
+  }
   Result<Attached> attached = attach(*session, options);
   if (!attached.ok()) return somewhere(attached.status());
   return attached;

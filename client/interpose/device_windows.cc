@@ -1,17 +1,10 @@
 // Asking for credits, holding windows, telling frees, behind device_windows.h.
 #include "client/interpose/device_windows.h"
 
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -32,21 +25,16 @@ using protocol::CreditRequest;
 using protocol::MemoryReturn;
 using protocol::ReturnKind;
 
-// Where windows are looked for, in this process and then in the worker: away from where Linux puts
-// programs, their heaps, libraries and stacks. The last is one that ThreadSanitizer lets be used.
-constexpr std::uint64_t kFirstPlace = std::uint64_t{0x2000} << 32;
+// Where windows are looked for, in this process and then in the worker. The last is one that
+// ThreadSanitizer lets be used.
 constexpr std::uint64_t kPlaceStep = std::uint64_t{0x200} << 32;
 constexpr int kPlaces = 16;
 constexpr std::uint64_t kLastPlace = std::uint64_t{0x20} << 32;
-// Addresses are cheap, and pieces that come and go leave holes.
-constexpr std::uint64_t kAddressesPerByte = 2;
 constexpr std::uint64_t kAddressUnit = std::uint64_t{2} << 20;
 // Other threads may take what this one asked for.
 constexpr int kAttemptsMax = 4;
-// How long other processes may take to give back what they do not use. They wait for their devices'
-// work to do so, if they have freed anything behind it.
-constexpr std::chrono::seconds kOthersPatience{2};
-
+// The one whose memory comes with an attach, of a session that has no other.
+constexpr int kFirstDevice = 0;
 enum class State : std::uint8_t { kUnknown, kWished, kOpen, kNone };
 
 struct Window {
@@ -62,9 +50,8 @@ struct Window {
 struct Windows {
   Window by_device[kWindowedDevicesMax];
   std::atomic<std::uint64_t> last_ticket{0};
-  std::atomic<int> place{-1};  // This process's on the MemoryBoard.
   std::once_flag joining;
-  Thread giver;  // Answers there, for as long as the process lives.
+  Thread giver;  // Answers on the MemoryBoard, for as long as the process lives.
 };
 
 Windows& windows() {
@@ -83,7 +70,7 @@ class WindowLock {
   WindowLock(const WindowLock&) = delete;
   WindowLock& operator=(const WindowLock&) = delete;
   ~WindowLock() {
-    const int place = windows().place.load(std::memory_order_acquire);
+    const int place = shared_memory_place.load(std::memory_order_acquire);
     if (place < 0) return;
     shared_memory_board.load(std::memory_order_acquire)
         ->say_idle(place, static_cast<int>(&window_ - windows().by_device),
@@ -114,17 +101,10 @@ void work_done(std::uint64_t ticket) {
   }
 }
 
-bool windows_wanted() {
+bool worker_knows_windows() {
   const Process* const process = connected_already();
-  if (process == nullptr ||
-      (process->features & protocol::feature_bit(protocol::Feature::kDeviceWindows)) == 0) {
-    return false;  // The worker is older than windows.
-  }
-  const char* const value = std::getenv("GPURUN_DEVICE_WINDOWS");
-  if (value != nullptr && std::string_view(value) == "off") return false;
-  // The program's own address space is scarce.
-  rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY;
+  return process != nullptr &&
+         (process->features & protocol::feature_bit(protocol::Feature::kDeviceWindows)) != 0;
 }
 
 // Addresses that this process keeps free; under the lock.
@@ -134,19 +114,31 @@ void wish(const Here& here, Window& window) {
   const Device* const device = here.devices().device(here.context->ordinal);
   if (device == nullptr ||
       device->attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0 ||
-      !windows_wanted()) {
+      !worker_knows_windows() || !windows_wanted()) {
     return;
   }
-  const std::uint64_t most = limits::kWindowBytesMax / kAddressesPerByte;
+  const std::uint64_t most = limits::kWindowBytesMax / protocol::kWindowBytesPerByte;
   const std::uint64_t bytes =
-      (std::min(device->total_memory_bytes, most) * kAddressesPerByte) & ~(kAddressUnit - 1);
+      (std::min(device->total_memory_bytes, most) * protocol::kWindowBytesPerByte) &
+      ~(kAddressUnit - 1);
   if (bytes == 0) return;
   for (int place = 0; place <= kPlaces && window.state != State::kWished; ++place) {
     const auto step = static_cast<std::uint64_t>(place);
-    window.base = place == kPlaces ? kLastPlace : kFirstPlace + step * kPlaceStep;
+    window.base = place == kPlaces ? kLastPlace : protocol::kFirstWindowPlace + step * kPlaceStep;
     window.bytes = bytes;
     if (hold_addresses(window.base, bytes)) window.state = State::kWished;
   }
+}
+
+// Under the lock: keeps the addresses where the worker has its window.
+bool hold_granted(Window& window, const CreditGrant& grant) {
+  if (grant.window == 0 || grant.window_bytes > limits::kWindowBytesMax ||
+      !hold_addresses(grant.window, grant.window_bytes)) {
+    return false;
+  }
+  window.base = grant.window;
+  window.bytes = grant.window_bytes;
+  return true;
 }
 
 // Under the lock. False: there is none, or it cannot be held here and must be `*declined`.
@@ -160,16 +152,24 @@ bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* de
     let_go_of_addresses(window.base, window.bytes);
     window.state = State::kNone;
     if (grant.window == 0) return false;
-    if (grant.window_bytes > limits::kWindowBytesMax ||
-        !hold_addresses(grant.window, grant.window_bytes)) {
+    if (!hold_granted(window, grant)) {
       *declined = true;
       return false;
     }
-    window.base = grant.window;
-    window.bytes = grant.window_bytes;
   }
   window.state = State::kOpen;
   add_device_window(device, window.base, window.bytes);
+  return true;
+}
+
+// What of a piece is given back by itself; `visit` says whether to go on. False: it has not.
+template <typename Visit>
+bool for_each_part(const CreditGrant& grant, Visit visit) {
+  const std::uint64_t end = grant.piece + grant.piece_bytes;
+  const std::uint64_t part = grant.part_bytes < kAddressUnit ? grant.piece_bytes : grant.part_bytes;
+  for (std::uint64_t at = grant.piece; at < end; at += std::min(part, end - at)) {
+    if (!visit(at, std::min(part, end - at))) return false;
+  }
   return true;
 }
 
@@ -179,13 +179,9 @@ bool adopt_piece(Window& window, const CreditGrant& grant) {
       grant.piece_bytes > window.bytes - (grant.piece - window.base)) {
     return false;
   }
-  const std::uint64_t end = grant.piece + grant.piece_bytes;
-  const std::uint64_t part = grant.part_bytes < kAddressUnit ? grant.piece_bytes : grant.part_bytes;
-  bool added = true;
-  for (std::uint64_t at = grant.piece; added && at < end; at += std::min(part, end - at)) {
-    added = window.book.add_piece(at, std::min(part, end - at));
-  }
-  return added;
+  return for_each_part(grant, [&window](std::uint64_t at, std::uint64_t bytes) {
+    return window.book.add_piece(at, bytes);
+  });
 }
 
 CallSite return_site(Handle context) {
@@ -196,8 +192,6 @@ CallSite return_site(Handle context) {
   site.context = context;
   return site;
 }
-
-std::atomic<std::uint64_t> g_returned{0};  // Of memory_returns: so many are done.
 
 int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait) {
   if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
@@ -264,27 +258,33 @@ int settle(const Here& here, Window& window) {
   return earlier;
 }
 
+// Every part in which nothing lives any more, `context`'s frees included. False: there was none.
+// `*earlier`, if 0, becomes the failure of an earlier call that was told meanwhile.
+bool return_all_idle(const Here& here, Window& window, Handle context, int* earlier) {
+  for (bool returned = false;; returned = true) {
+    MemoryReturn payload;
+    payload.kind = ReturnKind::kPiece;
+    payload.device = static_cast<std::uint32_t>(&window - windows().by_device);
+    {
+      const WindowLock lock(window);
+      payload.piece = window.book.take_idle_piece(context, 0).base;
+    }
+    if (payload.piece == 0) return returned;
+    if (const int result = tell(here, context, payload, false); *earlier == 0) *earlier = result;
+  }
+}
+
 // What another process lacks. All that this one holds idle, of each device, behind what it has
 // freed before.
 void give_up_idle_credits() {
   Here here;
-  if (here.enter() != 0) return;
+  if (connected(&here.process) != 0 || (here.lane = Lane::current()) == nullptr) return;
   Windows& all = windows();
   for (int device = 0; device < kWindowedDevicesMax; ++device) {
     if (!has_device_window(device)) continue;
     Window& window = all.by_device[device];
-    (void)settle(here, window);
-    MemoryReturn payload;
-    payload.kind = ReturnKind::kPiece;
-    payload.device = static_cast<std::uint32_t>(device);
-    for (;;) {
-      {
-        const WindowLock lock(window);
-        payload.piece = window.book.take_idle_piece(0, 0).base;
-      }
-      if (payload.piece == 0) break;
-      (void)tell(here, 0, payload, false);
-    }
+    int earlier = settle(here, window);
+    (void)return_all_idle(here, window, 0, &earlier);
   }
   // Behind them and all that was freed otherwise: when this is answered, they are done.
   static std::uint64_t done = 0;
@@ -294,8 +294,8 @@ void give_up_idle_credits() {
 
 void* answer_others(void*) {
   MemoryBoard& board = *shared_memory_board.load(std::memory_order_acquire);
-  const int place = windows().place.load(std::memory_order_acquire);
-  for (std::uint32_t question = 0;;) {
+  const int place = shared_memory_place.load(std::memory_order_acquire);
+  for (std::uint32_t question = board.answered(place);;) {
     question = board.await_question(question);
     give_up_idle_credits();
     board.answer(place, question);
@@ -303,17 +303,15 @@ void* answer_others(void*) {
   return nullptr;
 }
 
-// From the first credits on: nobody holds any before.
+// From the first credits on: nobody holds any before, though a process may be waited for already.
 void begin_sharing() {
   Windows& all = windows();
   std::call_once(all.joining, [&all] {
-    MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
-    if (board == nullptr) return;
-    const int place = board->join(static_cast<std::uint32_t>(getpid()));
-    if (place < 0) return;
-    all.place.store(place, std::memory_order_release);
+    if (join_memory_board() < 0) return;
     // Without a thread nothing is said, so that nobody waits for us.
-    if (!all.giver.start("gpurun-credits", &answer_others, nullptr).ok()) all.place.store(-1);
+    if (!all.giver.start("gpurun-credits", &answer_others, nullptr).ok()) {
+      shared_memory_place.store(-1);
+    }
   });
 }
 
@@ -441,6 +439,37 @@ int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* a
   return result;
 }
 
+void adopt_first_credits(Process& process) {
+  Window& window = *window_of(kFirstDevice);
+  CreditGrant grant;
+  {
+    const WindowLock lock(window);
+    if (!process.first_credits.has_value()) return;
+    grant = *std::exchange(process.first_credits, std::nullopt);
+    if (window.state == State::kUnknown && hold_granted(window, grant)) {
+      window.state = State::kOpen;
+      add_device_window(kFirstDevice, window.base, window.bytes);
+      (void)adopt_piece(window, grant);
+      process.session->set_work_done(&work_done);
+      begin_sharing();
+      return;
+    }
+  }
+  begin_sharing();
+  const Here here{&process, Lane::current(), nullptr};
+  if (here.lane == nullptr || grant.piece + grant.piece_bytes < grant.piece ||
+      grant.piece_bytes > limits::kCreditBytesMax) {
+    return;
+  }
+  (void)for_each_part(grant, [&here](std::uint64_t at, std::uint64_t) {
+    MemoryReturn payload;
+    payload.kind = ReturnKind::kPiece;
+    payload.device = kFirstDevice;
+    payload.piece = at;
+    return tell(here, 0, payload, false) == 0;
+  });
+}
+
 WindowPlace wished_window(const Here& here) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr) return {};
@@ -527,40 +556,12 @@ int settle_frees(const Here& here) {
   return window == nullptr ? 0 : settle(here, *window);
 }
 
-bool others_return_credits(const Here&, Others* stage) {
-  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
-  if (board == nullptr) return false;
-  const int place = windows().place.load(std::memory_order_acquire);
-  if (*stage == Others::kUnasked) {
-    *stage = Others::kAsked;
-    if (board->ask(place, kOthersPatience)) return true;
-  }
-  if (!board->some_just_died(place, kOthersPatience)) return false;
-  constexpr timespec kBetweenAttempts = {0, 2'000'000};
-  nanosleep(&kBetweenAttempts, nullptr);
-  return true;
-}
-
 bool return_idle_credits(const Here& here, int* earlier) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr) return false;
   const int told = settle_frees(here);
   if (*earlier == 0) *earlier = told;
-  bool returned = false;
-  for (;;) {
-    MemoryReturn payload;
-    payload.kind = ReturnKind::kPiece;
-    payload.device = static_cast<std::uint32_t>(here.context->server_ordinal);
-    {
-      const WindowLock lock(*window);
-      payload.piece = window->book.take_idle_piece(here.context->handle, 0).base;
-    }
-    if (payload.piece == 0) return returned;
-    returned = true;
-    if (const int result = tell(here, here.context->handle, payload, false); *earlier == 0) {
-      *earlier = result;
-    }
-  }
+  return return_all_idle(here, *window, here.context->handle, earlier);
 }
 
 bool may_be_windowed(const Here& here, std::uint64_t bytes) {
@@ -571,20 +572,11 @@ bool may_be_windowed(const Here& here, std::uint64_t bytes) {
   return window->state != State::kNone;
 }
 
-int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes) {
-  const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
-  const bool all_done = g_returned.load(std::memory_order_relaxed) == returns;
-  const int result =
-      call_row(here, opcode::cuMemGetInfo_v2, all_done ? here.passing_site() : here.site(), {},
-               free_bytes, total_bytes);
-  if (result == 0) g_returned.store(returns, std::memory_order_relaxed);
-  return result;
-}
-
 std::uint64_t idle_credit_bytes(int server_ordinal) noexcept {
   std::uint64_t bytes = 0;
   if (MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire)) {
-    bytes = board->idle_elsewhere(windows().place.load(std::memory_order_acquire), server_ordinal);
+    bytes =
+        board->idle_elsewhere(shared_memory_place.load(std::memory_order_acquire), server_ordinal);
   }
   Window* const window = window_of(server_ordinal);
   if (window == nullptr) return bytes;

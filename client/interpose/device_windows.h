@@ -20,6 +20,11 @@ namespace gpurun::client::interpose {
 // call's failure although there is memory.
 int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* address);
 
+// Behind connected(): makes what the worker has given with the attach this process's credits, which
+// other processes that lack memory may have. Where its addresses are in use here the memory goes
+// back, and the first request wishes others. Nothing the second time.
+void adopt_first_credits(Process& process);
+
 // The program frees a range that remove_range() gave, of kind kDevice. `synchronous`: by a call
 // that waits for the device's work.
 int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous);

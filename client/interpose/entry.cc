@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
@@ -23,6 +24,7 @@ using driver_abi::StreamVariant;
 thread_local unsigned t_depth = 0;
 thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
 thread_local const Row* t_row = nullptr;
+thread_local std::uint64_t t_observed_since = 0;  // Since when t_row runs; 0: nobody counts.
 
 // One line per function: a bit for each opcode. True the first time.
 bool first_refusal(const Row& row) {
@@ -33,6 +35,20 @@ bool first_refusal(const Row& row) {
 CUresult refuse(const Row& row, const char* reason) {
   if (first_refusal(row)) GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
   return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// At the end: the first call of all makes the session that counts it.
+void end_observed() noexcept {
+  const std::uint64_t begin = std::exchange(t_observed_since, 0);
+  const Process* process = connected_already();
+  if (process == nullptr) return;
+  Stats& stats = process->session->stats();
+  stats.count_entry(t_row->alias_opcode);
+  if (stats.recorder() == nullptr) return;
+  // None: as many threads as may be have one.
+  if (const Lane* lane = Lane::current(); lane != nullptr) {
+    stats.record_entry(lane->id(), t_row->alias_opcode, begin);
+  }
 }
 
 }  // namespace
@@ -53,14 +69,14 @@ CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
       row.variant == StreamVariant::kPlain ? protocol::kStreamNull : protocol::kStreamPerThread;
   GPURUN_LOG(kTrace, "%s", row.symbol);
   planted_flaw("client");
-  static const bool counting = SessionOptions::from_environment().statistics;
-  if (!counting) return;
-  if (const Process* process = connected_already(); process != nullptr) {
-    process->session->stats().count_entry(row.alias_opcode);
-  }
+  static const bool counting = SessionOptions::from_environment().statistics || recording_wanted();
+  if (counting) t_observed_since = Recorder::now();
 }
 
-CallScope::~CallScope() { --t_depth; }
+CallScope::~CallScope() {
+  --t_depth;
+  if (outermost_ && t_observed_since != 0) end_observed();
+}
 
 CUresult result_of_current_exception(const Row& row) noexcept {
   try {

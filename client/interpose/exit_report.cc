@@ -1,4 +1,5 @@
-// Prints the statistics when the program ends, for GPURUN_STATS=1.
+// Prints the statistics when the program ends, for GPURUN_STATS=1, and leaves its trace, for
+// GPURUN_TRACE.
 //
 // A destructor of the library runs after the program's own exit handlers and those of CUDA's
 // runtime, whose calls count too. A program that ends by _exit or a signal prints nothing.
@@ -8,11 +9,16 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "client/interpose/process.h"
+#include "client/observation.h"
 #include "client/stats.h"
 #include "client/stats_report.h"
+#include "client/trace.h"
+#include "protocol/features.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -27,23 +33,69 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-void report() {
-  const Process* process = connected_already();
-  if (process == nullptr || !process->session->stats().enabled()) return;
+// What was counted before is the program's; the question is ours.
+void add_worker(const Process& process, Statistics* statistics) {
+  if ((process.features & protocol::feature_bit(protocol::Feature::kCounting)) == 0) {
+    statistics->no_worker = "the server (gpurun " + process.server_release + ") does not count";
+    return;
+  }
+  auto worker = ask_statistics(*process.session, kObservationPatience);
+  statistics->worker_asked = true;
+  if (worker.ok()) {
+    statistics->worker = *std::move(worker);
+  } else {
+    statistics->no_worker = worker.status().message();
+  }
+}
+
+void print_statistics(const Process& process) {
   StatsSubject subject;
   subject.program = program_invocation_short_name;
   subject.process = getpid();
-  subject.server = process->server;
-  subject.attach_round_trips = process->attach_round_trips;
-  const auto rows = process->session->stats().rows();
+  subject.server = process.server;
+  subject.attach_round_trips = process.attach_round_trips;
+  Statistics statistics = statistics_of(process.session->stats());
+  add_worker(process, &statistics);
   const char* path = getenv("GPURUN_STATS_FILE");
   if (path == nullptr || *path == '\0') {
-    write_all(STDERR_FILENO, statistics_table(subject, rows));
+    write_all(STDERR_FILENO, statistics_table(subject, statistics));
     return;
   }
   // Several processes of a run append to one file: a line each, in one write.
   const UniqueFd file(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-  if (file.get() >= 0) write_all(file.get(), statistics_json(subject, rows));
+  if (file.get() >= 0) write_all(file.get(), statistics_json(subject, statistics));
+}
+
+void trace(const Process& process) {
+  Recorder& recorder = *process.session->stats().recorder();
+  protocol::TraceFile file;
+  file.program = program_invocation_short_name;
+  file.server = process.server;
+  file.process = getpid();
+  file.clocks = recorder.clocks();
+  file.no_worker = recorder.no_worker();
+  // First: the program's threads stop recording then.
+  file.client = protocol::encode(recorder.take());
+  if (file.no_worker.empty()) {
+    auto worker = ask_recording(*process.session, kRecordingPatience);
+    if (worker.ok()) {
+      file.worker = std::move(worker->bytes);
+      file.clocks.insert(file.clocks.end(), worker->clocks.begin(), worker->clocks.end());
+    } else {
+      file.no_worker = worker.status().message();
+    }
+  }
+  const Status written = write_trace_file(recorder.folder(), file);
+  if (!written.ok()) {
+    GPURUN_LOG(kWarning, "no trace is left of this process: %s", written.message().c_str());
+  }
+}
+
+void report() {
+  const Process* process = connected_already();
+  if (process == nullptr) return;
+  if (process->session->stats().wanted()) print_statistics(*process);
+  if (process->session->stats().recorder() != nullptr) trace(*process);
 }
 
 [[gnu::destructor]] void report_at_exit() {

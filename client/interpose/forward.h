@@ -126,4 +126,20 @@ int call_row(const Here& here, std::uint16_t row, const CallSite& site,
   return call_row(here, row, site, std::span<const Handle>(minted.begin(), minted.size()), places);
 }
 
+// Of a call that waits for a stream or a context, or asks about it: true, and what it returns, when
+// nothing need be sent for it (Session::idle_answered()).
+inline bool known_idle(const Here& here, CallSite site, Waits waits, int* result) {
+  site.waits = waits;
+  return here.session().idle_answered(*here.lane, site, result);
+}
+// A row that waits.
+template <typename... Arguments>
+int wait_row(const Here& here, std::uint16_t row, CallSite site, Waits waits,
+             Arguments... arguments) {
+  int result = 0;
+  if (known_idle(here, site, waits, &result)) return result;
+  site.waits = waits;
+  return call_row(here, row, site, {}, arguments...);
+}
+
 }  // namespace gpurun::client::interpose

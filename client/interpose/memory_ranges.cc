@@ -2,11 +2,14 @@
 #include "client/interpose/memory_ranges.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -170,6 +173,13 @@ std::vector<MemoryRange> take_ranges_of_context(Handle context) {
 
 void remove_ranges_of_owner(Handle owner) noexcept {
   take_matching([owner](const MemoryRange& range) { return range.owner == owner; });
+}
+
+bool windows_wanted() noexcept {
+  const char* const value = getenv("GPURUN_DEVICE_WINDOWS");
+  if (value != nullptr && std::string_view(value) == "off") return false;
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY;
 }
 
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {

@@ -59,6 +59,9 @@ bool note_shared(std::uint64_t base) noexcept;
 std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;
 
+// Whether this process shall hold windows of device addresses: its user has not said otherwise
+// (GPURUN_DEVICE_WINDOWS=off), and its own address space is not scarce.
+bool windows_wanted() noexcept;
 // Maps nothing over [base, base + bytes), so that nothing else of this process comes to lie there.
 // False, and nothing done, when something does already.
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;

@@ -13,7 +13,10 @@
 
 #include "base/log.h"
 #include "client/fork_guard.h"
+#include "client/observation.h"
+#include "client/stats.h"
 #include "driver_abi/cuda_abi.h"
+#include "protocol/features.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -43,6 +46,22 @@ void set_lacking(const std::vector<std::uint16_t>& lacking) {
   g_lacking.store(opcodes, std::memory_order_release);
 }
 
+// Costs a process that traces a few round trips.
+void begin_trace(const Process& process) {
+  Recorder* const recorder = process.session->stats().recorder();
+  if (recorder == nullptr) return;
+  const char* const folder = std::getenv("GPURUN_TRACE");
+  std::string no_worker =
+      "the server (gpurun " + process.server_release + ") does not know how to record";
+  std::vector<protocol::ClockSample> clocks;
+  if ((process.features & protocol::feature_bit(protocol::Feature::kCounting)) != 0) {
+    auto begun = begin_recording(*process.session);
+    no_worker = begun.ok() ? "" : begun.status().message();
+    if (begun.ok()) clocks = *std::move(begun);
+  }
+  recorder->begin(folder == nullptr ? "" : folder, std::move(clocks), std::move(no_worker));
+}
+
 // Under g_connecting.
 int connect() {
   Result<Attached> attached = g_connector.load(std::memory_order_acquire)();
@@ -56,8 +75,10 @@ int connect() {
   Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr);
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
-  Result<std::unique_ptr<Session>> session =
-      Session::start(std::move(attached->channels), SessionOptions::from_environment());
+  SessionOptions options = SessionOptions::from_environment();
+  options.packed_chunks =
+      (attached->features & protocol::feature_bit(protocol::Feature::kPackedChunks)) != 0;
+  Result<std::unique_ptr<Session>> session = Session::start(std::move(attached->channels), options);
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;
   process->session = session->release();
@@ -67,7 +88,9 @@ int connect() {
   process->server_release = std::move(attached->server_release);
   process->attach_round_trips = attached->round_trips;
   process->features = attached->features;
+  begin_trace(*process);
   set_lacking(attached->lacking);
+  process->first_credits = attached->credits;
   g_process.store(process, std::memory_order_release);
   return 0;
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "client/attach.h"
 #include "client/device_snapshot.h"
 #include "client/session.h"
+#include "protocol/device_memory.h"
 
 namespace gpurun::client::interpose {
 
@@ -28,6 +30,8 @@ struct Process {
   std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
+  // Given with the attach and nobody's yet (device_windows.h).
+  std::optional<protocol::CreditGrant> first_credits;
 };
 
 // The connected process: attaches and takes the snapshot at the first call, which the calling

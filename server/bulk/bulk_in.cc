@@ -63,11 +63,10 @@ Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t byte
   return landing;
 }
 
-void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& landing) {
+bool BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& landing) {
   if (landing.into == nullptr) {
     came_.notify_all();
-    listener_.arrived(listener_.user);  // The call may have to say that it cannot be held.
-    return;
+    return true;  // The call may have to say that it cannot be held.
   }
   Says says;
   bool go_on = false;
@@ -78,7 +77,7 @@ void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
                         found->second.kind != Kind::kAbandoned;
     if (!wanted) {
       if (landing.staged) staging_.give_back(landing.into);
-      return;
+      return false;
     }
     Transfer& transfer = found->second;
     if (landing.staged) {
@@ -99,7 +98,7 @@ void BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
     }
   }
   say(says);
-  if (go_on) listener_.arrived(listener_.user);
+  return go_on;
 }
 
 void BulkIn::given_up(const BulkHeader& header) {

@@ -54,7 +54,8 @@ class BulkIn {
   };
   // kProtocol: no such chunk can be, or it comes twice, or the client has no credit for it.
   Result<Landing> claim(const protocol::BulkHeader& header, std::size_t bytes);
-  void landed(const protocol::BulkHeader& header, std::size_t bytes, const Landing& landing);
+  // True: a call that waits for bytes may go on.
+  bool landed(const protocol::BulkHeader& header, std::size_t bytes, const Landing& landing);
 
   // The client will send nothing more of it: its call fails.
   void given_up(const protocol::BulkHeader& header);

@@ -1,9 +1,10 @@
 // The threads of the bulk connections, and which of them sends what.
 #include "server/bulk/bulk_lanes.h"
 
-#include <array>
 #include <system_error>
 #include <utility>
+
+#include "protocol/chunk_wire.h"
 
 namespace gpurun::server {
 
@@ -14,11 +15,15 @@ namespace {
 
 // Chunks are bounded by their slots; this bounds news of failed copies.
 constexpr std::size_t kSaidMax = 65'536;
+// Retired chunks that the client hears of together. Fewer than the slots that it keeps for whoever
+// must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
+constexpr std::size_t kChunksPerReceipt = 4;
 
 }  // namespace
 
-BulkLanes::BulkLanes(std::vector<transport::Connection*> connections)
+BulkLanes::BulkLanes(std::vector<transport::Connection*> connections, bool packs)
     : connections_(std::move(connections)),
+      packs_(packs),
       staging_in_(limits::kBulkWindowBytes),
       staging_out_(kStagingOutBytes),
       in_(staging_in_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
@@ -70,23 +75,36 @@ void BulkLanes::say(const Said& said) {
   {
     const std::lock_guard lock(mutex_);
     if (said.kind == FrameKind::kChunkReceipt) {
-      receipts_[said.header.transfer] = said.header;
+      note_receipt(said.header);
     } else {
       said_.push_back(said);
       full = said_.size() == kSaidMax;
+      due_.notify_one();
     }
-    due_.notify_one();
   }
   if (!full) return;
   listener_.failed(listener_.user,
                    Status(Code::kProtocol, "the client reads nothing on its bulk connections"));
 }
 
+// With the lock held. A receipt costs both sides a thread's sleep.
+void BulkLanes::note_receipt(const BulkHeader& receipt) {
+  receipts_[receipt.transfer] = receipt;
+  const bool large = receipt.total > limits::kBulkChunkBytes;
+  if (++chunks_untold_ < kChunksPerReceipt && !(large && receipt.offset == receipt.total)) return;
+  receipts_due_ = true;
+  due_.notify_one();
+}
+
 // Receipts first: the client waits for room.
 bool BulkLanes::next_to_say(Said* said) {
-  if (!receipts_.empty()) {
+  if (receipts_due_) {
     *said = {FrameKind::kChunkReceipt, receipts_.begin()->second, {}};
     receipts_.erase(receipts_.begin());
+    if (receipts_.empty()) {
+      receipts_due_ = false;
+      chunks_untold_ = 0;
+    }
     return true;
   }
   if (said_.empty()) return false;
@@ -96,11 +114,7 @@ bool BulkLanes::next_to_say(Said* said) {
 }
 
 void BulkLanes::run_sender(transport::Connection& connection) {
-  struct {
-    protocol::FrameHeader frame;
-    BulkHeader bulk;
-  } head;
-  static_assert(sizeof head == protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes);
+  protocol::ChunkPacker packer(packs_);
   for (;;) {
     Said said;
     {
@@ -108,16 +122,12 @@ void BulkLanes::run_sender(transport::Connection& connection) {
       due_.wait(lock, [&] { return stopping_ || next_to_say(&said); });
       if (stopping_) return;
     }
-    head.frame = protocol::FrameHeader{};
-    head.frame.kind = said.kind;
-    head.frame.payload_bytes =
-        static_cast<std::uint32_t>(protocol::kBulkHeaderBytes + said.bytes.size());
-    head.bulk = said.header;
-    const std::array<ByteView, 2> parts = {bytes_of(head), said.bytes};
-    const std::size_t part_count = said.bytes.empty() ? 1 : 2;
-    // Unbounded: a dead peer is noticed on the log channel, whose end shuts this one down.
-    const Status sent = connection.send(std::span(parts.data(), part_count), Deadline::never());
-    if (said.kind == FrameKind::kChunk) out_.gone(said.header.transfer, said.header.offset);
+    const bool chunk = said.kind == FrameKind::kChunk;
+    const Status sent = chunk ? protocol::send_chunk(connection, packer, said.header, said.bytes)
+                              : protocol::send_bulk_word(connection, said.kind, said.header);
+    const bool room =
+        chunk && out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
+    if (room && !stopping_) listener_.time(listener_.user);
     if (!sent.ok()) {
       if (!stopping_) listener_.failed(listener_.user, sent);
       return;
@@ -140,7 +150,8 @@ Status BulkLanes::receive_frame(transport::Connection& connection, Bytes& scratc
   const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
   if (!frame.ok()) return frame.status();
   if (frame->kind == FrameKind::kHeartbeat && frame->payload_bytes == 0) return {};
-  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkReceipt ||
+  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
+                     frame->kind == FrameKind::kChunkReceipt ||
                      frame->kind == FrameKind::kChunkAbandoned;
   if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
     return Status(Code::kProtocol, "a frame that a client does not send on a bulk connection");
@@ -157,16 +168,14 @@ Status BulkLanes::receive_frame(transport::Connection& connection, Bytes& scratc
     return {};
   }
 
-  const Result<BulkIn::Landing> landing = in_.claim(*header, bytes);
+  const Result<protocol::ChunkOnWire> chunk =
+      protocol::receive_chunk_head(connection, frame->kind, *header, bytes);
+  if (!chunk.ok()) return chunk.status();
+  const Result<BulkIn::Landing> landing = in_.claim(*header, chunk->bytes);
   if (!landing.ok()) return landing.status();
-  MutableBytes into(landing->into, bytes);
-  if (landing->into == nullptr) {
-    scratch.resize(limits::kBulkChunkBytes);
-    into = MutableBytes(scratch).first(bytes);
-  }
-  got = connection.receive(into, bytes, Deadline::never());
-  if (!got.ok()) return got.status();
-  in_.landed(*header, bytes, *landing);
+  const MutableBytes into(landing->into, landing->into == nullptr ? 0 : chunk->bytes);
+  GPURUN_RETURN_IF_ERROR(protocol::receive_chunk(connection, *chunk, into, scratch));
+  if (in_.landed(*header, chunk->bytes, *landing) && !stopping_) listener_.time(listener_.user);
   return {};
 }
 

@@ -30,12 +30,14 @@ class BulkLanes {
     void* user = nullptr;
     // A held call may go on. Not after stop().
     void (*changed)(void* user) = nullptr;
+    // Likewise, from a connection's thread that has time to see to it by itself.
+    void (*time)(void* user) = nullptr;
     // A connection died, or the client broke the contract. More than once.
     void (*failed)(void* user, const Status& cause) = nullptr;
   };
 
-  // Borrows the connections.
-  explicit BulkLanes(std::vector<transport::Connection*> connections);
+  // Borrows the connections. `packs`: the client knows packed chunks (Feature::kPackedChunks).
+  BulkLanes(std::vector<transport::Connection*> connections, bool packs);
   ~BulkLanes();  // After stop(), and when nothing of the driver's touches staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
@@ -58,6 +60,7 @@ class BulkLanes {
   };
 
   void say(const Said& said);
+  void note_receipt(const protocol::BulkHeader& receipt);
   bool next_to_say(Said* said);
   void run_sender(transport::Connection& connection);
   void run_receiver(transport::Connection& connection);
@@ -65,6 +68,7 @@ class BulkLanes {
   void changed();
 
   const std::vector<transport::Connection*> connections_;
+  const bool packs_;
   Staging staging_in_;
   Staging staging_out_;
   BulkIn in_;
@@ -76,6 +80,8 @@ class BulkLanes {
   std::condition_variable due_;
   std::deque<Said> said_;
   std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
+  std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.
+  bool receipts_due_ = false;
 
   std::vector<std::thread> threads_;
 };

@@ -32,11 +32,12 @@ BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   chunk.size = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, transfer.total - transfer.given));
   if (chunk.size == 0) return {};
-  chunk.bytes = staging_.take();
+  if (unsent_ < kChunksAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = staging_.take();
   if (chunk.bytes == nullptr) {
     starving_ = true;
     return {};
   }
+  ++transfer.asked;
   transfer.given += chunk.size;
   if (transfer.given == transfer.total) ++unnumbered_;
   return chunk;
@@ -56,21 +57,23 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
     if (found == transfers_.end()) return;
     Transfer& transfer = found->second;
     transfer.copied += chunk.size;
+    --transfer.asked;
     if (transfer.failure == 0) transfer.failure = result;
     const bool last = transfer.copied == transfer.total;
     if (last) --unnumbered_;
     if (transfer.failure == 0) {
       BulkHeader header{number, chunk.offset, transfer.total, 0};
       if (last) header.watermark = ++numbered_;
-      transfer.sent += chunk.size;
-      transfer.unreceived.push_back(chunk);
+      transfer.said += chunk.size;
+      ++transfer.unsent;
+      ++unsent_;
       // Under the lock: the numbers go out in their order.
       listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size});
     } else {
       staging_.give_back(chunk.bytes);
-      room = std::exchange(starving_, false);
       if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
     }
+    room = unsent_ < kChunksAheadMax && std::exchange(starving_, false);
     forget_when_done(found);
   }
   if (room) listener_.room(listener_.user);
@@ -82,7 +85,7 @@ void BulkOut::abandon(std::uint64_t number, std::uint64_t total) {
 
 void BulkOut::forget_when_done(Transfers::iterator at) {
   const Transfer& transfer = at->second;
-  if (transfer.closed && transfer.copied == transfer.given && transfer.unreceived.empty()) {
+  if (transfer.closed && transfer.copied == transfer.given && transfer.unsent == 0) {
     transfers_.erase(at);
   }
 }
@@ -136,52 +139,24 @@ std::uint64_t BulkOut::watermark() const {
   return numbered_;
 }
 
-// A receipt may come before the sender is out of the connection, and a hostile one at any time.
-// True: somebody waits for the room.
-bool BulkOut::free_slots(Transfers::iterator at) {
-  Transfer& transfer = at->second;
-  bool freed = false;
-  while (!transfer.unreceived.empty() && transfer.unreceived.front().gone &&
-         transfer.received + transfer.unreceived.front().size <= transfer.acknowledged) {
-    transfer.received += transfer.unreceived.front().size;
-    staging_.give_back(transfer.unreceived.front().bytes);
-    transfer.unreceived.pop_front();
-    freed = true;
-  }
-  forget_when_done(at);
-  return freed && std::exchange(starving_, false);
-}
-
-void BulkOut::gone(std::uint64_t number, std::uint64_t offset) {
-  bool room = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = transfers_.find(number);
-    if (found == transfers_.end()) return;
-    for (Chunk& chunk : found->second.unreceived) {
-      if (chunk.offset == offset) chunk.gone = true;
-    }
-    room = free_slots(found);
-  }
-  if (room) listener_.room(listener_.user);
+bool BulkOut::gone(std::uint64_t number, std::byte* slot) {
+  const std::lock_guard lock(mutex_);
+  staging_.give_back(slot);
+  --unsent_;
+  // It is remembered as long as it has unsent chunks.
+  const auto found = transfers_.find(number);
+  --found->second.unsent;
+  forget_when_done(found);
+  return std::exchange(starving_, false);
 }
 
 Status BulkOut::receipt(const BulkHeader& header) {
-  bool room = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = transfers_.find(header.transfer);
-    if (found == transfers_.end()) return {};  // A second one for its last bytes.
-    Transfer& transfer = found->second;
-    if (header.total != transfer.total || header.offset > transfer.sent) {
-      return Status(Code::kProtocol, "transfer " + std::to_string(header.transfer) +
-                                         ": a receipt for bytes that were never sent");
-    }
-    transfer.acknowledged = std::max(transfer.acknowledged, header.offset);
-    room = free_slots(found);
-  }
-  if (room) listener_.room(listener_.user);
-  return {};
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find(header.transfer);
+  if (found == transfers_.end()) return {};  // All of it has gone.
+  if (header.total == found->second.total && header.offset <= found->second.said) return {};
+  return Status(Code::kProtocol, "transfer " + std::to_string(header.transfer) +
+                                     ": a receipt for bytes that were never sent");
 }
 
 std::size_t BulkOut::remembered() const {

@@ -6,11 +6,15 @@
 // whoever knows that a stream is done, settles (Completions::settle()) and then asks for the
 // watermark, has the number of every copy of that stream.
 //
+// A slot is free again when its bytes are with the network: what the client has not taken yet is
+// bounded by what the system buffers for a connection. And a copy goes no further while enough
+// waits to be sent: what is copied far ahead of the connection has left the processor's cache by
+// then (docs/adr/0026).
+//
 // Any thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -22,6 +26,12 @@
 
 namespace gpurun::server {
 
+// Chunks that the device has written and that no connection has taken; copies wait beyond.
+inline constexpr std::size_t kChunksAheadMax = 8;
+// Chunks that a copy has asked the device for; what stands behind a long kernel leaves the other
+// slots to other streams.
+inline constexpr std::size_t kChunksAskedMax = 16;
+
 class BulkOut {
  public:
   // What BulkOut tells, without a lock held.
@@ -29,7 +39,7 @@ class BulkOut {
     void* user = nullptr;
     // A copy that waits for a slot may go on.
     void (*room)(void* user) = nullptr;
-    // A kChunk, or with no bytes a kChunkAbandoned, is due. The bytes stay until the receipt.
+    // A kChunk, or with no bytes a kChunkAbandoned, is due. The bytes stay until gone().
     void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header,
                 ByteView bytes) = nullptr;
   };
@@ -46,10 +56,10 @@ class BulkOut {
     std::byte* bytes = nullptr;
     std::uint64_t offset = 0;
     std::size_t size = 0;
-    bool gone = false;  // Nobody reads the slot for the connection any more.
   };
-  // The next part of it, with a slot to copy it to; no bytes when there is no slot (room() will
-  // say) or nothing left. Followed by copied() when the driver has filled the slot or failed to.
+  // The next part of it, with a slot to copy it to; no bytes when there is no slot, or enough is
+  // on its way (room(), or gone(), will say), or nothing is left. Followed by copied() when the
+  // driver has filled the slot or failed to.
   Chunk next(std::uint64_t transfer);
   bool all_given(std::uint64_t transfer) const;
   // A slot for a copy that goes in a reply; nullptr as above.
@@ -67,8 +77,9 @@ class BulkOut {
   bool numbering_due() const;
   std::uint64_t watermark() const;
 
-  // A connection's sender: the chunk at `offset` has been handed to the network.
-  void gone(std::uint64_t transfer, std::uint64_t offset);
+  // A connection's sender: the chunk in `slot` has been handed to the network. True: a copy that
+  // waits may go on.
+  bool gone(std::uint64_t transfer, std::byte* slot);
   // A connection's receiver. kProtocol: for bytes that were never sent.
   Status receipt(const protocol::BulkHeader& header);
 
@@ -80,10 +91,9 @@ class BulkOut {
     std::uint64_t total = 0;
     std::uint64_t given = 0;   // Bytes with a slot, ever.
     std::uint64_t copied = 0;  // Bytes that the driver is done with.
-    std::uint64_t sent = 0;
-    std::uint64_t acknowledged = 0;  // By the client.
-    std::uint64_t received = 0;      // Of these, with slots that are free again.
-    std::deque<Chunk> unreceived;
+    std::uint64_t said = 0;    // Of these, bytes for the client.
+    std::size_t asked = 0;     // Chunks that the device has not come to.
+    std::size_t unsent = 0;    // Chunks that no connection has taken.
     int failure = 0;
     bool abandoned = false;  // The client knows of the failure.
     bool closed = false;     // Its call has ended.
@@ -91,7 +101,6 @@ class BulkOut {
   using Transfers = std::map<std::uint64_t, Transfer>;
 
   void abandon(std::uint64_t transfer, std::uint64_t total);
-  bool free_slots(Transfers::iterator at);
   void forget_when_done(Transfers::iterator at);
 
   Staging& staging_;
@@ -100,7 +109,8 @@ class BulkOut {
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  bool starving_ = false;  // A copy waits for a slot.
+  std::size_t unsent_ = 0;  // Of all transfers.
+  bool starving_ = false;   // A copy waits for a slot, or for chunks to be done or gone.
 };
 
 }  // namespace gpurun::server

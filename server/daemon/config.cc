@@ -273,6 +273,11 @@ Status take_key(std::string_view key, const toml::node& node, Config* config) {
   if (key == "worker-uids") return take_uids(node, config);
   if (key == "confinement") return take(node, &config->confinement);
   if (key == "worker-memory") return take(node, &config->worker_memory);
+  if (key == "spare-workers") {
+    config->spare_workers_told = true;
+    return take(node, &config->spare_workers);
+  }
+  if (key == "spare-level") return take(node, &config->spare_level);
   if (key == "cache") {
     config->cache_told = true;
     return take(node, &config->cache);

@@ -13,6 +13,8 @@
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
 //   confinement = "full"           # or "none"
 //   worker-memory = 0              # bytes; 0: by the devices
+//   spare-workers = 1              # that wait for a lease
+//   spare-level = "mapped"         # or "initialised"
 //   cache = "/var/cache/gpurun"    # or "none"
 //   cache-bytes = 4294967296
 //   log = "warning"                # error, warning, info, debug, trace
@@ -53,6 +55,9 @@ struct Config {
   bool worker_uids_told = false;  // Somebody has chosen them, so that they must be usable.
   std::string confinement = "full";
   std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
+  std::uint64_t spare_workers = 1;
+  bool spare_workers_told = false;  // Else a server of one run has none.
+  std::string spare_level = "mapped";
   // Folder for what outlives a session; "none" or empty: there is none.
   std::string cache;
   bool cache_told = false;  // Else `cache` stands for nothing: default_cache().

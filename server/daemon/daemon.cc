@@ -23,10 +23,18 @@ constexpr std::chrono::milliseconds kRefusalDeadline{100};
 // Of one lease, that its client has not taken yet; later ones are only logged.
 constexpr std::size_t kUntoldDeathsMax = 64;
 
+// Spare workers have users, processes and descriptors, too.
+bool lacks_what_spares_hold(const Result<std::unique_ptr<Worker>>& worker) {
+  return !worker.ok() && worker.status().code() == Code::kResourceExhausted;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::create(std::unique_ptr<transport::Listener> listener,
                                                DaemonOptions options, WorkerSpawner& spawner) {
+  // Whoever logs first makes the log, which every thread of ours uses: it is made before them, and
+  // before what our owner wants done at its process's end.
+  static_cast<void>(spdlog::default_logger_raw());
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::from_errno(errno, "eventfd");
   return std::unique_ptr<Daemon>(
@@ -41,7 +49,8 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       wake_(std::move(wake)),
       users_(options_.user_limits),
       queue_(options_.devices),
-      book_(options_.handshake_deadline) {}
+      book_(options_.handshake_deadline),
+      spares_(spawner_, options_.spares) {}
 
 Status Daemon::run() {
   const Status status = serve_until_stopped();
@@ -64,6 +73,8 @@ void Daemon::wake() noexcept {
 Status Daemon::serve_until_stopped() {
   std::vector<pollfd> waited;
   while (!stopping_) {
+    spares_.refill();  // When all that has come is done: a new lease puts it off.
+    spare_count_ = spares_.count();
     waited.assign({{wake_.get(), POLLIN, 0}});
     // A full house is not looked at: whoever comes waits in the kernel's queue.
     const bool room = half_open_ < options_.half_open_max;
@@ -73,11 +84,13 @@ Status Daemon::serve_until_stopped() {
       waited.push_back({running.worker->words_fd(), POLLIN, 0});
       waited.push_back({running.worker->exchange_fd(), POLLIN, 0});
     }
+    spares_.watch(&waited);
     const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     book_.drop_late();
     heed_tokens();
     make_room();
+    spares_.look();
     if (ready <= 0) continue;
     if (waited[0].revents != 0) {
       eventfd_t count = 0;
@@ -95,11 +108,14 @@ Status Daemon::serve_until_stopped() {
   return Status();
 }
 
-// Sooner than usual when somebody may be waiting for a stranger's place.
+// Sooner than usual when somebody may be waiting for a stranger's place, or a worker is missing.
 int Daemon::milliseconds_to_look() const {
-  if (half_open_ < options_.half_open_max) return kLookMilliseconds;
+  int milliseconds = kLookMilliseconds;
+  const int refill = spares_.milliseconds_to_refill();
+  if (refill >= 0) milliseconds = std::min(milliseconds, refill);
+  if (half_open_ < options_.half_open_max) return milliseconds;
   const auto grace = static_cast<int>(options_.half_open_grace.count());
-  return std::min(kLookMilliseconds, std::max(grace, 1));
+  return std::min(milliseconds, std::max(grace, 1));
 }
 
 // Whoever says nothing does not keep others out: his place goes to who waits for one.
@@ -187,17 +203,45 @@ void Daemon::take_events() {
     events.swap(events_);
   }
   for (Event& event : events) {
+    if (auto* begun = std::get_if<LeaseBegun>(&event)) {
+      prepare_worker(std::move(*begun));
+      continue;
+    }
     if (auto* arrival = std::get_if<Arrival>(&event)) {
       start_worker(std::move(*arrival));
       continue;
     }
-    const protocol::Id lease = std::get<LeaseEnded>(event).lease;
-    for (Running& running : workers_) {
-      if (running.lease != lease) continue;
-      running.killed = true;
-      running.worker->kill();
-    }
+    end_workers_of(std::get<LeaseEnded>(event).lease);
   }
+}
+
+void Daemon::end_workers_of(const protocol::Id& lease) {
+  for (Running& running : workers_) {
+    if (running.lease != lease) continue;
+    running.killed = true;
+    running.worker->kill();
+  }
+}
+
+// A spare one, else one that starts now.
+Result<std::unique_ptr<Worker>> Daemon::worker_for(const std::vector<int>& devices) {
+  if (std::unique_ptr<Worker> spare = spares_.take(devices)) return spare;
+  Result<std::unique_ptr<Worker>> worker = spawner_.prepare(devices);
+  if (lacks_what_spares_hold(worker) && spares_.give_up()) worker = spawner_.prepare(devices);
+  return worker;
+}
+
+// A lease's first worker opens the devices while the client is still on its way. Nothing is lost
+// but time where that fails.
+void Daemon::prepare_worker(LeaseBegun begun) {
+  if (!book_.has(begun.lease)) return;
+  Result<std::unique_ptr<Worker>> worker = worker_for(begun.claim->devices());
+  spares_.lease_began();
+  spares_.expect(queue_.expected());
+  if (!worker.ok()) return spdlog::info("no worker beforehand: {}", worker.status().to_string());
+  Running running{begun.lease, std::move(begun.claim), *std::move(worker), {}, begun.user};
+  running.prepared = true;
+  workers_.push_back(std::move(running));
 }
 
 void Daemon::start_worker(Arrival arrival) {
@@ -206,13 +250,12 @@ void Daemon::start_worker(Arrival arrival) {
   const std::string from = arrival.order.connections[0]->description();
   const std::string lease = protocol::hex_of(bytes_of(arrival.lease));
   const std::string session = protocol::hex_of(bytes_of(arrival.order.session));
-  Result<std::unique_ptr<Worker>> worker = admit(arrival.order);
-  if (!worker.ok()) {
+  if (const Status admitted = admit(arrival); !admitted.ok()) {
     audit_refusal("session.refused", {{"user", user.name},
                                       {"token", user.token},
                                       {"from", from},
                                       {"lease", lease},
-                                      {"reason", worker.status().message()}});
+                                      {"reason", admitted.message()}});
     if (arrival.order.encrypted) {
       for (const auto& connection : arrival.order.connections) {
         refuse_in_tls(*connection, transport::tls::Alert::kInternalError);
@@ -220,8 +263,8 @@ void Daemon::start_worker(Arrival arrival) {
       return;
     }
     static_cast<void>(protocol::send_control(
-        *arrival.order.connections[0], protocol::Refused{worker.status().message()},
-        arrival.order.key, protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));
+        *arrival.order.connections[0], protocol::Refused{admitted.message()}, arrival.order.key,
+        protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));
     return;
   }
   audit("session.started", {{"user", user.name},
@@ -229,30 +272,72 @@ void Daemon::start_worker(Arrival arrival) {
                             {"from", from},
                             {"lease", lease},
                             {"session", session}});
-  workers_.push_back(
-      {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session, user});
   const std::lock_guard lock(lease_links_mutex_);
   ++worker_counts_[arrival.lease];
 }
 
-// A worker, where the user may have another.
-Result<std::unique_ptr<Worker>> Daemon::admit(WorkerOrder& order) {
+// Gives it a worker, where the user may have another.
+Status Daemon::admit(Arrival& arrival) {
+  const User& user = arrival.order.user;
   const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Running& other) {
-    return other.user.name == order.user.name && !other.killed;
+    return other.user.name == user.name && !other.killed && !other.prepared;
   });
-  GPURUN_RETURN_IF_ERROR(users_.admit_session(order.user, static_cast<std::size_t>(running)));
-  Result<std::unique_ptr<Worker>> worker = spawner_.start(order);
-  if (worker.ok()) return worker;
+  GPURUN_RETURN_IF_ERROR(users_.admit_session(user, static_cast<std::size_t>(running)));
+  spares_.session_began();
+  if (use_prepared(arrival) || use_spare(arrival)) return Status();
+  Result<std::unique_ptr<Worker>> worker = spawner_.start(arrival.order);
+  if (lacks_what_spares_hold(worker) && spares_.give_up()) worker = spawner_.start(arrival.order);
+  if (worker.ok()) {
+    workers_.push_back(
+        {arrival.lease, std::move(arrival.claim), *std::move(worker), arrival.order.session, user});
+    return Status();
+  }
   spdlog::error("no worker: {}", worker.status().to_string());
   return Status(worker.status().code(), "no worker could be started: " + worker.status().message());
 }
 
+bool Daemon::use_prepared(Arrival& arrival) {
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
+    return other.prepared && !other.killed && other.lease == arrival.lease;
+  });
+  if (found == workers_.end()) return false;
+  pollfd ended = {found->worker->exit_fd(), POLLIN, 0};
+  if (poll(&ended, 1, 0) > 0 || !found->worker->hand_over(arrival.order).ok()) {
+    found->killed = true;  // reap_workers() sees to it.
+    found->worker->kill();
+    return false;
+  }
+  found->prepared = false;
+  found->session = arrival.order.session;
+  found->user = arrival.order.user;
+  return true;
+}
+
+// A further process of a lease.
+bool Daemon::use_spare(Arrival& arrival) {
+  std::unique_ptr<Worker> spare = spares_.take(arrival.order.devices);
+  if (spare == nullptr) return false;
+  Running running{arrival.lease, arrival.claim, std::move(spare), arrival.order.session,
+                  arrival.order.user};
+  const bool given = running.worker->hand_over(arrival.order).ok();
+  if (!given) {
+    running.prepared = running.killed = true;  // reap_workers() sees to it.
+    running.worker->kill();
+  }
+  workers_.push_back(std::move(running));
+  return given;
+}
+
 void Daemon::reap_workers() {
-  std::erase_if(workers_, [this](Running& running) {
+  const std::size_t gone = std::erase_if(workers_, [this](Running& running) {
     pollfd ended = {running.worker->exit_fd(), POLLIN, 0};
     if (poll(&ended, 1, 0) <= 0) return false;
     exchange_.forget(running.worker.get());
     const std::string failure = running.worker->how_it_failed();
+    if (running.prepared) {
+      if (!running.killed) spdlog::warn("a worker ended before its session: {}", failure);
+      return true;
+    }
     if (!failure.empty() && !running.killed) report_death(running, failure);
     audit("session.ended", {{"user", running.user.name},
                             {"token", running.user.token},
@@ -263,6 +348,7 @@ void Daemon::reap_workers() {
     if (count != worker_counts_.end() && --count->second == 0) worker_counts_.erase(count);
     return true;
   });
+  if (gone > 0) spares_.expect(queue_.expected());  // GPUs may have come free.
 }
 
 // To the log, and to the gpurun of the lease, which tells its user: by the link's thread.
@@ -289,6 +375,7 @@ void Daemon::end_all() {
     events_.clear();
   }
   workers_.clear();
+  spares_.give_up();
 }
 
 }  // namespace gpurun::server

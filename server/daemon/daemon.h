@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 #include <variant>
@@ -26,6 +27,7 @@
 #include "server/daemon/audit.h"
 #include "server/daemon/lease_book.h"
 #include "server/daemon/lease_queue.h"
+#include "server/daemon/spare_workers.h"
 #include "server/daemon/spawn.h"
 #include "server/daemon/tokens.h"
 #include "server/daemon/users.h"
@@ -49,6 +51,7 @@ struct DaemonOptions {
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
   // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
   bool for_one_run = false;
+  SpareOptions spares;  // Workers that wait for leases.
   // Who we are to clients that speak TLS; empty: no control link can.
   std::shared_ptr<const transport::tls::Identity> identity;
   bool tls_only = false;            // Also within this machine.
@@ -76,17 +79,23 @@ class Daemon {
 
  private:
   class HalfOpen;
+  struct LeaseBegun {
+    protocol::Id lease;
+    std::shared_ptr<Claim> claim;
+    User user;
+  };
   struct LeaseEnded {
     protocol::Id lease;
   };
-  using Event = std::variant<Arrival, LeaseEnded>;
+  using Event = std::variant<LeaseBegun, Arrival, LeaseEnded>;
   struct Running {
     protocol::Id lease;
     std::shared_ptr<Claim> claim;  // Held until the worker is gone.
     std::unique_ptr<Worker> worker;
     protocol::Id session;
     User user;
-    bool killed = false;  // By us: no failure.
+    bool killed = false;    // By us: no failure.
+    bool prepared = false;  // For a session that has not come yet.
   };
   // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
   // so that a client that does not read holds up nobody else.
@@ -112,17 +121,23 @@ class Daemon {
   void make_room();
   void take_events();
   void tell_claims_dropped();
+  void prepare_worker(LeaseBegun begun);
+  Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
+  void end_workers_of(const protocol::Id& lease);
   void start_worker(Arrival arrival);
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
-  Result<std::unique_ptr<Worker>> admit(WorkerOrder& order);
+  Status admit(Arrival& arrival);
+  bool use_prepared(Arrival& arrival);
+  bool use_spare(Arrival& arrival);
   void end_all();
 
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection);
-  // Behind TLS, if there is any; `binding` is its channel's then, else empty.
+  // Behind TLS, if there is any, with its channel's exporter (protocol/proof.h).
+  using Exporter = std::optional<protocol::Nonce>;
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
-                  ByteView binding, Deadline deadline);
+                  const Exporter& exporter, Deadline deadline);
   // TLS (daemon_tls.cc).
   static Result<bool> begins_with_tls(const transport::Connection& connection, Deadline deadline);
   Status check_plaintext(const transport::Connection& connection) const;
@@ -136,10 +151,10 @@ class Daemon {
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
                     const protocol::ControlFrame& frame, const protocol::Attach& attach);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                     HalfOpen& half_open, ByteView binding, Deadline deadline);
+                     HalfOpen& half_open, const Exporter& exporter, Deadline deadline);
   // daemon_identify.cc
   Result<Asked> identify(transport::Connection& connection, const protocol::Hello& hello,
-                         ByteView binding, Deadline deadline);
+                         const Exporter& exporter, Deadline deadline);
   Status check_still_valid(const User& user);
   void heed_tokens();
   void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
@@ -174,6 +189,7 @@ class Daemon {
   LeaseBook book_;
   ExchangeBook exchange_;                   // run()'s thread.
   std::vector<Running> workers_;            // run()'s thread.
+  SpareWorkers spares_;                     // run()'s thread.
   std::mutex lease_links_mutex_;            // A leaf lock.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
   std::map<protocol::Id, Link> lease_links_;
@@ -181,6 +197,7 @@ class Daemon {
 
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> half_open_{0};
+  std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
   std::condition_variable thread_ended_;
   std::size_t threads_ = 0;

@@ -47,13 +47,16 @@ std::optional<protocol::Key> shown_by(const ControlFrame& frame, const protocol:
 }  // namespace
 
 // The request is the proof, with a token the frame before it, too. Both are read before anything is
-// refused: the refusal could not be read where what was sent is thrown away.
+// refused: the refusal could not be read where what was sent is thrown away. Inside TLS they have
+// come with the hello: a client that knows the channel needs nothing of the challenge.
 Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
-                                       const protocol::Hello& hello, ByteView binding,
+                                       const protocol::Hello& hello, const Exporter& exporter,
                                        Deadline deadline) {
-  const Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
-  if (!nonce.ok()) return nonce.status();
-  const protocol::Challenge challenge{protocol::our_version(Sender::kServer), *nonce};
+  const Result<protocol::Nonce> ours =
+      exporter ? Result<protocol::Nonce>(*exporter) : protocol::random_array<protocol::Nonce>();
+  if (!ours.ok()) return ours.status();
+  const protocol::Challenge challenge{protocol::our_version(Sender::kServer),
+                                      exporter ? protocol::Nonce{} : *ours};
   GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, challenge, deadline));
   ControlFrame proof;
   if (hello.token) {
@@ -65,9 +68,9 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   Result<ControlFrame> request =
       protocol::receive_control(connection, limits::kHelloBytesMax, deadline);
   if (!request.ok()) return request.status();
-  const protocol::Nonce ours = protocol::bound_nonce(*nonce, binding);
+  const auto kind = exporter ? protocol::Link::kControlInTls : protocol::Link::kControl;
   const auto key_of = [&](ByteView secret) {
-    return protocol::link_key(secret, protocol::Link::kControl, ours, hello.nonce, {});
+    return protocol::link_key(secret, kind, *ours, hello.nonce, {});
   };
   if (!hello.token) {
     const protocol::Key key = key_of(options_.secret);
@@ -78,7 +81,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   if (options_.tokens == nullptr) return no("this server knows no tokens of users");
   const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
   if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
-  const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, ours, hello);
+  const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, *ours, hello);
   if (!*entry || !secret) {
     return no("this server does not know token " + claimed.token +
               "; perhaps it was revoked, or is another server's");

@@ -3,8 +3,10 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -29,14 +31,37 @@ void refuse(transport::Connection& connection, const std::string& reason, Deadli
   static_cast<void>(protocol::send_control(connection, protocol::Refused{reason}, deadline));
 }
 
+// What a client may say behind a hello without waiting for an answer: a token's proof and a
+// request.
+constexpr std::size_t kSaidWithHelloBytesMax =
+    2 * (protocol::kControlHeaderBytes + limits::kHelloBytesMax + sizeof(protocol::Tag));
+
+// Of a client that may not have said all yet. To close with something of it unread would throw away
+// the refusal (TCP resets the connection then), so it is heard until the client has gone, within
+// bounds; it remains a stranger meanwhile, who makes room for others.
+void refuse_and_hear_out(transport::Connection& connection, const std::string& reason,
+                         Deadline to_send, Deadline deadline) {
+  refuse(connection, reason, to_send);
+  shutdown(connection.fd(), SHUT_WR);
+  std::array<std::byte, limits::kHelloBytesMax> dropped;
+  for (std::size_t heard = 0; heard < kSaidWithHelloBytesMax;) {
+    const Result<std::size_t> got = connection.receive(dropped, 1, deadline);
+    if (!got.ok()) return;
+    heard += *got;
+  }
+}
+
 // Waits until `fd` is readable, `link` has something to say or `stay` is to end: true for the
 // first.
-Result<bool> wait_readable(int fd, int link, const UserBook::Stay& stay, Deadline deadline) {
+Result<bool> wait_readable(int fd, const transport::Connection& link, const UserBook::Stay& stay,
+                           Deadline deadline) {
+  const Status left(Code::kPeerGone, "the client has left the queue");
+  if (link.holds_received()) return left;  // It came with the request: no descriptor tells of it.
   while (true) {
-    pollfd all[] = {{fd, POLLIN, 0}, {link, POLLIN | POLLRDHUP, 0}, {stay.fd(), POLLIN, 0}};
+    pollfd all[] = {{fd, POLLIN, 0}, {link.fd(), POLLIN | POLLRDHUP, 0}, {stay.fd(), POLLIN, 0}};
     const int ready = poll(all, 3, deadline.poll_timeout_ms());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
-    if (all[1].revents != 0) return Status(Code::kPeerGone, "the client has left the queue");
+    if (all[1].revents != 0) return left;
     if (all[2].revents != 0) return Status(Code::kRefused, stay.why_ended());
     if (all[0].revents != 0) return true;
     if (deadline.passed()) return false;
@@ -57,20 +82,20 @@ void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
 }
 
 void Daemon::serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
-                        ByteView binding, Deadline deadline) {
+                        const Exporter& exporter, Deadline deadline) {
   const std::string peer = connection->description();
   const Result<ControlFrame> frame =
       protocol::receive_control(*connection, limits::kHelloBytesMax, deadline);
   if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return spdlog::info("{}: {}", peer, message.status().to_string());
-  const bool encrypted = !binding.empty();
+  const bool encrypted = exporter.has_value();
   if (const Status allowed = check_plaintext(*connection); !encrypted && !allowed.ok()) {
     spdlog::warn("{}: speaks no TLS", peer);
     return refuse(*connection, allowed.message(), handshake());
   }
   if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
-    serve_control(*connection, *hello, half_open, binding, deadline);
+    serve_control(*connection, *hello, half_open, exporter, deadline);
   } else if (const auto* attach = std::get_if<protocol::Attach>(&*message);
              attach != nullptr && !encrypted) {
     serve_attach(connection, *frame, *attach);
@@ -113,7 +138,7 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
                                                   key, Sender::kServer, sent++, handshake()));
     const std::uint64_t wait = std::min(request.wait_milliseconds, kWaitMillisecondsMax);
-    const Result<bool> granted = wait_readable((*claim)->fd(), connection.fd(), stay,
+    const Result<bool> granted = wait_readable((*claim)->fd(), connection, stay,
                                                Deadline::in(std::chrono::milliseconds(wait)));
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
@@ -128,14 +153,14 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
 }
 
 void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                           HalfOpen& half_open, ByteView binding, Deadline deadline) {
+                           HalfOpen& half_open, const Exporter& exporter, Deadline deadline) {
   const std::string& peer = connection.description();
   const Status version = protocol::check_version(hello.version, "client");
   if (!version.ok()) {
     spdlog::warn("{}: {}", peer, version.message());
-    return refuse(connection, version.message(), handshake());
+    return refuse_and_hear_out(connection, version.message(), handshake(), deadline);
   }
-  const Result<Asked> asked = identify(connection, hello, binding, deadline);
+  const Result<Asked> asked = identify(connection, hello, exporter, deadline);
   if (!asked.ok() && asked.status().code() == Code::kRefused) {
     const std::string& why = asked.status().message();
     spdlog::warn("{}: {}", peer, why);
@@ -191,8 +216,10 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                               request.devices,
                               models_of((*claim)->devices()),
                               all_emulated((*claim)->devices())};
+  LeaseBegun begun{*id, *claim, user};
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer, user});
+  post(std::move(begun));
   const std::string lease = protocol::hex_of(bytes_of(*id));
   spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
   audit("lease.granted", {{"user", user.name},
@@ -215,9 +242,10 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
 // Until the peer says anything or is gone, or its user's token is revoked, which ends its lease;
 // end_all()'s shut_down() is that, too, and keep-alive says it when the client's machine has gone.
 // Nothing is read: a connection that has seen the end hangs up, which the peer is to see only when
-// its GPUs are free.
+// its GPUs are free. What came with the request and is none of it was said, too.
 void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
                          const Asked& asked, UserBook::Stay& stay, std::uint64_t sent) {
+  if (connection.holds_received()) return;
   const auto say = [&](const ControlMessage& words) {
     return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
                                   handshake());
@@ -292,6 +320,7 @@ protocol::Listing Daemon::listing() {
   listing.leases = static_cast<std::uint32_t>(held.size());
   listing.gathering = static_cast<std::uint32_t>(book_.gathering());
   listing.half_open = static_cast<std::uint32_t>(half_open());
+  listing.spare_workers = static_cast<std::uint32_t>(spare_count_.load());
   const std::lock_guard lock(lease_links_mutex_);
   for (const auto& [lease, workers] : worker_counts_) listing.workers += workers;
   for (const HeldLease& lease : held) {

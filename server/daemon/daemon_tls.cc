@@ -112,14 +112,13 @@ void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfO
   if (!handshake.ok()) return spdlog::error("{}: {}", peer, handshake.status().to_string());
   Result<tls::Channel> channel = (*handshake)->finish(*connection, deadline);
   if (!channel.ok()) return spdlog::info("{}: {}", peer, channel.status().to_string());
-  const ByteView binding = bytes_of(channel->binding);
-  const Bytes kept(binding.begin(), binding.end());
+  const protocol::Nonce exporter = channel->binding;
   tls::TlsOptions options;
   options.reads_ahead = false;  // We poll its descriptor.
   auto secured = tls::secure(std::move(connection), *std::move(channel), options);
   if (!secured.ok()) return spdlog::error("{}: {}", peer, secured.status().to_string());
   connection = *std::move(secured);
-  serve_link(connection, half_open, kept, deadline);
+  serve_link(connection, half_open, exporter, deadline);
 }
 
 void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,

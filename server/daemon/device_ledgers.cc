@@ -31,21 +31,14 @@ Result<UniqueFd> DeviceLedgers::open(int ordinal) const {
   return file;
 }
 
-void DeviceLedgers::tell(std::vector<std::string>& environment, int first, std::size_t count) {
-  constexpr const char* kName = "GPURUN_EMULATED=";
-  std::string key = "ledger=";
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i > 0) key += '+';
-    key += std::to_string(first + static_cast<int>(i));
+std::string DeviceLedgers::setting(const std::string& told, const std::vector<int>& descriptors) {
+  // The last word counts, whatever the daemon itself was told.
+  std::string setting = told.empty() ? "ledger=" : told + ";ledger=";
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    if (i > 0) setting += '+';
+    setting += std::to_string(descriptors[i]);
   }
-  for (std::string& entry : environment) {
-    // The last word counts, whatever the daemon itself was told.
-    if (entry.starts_with(kName)) {
-      entry += ';' + key;
-      return;
-    }
-  }
-  environment.push_back(kName + key);
+  return setting;
 }
 
 }  // namespace gpurun::server

@@ -23,9 +23,9 @@ class DeviceLedgers {
   // open file description (F_OFD_SETLK) would outlive a worker that shares ours.
   Result<UniqueFd> open(int ordinal) const;
 
-  // Adds to a worker's environment where it finds its `count` files: from the descriptor `first`
-  // on, in the order of its devices.
-  static void tell(std::vector<std::string>& environment, int first, std::size_t count);
+  // What tells a worker where it finds its files, behind what its GPURUN_EMULATED says otherwise:
+  // `descriptors`, in the order of its devices.
+  static std::string setting(const std::string& told, const std::vector<int>& descriptors);
 
  private:
   std::vector<UniqueFd> files_;

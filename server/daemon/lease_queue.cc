@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ struct Claim::State {
   std::mutex mutex;
   std::set<int> free;
   std::deque<Claim*> waiting;  // Each takes itself out when it goes.
+  std::vector<int> last{0};    // Granted; the first one will probably be for one GPU.
 
   void serve() {
     while (!waiting.empty() && waiting.front()->wanted_ <= free.size()) {
@@ -26,6 +28,7 @@ struct Claim::State {
         claim->devices_.push_back(*free.begin());
         free.erase(free.begin());
       }
+      last = claim->devices_;
       // Cannot fail: the counter is 0, and the descriptor is the claim's own.
       eventfd_write(claim->granted_.get(), 1);
     }
@@ -82,6 +85,14 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) {
   state_->waiting.push_back(claim.get());
   state_->serve();
   return claim;
+}
+
+std::vector<int> LeaseQueue::expected() const {
+  const std::lock_guard lock(state_->mutex);
+  const std::size_t count = state_->last.size();
+  if (state_->free.size() < count) return state_->last;
+  const auto first = state_->free.begin();
+  return {first, std::next(first, static_cast<std::ptrdiff_t>(count))};
 }
 
 std::size_t LeaseQueue::waiting() const {

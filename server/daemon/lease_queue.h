@@ -55,6 +55,9 @@ class LeaseQueue {
   // Granted at once when the GPUs are free and nobody waits. kRefused: the server has not so many
   // GPUs, or `devices` is 0. kResourceExhausted: no descriptor, or the queue is full.
   Result<std::shared_ptr<Claim>> claim(unsigned devices);
+  // The GPUs that the next request will get, if it is for as many as the last one that was granted
+  // and comes now: where so many are not free, those of that one, which may come back.
+  std::vector<int> expected() const;
   // Requests that wait.
   std::size_t waiting() const;
 

@@ -94,6 +94,11 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--worker-memory", config.worker_memory,
                  "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--spare-workers", config.spare_workers,
+                 "workers that are started before there is a lease for them; 1 by default");
+  app.add_option("--spare-level", config.spare_level,
+                 "what they have done: mapped (the driver), or initialised (after cuInit)")
+      ->capture_default_str();
   app.add_option("--cache", config.cache,
                  "folder for code images, so that none is sent twice; or none");
   app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
@@ -282,7 +287,7 @@ Result<std::string> images_folder(const Config& config) {
   const std::string cache = config.cache_told ? config.cache : default_cache();
   if (cache.empty()) return std::string();
   const Result<std::unique_ptr<ImageFolder>> folder =
-      ImageFolder::open(images_of(User(), cache + "/images"), config.cache_bytes);
+      ImageFolder::open(cache + "/images/" + images_of(User()), config.cache_bytes);
   if (folder.ok()) return cache + "/images";
   if (config.cache_told)
     return Status(folder.status().code(), "cache: " + folder.status().message());
@@ -351,6 +356,24 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   return settings;
 }
 
+Result<SpareOptions> spare_options(const Config& config) {
+  SpareOptions options;
+  if (config.spare_workers > SpareOptions::kCountMax) {
+    return Status(Code::kInvalidArgument,
+                  "spare-workers is " + std::to_string(config.spare_workers) + "; it may be 0 to " +
+                      std::to_string(SpareOptions::kCountMax));
+  }
+  if (config.spare_level != "mapped" && config.spare_level != "initialised") {
+    return Status(Code::kInvalidArgument,
+                  "spare-level is '" + config.spare_level + "'; it may be mapped or initialised");
+  }
+  // Of one run the first lease comes at once, and mostly it is the last.
+  const bool wanted = config.spare_workers_told || !config.for_one_run;
+  options.count = wanted ? config.spare_workers : 0;
+  if (config.spare_level == "initialised") options.level = SpareLevel::kInitialised;
+  return options;
+}
+
 // Says what keeps strangers' code in its worker: here, and to whom it concerns (gpuctl list).
 void say_confinement(const ProcessSettings& settings, const ServerFacts& facts) {
   const std::string& parts = facts.confinement;
@@ -392,6 +415,9 @@ Status serve(const Config& config) {
   if (!identity.ok()) return identity.status();
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
+  settings->encrypted = *identity != nullptr;
+  const Result<SpareOptions> spares = spare_options(config);
+  if (!spares.ok()) return spares.status();
   if (settings->confined) {
     Result<std::shared_ptr<WorkerGroups>> groups = WorkerGroups::create();
     if (groups.ok()) settings->groups = *std::move(groups);
@@ -426,6 +452,7 @@ Status serve(const Config& config) {
   options.device_facts = std::move(facts->devices);
   options.confinement = facts->confinement;
   options.for_one_run = config.for_one_run;
+  options.spares = *spares;
   const unsigned count = options.devices;
   const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
   Result<std::unique_ptr<Daemon>> daemon =
@@ -487,6 +514,7 @@ int run_gpurund(int argc, char** argv) {
       return kExitWrongUsage;
     }
     config.cache_told = config.cache_told || app.count("--cache") > 0;
+    config.spare_workers_told = config.spare_workers_told || app.count("--spare-workers") > 0;
     config.tokens_told = config.tokens_told || app.count("--tokens") > 0;
     status = run_daemon(std::move(config), words, app.count("--log") > 0);
   }

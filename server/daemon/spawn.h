@@ -59,6 +59,15 @@ class Worker {
   // Readable when it wants to share something, or to have what another one shares; -1: it never
   // does.
   virtual int exchange_fd() const noexcept { return -1; }
+  // Of one that has no GPUs yet: tells it which it shall open. Once; a failure ends its use.
+  // `leased`: for a lease, not for one that is expected.
+  virtual Status assign(const std::vector<int>& /*devices*/, bool /*leased*/) {
+    return Status(Code::kInternal, "it has its GPUs");
+  }
+  // Of one that was prepared: gives it its session. On failure the order is untouched.
+  virtual Status hand_over(WorkerOrder& /*order*/) {
+    return Status(Code::kInternal, "it was not prepared");
+  }
   // Answers it. `lease`: whose worker it is.
   virtual void serve_exchange(ExchangeBook& /*book*/, const protocol::Id& /*lease*/) {}
 };
@@ -69,6 +78,16 @@ class WorkerSpawner {
   // On failure the order is untouched, so that the client can be told. Only from the thread that
   // lives as long as the workers shall: the kernel kills them when it ends.
   virtual Result<std::unique_ptr<Worker>> start(WorkerOrder& order) = 0;
+  // A worker with these devices before there is a session for it: it opens the driver meanwhile.
+  // From the same thread.
+  virtual Result<std::unique_ptr<Worker>> prepare(const std::vector<int>& /*devices*/) {
+    return Status(Code::kUnavailable, "here workers start with their session");
+  }
+  // A worker for whichever lease comes: it waits, with the driver mapped, to be assigned its
+  // devices. From the same thread.
+  virtual Result<std::unique_ptr<Worker>> spare() {
+    return Status(Code::kUnavailable, "here workers start with their lease");
+  }
 };
 
 struct ProcessSettings {
@@ -83,6 +102,7 @@ struct ProcessSettings {
   std::shared_ptr<const DeviceLedgers> ledgers;
   // Workers give up all that serving a session does not need (server/worker/confinement.h).
   bool confined = true;
+  bool encrypted = false;  // Their sessions are expected to be: OpenSSL starts before they come.
   // Of main memory, that one of them may have; 0: what its devices take when they are emulated and
   // something beside, else any.
   std::uint64_t worker_memory_bytes = 0;
@@ -90,8 +110,13 @@ struct ProcessSettings {
   std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
 };
 
-// The folder of that user's images in `images_path`.
-std::string images_of(const User& user, const std::string& images_path);
+// The word of its command line by which a spare worker can be told from others, and what stands
+// there instead once it is somebody's.
+inline constexpr const char* kSpareWord = "--spare";
+inline constexpr const char* kTakenWord = "--taken";
+
+// The folder of that user's images in ProcessSettings::images_path.
+std::string images_of(const User& user);
 // What a worker with these devices may have of main memory; 0: any.
 std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices);
 

@@ -1,14 +1,11 @@
 // One SOCK_SEQPACKET message with the descriptors attached (unix(7), SCM_RIGHTS).
 #include "server/daemon/spawn_hand_over.h"
 
-#include <errno.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <cstring>
 #include <utility>
 
 #include "protocol/control.h"
+#include "server/daemon/descriptor_message.h"
 
 namespace gpurun::server {
 namespace {
@@ -23,10 +20,11 @@ struct Message {
   std::uint32_t encrypted;
   protocol::Id lease;
   protocol::Id ticket;
+  char images[256];  // Ends with a zero.
 };
-constexpr std::uint32_t kMagic = 0x68616e64;
+constexpr std::uint32_t kHandOverMagic = 0x68616e64;
 
-using ControlBuffer = std::array<std::byte, CMSG_SPACE(protocol::kConnectionsMax * sizeof(int))>;
+static_assert(protocol::kConnectionsMax <= kAttachedMax);
 
 Status malformed() { return Status(Code::kProtocol, "gpurund handed over nothing usable"); }
 
@@ -36,8 +34,12 @@ Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<in
   if (connections.size() < 2 || connections.size() > protocol::kConnectionsMax) {
     return Status(Code::kInternal, "hand-over of an impossible number of connections");
   }
+  const std::string images = images_of(order.user);
   Message message{};
-  message.magic = kMagic;
+  if (images.size() >= sizeof message.images) {
+    return Status(Code::kInternal, "a user's name is too long for a worker");
+  }
+  message.magic = kHandOverMagic;
   message.connections = static_cast<std::uint32_t>(connections.size());
   message.session = order.session;
   message.key = order.key;
@@ -46,51 +48,20 @@ Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<in
   message.encrypted = order.encrypted ? 1 : 0;
   message.lease = order.lease;
   message.ticket = order.ticket;
-  iovec bytes = {&message, sizeof message};
-  alignas(cmsghdr) ControlBuffer control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = CMSG_SPACE(connections.size() * sizeof(int));
-  cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(connections.size() * sizeof(int));
-  std::memcpy(CMSG_DATA(rights), connections.data(), connections.size() * sizeof(int));
-  ssize_t sent = 0;
-  do {
-    sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  return sent < 0 ? Status::from_errno(errno, "hand-over to the worker") : Status();
+  images.copy(message.images, images.size());
+  return send_message(socket, byte_view(&message, sizeof message), connections);
 }
 
 Result<HandOver> receive_hand_over(int socket) {
+  Result<DescriptorMessage> received = receive_message(socket, sizeof(Message));
+  if (!received.ok()) return received.status();
   Message message{};
-  iovec bytes = {&message, sizeof message};
-  alignas(cmsghdr) ControlBuffer control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  ssize_t got = 0;
-  do {
-    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return Status::from_errno(errno, "hand-over from gpurund");
+  if (received->bytes.size() != sizeof message) return malformed();
+  std::memcpy(&message, received->bytes.data(), sizeof message);
   HandOver result;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
-      result.connections.emplace_back(fd);
-    }
-  }
-  if (got != sizeof message || message.magic != kMagic || result.connections.size() < 2 ||
-      result.connections.size() != message.connections) {
+  result.connections = std::move(received->attached);
+  if (message.magic != kHandOverMagic || message.images[sizeof message.images - 1] != '\0' ||
+      result.connections.size() < 2 || result.connections.size() != message.connections) {
     return malformed();
   }
   result.session = message.session;
@@ -100,6 +71,7 @@ Result<HandOver> receive_hand_over(int socket) {
   result.encrypted = message.encrypted != 0;
   result.lease = message.lease;
   result.ticket = message.ticket;
+  result.images = message.images;
   return result;
 }
 

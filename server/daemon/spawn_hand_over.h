@@ -2,6 +2,7 @@
 // client said of itself. Nothing of it is on a command line, in the environment, or in a file.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -24,13 +25,14 @@ struct HandOver {
   bool encrypted = false;
   protocol::Id lease{};
   protocol::Id ticket{};
+  std::string images;                 // Its user's part of the folder of images (spawn.h).
   std::vector<UniqueFd> connections;  // The log, then the bulk lanes; at least 2.
 };
 
 // Sends over `socket` (SOCK_SEQPACKET); never waits. `connections` are the descriptors of
 // the order's connections, and stay the caller's.
 Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<int>& connections);
-// Waits for it at most until gpurund dies. kProtocol: it is none.
+// Waits for it at most until gpurund dies (kPeerGone). kProtocol: it is none.
 Result<HandOver> receive_hand_over(int socket);
 
 }  // namespace gpurun::server

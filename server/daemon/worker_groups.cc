@@ -61,6 +61,15 @@ WorkerGroup::~WorkerGroup() {
   rmdir(path_.c_str());
 }
 
+Status WorkerGroup::limit_memory(std::uint64_t memory_bytes) const {
+  if (memory_bytes == 0) return {};
+  GPURUN_RETURN_IF_ERROR(write_line(path_ + "/memory.max", std::to_string(memory_bytes)));
+  // All of a worker at once, and none of it on a disk. Both may be missing in older kernels.
+  static_cast<void>(write_line(path_ + "/memory.oom.group", "1"));
+  static_cast<void>(write_line(path_ + "/memory.swap.max", "0"));
+  return {};
+}
+
 bool WorkerGroup::memory_struck() const {
   const std::vector<std::string> words = words_of(path_ + "/memory.events");
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
@@ -89,17 +98,11 @@ Result<std::shared_ptr<WorkerGroups>> WorkerGroups::create(const std::string& hi
   return std::shared_ptr<WorkerGroups>(new WorkerGroups(path));
 }
 
-Result<std::unique_ptr<WorkerGroup>> WorkerGroups::add(pid_t process, std::uint64_t memory_bytes) {
+Result<std::unique_ptr<WorkerGroup>> WorkerGroups::add(pid_t process) {
   const std::string path = path_ + "/worker-" + std::to_string(process);
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return failed(path);
   auto group = std::make_unique<WorkerGroup>(path);
   GPURUN_RETURN_IF_ERROR(write_line(path + "/pids.max", std::to_string(kTasksMax)));
-  if (memory_bytes != 0) {
-    GPURUN_RETURN_IF_ERROR(write_line(path + "/memory.max", std::to_string(memory_bytes)));
-    // All of a worker at once, and none of it on a disk. Both may be missing in older kernels.
-    static_cast<void>(write_line(path + "/memory.oom.group", "1"));
-    static_cast<void>(write_line(path + "/memory.swap.max", "0"));
-  }
   GPURUN_RETURN_IF_ERROR(write_line(path + "/cgroup.procs", std::to_string(process)));
   return group;
 }

@@ -23,6 +23,8 @@ class WorkerGroup {
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   ~WorkerGroup();
 
+  // 0: any. kUnavailable.
+  Status limit_memory(std::uint64_t memory_bytes) const;
   // Whether the kernel has ended something in it for want of memory.
   bool memory_struck() const;
 
@@ -39,8 +41,8 @@ class WorkerGroups {
       const std::string& hierarchy = "/sys/fs/cgroup",
       const std::string& own = "/proc/self/cgroup");
 
-  // Moves `process` into a group of its own. `memory_bytes` 0: any. kUnavailable.
-  Result<std::unique_ptr<WorkerGroup>> add(pid_t process, std::uint64_t memory_bytes);
+  // Moves `process` into a group of its own, without a limit of memory. kUnavailable.
+  Result<std::unique_ptr<WorkerGroup>> add(pid_t process);
 
  private:
   explicit WorkerGroups(std::string path) : path_(std::move(path)) {}

@@ -41,14 +41,9 @@ Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const std::string& path) {
   }
   // Local and deep: neither we nor what the driver loads may bind to the other's symbols.
   int mode = RTLD_NOW | RTLD_LOCAL;
-#if defined(__has_feature)  // clang's word for what g++ defines.
-  constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr bool kSanitized = true;
-#else
-  constexpr bool kSanitized = false;
+#if !defined(GPURUN_ASAN) && !defined(GPURUN_TSAN)  // The sanitizers refuse it.
+  mode |= RTLD_DEEPBIND;
 #endif
-  if (!kSanitized) mode |= RTLD_DEEPBIND;  // The sanitizers refuse it.
   void* library = dlopen(path.c_str(), mode);
   if (library == nullptr) {
     const char* reason = dlerror();

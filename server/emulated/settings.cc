@@ -106,6 +106,16 @@ bool apply(std::string_view key, std::string_view value, Settings* s) {
     s->watchdog_kills = flag != 0;
     return true;
   }
+  if (key == "tier") {
+    if (value != "fibers" && value != "regions" && value != "auto") return false;
+    s->tier = value;
+    return true;
+  }
+  if (key == "log") {
+    if (value.empty() || value.front() != '/') return false;
+    s->log = value;
+    return true;
+  }
   if (key == "cache") {
     if (value.empty()) return false;
     s->cache = value;

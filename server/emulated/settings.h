@@ -33,8 +33,10 @@ struct Settings {
   int threads = 0;
   int driver_version = kNewestDriverVersion;
   std::string cache = "on";
+  std::string tier = "auto";  // fibers, regions or auto: compiler.h, Tier.
   int watchdog_s = 60;
   bool watchdog_kills = false;
+  std::string log;  // File for a line about each kernel that has run (kernel_log.h); "": none.
   // Open descriptors of the files by which processes share the memory of the visible devices, in
   // their order (memory_ledger.h). Devices beyond them share it with nobody.
   std::vector<int> ledger;

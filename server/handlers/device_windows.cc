@@ -22,6 +22,10 @@ constexpr std::uint64_t kShareOfFree = 16;
 // of the driver's, of which it shall not have thousands.
 constexpr std::uint64_t kPartsOfGrant = 16;
 
+// Of the memory that comes with an attach: what small programs need, and no loss where it is
+// unused.
+constexpr std::uint64_t kFirstBytes = std::uint64_t{8} << 20;
+
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -65,7 +69,30 @@ std::vector<CUmemAccessDesc> DeviceWindow::who_reaches() const {
   return access_of;
 }
 
+// The first request shows whether the client holds what came unasked: else that goes, for a window
+// where the client wishes it, or none.
+void DeviceWindow::drop_unless_held(const CreditRequest& request) {
+  if (!std::exchange(unasked_, false) || state_ != State::kOpen ||
+      (request.wished_window == base_ && request.window_bytes >= bytes_)) {
+    return;
+  }
+  // Where the driver still has something mapped, addresses stay and the client declines the window.
+  for (const auto& [at, piece] : pieces_) {
+    if (piece.leaving) return;
+  }
+  for (const auto& [at, piece] : pieces_) gone_.insert(at);
+  drop();
+}
+
+void DeviceWindow::drop() {
+  for (const auto& [at, piece] : pieces_) (void)unmap(at, piece);
+  pieces_.clear();
+  (void)GPURUN_DRIVER(driver_, cuMemAddressFree, base_, bytes_);
+  state_ = State::kUnknown;
+}
+
 void DeviceWindow::open(const CreditRequest& request) {
+  drop_unless_held(request);
   if (state_ != State::kUnknown || request.wished_window == 0) return;
   state_ = State::kNone;
   int supported = 0;
@@ -217,6 +244,34 @@ int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
   return 0;
 }
 
+bool DeviceWindow::grant_first(CreditGrant* grant) {
+  std::size_t total = 0;
+  if (GPURUN_DRIVER(driver_, cuDeviceTotalMem_v2, &total, device_) != 0) return false;
+  CreditRequest request;
+  request.wished_window = protocol::kFirstWindowPlace;
+  request.window_bytes =
+      std::min<std::uint64_t>(total, limits::kWindowBytesMax / protocol::kWindowBytesPerByte) *
+      protocol::kWindowBytesPerByte;
+  *grant = {};
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::kUnknown) return false;
+  open(request);
+  if (state_ != State::kOpen) {
+    state_ = State::kUnknown;
+    return false;
+  }
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(kFirstBytes, total / kShareOfFree) / granule_ * granule_;
+  if (bytes == 0 || place_at(base_, bytes, grant) != 0) {
+    drop();
+    return false;
+  }
+  unasked_ = true;
+  grant->window = base_;
+  grant->window_bytes = bytes_;
+  return true;
+}
+
 int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {
   const int unmapped = GPURUN_DRIVER(driver_, cuMemUnmap, at, piece.bytes);
   const int released = GPURUN_DRIVER(driver_, cuMemRelease, piece.memory);
@@ -225,15 +280,17 @@ int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {
 
 int DeviceWindow::take_back(std::uint64_t at) {
   std::unique_lock lock(mutex_);
+  if (gone_.erase(at) != 0) return 0;
   const auto found = pieces_.find(at);
   if (found == pieces_.end() || found->second.leaving || found->second.shared) {
     return kErrorInvalidValue;
   }
   found->second.leaving = true;
   const Piece piece = found->second;
-  lock.unlock();
+  // A first request that came meanwhile would find addresses that it cannot give up.
+  if (!unasked_) lock.unlock();
   const int result = unmap(at, piece);
-  lock.lock();
+  if (!lock.owns_lock()) lock.lock();
   // Where the driver still has something mapped nothing can be placed again.
   if (result == 0) pieces_.erase(at);
   return result;

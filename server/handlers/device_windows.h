@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,11 @@ class DeviceWindow {
   // or not a whole piece left. A context of the device is current. INVALID_VALUE for what is over a
   // bound, else the CUresult of the driver; `*grant` tells of the window in any case.
   int grant(const protocol::CreditRequest& request, protocol::CreditGrant* grant);
-  // Takes the memory of the piece at `piece`. INVALID_VALUE: there is none.
+  // Before any request: a window and a little memory, which needs no context. False: there is none,
+  // and the client's first request decides.
+  bool grant_first(protocol::CreditGrant* grant);
+  // Takes the memory of the piece at `piece`. INVALID_VALUE: there is none, nor was there one that
+  // a request which overtook this has made go.
   int take_back(std::uint64_t piece);
   // Takes all, and the addresses. There is no window from now on.
   int close();
@@ -68,6 +73,8 @@ class DeviceWindow {
 
   // All under mutex_.
   void open(const protocol::CreditRequest& request);
+  void drop_unless_held(const protocol::CreditRequest& request);
+  void drop();
   int place(const protocol::CreditRequest& request, protocol::CreditGrant* grant);
   int place_at(std::uint64_t at, std::uint64_t bytes, protocol::CreditGrant* grant);
   int map(std::uint64_t at, std::uint64_t bytes, Piece* piece);
@@ -90,11 +97,16 @@ class DeviceWindow {
   const int device_;
   mutable std::mutex mutex_;  // Guards all below.
   State state_ = State::kUnknown;
+  // Of grant_first(), and no request has shown yet whether the client holds it.
+  bool unasked_ = false;
   std::uint64_t base_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t granule_ = 0;
   std::uint64_t next_credit_ = 0;
   std::map<std::uint64_t, Piece> pieces_;
+  // Pieces of grant_first() that went by a request. The client, which could not hold them, gives
+  // them back before it makes one, but requests pass what is given back.
+  std::set<std::uint64_t> gone_;
   std::map<std::uint64_t, Adopted> adopted_;
   std::vector<CUmemAccessDesc> access_;
 };

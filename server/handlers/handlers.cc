@@ -7,6 +7,7 @@
 #include "server/handlers/device_windows.h"
 #include "server/handlers/memory_pool.h"
 #include "server/handlers/modules.h"
+#include "server/handlers/observe.h"
 #include "server/handlers/primary_context.h"
 #include "server/worker/synchronize.h"
 
@@ -79,6 +80,7 @@ Handlers make_handlers() {
   add_device_window_handlers(handlers);
   add_interprocess_handlers(handlers);
   add_texture_handlers(handlers);
+  add_observe_handler(handlers);
   return handlers;
 }
 

@@ -19,6 +19,8 @@
 #include <mutex>
 #include <utility>
 
+#include "server/images/image_folder.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -29,6 +31,11 @@ struct Request {
   std::uint32_t zero;
   std::uint64_t bytes;  // kAdd: of the memory file that comes along.
   Sha256Digest digest;
+};
+
+// The first message.
+struct Beginning {
+  char part[ImageKeeper::kNameBytesMax + 1];  // Ends with a zero.
 };
 
 struct Answer {
@@ -84,29 +91,33 @@ bool receive_message(int socket, void* words, std::size_t bytes, UniqueFd* descr
   return got == static_cast<ssize_t>(bytes) && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
 }
 
-bool serve(int socket, ImageFolder& folder) {
+// What `request` asks for; whether it is one.
+bool do_step(const Request& request, ImageFolder& folder, int given, UniqueFd* image) {
+  struct stat about;
+  switch (request.step) {
+    case Step::kFind:
+      *image = folder.open_image(request.digest);
+      return true;
+    case Step::kRemoveIfDamaged:
+      folder.remove_if_damaged(request.digest);
+      return true;
+    case Step::kAdd:
+      // Reading anything but a file could take for ever.
+      if (given >= 0 && fstat(given, &about) == 0 && S_ISREG(about.st_mode)) {
+        folder.add_from(request.digest, given, request.bytes);
+      }
+      return true;
+  }
+  return false;
+}
+
+// `folder` null: there are no images.
+bool serve(int socket, ImageFolder* folder) {
   Request request{};
   UniqueFd given;
   if (!receive_message(socket, &request, sizeof request, &given)) return false;
   UniqueFd image;
-  switch (request.step) {
-    case Step::kFind:
-      image = folder.open_image(request.digest);
-      break;
-    case Step::kRemoveIfDamaged:
-      folder.remove_if_damaged(request.digest);
-      break;
-    case Step::kAdd: {
-      // Reading anything but a file could take for ever.
-      struct stat about;
-      if (given.valid() && fstat(given.get(), &about) == 0 && S_ISREG(about.st_mode)) {
-        folder.add_from(request.digest, given.get(), request.bytes);
-      }
-      break;
-    }
-    default:
-      return false;
-  }
+  if (folder != nullptr && !do_step(request, *folder, given.get(), &image)) return false;
   const Answer answer{image.valid() ? 1u : 0u};
   return send_message(socket, &answer, sizeof answer, image.get());
 }
@@ -128,24 +139,48 @@ void close_between(int first, int last) {
   for (int fd = first; fd <= std::min(last, kOpenAtStartMax); ++fd) close(fd);
 }
 
-[[noreturn]] void keep(int socket, ImageFolder& folder, pid_t parent) {
-  const int low = std::min(socket, folder.fd());
-  const int high = std::max(socket, folder.fd());
-  close_between(STDERR_FILENO + 1, low - 1);
-  close_between(low + 1, high - 1);
-  close_between(high + 1, std::numeric_limits<int>::max());
+// Which one is meant says the worker's own code, before it has heard a stranger.
+std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
+                                       std::uint64_t bytes_max) {
+  Beginning beginning{};
+  UniqueFd none;
+  if (!receive_message(socket, &beginning, sizeof beginning, &none)) return nullptr;
+  const std::string part(beginning.part, strnlen(beginning.part, sizeof beginning.part));
+  const std::string rooted = "/" + part + "/";
+  if (part.empty() || part.size() > ImageKeeper::kNameBytesMax ||
+      rooted.find("//") != std::string::npos || rooted.find("/../") != std::string::npos) {
+    return nullptr;
+  }
+  Result<std::unique_ptr<ImageFolder>> folder = ImageFolder::open(path + "/" + part, bytes_max);
+  if (folder.ok()) return *std::move(folder);
+  spdlog::warn("no image is kept: {}", folder.status().message());
+  return nullptr;
+}
+
+[[noreturn]] void keep(int socket, const std::string& path, std::uint64_t bytes_max, pid_t parent) {
+  close_between(STDERR_FILENO + 1, socket - 1);
+  close_between(socket + 1, std::numeric_limits<int>::max());
   prctl(PR_SET_NAME, "gpurun-images");
-  if (!give_up_rights()) _exit(125);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
-  while (serve(socket, folder)) {
+  const std::unique_ptr<ImageFolder> folder = open_part(socket, path, bytes_max);
+  if (!give_up_rights()) _exit(125);
+  while (serve(socket, folder.get())) {
   }
   _exit(0);
 }
 
-class KeptImages final : public ImageCache {
+class KeptImages final : public ImageKeeper {
  public:
   explicit KeptImages(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  void keep(const std::string& part) override {
+    Beginning beginning{};
+    const std::lock_guard lock(mutex_);
+    if (part.size() > kNameBytesMax) return socket_.reset();
+    part.copy(beginning.part, part.size());
+    if (!send_message(socket_.get(), &beginning, sizeof beginning, -1)) socket_.reset();
+  }
 
   std::optional<Bytes> find(const Sha256Digest& digest) override {
     UniqueFd image;
@@ -194,7 +229,8 @@ class KeptImages final : public ImageCache {
 
 }  // namespace
 
-Result<std::unique_ptr<ImageCache>> start_image_keeper(std::unique_ptr<ImageFolder> folder) {
+Result<std::unique_ptr<ImageKeeper>> start_image_keeper(const std::string& path,
+                                                        std::uint64_t bytes_max) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return Status::from_errno(errno, "socketpair");
@@ -208,9 +244,9 @@ Result<std::unique_ptr<ImageCache>> start_image_keeper(std::unique_ptr<ImageFold
   if (child < 0) return Status::from_errno(errno, "fork");
   if (child == 0) {
     ours.reset();
-    keep(theirs.get(), *folder, parent);
+    keep(theirs.get(), path, bytes_max, parent);
   }
-  return std::unique_ptr<ImageCache>(new KeptImages(std::move(ours)));
+  return std::unique_ptr<ImageKeeper>(new KeptImages(std::move(ours)));
 }
 
 }  // namespace gpurun::server

@@ -155,13 +155,14 @@ Status Confinement::make_namespaces() {
     user_namespace_ = enter_namespace_of(order_.user);
     made = user_namespace_ && unshare(kNamespaces) == 0;
   }
-  other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  // What is unmounted outside goes here, too: a worker may wait for days, and would keep it busy.
+  other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   return {};
 }
 
-Status Confinement::finish(bool emulated) {
+Status Confinement::finish(bool emulated, std::uint64_t memory_bytes) {
   const bool full = order_.full && !kSanitized;
   if (full && user_namespace_ && order_.user == 0) add("user-namespace");
   if (full && other_namespaces_) add("network");
@@ -177,17 +178,17 @@ Status Confinement::finish(bool emulated) {
     // Where nobody is root, the step from one user to another takes none of them.
     if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
   }
-  return full ? limit(emulated) : Status();
+  return full ? limit(emulated, memory_bytes) : Status();
 }
 
-Status Confinement::limit(bool emulated) {
+Status Confinement::limit(bool emulated, std::uint64_t memory_bytes) {
   lower(RLIMIT_CORE, 0);
   lower(RLIMIT_NOFILE, kDescriptorsMax);
   // Counted for each user, and for each user within a namespace.
   if (order_.user != 0 || user_namespace_) lower(RLIMIT_NPROC, kThreadsMax);
-  if (order_.memory_bytes != 0) {
+  if (memory_bytes != 0) {
     // What is writable and nobody else's: so address space that is only reserved costs nothing.
-    lower(RLIMIT_DATA, order_.memory_bytes);
+    lower(RLIMIT_DATA, memory_bytes);
     std::set_new_handler(end_for_memory);
     add("memory");
   }

@@ -15,9 +15,8 @@
 namespace gpurun::server {
 
 struct ConfinementOrder {
-  bool full = false;               // Else only `user`.
-  uid_t user = 0;                  // To become; 0: to stay who we are.
-  std::uint64_t memory_bytes = 0;  // That this process may make writable of its own; 0: any.
+  bool full = false;  // Else only `user`.
+  uid_t user = 0;     // To become; 0: to stay who we are.
 };
 
 class Confinement {
@@ -27,8 +26,9 @@ class Confinement {
   static Result<Confinement> begin(const ConfinementOrder& order);
 
   // All threads, for good. `emulated`: the driver is our emulated device, whose needs we know: no
-  // file is left to see, and few system calls. kRefused, kUnavailable: nothing must run here then.
-  Status finish(bool emulated);
+  // file is left to see, and few system calls. `memory_bytes`: that this process may make writable
+  // of its own; 0: any. kRefused, kUnavailable: nothing must run here then.
+  Status finish(bool emulated, std::uint64_t memory_bytes);
 
   // The parts that are in force, in fixed words with spaces between (docs/security.md); empty:
   // none. After finish().
@@ -38,7 +38,7 @@ class Confinement {
   explicit Confinement(const ConfinementOrder& order) : order_(order) {}
 
   Status make_namespaces();
-  Status limit(bool emulated);
+  Status limit(bool emulated, std::uint64_t memory_bytes);
   void add(const char* part);
 
   ConfinementOrder order_;

@@ -36,9 +36,7 @@ Status Decoder::run() {
       if (*ended) return {};
       continue;
     }
-    // One byte is a sign of life: a large frame on a slow link is no silence.
-    Result<std::size_t> received =
-        log_.receive(reader_.space(), 1, Deadline::in(silence_deadline_));
+    Result<std::size_t> received = receive();
     if (!received.ok()) {
       if (received.status().code() != Code::kDeadline) return received.status();
       return Status(Code::kPeerGone, "nothing was heard of the client for " +
@@ -46,6 +44,20 @@ Status Decoder::run() {
     }
     reader_.filled(*received);
   }
+}
+
+// One byte is a sign of life: a large frame on a slow link is no silence.
+Result<std::size_t> Decoder::receive() {
+  Result<std::size_t> received = Status(Code::kDeadline, "nothing yet");
+  const bool came = spin_.wait([&] {
+    received = log_.receive(reader_.space(), 1, Deadline::in(std::chrono::nanoseconds(0)));
+    return received.ok() || received.status().code() != Code::kDeadline;
+  });
+  if (came) return received;
+  const auto start = BriefSpin::Clock::now();
+  received = log_.receive(reader_.space(), 1, Deadline::in(silence_deadline_));
+  spin_.slept(BriefSpin::Clock::now() - start);
+  return received;
 }
 
 Result<bool> Decoder::handle(const Frame& frame) {
@@ -65,6 +77,7 @@ Result<bool> Decoder::handle(const Frame& frame) {
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
     case FrameKind::kChunkWanted:
+    case FrameKind::kChunkPacked:
       break;
   }
   return Status(Code::kProtocol, "a frame of kind " +
@@ -87,6 +100,7 @@ Status Decoder::take_records(const Frame& frame) {
     calls_.push_back(*record);
     if (calls_.size() == kCallsAtOnce) GPURUN_RETURN_IF_ERROR(hand_on());
   }
+  sink_.received(number - frame.header.sequence, frame.payload.size());
   GPURUN_RETURN_IF_ERROR(hand_on());
   outbox_.taken(taken_, frame.payload.size());
   return {};

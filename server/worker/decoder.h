@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/brief_spin.h"
 #include "base/result.h"
 #include "protocol/frame_reader.h"
 #include "protocol/record.h"
@@ -24,6 +25,8 @@ class CallSink {
   // Calls in log order, without gaps or repetitions. Payloads are valid during the call only. A
   // failure ends the session.
   virtual Status accept(std::span<const protocol::RecordView> calls) = 0;
+  // A frame of so many calls came; they are accepted before or after this.
+  virtual void received(std::size_t /*records*/, std::size_t /*bytes*/) noexcept {}
 };
 
 class Decoder {
@@ -42,6 +45,7 @@ class Decoder {
   std::uint64_t taken_through() const noexcept { return taken_; }
 
  private:
+  Result<std::size_t> receive();
   // True: that was the goodbye.
   Result<bool> handle(const protocol::Frame& frame);
   Status take_records(const protocol::Frame& frame);
@@ -51,6 +55,7 @@ class Decoder {
   Outbox& outbox_;
   CallSink& sink_;
   const std::chrono::milliseconds silence_deadline_;
+  BriefSpin spin_;
   protocol::FrameReader reader_;
   std::vector<protocol::RecordView> calls_;
   std::uint64_t taken_ = 0;

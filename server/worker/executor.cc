@@ -127,6 +127,29 @@ CallOutcome ExecutorState::run_handler(Call& call) {
 }
 
 CallOutcome ExecutorState::run(Call& call) {
+  if (observer == nullptr) return run_unobserved(call);
+  observer->launches_belong_to(call.header_.sequence);
+  const std::uint64_t begin = Observer::now();
+  const CallOutcome outcome = run_unobserved(call);
+  observer->launches_belong_to(0);
+  const bool over = outcome.kind != CallOutcome::Kind::kHeld;
+  observer->ran(call.header_,
+                {call.decoded_ns_, begin, Observer::now(), over, over && outcome.result != 0});
+  return outcome;
+}
+
+// The rest of a call that was parked.
+int ExecutorState::run_rest(Call& call, int (*rest)(Call&)) {
+  if (observer == nullptr) return rest(call);
+  observer->launches_belong_to(call.header_.sequence);
+  const std::uint64_t begin = Observer::now();
+  const int result = rest(call);
+  observer->launches_belong_to(0);
+  observer->waited(call.header_, begin, Observer::now());
+  return result;
+}
+
+CallOutcome ExecutorState::run_unobserved(Call& call) {
   const RecordHeader& header = call.header_;
   if (header.order != Order::kOrderedHost) forget_contexts();
   if (const int result = prepare(call); result != 0) {
@@ -159,7 +182,7 @@ void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
     shared->header_.order = Order::kLane;
     int result = prepare(*shared);
     shared->header_ = header;
-    if (result == 0) result = wait(*shared);
+    if (result == 0) result = run_rest(*shared, wait);
     forget_thread_context();
     answer(*shared, result);
   });
@@ -245,7 +268,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   const Status started = parking->run([this, item, end] {
     Call& call = *static_cast<Call*>(item->user());
     CallOutcome outcome = run(call);
-    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = outcome.wait(call);
+    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
     // Such a call may wait in the driver itself: there is nothing that it could be held for.
     const bool wrong =
         outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
@@ -324,6 +347,7 @@ Status ExecutorState::accept(const RecordView& record) {
   call.header_ = record.header;
   call.payload_ = record.payload;
   call.executor_ = &executor;
+  if (observer != nullptr) call.decoded_ns_ = Observer::now();
   expect_bulk(call);
   const Order order = record.header.order;
   if (is_question(call)) {
@@ -389,12 +413,17 @@ void ExecutorState::serve() {
     }
     const std::lock_guard lock(role);
     if (stopping) return;
-    queue.retry_held();
-    pump();
-    if (look) tell_standing();
-    outbox.send();
-    shrunk.notify_all();  // Also whoever waits for a client that is gone.
+    issue_held(look);
   }
+}
+
+// With the role.
+void ExecutorState::issue_held(bool look) {
+  queue.retry_held();
+  pump();
+  if (look) tell_standing();
+  outbox.send();
+  shrunk.notify_all();  // Also whoever waits for a client that is gone.
 }
 
 // Executor
@@ -440,9 +469,18 @@ void Executor::wake() noexcept {
   state_->woken.notify_one();
 }
 
+void Executor::go_on() noexcept {
+  const std::unique_lock lock(state_->role, std::try_to_lock);
+  if (!lock.owns_lock()) return wake();
+  if (!state_->stopping) state_->issue_held(false);
+}
+
 HandleTable& Executor::handles() noexcept { return state_->handles; }
 const WorkerOptions& Executor::options() const noexcept { return state_->options; }
 BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
+void Executor::received(std::size_t records, std::size_t bytes) noexcept {
+  if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
+}
 Completions& Executor::completions() noexcept { return state_->completions; }
 void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {
   state_->context_ended(context, reinterpret_cast<void*>(driver_context));

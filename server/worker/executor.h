@@ -1,10 +1,11 @@
 // Executor: hands decoded calls to the driver: which may be issued now, which are held, who gets
 // which reply. Decides order by the records' headers alone (protocol/record.h, Order).
 //
-// One thread at a time has the executor's role: the decoder with the calls that came, or the
-// executor's own thread when something that a held queue waits for has happened (bytes came, a
-// staging slot retired, a helper is done). The role is held across driver calls on purpose: it is
-// what makes "one executor issues" true. Everybody else talks to it through wake().
+// One thread at a time has the executor's role: the decoder with the calls that came, a bulk
+// connection's receiver with the bytes that came, or the executor's own thread when something else
+// that a held queue waits for has happened (a staging slot retired, a helper is done). The role is
+// held across driver calls on purpose: it is what makes "one executor issues" true. Everybody else
+// talks to it through wake().
 #pragma once
 
 #include <functional>
@@ -38,9 +39,13 @@ class Executor final : public CallSink {
   // outbox's failure, with kProtocol, or with kResourceExhausted beyond
   // limits::kQueuedBehindClientBytesMax.
   Status accept(std::span<const protocol::RecordView> calls) override;
+  void received(std::size_t records, std::size_t bytes) noexcept override;
 
   // Something changed that a held queue may wait for. Any thread, never blocks.
   void wake() noexcept;
+  // Likewise, by a thread that may block as the decoder's may: it issues what can be issued by
+  // itself, unless another thread does just now. So nobody need be woken for bytes that came.
+  void go_on() noexcept;
 
   // Called before each reply: what was printed goes first. Before the first accept().
   void set_before_reply(void (*before)(void* user), void* user) noexcept;

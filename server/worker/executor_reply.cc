@@ -1,4 +1,5 @@
 // What a call leaves behind: its reply or failure, its bulk, the news of its event.
+#include <algorithm>
 #include <cstring>
 
 #include "server/worker/executor_state.h"
@@ -75,9 +76,10 @@ void ExecutorState::note_record(const Call& call) {
   if ((header.flags & protocol::kFlagTell) == 0) return;
   const auto tell = [this, header](int result) {
     if (is_sticky(result)) report(header, result, 0);
-    later([this, header, result] {
+    const auto told = [this, header, result] {
       tell_event_done(header, header.subject, header.sequence, result, true);
-    });
+    };
+    later(told, true);
   };
   if (is_capturing(options.driver, call.driver_stream_)) {
     tell(kErrorCaptureUnsupported);  // Nothing is recorded now.
@@ -125,17 +127,18 @@ void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t eve
   item.context = about.context;
   item.subject = event;
   item.watermark = watermark(settled);
+  if (observer != nullptr) observer->count_event_told();
   (void)outbox.post_later(item, ByteView());
 }
 
-void ExecutorState::later(std::function<void()> work) {
+void ExecutorState::later(std::function<void()> work, bool tells) {
   const std::lock_guard lock(due_mutex);
-  due.push_back(std::move(work));
+  due.push_back({std::move(work), tells});
 }
 
 void ExecutorState::run_due() {
   for (;;) {
-    std::vector<std::function<void()>> mine;
+    std::vector<Due> mine;
     {
       const std::lock_guard lock(due_mutex);
       mine.swap(due);
@@ -143,8 +146,10 @@ void ExecutorState::run_due() {
     if (mine.empty()) return;
     // What these wait for is complete, and so is all that came before it in any stream.
     if (bulk != nullptr && bulk->out().numbering_due()) completions.settle();
-    if (before_reply != nullptr) before_reply(before_reply_user);
-    for (const std::function<void()>& each : mine) each();
+    if (std::any_of(mine.begin(), mine.end(), [](const Due& each) { return each.tells; })) {
+      print_first();
+    }
+    for (const Due& each : mine) each.work();
   }
 }
 
@@ -171,6 +176,11 @@ void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t
   (void)outbox.post(item, ByteView());
 }
 
+// What the driver has printed goes out before what tells that its kernel is done.
+void ExecutorState::print_first() {
+  if (before_reply != nullptr) before_reply(before_reply_user);
+}
+
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;
@@ -190,7 +200,7 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   reply.context = header.context;
   if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
-  if (before_reply != nullptr) before_reply(before_reply_user);
+  print_first();
   // A failure is kept by the outbox, and accept() returns it.
   (void)outbox.post(reply, ByteView(call.reply_));
 }

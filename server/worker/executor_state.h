@@ -22,6 +22,7 @@
 #include "server/worker/event_book.h"
 #include "server/worker/executor.h"
 #include "server/worker/issue_queue.h"
+#include "server/worker/observer.h"
 #include "server/worker/outbox.h"
 #include "server/worker/parking.h"
 #include "server/worker/stream_bound.h"
@@ -71,11 +72,14 @@ struct ExecutorState {
 
   void pump();
   void serve();
+  void issue_held(bool look);
   void forget_contexts();
   void context_ended(std::uint64_t context, void* driver_context);
 
   int prepare(Call& call);
   CallOutcome run(Call& call);
+  CallOutcome run_unobserved(Call& call);
+  int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
   void note_record(const Call& call);
@@ -83,8 +87,10 @@ struct ExecutorState {
   void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
                        int result, bool settled);
   // What an `ended` of completions finds out and may not do itself, since it needs a watermark.
-  void later(std::function<void()> work);
+  // `tells`: it posts by itself that something is done, and not by answer().
+  void later(std::function<void()> work, bool tells = false);
   void run_due();
+  void print_first();
   std::uint64_t watermark(bool settled);
   // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
   void expect_bulk(const Call& call);
@@ -110,6 +116,7 @@ struct ExecutorState {
   Outbox& outbox;
   BulkLanes* const bulk;
   HandleTable handles;
+  Observer* const observer = options.observer;  // nullptr: nobody wants numbers.
   const std::uint64_t id = next_executor_id();
 
   std::mutex role;  // Held by who issues. What follows is guarded by it.
@@ -144,7 +151,11 @@ struct ExecutorState {
   std::atomic<bool> contexts_ended{false};    // There are some.
 
   std::mutex due_mutex;
-  std::vector<std::function<void()>> due;  // Guarded by due_mutex.
+  struct Due {
+    std::function<void()> work;
+    bool tells;
+  };
+  std::vector<Due> due;  // Guarded by due_mutex.
 
   std::optional<Parking> parking{std::in_place};
   Completions completions{options.driver, *parking, id};

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -13,18 +14,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/unique_fd.h"
 #include "driver_abi/row.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
+#include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "server/driver/cuda_driver.h"
 #include "server/driver/driver_functions.h"
 #include "server/driver/snapshot.h"
 #include "server/exchange/exchange_client.h"
+#include "server/handlers/device_windows.h"
 #include "server/handlers/handlers.h"
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
@@ -32,18 +37,12 @@
 #include "server/worker/confinement.h"
 #include "server/worker/worker.h"
 #include "transport/tcp/connection.h"
+#include "transport/tls/library.h"
 
 namespace gpurun::server {
 namespace {
 
 Deadline handshake() { return Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS)); }
-
-Result<std::unique_ptr<CudaDriver>> start_driver(const std::string& path) {
-  Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(path);
-  if (!driver.ok()) return driver;
-  GPURUN_RETURN_IF_ERROR((*driver)->initialize());
-  return driver;
-}
 
 Result<DriverFunctions> call_path_functions(const std::string& path) {
   // The library is mapped already; this only finds it.
@@ -52,12 +51,25 @@ Result<DriverFunctions> call_path_functions(const std::string& path) {
   return DriverFunctions::from_library(library);
 }
 
+struct CommandLine {
+  std::string driver;
+  ConfinementOrder confinement;
+  std::uint64_t memory_bytes = 0;  // Of --count; a worker that serves is told by its daemon.
+  std::string images;              // Empty: no cache.
+  std::uint64_t images_bytes = 0;
+  int exchange = -1;  // Descriptor; -1: nothing is shared with other workers.
+  bool tls = false;   // The session is expected to be encrypted.
+  // Its place among the arguments; null: it was started for a lease.
+  char* spare = nullptr;
+};
+
 // Says what there is, and what keeps a worker that serves a stranger where it is.
-Status count(const std::string& path, const ConfinementOrder& order) {
-  Result<Confinement> confinement = Confinement::begin(order);
+Status count(const CommandLine& line) {
+  Result<Confinement> confinement = Confinement::begin(line.confinement);
   if (!confinement.ok()) return confinement.status();
-  const Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
+  const Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(line.driver);
   if (!driver.ok()) return driver.status();
+  GPURUN_RETURN_IF_ERROR((*driver)->initialize());
   int devices = 0;
   if (const int result = GPURUN_DRIVER(**driver, cuDeviceGetCount, &devices); result != 0) {
     return Status::cuda(result, "cuDeviceGetCount");
@@ -77,7 +89,7 @@ Status count(const std::string& path, const ConfinementOrder& order) {
   }
   const bool emulated = is_emulated(**driver);
   if (emulated) std::printf("emulated\n");
-  GPURUN_RETURN_IF_ERROR(confinement->finish(emulated));
+  GPURUN_RETURN_IF_ERROR(confinement->finish(emulated, line.memory_bytes));
   std::printf("confined %s\n", confinement->in_force().c_str());
   return Status();
 }
@@ -86,7 +98,7 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   WorkerChannels channels;
   for (UniqueFd& fd : connections) {
     Result<std::unique_ptr<transport::Connection>> connection =
-        transport::tcp::TcpConnection::adopt(std::move(fd), {});
+        transport::tcp::TcpConnection::adopt(std::move(fd), {.patient = true});
     if (!connection.ok()) return connection.status();
     if (channels.log == nullptr) {
       channels.log = *std::move(connection);
@@ -124,11 +136,30 @@ std::chrono::milliseconds standing_after(std::chrono::milliseconds otherwise) {
   return error == std::errc() && rest == end ? std::chrono::milliseconds(value) : otherwise;
 }
 
-Result<Started> start(const std::string& path) {
+// A driver that has read CUDA_VISIBLE_DEVICES when it was mapped, before there was a lease, would
+// show a stranger the GPUs of others.
+Status check_gpus(const CudaDriver& driver, std::uint32_t leased) {
+  int shown = 0;
+  if (const int result = GPURUN_DRIVER(driver, cuDeviceGetCount, &shown); result != 0) {
+    return Status::cuda(result, "cuDeviceGetCount");
+  }
+  if (shown >= 0 && static_cast<std::uint32_t>(shown) <= leased) return {};
+  return Status(Code::kUnavailable, "the driver shows " + std::to_string(shown) + " GPUs of " +
+                                        std::to_string(leased) +
+                                        ": it does not heed CUDA_VISIBLE_DEVICES");
+}
+
+Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mapped,
+                      std::uint32_t gpus) {
   Started started;
-  Result<std::unique_ptr<CudaDriver>> driver = start_driver(path);
-  if (!driver.ok()) return driver.status();
-  started.driver = *std::move(driver);
+  started.driver = std::move(mapped);
+  if (started.driver == nullptr) {
+    Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(path);
+    if (!driver.ok()) return driver.status();
+    started.driver = *std::move(driver);
+  }
+  GPURUN_RETURN_IF_ERROR(started.driver->initialize());
+  GPURUN_RETURN_IF_ERROR(check_gpus(*started.driver, gpus));
   Result<DriverFunctions> functions = call_path_functions(path);
   if (!functions.ok()) return functions.status();
   Result<std::unique_ptr<HandlerState>> state = HandlerState::create(*started.driver);
@@ -143,67 +174,159 @@ Result<Started> start(const std::string& path) {
   return started;
 }
 
-struct CommandLine {
-  std::string driver;
-  ConfinementOrder confinement;
-  std::string images;  // Empty: no cache.
-  std::uint64_t images_bytes = 0;
-  int exchange = -1;  // Descriptor; -1: nothing is shared with other workers.
-};
+// Memory that the client may hand out before it has asked for any: that spares it the wait. Of
+// several devices nobody knows which the program will use.
+std::optional<protocol::CreditGrant> first_credits(Started& started) {
+  int devices = 0;
+  protocol::CreditGrant grant;
+  constexpr std::uint64_t kNeeded = protocol::feature_bit(protocol::Feature::kFirstCredits) |
+                                    protocol::feature_bit(protocol::Feature::kDeviceWindows);
+  if ((started.options.features & kNeeded) != kNeeded ||
+      GPURUN_DRIVER(*started.driver, cuDeviceGetCount, &devices) != 0 || devices != 1) {
+    return std::nullopt;
+  }
+  DeviceWindow* const window = started.state->window(0);
+  if (window == nullptr || !window->grant_first(&grant)) return std::nullopt;
+  return grant;
+}
 
-// What a client is sent again is no reason to refuse it: without the folder it goes on.
-std::unique_ptr<ImageCache> open_images(const CommandLine& words) {
-  if (words.images.empty()) return nullptr;
-  Result<std::unique_ptr<ImageFolder>> folder = ImageFolder::open(words.images, words.images_bytes);
-  if (!folder.ok()) {
+// Where images are kept beyond the session: by a keeper, where this process could not.
+struct Images {
+  std::unique_ptr<ImageKeeper> keeper;
+
+  // What a client is sent again is no reason to refuse it: without the folder it goes on.
+  static Images start(const CommandLine& line) {
+    if (line.images.empty() || (line.confinement.user == 0 && !line.confinement.full)) return {};
+    Result<std::unique_ptr<ImageKeeper>> keeper =
+        start_image_keeper(line.images, line.images_bytes);
+    if (keeper.ok()) return {*std::move(keeper)};
+    spdlog::warn("no image is kept: {}", keeper.status().message());
+    return {};
+  }
+  // Those of the session's user.
+  std::unique_ptr<ImageCache> open(const CommandLine& line, const std::string& part) {
+    if (keeper != nullptr) {
+      keeper->keep(part);
+      return std::move(keeper);
+    }
+    if (line.images.empty() || line.confinement.user != 0 || line.confinement.full) return nullptr;
+    Result<std::unique_ptr<ImageFolder>> folder =
+        ImageFolder::open(line.images + "/" + part, line.images_bytes);
+    if (folder.ok()) return *std::move(folder);
     spdlog::warn("no image is kept: {}", folder.status().message());
     return nullptr;
   }
-  if (words.confinement.user == 0 && !words.confinement.full) return *std::move(folder);
-  Result<std::unique_ptr<ImageCache>> keeper = start_image_keeper(*std::move(folder));
-  if (keeper.ok()) return *std::move(keeper);
-  spdlog::warn("no image is kept: {}", keeper.status().message());
-  return nullptr;
+};
+
+// All that can be done before there is a session; `status`: why there can be none; `confined`: why
+// no stranger may be heard.
+struct Readiness {
+  Images images;
+  Result<Started> started = Status(Code::kUnavailable, "not started");
+  Status confined;
+  Status status;
+  bool spare = false;
+};
+
+// Whoever looks at processes can tell whose it is.
+static_assert(std::string_view(kSpareWord).size() == std::string_view(kTakenWord).size());
+void say_taken(char* word) { std::memcpy(word, kTakenWord, std::strlen(kTakenWord)); }
+
+// gpurund's next word to this worker fails, so that it turns to another; what it has sent before
+// can be read.
+void take_no_more() { shutdown(kHandOverFd, SHUT_RD); }
+
+// The library and OpenSSL do not depend on the lease; the devices do.
+Result<Readiness> make_ready(const CommandLine& line) {
+  Readiness ready;
+  ready.spare = line.spare != nullptr;
+  // First of all: the keeper shall have nothing of the session's or the driver's.
+  ready.images = Images::start(line);
+  Result<Confinement> confinement = Confinement::begin(line.confinement);
+  if (!confinement.ok()) return confinement.status();
+  std::unique_ptr<CudaDriver> mapped;
+  Status mapping;
+  if (ready.spare) {
+    Result<std::unique_ptr<CudaDriver>> driver = CudaDriver::open(line.driver);
+    if (driver.ok()) {
+      mapped = *std::move(driver);
+    } else {
+      mapping = driver.status();
+      take_no_more();
+    }
+    if (line.tls) static_cast<void>(transport::tls::server_context());
+  }
+  Result<Assignment> assignment = receive_assignment(kHandOverFd);
+  if (!assignment.ok()) return mapping.ok() ? assignment.status() : mapping;
+  if (ready.spare && assignment->leased) say_taken(line.spare);
+  obey(*assignment);
+  if (mapping.ok()) {
+    ready.started = start(line.driver, std::move(mapped), assignment->gpus);
+  } else {
+    ready.started = mapping;
+  }
+  // Driver and devices are open, or will never be; from here on a stranger is heard, and decides
+  // what runs.
+  const bool emulated = ready.started.ok() && is_emulated(*ready.started->driver);
+  ready.confined = confinement->finish(emulated, assignment->memory_bytes);
+  ready.status = ready.started.ok() ? ready.confined : ready.started.status();
+  // Made by the first who needs it, which would be the session's handshake. It takes as long as
+  // all else here together, so not where nobody will.
+  if (line.tls) static_cast<void>(transport::tls::server_context());
+  return ready;
+}
+
+// The session may come much later. A spare worker that failed does not wait for it: gpurund starts
+// another, unless it has sent the session already, and the client has to be told.
+Result<HandOver> wait_for_session(const Readiness& ready) {
+  if (ready.spare && !ready.status.ok()) {
+    take_no_more();
+    Result<HandOver> sent = receive_hand_over(kHandOverFd);
+    return sent.ok() ? std::move(sent) : ready.status;
+  }
+  return receive_hand_over(kHandOverFd);
 }
 
 Status serve(const CommandLine& line) {
-  // First of all: the keeper shall have nothing of the session's or the driver's.
-  std::unique_ptr<ImageCache> images = open_images(line);
-  Result<Confinement> confinement = Confinement::begin(line.confinement);
-  if (!confinement.ok()) return confinement.status();
-  Result<HandOver> hand_over = receive_hand_over(kHandOverFd);
+  Result<Readiness> ready = make_ready(line);
+  if (!ready.ok()) return ready.status();
+  Result<HandOver> hand_over = wait_for_session(*ready);
   if (!hand_over.ok()) return hand_over.status();
+  if (line.spare != nullptr) say_taken(line.spare);
   UniqueFd(kHandOverFd).reset();
+  // Before the stranger is heard, who must not have a say in whose they are.
+  std::unique_ptr<ImageCache> images = ready->images.open(line, hand_over->images);
   Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
   if (!channels.ok()) return channels.status();
   const auto say = [&](const protocol::ControlMessage& words) {
     return protocol::send_control(*channels->log, words, hand_over->key, protocol::Sender::kServer,
                                   0, handshake());
   };
-  Result<Started> started = start(line.driver);
-  // Driver and devices are open; from here on a stranger decides what runs.
-  const Status ready =
-      started.ok() ? confinement->finish(is_emulated(*started->driver)) : started.status();
-  // A stranger's first bytes are read in confinement, too.
+  // A stranger's first bytes are read in confinement, too, or not at all.
+  if (hand_over->encrypted && !ready->confined.ok()) return ready->status;
   const Status secured = secure_channels(*hand_over, *channels, handshake());
   if (!secured.ok() && secured.code() != Code::kRefused) return secured;
-  if (!ready.ok() || !secured.ok()) {
-    static_cast<void>(say(protocol::Refused{ready.ok() ? secured.message() : ready.to_string()}));
-    return ready.ok() ? secured : ready;
+  if (!ready->status.ok() || !secured.ok()) {
+    const Status& failure = ready->status.ok() ? secured : ready->status;
+    const std::string why = ready->status.ok() ? secured.message() : failure.to_string();
+    static_cast<void>(say(protocol::Refused{why}));
+    return failure;
   }
-  started->state->modules().images().set_cache(std::move(images));
+  Started& started = *ready->started;
+  started.state->modules().images().set_cache(std::move(images));
   if (line.exchange >= 0) {
-    started->state->interprocess().set_exchange(
+    started.state->interprocess().set_exchange(
         std::make_unique<ExchangeClient>(UniqueFd(line.exchange)));
   }
   const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
-  const ByteView snapshot = started->state->snapshot();
-  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
-      protocol::kRelease, started->driver->version(), Bytes(snapshot.begin(), snapshot.end()),
-      protocol::rows_to_tell(driver_abi::rows(), hand_over->rows), features}));
+  const ByteView snapshot = started.state->snapshot();
   // gpurund has seen to it that nothing is missing which one side requires.
-  started->options.features = features.offered & hand_over->features.offered;
-  return run_worker(started->options, *std::move(channels));
+  started.options.features = features.offered & hand_over->features.offered;
+  GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
+      protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),
+      protocol::rows_to_tell(driver_abi::rows(), hand_over->rows), features,
+      first_credits(started)}));
+  return run_worker(started.options, *std::move(channels));
 }
 
 }  // namespace
@@ -219,17 +342,23 @@ int main(int argc, char** argv) {
                  "number of the user to become once the driver is open");
   app.add_flag("--confine", words.confinement.full,
                "give up all that serving the session does not need");
-  app.add_option("--memory-bytes", words.confinement.memory_bytes,
-                 "of its own that a confined worker may have; 0: any");
+  app.add_option("--memory-bytes", words.memory_bytes,
+                 "of --count: what a confined worker may have of its own; 0: any");
   app.add_option("--images", words.images, "folder that keeps code images beyond the session");
   app.add_option("--exchange", words.exchange,
                  "descriptor for what is shared with other workers of the lease");
+  app.add_flag("--tls", words.tls, "sessions are expected to be encrypted");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
+  bool spare = false;
+  app.add_flag(gpurun::server::kSpareWord, spare, "wait, the driver mapped, to be given GPUs");
   CLI11_PARSE(app, argc, argv);
+  for (int index = 1; spare && index < argc; ++index) {
+    if (std::strcmp(argv[index], gpurun::server::kSpareWord) == 0) words.spare = argv[index];
+  }
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
   signal(SIGPIPE, SIG_IGN);  // gpurund stops reading what we say when it is too much.
-  const gpurun::Status status = only_count ? gpurun::server::count(words.driver, words.confinement)
-                                           : gpurun::server::serve(words);
+  const gpurun::Status status =
+      only_count ? gpurun::server::count(words) : gpurun::server::serve(words);
   gpurun::server::end_process(status);
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "server/worker/observer.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -19,8 +21,9 @@ void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), byte
 
 }  // namespace
 
-Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline)
-    : log_(log), send_deadline_(send_deadline) {}
+Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
+               Observer* observer)
+    : log_(log), send_deadline_(send_deadline), observer_(observer) {}
 
 void Outbox::fail(Status why) {
   failure_ = std::move(why);
@@ -134,6 +137,7 @@ bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
   if (unsent_ != 0) {
     frame->kind = FrameKind::kReplies;
     frame->sequence = last_sequence_ - unsent_ + 1;
+    const std::size_t due = unsent_;
     auto item = items_.end() - static_cast<std::ptrdiff_t>(unsent_);
     while (item != items_.end() &&
            (payload->empty() || payload->size() + item->bytes.size() <= kFrameTargetBytes)) {
@@ -141,6 +145,7 @@ bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
       --unsent_;
       ++item;
     }
+    if (observer_ != nullptr) observer_->count_replies(due - unsent_, payload->size());
   } else if (goodbye_due_) {
     frame->kind = FrameKind::kGoodbye;
     append(*payload, byte_view(goodbye_.data(), goodbye_.size()));

@@ -25,6 +25,8 @@
 
 namespace gpurun::server {
 
+class Observer;
+
 // Bytes of replies that were not acknowledged; the session ends beyond.
 inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
 // Whoever can wait does so while more is not acknowledged.
@@ -34,8 +36,10 @@ inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
 
 class Outbox {
  public:
-  // Borrows the connection, which outlives it. Nobody else sends on it.
-  Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline);
+  // Borrows the connection, which outlives it, and who counts, if anybody does. Nobody else sends
+  // on it.
+  Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
+         Observer* observer = nullptr);
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
@@ -83,6 +87,7 @@ class Outbox {
 
   transport::Connection& log_;
   const std::chrono::milliseconds send_deadline_;
+  Observer* const observer_;
 
   mutable std::mutex mutex_;
   std::condition_variable room_;

@@ -6,9 +6,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/decoder.h"
 #include "server/worker/executor.h"
+#include "server/worker/observer.h"
 #include "server/worker/outbox.h"
 #include "server/worker/output_capture.h"
 
@@ -55,6 +57,7 @@ class SessionEnd {
   void set_executor(Executor& executor) { executor_ = &executor; }
   BulkLanes::Listener listener() {
     return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_->wake(); },
+            [](void* user) { static_cast<SessionEnd*>(user)->executor_->go_on(); },
             [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
   }
   // Why we ended the session ourselves; ok if we did not.
@@ -83,12 +86,20 @@ class SessionEnd {
 
 }  // namespace
 
-Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
-  Outbox outbox(*channels.log, options.silence_deadline);
+Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
+  std::unique_ptr<Observer> observer;
+  if ((given.features & feature_bit(protocol::Feature::kCounting)) != 0) {
+    observer = std::make_unique<Observer>();
+  }
+  WorkerOptions options = given;
+  options.observer = observer.get();
+  Outbox outbox(*channels.log, options.silence_deadline, observer.get());
   std::vector<transport::Connection*> bulk;
   for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
   // Outlives the executor: the driver may write to its memory as long as a helper waits.
-  BulkLanes lanes(std::move(bulk));
+  const bool packs =
+      (options.features & protocol::feature_bit(protocol::Feature::kPackedChunks)) != 0;
+  BulkLanes lanes(std::move(bulk), packs);
   SessionEnd end(*channels.log, outbox);
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {
@@ -117,6 +128,11 @@ Status run_worker(const WorkerOptions& options, WorkerChannels channels) {
     }
     channels.log->shut_down();
     lanes.stop();
+    if (observer != nullptr) {
+      // A program that dies asks nothing: with a private server this is on its terminal.
+      const std::string untold = observer->untold();
+      if (!untold.empty()) GPURUN_LOG(kWarning, "%s", untold.c_str());
+    }
     if (options.ended != nullptr) options.ended(ended);
   }
   return ended;

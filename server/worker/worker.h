@@ -16,6 +16,8 @@
 
 namespace gpurun::server {
 
+class Observer;
+
 struct WorkerOptions {
   DriverFunctions driver;
   Handlers handlers;     // About 32 KiB; copied once.
@@ -28,11 +30,13 @@ struct WorkerOptions {
   // For so long may a call stand behind another lane's copy that was answered early (standing.cc)
   // before the client is told. 0: for ever.
   std::chrono::milliseconds standing_after{10'000};
+  // Counts, for a client that asked for it; run_worker() sets it. nullptr: nothing is counted.
+  Observer* observer = nullptr;
   // For tests; the product uses the bounds of protocol/limits.h.
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // protocol::Feature bits that the client offers as well.
-  std::uint64_t features = protocol::our_features(protocol::Sender::kServer).offered;
+  std::uint64_t features = protocol::our_features(protocol::Sender::kClient).offered;
   // Called with what run_worker() will return, before it waits for calls that still block in the
   // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
   void (*ended)(const Status&) = nullptr;

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "client/bulk.h"
@@ -60,6 +64,33 @@ TEST_F(CallPath, BytesComeBackAsTheyWent) {
     ASSERT_EQ(copy_out(back, device, true), 0);
     EXPECT_TRUE(back == sent) << size;
   }
+}
+
+// How often this process's threads of that name have gone to sleep.
+std::uint64_t sleeps_of(const std::string& name) {
+  std::uint64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm, line;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    if (comm != name) continue;
+    std::ifstream status(task.path() / "status");
+    while (std::getline(status, line)) {
+      constexpr std::string_view kKey = "voluntary_ctxt_switches:";
+      if (line.starts_with(kKey)) sleeps += std::stoull(line.substr(kKey.size()));
+    }
+  }
+  return sleeps;
+}
+
+// A reply wakes the thread that waits for it and nobody before it (docs/performance.md: no thread
+// hop that can be avoided). On a busy machine some are there before that thread has come to read,
+// and wake the receiver thread, too (a third was seen, docs/adr/0029); if it read them, each would.
+TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
+  constexpr int kFences = 400;
+  ASSERT_EQ(world_.synchronize(), 0);
+  const std::uint64_t before = sleeps_of("gpurun-receive");
+  for (int i = 0; i < kFences; ++i) ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_LT(sleeps_of("gpurun-receive") - before, kFences * 3 / 4);
 }
 
 TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {

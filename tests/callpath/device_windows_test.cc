@@ -1,13 +1,15 @@
 // Protects: the worker gives memory of windows exactly as far as the device has any, never the same
 // twice, and takes nothing on trust: whatever a client claims to own or to return is looked up.
 #include <gtest/gtest.h>
-#include <atomic>
+#include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <vector>
 
 #include "protocol/device_memory.h"
+#include "server/handlers/device_windows.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -21,7 +23,20 @@ using protocol::ReturnKind;
 
 constexpr int kInvalidValue = 1, kOutOfMemory = 2;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kWish = std::uint64_t{0x2000} << 32;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+// The n-th place for a window that the kernel can give as it was wished, in builds with
+// ThreadSanitizer too, which watches few addresses: among those where the kernel puts what has no
+// wish, but far below what it has put there.
+std::uint64_t wish(unsigned n) {
+  static const std::uint64_t first = [] {
+    void* const taken = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(taken, MAP_FAILED);
+    EXPECT_EQ(munmap(taken, 4096), 0);
+    return (reinterpret_cast<std::uint64_t>(taken) / kGiB - 512) * kGiB;
+  }();
+  return first - n * 64 * kGiB;
+}
 
 // The last ticket that the worker told, on the receiver's thread.
 std::atomic<std::uint64_t> g_done{0};
@@ -59,7 +74,7 @@ class DeviceWindows : public ::testing::Test {
     if (grant->plain != 0) plain_.push_back(grant->plain);
     return 0;
   }
-  CreditRequest request(std::uint64_t bytes) { return {bytes, kWish, kWindow}; }
+  CreditRequest request(std::uint64_t bytes) { return {bytes, wish(0), kWindow}; }
   int give_back(const MemoryReturn& payload, Order order = Order::kOrderedHost) {
     client::Reply reply;
     return world_.session().call(world_.lane(), raw("cuMemFree_v2", order), bytes_of(payload),
@@ -67,7 +82,7 @@ class DeviceWindows : public ::testing::Test {
   }
   MemoryReturn piece(std::uint64_t at) { return {ReturnKind::kPiece, 0, 77, at}; }
 
-  static constexpr std::uint64_t kWindow = std::uint64_t{32} << 30;
+  static constexpr std::uint64_t kWindow = 32 * kGiB;
   World world_;
   std::vector<std::uint64_t> plain_;
 };
@@ -128,7 +143,7 @@ TEST_F(DeviceWindows, MemoryEndsExactlyWhereTheDevicesDoes) {
 
 TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
   CreditGrant grant;
-  EXPECT_EQ(give_back(piece(kWish)), kInvalidValue);  // No window yet.
+  EXPECT_EQ(give_back(piece(wish(0))), kInvalidValue);  // No window yet.
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
   EXPECT_EQ(give_back(piece(grant.piece + kMiB)), kInvalidValue);
   EXPECT_EQ(give_back(piece(grant.window + grant.window_bytes)), kInvalidValue);
@@ -176,7 +191,7 @@ TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {
   EXPECT_EQ(ask(request(0), &grant), kInvalidValue);
   EXPECT_EQ(ask(request(limits::kWindowedBytesMax + 1), &grant), kInvalidValue);
   EXPECT_EQ(ask(request(~std::uint64_t{0}), &grant), kInvalidValue);
-  EXPECT_EQ(ask({kMiB, kWish, limits::kWindowBytesMax + 1}, &grant), kInvalidValue);
+  EXPECT_EQ(ask({kMiB, wish(0), limits::kWindowBytesMax + 1}, &grant), kInvalidValue);
   client::Reply reply;
   const std::uint64_t little = 1;
   for (const char* symbol : {"cuMemAlloc_v2", "cuMemFree_v2"}) {
@@ -203,6 +218,82 @@ TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
   all.kind = ReturnKind::kWindow;
   EXPECT_EQ(give_back(all), 0);
   EXPECT_EQ(give_back(all), kInvalidValue);
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  EXPECT_TRUE(grant.window == 0 && grant.plain != 0);
+}
+
+// What comes with the attach: memory that needs no request, in a window that the first request
+// either shows to be held or wishes elsewhere; then nothing of the first is left.
+TEST_F(DeviceWindows, WhatCameUnaskedIsKeptWhereTheClientHoldsIt) {
+  server::DeviceWindow& window = *world_.state().window(0);
+  CreditGrant first;
+  ASSERT_TRUE(window.grant_first(&first));
+  EXPECT_EQ(first.piece, first.window);
+  EXPECT_GT(first.piece_bytes, 0u);
+  EXPECT_EQ(window.committed_bytes(), first.piece_bytes);
+  CreditGrant again;
+  EXPECT_FALSE(window.grant_first(&again));
+  ASSERT_EQ(ask({kMiB, first.window, first.window_bytes}, &again), 0);
+  EXPECT_EQ(again.window, first.window);
+  EXPECT_GE(again.piece, first.piece + first.piece_bytes);
+  EXPECT_EQ(window.committed_bytes(), first.piece_bytes + again.piece_bytes);
+  EXPECT_EQ(give_back(piece(first.piece)), 0);
+}
+
+TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientCannotHoldIt) {
+  server::DeviceWindow& window = *world_.state().window(0);
+  CreditGrant first, grant;
+  ASSERT_TRUE(window.grant_first(&first));
+  const std::uint64_t elsewhere = wish(1);
+  ASSERT_EQ(ask({kMiB, elsewhere, kWindow}, &grant), 0);
+  EXPECT_EQ(grant.window, elsewhere);
+  EXPECT_EQ(window.committed_bytes(), grant.piece_bytes);
+  // A request passes what is given back: of each part that comes late, and is no mistake, once.
+  for (std::uint64_t at = 0; at < first.piece_bytes; at += first.part_bytes) {
+    EXPECT_EQ(give_back(piece(first.piece + at)), 0);
+    EXPECT_EQ(give_back(piece(first.piece + at)), kInvalidValue);
+  }
+  EXPECT_EQ(window.committed_bytes(), grant.piece_bytes);
+  // Only the first request decides.
+  ASSERT_EQ(ask({kMiB, first.window, kWindow}, &grant), 0);
+  EXPECT_EQ(grant.window, elsewhere);
+}
+
+// What a client says that keeps no addresses, though it has been given some.
+TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientWantsNoWindow) {
+  server::DeviceWindow& window = *world_.state().window(0);
+  CreditGrant first, grant;
+  ASSERT_TRUE(window.grant_first(&first));
+  ASSERT_EQ(ask({kMiB, 0, 0}, &grant), 0);
+  EXPECT_TRUE(grant.window == 0 && grant.piece == 0 && grant.plain != 0);
+  EXPECT_EQ(window.committed_bytes(), 0u);
+  EXPECT_FALSE(window.reaches(first.window));
+  ASSERT_EQ(ask(request(kMiB), &grant), 0);
+  EXPECT_EQ(grant.window, wish(0));
+}
+
+// A client that cannot hold it gives it back part by part, before it wishes others; or all at once.
+TEST_F(DeviceWindows, WhatCameUnaskedCanBeGivenBack) {
+  server::DeviceWindow& window = *world_.state().window(0);
+  CreditGrant first, grant;
+  ASSERT_TRUE(window.grant_first(&first));
+  for (std::uint64_t at = 0; at < first.piece_bytes; at += first.part_bytes) {
+    EXPECT_EQ(give_back(piece(first.piece + at)), 0);
+  }
+  EXPECT_EQ(window.committed_bytes(), 0u);
+  const std::uint64_t elsewhere = wish(1);
+  ASSERT_EQ(ask({kMiB, elsewhere, kWindow}, &grant), 0);
+  EXPECT_EQ(grant.window, elsewhere);
+}
+
+TEST_F(DeviceWindows, WhatCameUnaskedIsGoneWithItsWindow) {
+  server::DeviceWindow& window = *world_.state().window(0);
+  CreditGrant first, grant;
+  ASSERT_TRUE(window.grant_first(&first));
+  MemoryReturn all;
+  all.kind = ReturnKind::kWindow;
+  EXPECT_EQ(give_back(all), 0);
+  EXPECT_EQ(window.committed_bytes(), 0u);
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
   EXPECT_TRUE(grant.window == 0 && grant.plain != 0);
 }

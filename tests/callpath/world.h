@@ -36,6 +36,7 @@ class World {
   client::Session& session() { return *session_; }
   client::Lane& lane() { return *client::Lane::current(); }
   client::Handle context() const { return context_; }
+  server::HandlerState& state() { return *state_; }  // The worker's.
   // What run_worker() returned; waits for it. After end_session().
   Status worker_end();
   void end_session() { session_.reset(); }

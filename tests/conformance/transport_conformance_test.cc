@@ -226,6 +226,80 @@ TEST_P(TransportConformance, SendOfNothingSendsNothing) {
   EXPECT_EQ(*got, pattern(1, 9));
 }
 
+// Until the watch has told nothing by its deadline: it may tell once too often.
+bool sleeps(Watch& watch) {
+  for (int i = 0; i < 3; ++i) {
+    if (watch.wait(Deadline::in(milliseconds(1))).code() == Code::kDeadline) return true;
+  }
+  return false;
+}
+
+// One thread learns that bytes have come which it does not receive itself.
+TEST_P(TransportConformance, AWatchTellsOfWhatWasNotReceived) {
+  Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  EXPECT_TRUE(sleeps(**watch));
+  ASSERT_TRUE(send_one(*pair_.server, pattern(3)).ok());
+  EXPECT_TRUE((*watch)->wait(Deadline::in(kTestTimeout)).ok());
+  EXPECT_TRUE((*watch)->wait(Deadline::in(kTestTimeout)).ok()) << "not received yet";
+  ASSERT_TRUE(receive_exactly(*pair_.client, 3).ok());
+  EXPECT_TRUE(sleeps(**watch));
+  if ((*watch)->fd() >= 0) {
+    EXPECT_EQ(fcntl((*watch)->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  }
+}
+
+// While another thread receives the watcher is left alone; what that one leaves behind is told.
+TEST_P(TransportConformance, APausedWatchSleepsOnAndTellsOfTheRestAfterwards) {
+  Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  (*watch)->pause();
+  (*watch)->pause();
+  ASSERT_TRUE(send_one(*pair_.server, pattern(2)).ok());
+  Bytes one(1);
+  ASSERT_TRUE(pair_.client->receive(one, 1, Deadline::in(kTestTimeout)).ok());
+  EXPECT_TRUE(sleeps(**watch));
+  (*watch)->resume();
+  EXPECT_TRUE(sleeps(**watch)) << "somebody else still receives";
+  (*watch)->resume();
+  // Either the connection says that it holds the second byte, or the watch does.
+  if (!pair_.client->holds_received()) {
+    EXPECT_TRUE((*watch)->wait(Deadline::in(kTestTimeout)).ok());
+  }
+  ASSERT_TRUE(receive_exactly(*pair_.client, 1).ok());
+  EXPECT_FALSE(pair_.client->holds_received());
+}
+
+TEST_P(TransportConformance, AWatchTellsOfTheEndWhoeverMakesIt) {
+  for (const bool peer : {true, false}) {
+    Pair pair = connect_pair(*world_);
+    ASSERT_TRUE(pair.client && pair.server);
+    Result<std::unique_ptr<Watch>> watch = pair.client->watch();
+    ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+    auto told = std::async(std::launch::async,
+                           [&] { return (*watch)->wait(Deadline::in(kTestTimeout)).ok(); });
+    peer ? pair.server.reset() : pair.client->shut_down();
+    EXPECT_TRUE(told.get());
+  }
+}
+
+// A receive that met its deadline keeps bytes that no watch tells of.
+TEST_P(TransportConformance, WhatAConnectionKeepsItSays) {
+  EXPECT_FALSE(pair_.client->holds_received());
+  ASSERT_TRUE(send_one(*pair_.server, pattern(3)).ok());
+  Bytes more(10);
+  Status status;
+  Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  // They may be on their way still; or the connection left them where its watch sees them.
+  do {
+    status = pair_.client->receive(more, more.size(), Deadline::in(milliseconds(1))).status();
+    ASSERT_EQ(status.code(), Code::kDeadline);
+  } while (!pair_.client->holds_received() && !(*watch)->wait(Deadline::in(milliseconds(1))).ok());
+  ASSERT_TRUE(receive_exactly(*pair_.client, 3).ok());
+  EXPECT_FALSE(pair_.client->holds_received());
+}
+
 // A descriptor that survives exec keeps a dead session alive in a stranger's process.
 TEST_P(TransportConformance, DescriptorsAreCloseOnExec) {
   for (const int fd : {pair_.client->fd(), pair_.server->fd(), world_->listener().fd()}) {

@@ -33,7 +33,9 @@ def hidden():
     build = world.ARGS.build
     paths = [os.path.join(build, "bin/gpurund"), os.path.join(build, "bin/gpurun-worker"),
              os.path.join(build, "lib/gpurun/emulated"), os.path.join(build, "tests/devices"),
-             world.ARGS.driver, *glob.glob("/usr/lib/*/libLLVM*.so*"), *glob.glob("/usr/lib/llvm-*")]
+             world.ARGS.driver, *glob.glob("/usr/lib/*/libLLVM*.so*"),
+             # Not lib/clang: a build with a sanitizer has its runtime there.
+             *glob.glob("/usr/lib/llvm-*/bin"), *glob.glob("/usr/lib/llvm-*/lib/*.so*")]
     return sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}, reverse=True)
 
 

@@ -215,7 +215,9 @@ class Deaths(unittest.TestCase):
         until(lambda: not alive(server), "the server ends")
         run.communicate(timeout=world.SECONDS)  # Nobody holds the pipes any more.
         after = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
-        self.assertEqual((os.listdir(folder.name), after - before), ([], set()))
+        # A worker that dies while ThreadSanitizer prepares it leaves that one's.
+        files = [name for name in os.listdir(folder.name) if not name.startswith("tsan.rodata.")]
+        self.assertEqual((files, after - before), ([], set()))
 
     def test_a_gpurun_killed_at_any_moment_leaves_nothing(self):
         for milliseconds in range(0, 24, 2):

@@ -83,12 +83,12 @@ class Unit(unittest.TestCase):
                     name, value = line.strip().split("=", 1)
                     self.unit[name] = value
 
-    def start(self, *folders):
-        words = read_only_machine(*folders, powers=self.unit["CapabilityBoundingSet"].split())
-        if reason := why_not(words):
+    def start(self, *folders, words=()):
+        before = read_only_machine(*folders, powers=self.unit["CapabilityBoundingSet"].split())
+        if reason := why_not(before):
             self.skipTest(reason)
-        return world.Gpurund("--config", os.path.join(self.source, "gpurund.toml"), cache=None,
-                             with_secret=False, before=words,
+        return world.Gpurund("--config", os.path.join(self.source, "gpurund.toml"), *words, cache=None,
+                             with_secret=False, before=before,
                              env=environment(CACHE_DIRECTORY="/var/cache/gpurun",
                                              STATE_DIRECTORY="/var/lib/gpurun"))
 
@@ -99,13 +99,18 @@ class Unit(unittest.TestCase):
         if "RuntimeDirectory" in self.unit:
             folders.append((f"/run/{self.unit['RuntimeDirectory']}",
                             self.unit["RuntimeDirectoryMode"]))
-        with self.start(*folders) as server:
+        # Its /run is its own, and so are its claims on users: one that others' daemons lend, too, would
+        # be another worker's as well, and end with that one.
+        first = 2_010_000_000 + 8 * os.getpid()
+        if not can_be(first + 7):
+            self.skipTest("needs a user namespace that knows the workers' users")
+        with self.start(*folders, words=("--worker-uids", f"{first}-{first + 7}")) as server:
             self.assertNotEqual(server.address, "", server.process.poll())
             # Where /run is the daemon's.
             there = ("nsenter", "--target", str(server.process.pid), "--mount", "--")
             program = GpuProgram(server, before=there)
             (worker,) = server.workers()
-            self.assertGreaterEqual(int(status_of(worker)["Uid"].split()[0]), 2_000_000_000)
+            self.assertIn(int(status_of(worker)["Uid"].split()[0]), range(first, first + 8))
             self.assertEqual(program.go_on(), ("", ""))
             self.assertEqual(program.run.returncode, 0)
         self.assertEqual(server.errors, "")

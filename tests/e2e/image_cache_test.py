@@ -17,12 +17,12 @@ IMAGE_BYTES = 300_000
 ALL_ELSE_BYTES = 20_000  # More than a run without an image sends.
 
 
-def bytes_sent(server, *credential):
+def bytes_sent(server, *credential, **changes):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
         done = gpurun("-l", server.address, *(credential or server.secret_options), "--",
                       world.ARGS.client, "load", str(IMAGE_BYTES),
-                      env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path))
+                      env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes))
         assert done.returncode == 0, done.stderr
         with open(path, encoding="utf-8") as file:
             (process,) = [json.loads(line) for line in file]
@@ -80,6 +80,14 @@ class Cache(unittest.TestCase):
                                timeout=world.SECONDS)
                 self.assertGreater(bytes_sent(server, "--token-file", token), IMAGE_BYTES)
                 self.assertLess(bytes_sent(server, "--token-file", token), ALL_ELSE_BYTES)
+
+    def test_a_client_that_keeps_what_it_learns_sends_it_once(self):
+        """Unasked, the first time: asking would be a wait of its own."""
+        with self.server() as server, tempfile.TemporaryDirectory() as kept:
+            keeping = {"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept}
+            self.assertGreater(bytes_sent(server, **keeping), IMAGE_BYTES)
+            self.assertLess(bytes_sent(server, **keeping), ALL_ELSE_BYTES)
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)  # This one asks.
 
     def test_without_a_cache_each_process_sends_it(self):
         for cache, words in (("none", []), (self.cache, ["--cache-bytes", "100KiB"])):

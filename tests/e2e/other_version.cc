@@ -1,12 +1,14 @@
 // A peer of gpurun or gpurund that is of another version, for version_test.py. What it sends is
 // what protocol/control.h documents, with the numbers that it is told.
 //   hello PROTOCOL ADDRESS    says hello as such a gpurun and prints the answer
+//   hello-tls ...             likewise inside TLS, with all that follows a hello there
 //   attach PROTOCOL ADDRESS   as such a client library
 //   serve SECRET WAY [WORD]   prints its address and serves until its input ends:
 //     challenge PROTOCOL      challenges as a server of that protocol
 //     refuse TEXT             refuses each hello with TEXT
 //     refuse-attach TEXT      leases a GPU, then refuses each process with TEXT
 //     require                 leases a GPU, then requires of each process what none offers
+//   serve-tls ...             likewise inside TLS; its second line is its key's fingerprint
 #include <poll.h>
 #include <unistd.h>
 
@@ -18,12 +20,14 @@
 #include <vector>
 
 #include "protocol/control.h"
+#include "transport/tls/connection.h"
 #include "transport/transport.h"
 
 namespace gpurun {
 namespace {
 
 using protocol::Sender;
+namespace tls = transport::tls;
 
 constexpr const char* kOtherRelease = "7.7.7";
 
@@ -45,16 +49,36 @@ Result<protocol::ControlMessage> hear(transport::Connection& connection) {
   return protocol::decode(frame->payload);
 }
 
-int ask(bool attach, std::uint32_t version, const char* address) {
+using Secured = Result<std::unique_ptr<transport::Connection>>;
+Secured secure(std::unique_ptr<transport::Connection> connection,
+               Result<std::unique_ptr<tls::Handshake>> handshake) {
+  if (!handshake.ok()) return handshake.status();
+  Result<tls::Channel> channel = (*handshake)->finish(*connection, soon());
+  if (!channel.ok()) return channel.status();
+  tls::TlsOptions options;
+  options.reads_ahead = false;  // It is polled.
+  return tls::secure(std::move(connection), *std::move(channel), options);
+}
+
+int ask(const std::string& what, std::uint32_t version, const char* address) {
   auto connection = transport::connect(std::string("tcp://") + address, soon());
   must(connection.status(), "connect");
   const protocol::Version other{version, kOtherRelease, {}};
   protocol::Attach words;
   words.version = other;
   words.count = 2;
-  must(attach ? protocol::send_control(**connection, words, soon())
-              : protocol::send_control(**connection, protocol::Hello{other, {}}, soon()),
-       "send");
+  if (what == "attach") {
+    must(protocol::send_control(**connection, words, soon()), "send");
+  } else {
+    const bool in_tls = what == "hello-tls";
+    if (in_tls) connection = secure(*std::move(connection), tls::Handshake::of_client({}));
+    must(connection.status(), "TLS");
+    must(protocol::send_control(**connection, protocol::Hello{other, {}}, soon()), "send");
+    // Whatever it is in that version: records of their own, which the server need not hear.
+    for (int more = 0; in_tls && more < 2; ++more) {
+      must(protocol::send_control(**connection, protocol::LeaseRequest{1, 0}, soon()), "send more");
+    }
+  }
   const auto answer = hear(**connection);
   must(answer.status(), "answer");
   if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
@@ -67,13 +91,18 @@ int ask(bool attach, std::uint32_t version, const char* address) {
 
 class Server {
  public:
-  Server(std::string secret, std::string way, std::string word)
-      : secret_(std::move(secret)), way_(std::move(way)), word_(std::move(word)) {}
+  Server(std::shared_ptr<const tls::Identity> identity, std::string secret, std::string way,
+         std::string word)
+      : identity_(std::move(identity)),
+        secret_(std::move(secret)),
+        way_(std::move(way)),
+        word_(std::move(word)) {}
 
   int run() {
     auto listener = transport::listen("tcp://127.0.0.1:0");
     must(listener.status(), "listen");
     std::printf("%s\n", (*listener)->address().c_str());
+    if (identity_) std::printf("%s\n", tls::to_string(identity_->fingerprint()).c_str());
     std::fflush(stdout);
     while (true) {
       std::vector<pollfd> waited = {{STDIN_FILENO, POLLIN, 0}, {(*listener)->fd(), POLLIN, 0}};
@@ -86,6 +115,9 @@ class Server {
       }
       if (waited[1].revents == 0) continue;
       auto connection = (*listener)->accept(soon());
+      if (connection.ok() && identity_) {
+        connection = secure(*std::move(connection), tls::Handshake::of_server(identity_));
+      }
       if (connection.ok() && greet(**connection)) kept_.push_back(*std::move(connection));
     }
   }
@@ -134,6 +166,7 @@ class Server {
     return protocol::send_control(connection, accept, key, Sender::kServer, 0, soon()).ok();
   }
 
+  const std::shared_ptr<const tls::Identity> identity_;  // Empty: no TLS.
   const std::string secret_, way_, word_;
   protocol::Key ticket_key_{};
   std::vector<std::unique_ptr<transport::Connection>> kept_;
@@ -144,9 +177,15 @@ class Server {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 3 ? argv[1] : "";
-  if ((what == "hello" || what == "attach") && argc == 4) {
-    return gpurun::ask(what == "attach", gpurun::number(argv[2]), argv[3]);
+  if ((what == "hello" || what == "hello-tls" || what == "attach") && argc == 4) {
+    return gpurun::ask(what, gpurun::number(argv[2]), argv[3]);
   }
-  if (what == "serve") return gpurun::Server(argv[2], argv[3], argc > 4 ? argv[4] : "").run();
-  return 2;
+  if (what != "serve" && what != "serve-tls") return 2;
+  std::shared_ptr<const gpurun::tls::Identity> identity;
+  if (what == "serve-tls") {
+    auto made = gpurun::tls::Identity::make("here");
+    gpurun::must(made.status(), "certificate");
+    identity = *std::move(made);
+  }
+  return gpurun::Server(identity, argv[2], argv[3], argc > 4 ? argv[4] : "").run();
 }

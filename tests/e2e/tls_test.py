@@ -178,6 +178,31 @@ class Tls(unittest.TestCase):
                     self.assertEqual(sum(FIRST_WORD in said for said in relay.heard),
                                      len(relay.heard) - 1, "each but the link names its session")
 
+    def test_a_link_costs_no_round_trip_but_that_of_the_handshake(self):
+        with Server() as tls, Plain() as plain:
+            for server, words in ((tls, ("--tls",)), (plain, ())):
+                turns = []
+
+                def change(number, from_client, _offset, data, turns=turns):
+                    if number == 0 and turns[-1:] != [from_client]:
+                        turns.append(from_client)
+                    return data
+
+                token = os.path.join(self.home.name, "token")
+                made = subprocess.run([world.GPUCTL, "token", "create", "anna", "-o", token, "--tokens",
+                                       server.tokens_file], env=environment(), capture_output=True,
+                                      text=True, timeout=world.SECONDS)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                for credential in (("--secret-file", server.secret_file), ("--token-file", token)):
+                    turns.clear()
+                    with Relay(server.port(), change) as relay:
+                        done = gpurun(*words, *credential, "-l", relay.address, "--", "true",
+                                      env=environment(XDG_CONFIG_HOME=self.home.name))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    # Hello and request by turns, or the handshake and then all at once; a connect before.
+                    self.assertEqual(turns, [True, False, True, False], words)
+                os.remove(token)
+
     def test_an_attach_costs_a_round_trip_more(self):
         with Plain() as plain, Server() as server:
             for one, tls, trips in ((plain, (), 2), (server, ("--tls",), 3)):
@@ -365,20 +390,21 @@ class Tls(unittest.TestCase):
             seen = []
 
             def relay(listener):
-                # They take turns; one frame is one record.
                 near = near_side.wrap_socket(listener.accept()[0], server_side=True)
                 with near, far_side.wrap_socket(connected(server)) as far:
-                    while data := near.recv(4096):
-                        far.sendall(data)
-                        seen.append(far.recv(4096))
-                        near.sendall(seen[-1])
+                    seen.append(near.recv(4096))  # The hello and all that is proved, in one record.
+                    far.sendall(seen[-1])
+                    while data := far.recv(4096):
+                        seen.append(data)
+                        near.sendall(data)
 
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 threading.Thread(target=relay, args=(listener,), daemon=True).start()
                 done = self.run_program(server, address="127.0.0.1:%d" % listener.getsockname()[1])
             self.assertEqual(done.returncode, 125)
             self.assertIn("secret is wrong", done.stderr)
-            self.assertTrue(seen, "the first words do pass")
+            self.assertIn(b"grun", seen[0], "the words do pass")
+            self.assertGreaterEqual(len(seen), 3, "and the answers to the hello and to the request")
             self.assertFalse(server.workers())
 
     def test_an_altered_record_ends_its_session_with_one_clear_error(self):

@@ -47,6 +47,19 @@ def other_server(*way):
 
 
 @contextlib.contextmanager
+def other_server_in_tls(*way):
+    """Likewise, on whose control links nothing waits for an answer; gives the words that lead to it, too."""
+    with subprocess.Popen([OTHER, "serve-tls", SECRET, *way], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            address, fingerprint = (process.stdout.readline().strip() for _ in range(2))
+            yield address, ("--tls", "--server-fingerprint", fingerprint)
+        finally:
+            process.stdin.close()
+            process.wait(world.SECONDS)
+
+
+@contextlib.contextmanager
 def stranger(serve):
     """Something that listens and is no gpurund: `serve(connection)` for each who comes."""
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as kept:
@@ -73,13 +86,13 @@ class Users(unittest.TestCase):
         with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write(SECRET)
 
-    def run_at(self, address, *command):
+    def run_at(self, address, *command, tls=()):
         begin = time.monotonic()
-        done = gpurun("-l", address, "--secret-file", self.secret, "--", *command)
+        done = gpurun(*tls, "-l", address, "--secret-file", self.secret, "--", *command)
         return done, time.monotonic() - begin
 
-    def refused(self, address, pattern, least=0.0):
-        done, seconds = self.run_at(address, "echo", "ran")
+    def refused(self, address, pattern, least=0.0, tls=()):
+        done, seconds = self.run_at(address, "echo", "ran", tls=tls)
         self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
         self.assertRegex(done.stderr, rf"^gpurun: server {re.escape(address)}\b.*{pattern}.*\n$")
         self.assertGreaterEqual(seconds, least)
@@ -95,16 +108,47 @@ class Users(unittest.TestCase):
                 self.assertNotEqual(listed.returncode, 0)
                 self.assertRegex(listed.stderr, f"protocol {theirs} .*: update the {side}")
 
+    def test_the_same_inside_tls_where_the_request_is_out_by_then(self):
+        for theirs, side in ((OURS - 1, "server"), (OURS + 1, "client")):
+            with other_server_in_tls("challenge", str(theirs)) as (address, tls):
+                self.refused(address, rf"the server speaks protocol {theirs} \(gpurun 7\.7\.7\), "
+                                      rf"this client protocol {OURS} .*: update the {side}", tls=tls)
+                listed = subprocess.run([world.GPUCTL, "list", *tls, "-l", address], env=environment(),
+                                        capture_output=True, text=True, timeout=world.SECONDS)
+                self.assertNotEqual(listed.returncode, 0)
+                self.assertRegex(listed.stderr, f"protocol {theirs} .*: update the {side}")
+
     def test_the_sentence_of_a_server_that_refuses_is_passed_on(self):
         words = "the client speaks protocol 3, this server protocol 2: update the server"
         with other_server("refuse", words) as address:
             self.refused(address, words)
+        with other_server_in_tls("refuse", words) as (address, tls):
+            self.refused(address, words, tls=tls)
 
     def test_the_next_server_is_asked(self):
         with other_server("challenge", str(OURS + 1)) as other, world.Gpurund() as server:
             done = gpurun(*server.secret_options, "-l", f"{other},{server.address}", "--",
                           world.ARGS.client, "once")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_server_of_another_version_is_not_the_one_that_is_waited_for(self):
+        # It comes first, and with TLS it says its version only when it has been asked for a GPU.
+        with (other_server_in_tls("challenge", str(OURS + 1)) as (other, _),
+              tempfile.TemporaryDirectory() as home, world.Gpurund("--tls", secret=SECRET) as server):
+            words = ("--tls", "--secret-file", self.secret)
+            surroundings = environment(XDG_CONFIG_HOME=home)
+            holder = subprocess.Popen([world.GPURUN, *words, "-l", server.address, "--", "cat"],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, env=surroundings)
+            with holder:
+                holder.stdin.write(b"held\n")
+                holder.stdin.flush()
+                self.assertEqual(holder.stdout.readline(), b"held\n")
+                done = gpurun(*words, "--timeout", "1s", "-l", f"{other},{server.address}", "--", "true",
+                              env=surroundings)
+                holder.stdin.close()
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(f"server {server.address}: its GPU is not free within the time to wait", done.stderr)
 
     def attached(self, way, pattern):
         with other_server(*way) as address:
@@ -150,13 +194,13 @@ class Operators(unittest.TestCase):
     """gpurund, asked by clients of another version."""
 
     def ask(self, what, theirs):
-        with world.Gpurund() as server:
+        with world.Gpurund(*(("--tls",) if what == "hello-tls" else ())) as server:
             done = subprocess.run([OTHER, what, str(theirs), server.address], env=environment(),
                                   capture_output=True, text=True, timeout=world.SECONDS)
         return done.stdout, server.errors
 
     def test_both_sides_hear_which_is_to_be_updated(self):
-        for what in ("hello", "attach"):
+        for what in ("hello", "hello-tls", "attach"):
             for theirs, side in ((OURS - 1, "client"), (OURS + 1, "server")):
                 answer, log = self.ask(what, theirs)
                 sentence = (rf"the client speaks protocol {theirs} \(gpurun 7\.7\.7\), this server "

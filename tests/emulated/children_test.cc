@@ -14,7 +14,7 @@ namespace {
 
 void* library() {
   static void* const opened = [] {
-    setenv("GPURUN_EMULATED", "memory=256MiB,threads=2,watchdog=1,watchdog_kills=1,cache=off", 1);
+    setenv("GPURUN_EMULATED", "memory=256MiB,threads=2,watchdog=5,watchdog_kills=1,cache=off", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     return dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);
   }();

@@ -4,11 +4,31 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/packed_chunk.h"
 #include "protocol/record.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace gpurun::protocol {
 namespace {
+
+// As the receiving end of a bulk lane does, with nothing but these bytes to come.
+void read_packed(const BulkHeader& header, ByteView bytes) {
+  const std::size_t chunk_bytes = chunk_bytes_at(header);
+  const std::size_t packed_bytes = bytes.size() - kPackedHeadBytes;
+  const Result<PackedHead> head =
+      parse_packed_head(bytes.first(kPackedHeadBytes), chunk_bytes, packed_bytes);
+  if (!head.ok()) return;
+  ByteView rest = bytes.subspan(kPackedHeadBytes);
+  Bytes chunk(chunk_bytes), scratch;
+  const Status status =
+      receive_packed(*head, packed_bytes, MutableBytes(chunk), scratch, [&](MutableBytes into) {
+        GPURUN_FUZZ_CHECK(into.size() <= rest.size());
+        if (!into.empty()) std::memcpy(into.data(), rest.data(), into.size());
+        rest = rest.subspan(into.size());
+        return Status();
+      });
+  GPURUN_FUZZ_CHECK(!status.ok() || rest.empty());
+}
 
 void read_frame(const Frame& frame) {
   ByteView rest = frame.payload;
@@ -31,7 +51,11 @@ void read_frame(const Frame& frame) {
   } else if (rest.size() >= kBulkHeaderBytes) {
     const Result<BulkHeader> bulk =
         parse_bulk_header(frame.header.kind, rest, rest.size() - kBulkHeaderBytes);
-    if (bulk.ok()) GPURUN_FUZZ_CHECK(bulk->offset <= bulk->total);
+    if (!bulk.ok()) return;
+    GPURUN_FUZZ_CHECK(bulk->offset <= bulk->total);
+    if (frame.header.kind == FrameKind::kChunkPacked) {
+      read_packed(*bulk, rest.subspan(kBulkHeaderBytes));
+    }
   }
 }
 

@@ -19,7 +19,9 @@ namespace {
 
 using protocol::Sender;
 
-Deadline soon() { return Deadline::in(std::chrono::seconds(10)); }
+// A thread of the daemon's may wait so long for its turn on a busy machine.
+constexpr std::chrono::seconds kLong{60};
+Deadline soon() { return Deadline::in(kLong); }
 Bytes secret() { return Bytes(16, std::byte{0x5a}); }
 
 // No session gets further than here.
@@ -32,7 +34,7 @@ class NoWorkers final : public WorkerSpawner {
   }
 };
 
-// Lives as long as the process.
+// Lives as long as the process, and ends before what the daemon's threads use.
 struct Door {
   Door() {
     auto listener = transport::listen("tcp://127.0.0.1:0");
@@ -40,6 +42,7 @@ struct Door {
     DaemonOptions options;
     options.secret = secret();
     options.devices = 2;
+    options.handshake_deadline = kLong;
     GPURUN_FUZZ_CHECK(mkdtemp(folder.data()) != nullptr);
     const std::string tokens = folder + "/tokens";
     protocol::TokenEntry entry;
@@ -51,27 +54,31 @@ struct Door {
                       }).ok());
     options.tokens = std::make_shared<TokenStore>(tokens);
     daemon = *Daemon::create(*std::move(listener), std::move(options), spawner);
-    std::thread([this] { static_cast<void>(daemon->run()); }).detach();
+    thread = std::thread([this] { static_cast<void>(daemon->run()); });
     link = *client::ControlLink::connect(daemon->address(), secret(), soon());
     client::LeaseRequest request;
     request.devices = 1;
     session = *link->request_lease(request);
   }
+  ~Door() {
+    link.reset();
+    daemon->stop();
+    thread.join();
+    daemon.reset();  // It writes what it still holds.
+    std::filesystem::remove_all(folder);
+  }
   NoWorkers spawner;
   std::string folder = "/tmp/gpurun-fuzz-XXXXXX";
   protocol::Token token{{}, protocol::Key{9}, {}};
   std::unique_ptr<Daemon> daemon;
+  std::thread thread;
   std::unique_ptr<client::ControlLink> link;
   client::SessionData session;
 };
 
 Door& door() {
-  static Door* const one = [] {
-    auto* const made = new Door;
-    std::atexit([] { std::filesystem::remove_all(door().folder); });
-    return made;
-  }();
-  return *one;
+  static Door one;
+  return one;
 }
 
 void send(transport::Connection& to, ByteView bytes) {

@@ -3,6 +3,7 @@
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -19,7 +20,10 @@
 #include "protocol/image_bundle.h"
 #include "protocol/link_calls.h"
 #include "protocol/module_calls.h"
+#include "protocol/observation.h"
+#include "protocol/packed_chunk.h"
 #include "protocol/record.h"
+#include "protocol/recording.h"
 #include "protocol/session_identity.h"
 #include "protocol/snapshot.capnp.h"
 #include "tests/emulated/tile_images.h"
@@ -76,7 +80,12 @@ void control_messages() {
       {"grant", protocol::Grant{}},
       {"refused", protocol::Refused{"no"}},
       {"attach", attach},
-      {"accept", protocol::Accept{"0.1.0", 13000, Bytes(8), {{1, 2}, {3, 4}}, Features{3, 1}}},
+      {"accept", protocol::Accept{"0.1.0",
+                                  13000,
+                                  Bytes(8),
+                                  {{1, 2}, {3, 4}},
+                                  Features{3, 1},
+                                  protocol::CreditGrant{1, 2, 3, 4, 5, 6}}},
       {"worker_ended", protocol::WorkerEnded{{}, "signal 9"}},
       {"list_request", protocol::ListRequest{}},
       {"listing", listing}};
@@ -88,6 +97,13 @@ void control_messages() {
     write("handshake", std::string("proved_") + name, with_head({1}, payload));
     write("handshake", std::string("token_") + name, with_head({3, 0}, payload));
   }
+  // All at once, as inside TLS; nothing is proved.
+  Bytes at_once = with_head({0}, {});
+  for (std::size_t index : {1, 2, 4}) {
+    const Bytes frame = protocol::control_frame(protocol::encode(all[index].second), std::nullopt);
+    at_once.insert(at_once.end(), frame.begin(), frame.end());
+  }
+  write("handshake", "raw_all_at_once", at_once);
   write("handshake", "attach_log", with_head({2, 0, 3, 0, 7, 7, 7, 2, 0}, {}));
   write("handshake", "attach_lane", with_head({2, 0, 3, 0, 7, 7, 7, 2, 1}, {}));
   write("control_message", "frame",
@@ -149,6 +165,22 @@ void frames() {
   Bytes chunk(sizeof bulk + 8);
   std::memcpy(chunk.data(), &bulk, sizeof bulk);
   write("frame_reader", "chunk", with_head({16}, frame(protocol::FrameKind::kChunk, chunk)));
+  protocol::PackedHead head;
+  head.pages = 2;  // Of two pages the second.
+  bulk.total = 2 * protocol::kPageBytes;
+  const auto packed = [&](ByteView bytes) {
+    Bytes all(sizeof bulk + sizeof head);
+    std::memcpy(all.data(), &bulk, sizeof bulk);
+    std::memcpy(all.data() + sizeof bulk, &head, sizeof head);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    return with_head({255}, frame(protocol::FrameKind::kChunkPacked, all));
+  };
+  write("frame_reader", "chunk_without_zeros", packed(Bytes(protocol::kPageBytes, std::byte{7})));
+  // One literal, the same 271 times more, and five literals, with which each block ends.
+  head = {protocol::Packing::kLz4, 0, 0};
+  bulk.total = 277;
+  const std::array<unsigned char, 11> block = {0x1f, 'a', 1, 0, 252, 0x50, 'a', 'b', 'c', 'd', 'e'};
+  write("frame_reader", "chunk_compressed", packed(bytes_of(block)));
   write("frame_reader", "goodbye",
         with_head({3}, frame(protocol::FrameKind::kGoodbye, text("enough"))));
 }
@@ -301,6 +333,25 @@ void texts() {
   write("session_data", "visible", text("1,0"));
 }
 
+void recordings() {
+  protocol::WorkerStatistics statistics;
+  statistics.rows.resize(2);
+  statistics.rows[1].opcode = 7;
+  write("recording", "statistics", with_head({0}, protocol::encode(statistics)));
+  protocol::Recording recording;
+  recording.events.resize(3);
+  recording.events[2].kind = protocol::Recorded::kKernel;
+  recording.names[1] = "add";
+  const Bytes recorded = protocol::encode(recording);
+  write("recording", "recording", with_head({1}, recorded));
+  protocol::TraceFile file;
+  file.program = "train";
+  file.server = "gpu1:4790";
+  file.clocks.resize(2);
+  file.client = file.worker = recorded;
+  write("recording", "file", with_head({2}, protocol::encode(file)));
+}
+
 }  // namespace
 }  // namespace gpurun
 
@@ -315,6 +366,7 @@ int main(int argc, char** argv) {
   gpurun::frames();
   gpurun::calls();
   gpurun::modules();
+  gpurun::recordings();
   gpurun::images();
   gpurun::texts();
   gpurun::fuzz::worker_log_lives([](const std::string& name, const gpurun::Bytes& said) {

@@ -159,14 +159,16 @@ void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
 
 void append_chunk(Bytes& bulk, fuzz::Input& input) {
   protocol::BulkHeader header;
-  header.transfer = input.number<std::uint8_t>() & 7u;
-  header.offset = input.number<std::uint16_t>();
+  const auto first = input.number<std::uint8_t>();
+  const bool packed = (first & 8u) != 0;  // Its head is the input's, as its bytes are.
+  header.transfer = first & 7u;
+  header.offset = packed ? 0 : input.number<std::uint16_t>();
   header.total = input.number<std::uint16_t>();
   const ByteView bytes = input.take(input.number<std::uint8_t>());
   Bytes payload;
   append(payload, bytes_of(header));
   append(payload, bytes);
-  append_frame(bulk, FrameKind::kChunk, 0, payload);
+  append_frame(bulk, packed ? FrameKind::kChunkPacked : FrameKind::kChunk, 0, payload);
 }
 
 struct Said {

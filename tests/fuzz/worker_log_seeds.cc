@@ -232,7 +232,7 @@ Bytes modules() {
            protocol::pack(protocol::NameRequest{kModule, 0, "table"}));
   auto with_attribute = launch_of_add();
   with_attribute.attribute_count = 1;
-  protocol::LaunchAttribute cooperative;
+  protocol::LaunchAttribute cooperative{};
   cooperative.id = 2;
   life.hot("cuLaunchKernelEx", Form::kLaunch,
            joined(bytes_of(with_attribute), block, bytes_of(cooperative)));

@@ -135,7 +135,7 @@ bool leave_a_kernel_that_never_ends(Stranger& of) {
 }
 
 protocol::LaunchAttribute attribute(std::uint32_t id, std::uint32_t first, std::uint64_t rest = 0) {
-  protocol::LaunchAttribute made;
+  protocol::LaunchAttribute made{};
   made.id = id;
   for (std::size_t at = 0; at < sizeof made.value; at += 8) {
     const ByteView view = bytes_of(rest);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "protocol/control.h"
+#include "protocol/packed_chunk.h"
 #include "tests/hostile/sessions.h"
 
 namespace gpurun::hostile {
@@ -10,6 +11,9 @@ namespace {
 
 using protocol::BulkHeader;
 using protocol::FrameHeader;
+using protocol::kPageBytes;
+using protocol::PackedHead;
+using protocol::Packing;
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kChunk = limits::kBulkChunkBytes;
@@ -51,6 +55,17 @@ bool cut_after(Stranger& stranger, std::size_t bytes) {
 
 bool send_bulk(Stranger& stranger, FrameKind kind, const BulkHeader& header, std::size_t bytes) {
   stranger.chunk(kind, header, bytes);
+  return true;
+}
+
+// A chunk of a transfer of two, said to be packed: its head, and so many bytes.
+bool send_packed(Stranger& stranger, const PackedHead& head, std::size_t bytes,
+                 std::uint64_t offset = 0) {
+  const BulkHeader header{1, offset, 2 * kChunk, 0};
+  Bytes payload(sizeof header + sizeof head + bytes);
+  std::memcpy(payload.data(), &header, sizeof header);
+  std::memcpy(payload.data() + sizeof header, &head, sizeof head);
+  stranger.say_bulk(Stranger::frame(FrameKind::kChunkPacked, 0, payload));
   return true;
 }
 
@@ -239,6 +254,26 @@ constexpr Session kSessions[] = {
      [](Stranger& of) {
        of.chunk(FrameKind::kChunk, {1, 0, 2 * kChunk, 0}, kChunk);
        return send_bulk(of, FrameKind::kChunk, {1, kChunk, 3 * kChunk, 0}, kChunk);
+     }},
+    {"packed_chunk_off_the_grid", "not on the grid",
+     [](Stranger& of) {
+       return send_packed(of, {Packing::kSparse, 0, 1}, kPageBytes, kPageBytes);
+     }},
+    {"packed_chunk_of_an_unknown_kind", "unknown way",
+     [](Stranger& of) {
+       return send_packed(of, {Packing{7}, 0, 1}, kPageBytes);
+     }},
+    {"packed_chunk_with_other_bytes_than_its_pages", "other bytes than its pages",
+     [](Stranger& of) {
+       return send_packed(of, {Packing::kSparse, 0, 3}, kPageBytes);
+     }},
+    {"packed_chunk_that_is_larger_than_it_was", "no smaller",
+     [](Stranger& of) {
+       return send_packed(of, {Packing::kLz4, 0, 0}, kChunk);
+     }},
+    {"packed_chunk_that_does_not_unpack", "does not unpack",
+     [](Stranger& of) {
+       return send_packed(of, {Packing::kLz4, 0, 0}, 1000);
      }},
     {"more_bytes_than_there_is_credit_for", "credit", overflow_staging},
     {"receipts_for_bytes_that_were_never_sent", "transfer|receipt|served",

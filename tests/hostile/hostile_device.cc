@@ -51,7 +51,8 @@ std::size_t read_secret() {
 std::size_t read_any_file() { return outcome(open("/etc/passwd", O_RDONLY)); }
 std::size_t list_root() { return opendir("/") != nullptr ? 0 : static_cast<std::size_t>(errno); }
 std::size_t write_shared_memory() {
-  const std::string path = "/dev/shm/gpurun-hostile-" + std::to_string(g_argument);
+  // Not a name that other tests would take for one that gpurun has left.
+  const std::string path = "/dev/shm/hostile-device-" + std::to_string(g_argument);
   const int file = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
   if (file >= 0) unlink(path.c_str());
   return outcome(file);
@@ -230,8 +231,13 @@ static_assert(std::size(kActs) == std::size(gpurun::hostile::kDeeds));
 
 const gpurun::driver_abi::EmulatedView& emulated_view() {
   static constexpr gpurun::driver_abi::EmulatedView kView = {
-      sizeof(gpurun::driver_abi::EmulatedView), [] { return 0; },
-      [](int) { return std::uint64_t{0}; }, nullptr, nullptr};
+      sizeof(gpurun::driver_abi::EmulatedView),
+      [] { return 0; },
+      [](int) { return std::uint64_t{0}; },
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr};
   return kView;
 }
 
@@ -251,9 +257,10 @@ EXPORTED CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-// Two, so that an honest program has one.
+// Two, so that an honest program has one; a lease's worker sees its own.
 EXPORTED CUresult cuDeviceGetCount(int* count) {
-  *count = 2;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  *count = visible == nullptr || std::strchr(visible, ',') != nullptr ? 2 : 1;
   return CUDA_SUCCESS;
 }
 EXPORTED CUresult cuDeviceGet(CUdevice* device, int ordinal) {

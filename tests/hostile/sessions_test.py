@@ -26,7 +26,7 @@ def resident_kib(pid):
 class HostileSessions(unittest.TestCase):
     def setUp(self):
         env = environment(GPURUN_EMULATED="devices=2")
-        server = self.enterContext(world.Gpurund(env=env))
+        server = self.enterContext(world.Gpurund("--spare-workers", "0", env=env))
         self.server = server
         self.neighbour = subprocess.Popen(
             [world.GPURUN, "-q", *server.options(), "--", NEIGHBOUR], text=True, env=environment(),

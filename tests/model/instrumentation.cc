@@ -56,6 +56,19 @@ void access(const void* address, std::size_t bytes, bool write, const void* pc) 
     return done ? 1 : 0;                                                                       \
   }
 
+// clang's one: what was there before tells whether it was exchanged.
+#define EXCHANGE_VALUE(bits, type)                                                                \
+  type __tsan_atomic##bits##_compare_exchange_val(volatile type* at, type expected, type desired, \
+                                                  int order, int) {                               \
+    std::uint64_t old = 0;                                                                        \
+    model::atomic_update(const_cast<type*>(at), sizeof(type), Order{order}, PC, &old,             \
+                         [expected, desired](std::uint64_t before, std::uint64_t* next) {         \
+                           *next = desired;                                                       \
+                           return static_cast<type>(before) == expected;                          \
+                         });                                                                      \
+    return static_cast<type>(old);                                                                \
+  }
+
 #define ATOMIC(bits, type)                                                                \
   type __tsan_atomic##bits##_load(const volatile type* at, int order) {                   \
     return static_cast<type>(                                                             \
@@ -72,7 +85,8 @@ void access(const void* address, std::size_t bytes, bool write, const void* pc) 
   UPDATE(bits, type, fetch_xor, value ^ operand)                                          \
   UPDATE(bits, type, fetch_nand, ~(value & operand))                                      \
   EXCHANGE(bits, type, compare_exchange_strong)                                           \
-  EXCHANGE(bits, type, compare_exchange_weak)
+  EXCHANGE(bits, type, compare_exchange_weak)                                             \
+  EXCHANGE_VALUE(bits, type)
 
 #pragma GCC diagnostic ignored "-Wconversion"
 extern "C" {
@@ -119,5 +133,10 @@ void* __wrap_memset(void* to, int value, std::size_t bytes) {
   access(to, bytes, true, PC);
   return __real_memset(to, value, bytes);
 }
+
+// clang's names for the copies that are no calls in the source.
+void* __tsan_memcpy(void*, const void*, std::size_t) __attribute__((alias("__wrap_memcpy")));
+void* __tsan_memmove(void*, const void*, std::size_t) __attribute__((alias("__wrap_memmove")));
+void* __tsan_memset(void*, int, std::size_t) __attribute__((alias("__wrap_memset")));
 
 }  // extern "C"

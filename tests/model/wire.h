@@ -139,9 +139,20 @@ class WireEnd final : public transport::Connection {
     return {};
   }
 
-  Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline) override {
+  // Time stands still, so a deadline is never met by waiting: only one that has passed counts.
+  Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min,
+                              Deadline deadline) override {
     const Quiet quiet;
-    until([this, bytes_min] { return gone() || available() >= bytes_min; }, "bytes of the worker");
+    check(!receiving_, "two threads receive on one connection");
+    receiving_ = true;
+    if (deadline.passed()) {
+      point();
+    } else {
+      until([this, bytes_min] { return gone() || available() >= bytes_min; },
+            "bytes of the worker");
+    }
+    receiving_ = false;
+    if (available() < bytes_min && !gone()) return Status(Code::kDeadline, "nothing came");
     if (available() < bytes_min) return Status(Code::kPeerGone, "it is down");
     const std::size_t count = std::min(into.size(), available());
     wire_->inwards.out();
@@ -152,6 +163,10 @@ class WireEnd final : public transport::Connection {
     return count;
   }
 
+  Result<std::unique_ptr<transport::Watch>> watch() override {
+    return std::unique_ptr<transport::Watch>(std::make_unique<EndWatch>(*this));
+  }
+
   void shut_down() noexcept override {
     const Quiet quiet;
     point();
@@ -160,12 +175,44 @@ class WireEnd final : public transport::Connection {
   }
 
  private:
+  // The watcher may be told once too often, so it is told of all that has come.
+  class EndWatch final : public transport::Watch {
+   public:
+    explicit EndWatch(const WireEnd& end) : end_(end) {}
+    Status wait(Deadline) override {
+      const Quiet quiet;
+      const auto ready = [this] {
+        if (end_.gone()) return pauses_ == 0 || !told_end_;
+        return pauses_ == 0 && end_.available() != 0;
+      };
+      until(ready, "something to receive");
+      told_end_ = end_.gone();
+      return {};
+    }
+    void pause() noexcept override {
+      const Quiet quiet;
+      point();
+      ++pauses_;
+    }
+    void resume() noexcept override {
+      const Quiet quiet;
+      point();
+      --pauses_;
+    }
+
+   private:
+    const WireEnd& end_;
+    int pauses_ = 0;
+    bool told_end_ = false;
+  };
+
   bool gone() const { return down_ || (wire_ != nullptr && wire_->down); }
   std::size_t available() const { return wire_ == nullptr ? 0 : wire_->to_client.size(); }
 
   Wire* wire_;
   bool down_ = false;
   bool sending_ = false;
+  bool receiving_ = false;
   const transport::Capabilities capabilities_;
   const std::string description_ = "model";
 };

@@ -135,19 +135,15 @@ long status(const std::string& name) {
 
 }  // namespace
 
-// Threads that come and go, each with its own default stream. Says what it holds after some of them
-// and after all, and waits for a line between, so that the worker can be looked at. Words: how many
-// each time, and how many live at once (4).
+// Threads that come and go, each with its own default stream. Says what it holds after each of four
+// times as many, and waits for a line, so that the worker can be looked at. Words: how many each
+// time, and how many live at once (4).
 void many_threads() {
   const CUcontext context = use_device();
   const int count = std::atoi(word(0).c_str());
   const int at_once = word(1).empty() ? 4 : std::atoi(word(1).c_str());
   char line[8];
-  for (int done = 0; done < 2 * count; done += at_once) {
-    if (done % count == 0 && done != 0) {
-      say("holds " + std::to_string(status("Threads")) + " threads\n");
-      HOLDS(read(STDIN_FILENO, line, sizeof line) > 0);
-    }
+  for (int done = 0; done < 4 * count;) {
     std::vector<std::thread> threads;
     std::barrier together(at_once);
     for (int i = 0; i < at_once; ++i) {
@@ -162,9 +158,12 @@ void many_threads() {
       });
     }
     for (std::thread& each : threads) each.join();
+    done += at_once;
+    if (done % count == 0) {
+      say(std::to_string(status("Threads")) + "\n");
+      HOLDS(read(STDIN_FILENO, line, sizeof line) > 0);
+    }
   }
-  say("holds " + std::to_string(status("Threads")) + " threads\n");
-  HOLDS(read(STDIN_FILENO, line, sizeof line) > 0);
 }
 
 }  // namespace process_cases

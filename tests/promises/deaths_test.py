@@ -216,7 +216,7 @@ class Servers:
 
     def server(self):
         if self.one is None:
-            self.one = world.Gpurund(env=world.environment(TMPDIR=self.temporary))
+            self.one = world.Gpurund("--spare-workers", "0", env=world.environment(TMPDIR=self.temporary))
             done = world.measured(self.one, [PROGRAM, "free"])
             if done.status != 0:
                 sys.exit(f"WRONG: the device cannot be asked: {done}")

@@ -6,7 +6,8 @@ device share: as a new lease sees it, and as a process sees it that lives on whi
 are killed.
 
 The program tells each CUDA call before it makes it. Of most runs program, gpurun or worker die at a
-random call, of the others at a random moment of the start. Its words: the program [SEED].
+random call, of the others at a random moment of the start. A worker that dies before its session is
+no loss: another takes its place. Its words: the program [SEED].
 """
 import collections
 import os
@@ -25,6 +26,7 @@ import world  # noqa: E402
 STARTS = 20 if world.ARGS.sanitizer else 50  # Under one each takes seconds.
 EARLY = STARTS // 5  # Of them die at a random moment, not at a call.
 EARLY_S = 0.25
+AGAIN_S = 0.1  # Between kills of what has taken the place of the dead.
 CALLS_MAX = 300
 # Of a gpurund that serves nobody; ThreadSanitizer has one of its own.
 THREADS_ALONE = "2" if world.ARGS.sanitizer == "thread" else "1"
@@ -39,7 +41,9 @@ def state(server, temporary):
         "descriptors of gpurund": world.descriptors(pid),
         "threads of gpurund": world.status_of(pid)["Threads"],
         "shared memory": {name for name in os.listdir("/dev/shm") if "gpurun" in name},
-        "temporary files": set(os.listdir(temporary)),
+        # ThreadSanitizer keeps one of its own for a moment.
+        "temporary files": {name for name in os.listdir(temporary)
+                            if not name.startswith("tsan.rodata.")},
     }
 
 
@@ -111,20 +115,61 @@ class Killing:
                 victims = {"gpurun": [run.pid], "worker": server.workers()}.get(
                     self.victim, world.children(run.pid))
                 kill(victims or [run.pid])  # Not that far yet.
-            try:
-                run.communicate(timeout=world.SECONDS)  # The program has gone too: its pipe is closed.
-            except subprocess.TimeoutExpired:
+            if (said := self.all_end(run, server)) is not None:
                 kill([run.pid, *world.children(run.pid)])
-                return f"{self.victim} was killed at call {self.call}: not all ended"
+                moment = f"at call {self.call}" if self.early is None else f"after {self.early:.3f} s"
+                last = said.decode(errors="replace").splitlines()[-1:]
+                return (f"{self.victim} was killed {moment}: not all ended; workers that live: "
+                        f"{len(server.workers())}; the program's last word: {last}")
         if itself and self.reached and run.returncode != -signal.SIGKILL:
             return f"the program died at call {self.call}, gpurun ended with {run.returncode}"
         return None
+
+    def all_end(self, run, server):
+        """None, or what the program has said meanwhile. It has gone too when its pipe is closed."""
+        # The worker that died may have had no session yet; the one that comes for it has.
+        again = self.victim == "worker" and self.early is not None
+        end = time.monotonic() + world.SECONDS
+        while True:
+            try:
+                run.communicate(timeout=AGAIN_S if again else world.SECONDS)
+                return None
+            except subprocess.TimeoutExpired as standing:
+                if not again or time.monotonic() > end:
+                    return standing.output or b""
+                kill(server.workers())
+
+
+def lose_unused_worker(server, program, temporary):
+    """What is wrong, or None, when a lease's first worker dies before there is a session."""
+    # One of an earlier lease would be taken for this one's.
+    world.until(lambda: not server.workers(), "workers of earlier leases have ended")
+    late = ["sh", "-c", 'read -r line && exec "$0" free', program]
+    run = subprocess.Popen(
+        [world.GPURUN, "-q", "--timeout", "30s", *server.options(), "--", *late],
+        env=world.client_environment(server, TMPDIR=temporary), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with run:
+        world.until(server.workers, "the lease has a worker")
+        unused = server.workers()
+        kill(unused)
+        world.until(lambda: not any(map(world.alive, unused)), "it has died")
+        try:
+            output, errors = run.communicate("\n", timeout=world.SECONDS)
+        except subprocess.TimeoutExpired:
+            kill([run.pid, *world.children(run.pid)])
+            return "a worker died before its session: the program does not end"
+    if run.returncode != 0 or "bytes free" not in output:
+        return f"a worker died before its session: {run.returncode} {output}{errors}"
+    return None
 
 
 def kill_all(server, program, temporary, chance):
     """What is wrong after all starts and kills."""
     killings = [Killing(chance, number) for number in range(STARTS)]
     wrong = [said for killing in killings if (said := killing.run(server, program, temporary))]
+    if said := lose_unused_worker(server, program, temporary):
+        wrong.append(said)
     reached = [killing for killing in killings if killing.reached]
     print(f"{STARTS} starts and kills, {len(reached)} of them at a CUDA call:",
           *(f"{name} {count}," for name, count in

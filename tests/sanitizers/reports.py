@@ -8,25 +8,28 @@ import tempfile
 
 # Under gpurun our library stands before all others in the list of libraries, the sanitizer's too.
 # The session of our client library lives until the process ends, and its threads with it.
-# In a process that has both, UndefinedBehaviorSanitizer does not find its log_path (g++ 12): it ends
-# the process by abort(), which AddressSanitizer reports, with the stack.
+# In a process that has both, UndefinedBehaviorSanitizer does not find its log_path with g++ 12 (with
+# clang it does): it ends the process by abort(), which AddressSanitizer reports, with the stack.
 OPTIONS = {"ASAN_OPTIONS": "verify_asan_link_order=0:handle_abort=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-           # A process with threads would else sleep for a second before it ends.
-           "TSAN_OPTIONS": "report_thread_leaks=0:atexit_sleep_ms=20"}
+           # A process with threads would else sleep for a second before it ends. One with a report
+           # ends by it, as with AddressSanitizer: what names functions for it is a child of gpurun's
+           # own otherwise, for which gpurun waits.
+           "TSAN_OPTIONS": "report_thread_leaks=0:atexit_sleep_ms=20:halt_on_error=1"}
 
 
-# A leak check says so of a thread that ends under its eyes. It then cannot see what that thread's
-# stack holds, and takes it for leaked: what such a check finds is no finding.
-ENDED_THREAD = re.compile(r"^==.*==(Unable to get registers from|Could not attach to) thread .*\n", re.M)
+# A leak check says so of a thread that ends, or begins, under its eyes. It then cannot see what that
+# thread's stack holds, and takes it for leaked: what such a check finds is no finding.
+UNSEEN_THREAD = re.compile(r"^==.*==(Unable to get registers from thread|Could not attach to thread|"
+                           r"Running thread \d+ was not suspended\.) .*\n", re.M)
 ERROR = re.compile(r"(?:ERROR|WARNING): (\w+Sanitizer)")
 
 
 def finding(text):
     """What of one process's report counts; empty: nothing."""
-    if not ENDED_THREAD.search(text):
+    if not UNSEEN_THREAD.search(text):
         return text
-    rest = ENDED_THREAD.sub("", text)
+    rest = UNSEEN_THREAD.sub("", text)
     only_leaks = all(kind == "LeakSanitizer" for kind in ERROR.findall(rest))
     return "" if only_leaks and "runtime error" not in rest else rest
 

@@ -3,7 +3,8 @@
 and walks the whole graph of the build, so that a target that hangs on what is not there is found.
 
 usage: configures.py SOURCE BUILD DEPS_DIR no-cuda|no-emulated [TARGET ...]
-BUILD is made anew. The targets are built, too.
+BUILD is made anew. The targets are built, too: one file after the other and by the machine's own
+compiler, where tools/check takes clang, and several at once.
 """
 import os
 import re
@@ -42,7 +43,8 @@ def without_rerun(build):
 def main(source, build, deps, variant, *targets):
     words, there, not_there = VARIANTS[variant]
     shutil.rmtree(build, ignore_errors=True)
-    said = run("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DGPURUN_DEPS_DIR={deps}", *words)
+    said = run("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DGPURUN_DEPS_DIR={deps}",
+               "-DGPURUN_WERROR=ON", *words)
     if "CMake Warning" in said:
         sys.exit("FAILED: it warns:\n" + said)
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:

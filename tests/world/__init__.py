@@ -10,9 +10,13 @@ from .processes import (alive, can_be, can_lend_users, children, descriptors,  #
 from .run import (client_environment, crash_kills, environment, gpurun, holdings, measured,  # noqa: F401
                   start)
 from .server import Gpurund  # noqa: F401
+from .starting import start_trips  # noqa: F401
 from .wire import DelayedLink  # noqa: F401
 
 
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # A shell's `&` starts what it starts with these ignored, and so would be the programs of a test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     unittest.main(verbosity=2)

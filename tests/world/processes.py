@@ -75,6 +75,15 @@ def name_of(pid):
         return ""
 
 
+def is_spare(pid):
+    """Whether that worker waits for a lease: its command line says so until it has one."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return "--spare" in file.read().split("\0")
+    except OSError:
+        return False
+
+
 def server_of(gpurun_pid):
     for child in children(gpurun_pid):
         if name_of(child) == "gpurund":

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from .arguments import ARGS, GPURUND, SECONDS
-from .processes import can_lend_users, children, name_of
+from .processes import can_lend_users, children, is_spare, name_of
 from .run import environment
 
 
@@ -19,6 +19,8 @@ class Gpurund:
                  before=()):
         if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
             words += ("--worker-uids", "none")
+        if ARGS.sanitizer and "--spare-workers" not in words and "--config" not in words:
+            words += ("--spare-workers", "0")  # There each takes a second of a processor to start.
         self.folder = tempfile.TemporaryDirectory()
         if cache is not None:
             words += ("--cache", cache or os.path.join(self.folder.name, "cache"))
@@ -75,5 +77,12 @@ class Gpurund:
         return int(self.address.rsplit(":", 1)[1])
 
     def workers(self):
-        """Process ids of its workers that live."""
+        """Process ids of its workers that live and have a lease, or had one."""
+        return [pid for pid in self.all_workers() if not is_spare(pid)]
+
+    def spares(self):
+        """Process ids of those that wait for a lease."""
+        return [pid for pid in self.all_workers() if is_spare(pid)]
+
+    def all_workers(self):
         return [pid for pid in children(self.process.pid) if name_of(pid) == "gpurun-worker"]

@@ -90,6 +90,7 @@ std::string listing_json(const std::string& server, const protocol::Listing& lis
                               {"leases", listing.leases},
                               {"gathering", listing.gathering},
                               {"workers", listing.workers},
+                              {"spare_workers", listing.spare_workers},
                               {"half_open", listing.half_open},
                               {"confinement", listing.confinement},
                               {"gpus", gpus}};

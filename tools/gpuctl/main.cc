@@ -9,6 +9,7 @@
 #include "tools/gpuctl/list.h"
 #include "tools/gpuctl/report.h"
 #include "tools/gpuctl/token.h"
+#include "tools/gpuctl/trace.h"
 #include "tools/gpurun/options.h"
 
 namespace gpurun::tools {
@@ -20,6 +21,7 @@ constexpr int kExitWrongUsage = 2;
 struct Words {
   std::string servers, servers_file, secret_file, token_file, output;
   TokenWords token;
+  std::vector<std::string> traces;
   Options link;  // Of which only the link's security counts.
   bool as_json = false;
 };
@@ -128,6 +130,11 @@ int run_gpuctl(int argc, char** argv) {
   CLI::App* report = app.add_subcommand("report", "one file with what a bug report needs");
   add_server_options(report, &words);
   report->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
+  CLI::App* trace = app.add_subcommand("trace", "a timeline of what gpurun --trace has recorded");
+  trace->add_option("traces", words.traces, "files that it has left, or folders of such")
+      ->type_name("FOLDER|FILE")
+      ->required();
+  trace->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
   CLI::App* token = app.add_subcommand("token", "who may use this machine's GPUs");
   const auto token_commands = add_token_commands(token, &words.token);
   try {
@@ -139,6 +146,9 @@ int run_gpuctl(int argc, char** argv) {
   }
   for (const auto& [command, run] : token_commands) {
     if (command->parsed()) return run(words.token);
+  }
+  if (trace->parsed()) {
+    return write_trace(words.traces, words.output.empty() ? "gpurun-trace.json" : words.output);
   }
   const Result<ServerChoice> choice = choose(words);
   if (!choice.ok()) {

@@ -162,9 +162,10 @@ void add_servers(std::string* report, const ServerChoice& choice) {
       *report += link.status().message() + "\n";
       continue;
     }
-    const std::string release = (*link)->server_release();
     const Result<protocol::Listing> listing = (*link)->list();
-    *report += server + ": gpurun " + release + "\n";
+    if ((*link)->server_is_known()) {
+      *report += server + ": gpurun " + (*link)->server_release() + "\n";
+    }
     *report += listing.ok() ? listing_heading() + listing_rows(server, *listing)
                             : advised(listing.status(), server, choice.credential).message() + "\n";
   }

@@ -11,6 +11,7 @@ constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 // client/session_data.h and client/session.h read these.
 constexpr std::string_view kSession = "GPURUN_SESSION";
 constexpr std::string_view kStats = "GPURUN_STATS";
+constexpr std::string_view kTrace = "GPURUN_TRACE";
 
 bool is_named(const std::string& entry, std::string_view name) {
   return entry.size() > name.size() && entry[name.size()] == '=' &&
@@ -88,6 +89,7 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
   set(&program, kLibraryPath, prepended({settings.library_folder}, value_of(user, kLibraryPath)));
   set(&program, kSession, settings.session_file);
   if (settings.stats && value_of(user, kStats).empty()) set(&program, kStats, "1");
+  if (!settings.trace_folder.empty()) set(&program, kTrace, settings.trace_folder);
   if (settings.emulated) set_defaults(&program, said);
   return program;
 }

@@ -35,6 +35,7 @@ struct ProgramSettings {
   std::string library_folder;
   std::string session_file;
   bool stats = false;
+  std::string trace_folder;        // Absolute; empty: nothing is recorded.
   bool emulated = false;           // The devices are: kEmulatedDefaults, and the stand-in.
   std::string nvjitlink_stand_in;  // By absolute path; "": it is not installed.
 };

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::chrono::seconds kConnectDeadline{10};
 
+// `reached`: the server is one that could be waited for.
 Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
                       std::chrono::milliseconds wait, bool* reached) {
   auto link = connect_to_server(server, order.credential, order.security);
   if (!link.ok()) return link.status();
-  *reached = true;
   client::LeaseRequest request;
   request.devices = order.gpu_count;
   request.wait = wait;
@@ -23,6 +23,7 @@ Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
               (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
   };
   Result<client::SessionData> session = (*link)->request_lease(request);
+  *reached = (*link)->server_is_known();
   if (!session.ok()) return advised(session.status(), server, order.credential);
   return HeldLease{*std::move(link), *std::move(session)};
 }

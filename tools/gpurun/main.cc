@@ -25,6 +25,7 @@
 #include "tools/gpurun/private_server.h"
 #include "tools/gpurun/program.h"
 #include "tools/gpurun/supervisor.h"
+#include "tools/gpurun/trace_folder.h"
 
 extern char** environ;
 
@@ -57,6 +58,7 @@ struct Run {
   Environment user;
   Places places;
   std::string program;  // The file that will be executed.
+  std::string trace_folder;
   std::unique_ptr<PrivateServer> server;
   Credential credential;
   HeldLease lease;
@@ -79,6 +81,11 @@ Status check_log_level(const Environment& user) {
 std::optional<Failure> find_parts(Run* run) {
   for (char** entry = environ; *entry != nullptr; ++entry) run->user.emplace_back(*entry);
   if (const Status status = check_log_level(run->user); !status.ok()) return Failure{status};
+  if (!run->options.trace_folder.empty()) {
+    Result<std::string> folder = make_trace_folder(run->options.trace_folder);
+    if (!folder.ok()) return Failure{folder.status()};
+    run->trace_folder = *std::move(folder);
+  }
   Result<Places> places = find_places();
   if (!places.ok()) return Failure{places.status()};
   run->places = *std::move(places);
@@ -206,6 +213,7 @@ Result<Program> prepare_program(Run* run) {
   settings.library_folder = run->places.client_folder;
   settings.session_file = *std::move(session_file);
   settings.stats = run->options.stats;
+  settings.trace_folder = run->trace_folder;
   settings.emulated = run->lease.link->emulated();
   if (access(run->places.nvjitlink_stand_in().c_str(), R_OK) == 0) {
     settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();

@@ -76,7 +76,7 @@ Result<std::string> read_servers_file(const std::string& path) {
 // program on this machine.
 struct Words {
   std::string gpu_count = "1";
-  std::optional<std::string> servers, servers_file, timeout, device;
+  std::optional<std::string> servers, servers_file, timeout, device, trace_folder;
 };
 
 Status check(const Words& words, Options* options) {
@@ -85,6 +85,10 @@ Status check(const Words& words, Options* options) {
     return wrong("-n: '" + words.gpu_count + "' is no number of GPUs from 1 to 64");
   }
   options->gpu_count = static_cast<int>(*count);
+  if (words.trace_folder && words.trace_folder->empty()) {
+    return wrong("--trace: a folder must be named");
+  }
+  options->trace_folder = words.trace_folder.value_or("");
   if (words.servers && words.servers_file) {
     return wrong("-l and -s both name servers; give one of them");
   }
@@ -279,6 +283,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
                  "the server's key, as its gpurund --fingerprint prints it")
       ->type_name("sha256:HEX");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
+  app.add_option("--trace", words.trace_folder,
+                 "each process leaves what it did there; gpuctl trace makes a timeline of it")
+      ->type_name("FOLDER");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
   app.footer("The program and its arguments follow; -- ends gpurun's own options.");

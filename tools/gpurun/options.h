@@ -54,6 +54,7 @@ struct Options {
   std::string authorities_file;     // Whose word counts for a server's certificate.
   std::string server_fingerprint;   // The key that the server must have; "" when none was named.
   bool stats = false;
+  std::string trace_folder;  // Where each process leaves its trace; "" when none was named.
   bool quiet = false;
   std::vector<std::string> command;  // Program and its arguments, at least one.
 };

@@ -34,6 +34,8 @@ class FaultyConnection final : public Connection {
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
   const std::string& description() const override { return description_; }
   void shut_down() noexcept override { inner_->shut_down(); }
+  Result<std::unique_ptr<Watch>> watch() override { return inner_->watch(); }
+  bool holds_received() const noexcept override { return inner_->holds_received(); }
   // No descriptor: whoever took it would go round the faults.
 
   Status send(std::span<const ByteView> parts, Deadline deadline) override {

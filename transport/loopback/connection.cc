@@ -65,6 +65,20 @@ class ByteQueue {
     return Outcome::kDone;
   }
 
+  // Waits for something to take, but not while it is paused.
+  Outcome watch(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    const bool ready = wait(changed_, lock, deadline,
+                            [this] { return pauses_ == 0 && (closed_ || !bytes_.empty()); });
+    return ready ? Outcome::kDone : Outcome::kDeadline;
+  }
+
+  void pause(int more) {
+    const std::lock_guard lock(mutex_);
+    pauses_ += more;
+    changed_.notify_all();
+  }
+
   // No more comes in. `abandon`: and nobody reads what is left.
   void close(bool abandon) {
     const std::lock_guard lock(mutex_);
@@ -79,6 +93,21 @@ class ByteQueue {
   std::deque<std::byte> bytes_;
   bool closed_ = false;
   bool abandoned_ = false;
+  int pauses_ = 0;
+};
+
+class LoopbackWatch final : public Watch {
+ public:
+  explicit LoopbackWatch(std::shared_ptr<ByteQueue> in) : in_(std::move(in)) {}
+  Status wait(Deadline deadline) override {
+    if (in_->watch(deadline) == ByteQueue::Outcome::kDone) return {};
+    return Status(Code::kDeadline, "loopback: watching");
+  }
+  void pause() noexcept override { in_->pause(1); }
+  void resume() noexcept override { in_->pause(-1); }
+
+ private:
+  std::shared_ptr<ByteQueue> in_;
 };
 
 class LoopbackConnection final : public Connection {
@@ -132,6 +161,11 @@ class LoopbackConnection final : public Connection {
     }
     return got;
   }
+
+  Result<std::unique_ptr<Watch>> watch() override {
+    return std::unique_ptr<Watch>(std::make_unique<LoopbackWatch>(in_));
+  }
+  bool holds_received() const noexcept override { return !kept_.empty(); }
 
   void shut_down() noexcept override {
     out_->close(false);

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -16,11 +15,13 @@
 #include <limits>
 
 #include "transport/part_cursor.h"
+#include "transport/tcp/descriptor.h"
+#include "transport/tcp/watch.h"
 
 namespace gpurun::transport::tcp {
 namespace {
 
-constexpr int kSliceS = 1;
+constexpr std::chrono::seconds kSlice{1}, kPatientSlice{10};
 // Vectors per system call: far below IOV_MAX, so that the array fits any thread's stack.
 constexpr std::size_t kVectorsMax = 64;
 // The kernel probes an idle peer and ends the connection when its host no longer answers, after
@@ -29,30 +30,8 @@ constexpr int kKeepIdleS = 5;
 constexpr int kKeepIntervalS = 5;
 constexpr int kKeepCount = 5;
 
-// True when a wait until `deadline` may be left to the kernel's time-out of one slice.
-bool outlasts_slice(Deadline deadline) {
-  return deadline.is_never() || deadline.remaining() > std::chrono::seconds(kSliceS);
-}
-
-// Moves `fd` to `fd_min` or above; where the process's limit is lower, as high as it allows.
-UniqueFd move_up(UniqueFd fd, int fd_min) {
-  if (fd.get() >= fd_min) {
-    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
-    return fd;
-  }
-  int moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, fd_min);
-  if (moved < 0) {
-    rlimit limit = {};
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 64) {
-      const auto top = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - 32;
-      moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, std::min(top, fd_min));
-    }
-  }
-  if (moved < 0) {
-    fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
-    return fd;
-  }
-  return UniqueFd(moved);
+std::chrono::seconds slice_of(const Options& options) {
+  return options.patient ? kPatientSlice : kSlice;
 }
 
 void set_option(int fd, int level, int name, int value) {
@@ -60,12 +39,12 @@ void set_option(int fd, int level, int name, int value) {
   (void)setsockopt(fd, level, name, &value, sizeof value);
 }
 
-Status prepare(int fd) {
+Status prepare(int fd, std::chrono::seconds kernel_timeout) {
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
     return Status::from_errno(errno, "preparing a socket");
   }
-  const timeval slice = {kSliceS, 0};
+  const timeval slice = {kernel_timeout.count(), 0};
   if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice) != 0 ||
       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice) != 0) {
     return Status::from_errno(errno, "setting a socket's time-outs");
@@ -95,6 +74,8 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
                              const Options& options)
     : fd_(std::move(fd)),
       others_may_close_(options.others_may_close),
+      fd_min_(options.fd_min),
+      slice_(slice_of(options)),
       identity_(DescriptorIdentity::of(fd_.get())),
       description_(std::move(description)) {
   capabilities_.same_host = same_host;
@@ -115,10 +96,14 @@ Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Opti
     return Status(Code::kInvalidArgument, "the descriptor is no connected socket");
   }
   fd = move_up(std::move(fd), options.fd_min);
-  GPURUN_RETURN_IF_ERROR(prepare(fd.get()));
+  GPURUN_RETURN_IF_ERROR(prepare(fd.get(), slice_of(options)));
   std::string description = "tcp " + near->to_string() + " -> " + far->to_string();
   return std::unique_ptr<Connection>(
       new TcpConnection(std::move(fd), std::move(description), far->is_loopback(), options));
+}
+
+bool TcpConnection::outlasts_slice(Deadline deadline) const noexcept {
+  return deadline.is_never() || deadline.remaining() > slice_;
 }
 
 void TcpConnection::wait_ready(short events, Deadline deadline) const {
@@ -202,6 +187,8 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   }
   return got;
 }
+
+Result<std::unique_ptr<Watch>> TcpConnection::watch() { return TcpWatch::of(*this, fd_min_); }
 
 void TcpConnection::shut_down() noexcept {
   gone_.store(true, std::memory_order_relaxed);

@@ -1,11 +1,13 @@
 // Connection over one TCP socket.
 //
-// The socket is blocking, with kernel time-outs of kSliceS seconds: a wait with a far deadline
-// costs one system call (no poll before it), and is cut into slices only so that the deadline and
-// shut_down() are seen. Waits shorter than a slice are done by poll(2).
+// The socket is blocking, with kernel time-outs of a second, or of ten (Options::patient): a wait
+// with a far deadline costs one system call (no poll before it), and is cut into such slices only
+// so that the deadline is seen, and a descriptor that the program has closed. Waits shorter than a
+// slice are done by poll(2).
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,22 +30,28 @@ class TcpConnection final : public Connection {
   Status send(std::span<const ByteView> parts, Deadline deadline) override;
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
   void shut_down() noexcept override;
+  Result<std::unique_ptr<Watch>> watch() override;
+  bool holds_received() const noexcept override { return !kept_.empty(); }
   int fd() const noexcept override { return fd_.get(); }
   ~TcpConnection() override;
-
- private:
-  TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
 
   // The number does not stand for our socket any more (Options::others_may_close).
   bool taken_away() const noexcept;
 
-  // Waits until the socket is ready for `events`, or a slice has passed.
+ private:
+  TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
+
+  // True when a wait until `deadline` may be left to the kernel's time-out of one slice.
+  bool outlasts_slice(Deadline deadline) const noexcept;
+  // Waits until the socket is ready for `events`, or the deadline has passed.
   void wait_ready(short events, Deadline deadline) const;
   Status gone(const char* doing, int error_number);
   Status gone_by_the_program();
 
   UniqueFd fd_;
   const bool others_may_close_;
+  const int fd_min_;
+  const std::chrono::seconds slice_;
   const DescriptorIdentity identity_;
   std::string description_;
   Capabilities capabilities_;

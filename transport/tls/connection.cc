@@ -53,6 +53,10 @@ class TlsConnection final : public Connection {
 
   Status send(std::span<const ByteView> parts, Deadline deadline) override;
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
+  Result<std::unique_ptr<Watch>> watch() override { return below_->watch(); }
+  bool holds_received() const noexcept override {
+    return kept_begin_ < kept_.size() || begin_ < end_ || !broken_.ok() || below_->holds_received();
+  }
 
  private:
   // Sending thread.

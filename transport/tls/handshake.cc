@@ -143,10 +143,10 @@ Status Handshake::open(SSL_CTX* context) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_client(const ServerTrust& trust) {
-  const Result<const Library*> ours = library();
+  const Result<SSL_CTX*> ours = client_context();
   if (!ours.ok()) return ours.status();
   std::unique_ptr<Handshake> made(new Handshake(false));
-  GPURUN_RETURN_IF_ERROR(made->open((*ours)->client));
+  GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL* ssl = made->ssl_.get();
   SSL_set_connect_state(ssl);
   if (trust.key) {
@@ -191,10 +191,10 @@ Status Handshake::trust_authorities(const ServerTrust& trust) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Identity> identity) {
-  const Result<const Library*> ours = library();
+  const Result<SSL_CTX*> ours = server_context();
   if (!ours.ok()) return ours.status();
   std::unique_ptr<Handshake> made(new Handshake(true));
-  GPURUN_RETURN_IF_ERROR(made->open((*ours)->server));
+  GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   GPURUN_RETURN_IF_ERROR(identity->present(made->ssl_.get()));
   made->identity_ = std::move(identity);
@@ -202,10 +202,10 @@ Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Id
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(const PreSharedKey& key) {
-  const Result<const Library*> ours = library();
+  const Result<SSL_CTX*> ours = server_context();
   if (!ours.ok()) return ours.status();
   std::unique_ptr<Handshake> made(new Handshake(true));
-  GPURUN_RETURN_IF_ERROR(made->open((*ours)->server));
+  GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   made->key_ = key;
   SSL_set_psk_find_session_callback(made->ssl_.get(), &Handshake::find_key);

@@ -16,9 +16,15 @@ namespace {
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
 constexpr const char* kGroups = "X25519:P-256";
 
-SSL_CTX* make_context(OSSL_LIB_CTX* library, const SSL_METHOD* method) {
-  SSL_CTX* made = SSL_CTX_new_ex(library, nullptr, method);
-  if (made == nullptr) return nullptr;
+Status does_not_start() {
+  return Status(Code::kInternal, "OpenSSL does not start: " + take_openssl_error());
+}
+
+Result<SSL_CTX*> make_context(const SSL_METHOD* method) {
+  const Result<const Library*> ours = library();
+  if (!ours.ok()) return ours.status();
+  SSL_CTX* made = SSL_CTX_new_ex((*ours)->context, nullptr, method);
+  if (made == nullptr) return does_not_start();
   SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_OFF);
   // Without the extra records for middleboxes, which have no business on our port.
   SSL_CTX_clear_options(made, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
@@ -29,7 +35,7 @@ SSL_CTX* make_context(OSSL_LIB_CTX* library, const SSL_METHOD* method) {
       // A ticket would be a record after the handshake, whose keys are ours by then.
       SSL_CTX_set_num_tickets(made, 0) != 1) {
     SSL_CTX_free(made);
-    return nullptr;
+    return does_not_start();
   }
   return made;
 }
@@ -40,10 +46,8 @@ Result<Library> make_library() {
   if (OPENSSL_init_crypto(kNothing, nullptr) != 1 || OPENSSL_init_ssl(kNothing, nullptr) != 1 ||
       (made.context = OSSL_LIB_CTX_new()) == nullptr ||
       OSSL_PROVIDER_load(made.context, "default") == nullptr ||
-      (made.client = make_context(made.context, TLS_client_method())) == nullptr ||
-      (made.server = make_context(made.context, TLS_server_method())) == nullptr ||
       (made.aes_128_gcm = EVP_CIPHER_fetch(made.context, "AES-128-GCM", nullptr)) == nullptr) {
-    return Status(Code::kInternal, "OpenSSL does not start: " + take_openssl_error());
+    return does_not_start();
   }
   return made;
 }
@@ -54,6 +58,16 @@ Result<const Library*> library() {
   static const Result<Library>* const made = new Result<Library>(make_library());
   if (!made->ok()) return made->status();
   return &**made;
+}
+
+Result<SSL_CTX*> client_context() {
+  static const auto* const made = new Result<SSL_CTX*>(make_context(TLS_client_method()));
+  return *made;
+}
+
+Result<SSL_CTX*> server_context() {
+  static const auto* const made = new Result<SSL_CTX*>(make_context(TLS_server_method()));
+  return *made;
 }
 
 std::string take_openssl_error() {

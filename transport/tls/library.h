@@ -20,14 +20,16 @@ namespace gpurun::transport::tls {
 
 struct Library {
   OSSL_LIB_CTX* context = nullptr;
-  SSL_CTX* client = nullptr;  // TLS 1.3 only, one cipher suite, no tickets; shared by handshakes.
-  SSL_CTX* server = nullptr;
   EVP_CIPHER* aes_128_gcm = nullptr;
 };
 
 // Made at the first call and never destroyed: threads may use it until the process ends. Any
 // thread. kInternal: OpenSSL lacks what it should have. kResourceExhausted: memory.
 Result<const Library*> library();
+// TLS 1.3 only, one cipher suite, no tickets; shared by the handshakes of that side. Made likewise,
+// each for itself: few processes are both.
+Result<SSL_CTX*> client_context();
+Result<SSL_CTX*> server_context();
 
 // Takes what OpenSSL's queue of this thread holds, as text; "unknown error" for nothing.
 std::string take_openssl_error();

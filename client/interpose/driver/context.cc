@@ -266,7 +266,7 @@ CUresult cuCtxSynchronize() {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const int result = refuse_context_wait(here.context->handle); result != 0)
     return cuda(result);
-  return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
+  return cuda(wait_row(here, opcode::cuCtxSynchronize, here.site(), Waits::kForContext));
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext given) {
@@ -279,7 +279,7 @@ CUresult cuCtxSynchronize_v2(CUcontext given) {
   if (const int result = refuse_context_wait(here.context->handle); result != 0)
     return cuda(result);
   // The site names the context: the worker makes it current.
-  return cuda(call_row(here, opcode::cuCtxSynchronize, here.site(), {}));
+  return cuda(wait_row(here, opcode::cuCtxSynchronize, here.site(), Waits::kForContext));
 }
 
 }  // namespace gpurun::client::interpose::custom

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "client/interpose/custom.h"
+#include "client/interpose/device_windows.h"
 #include "client/interpose/forward.h"
 #include "driver_abi/error_codes.h"
 #include "driver_abi/proc_address.h"
@@ -19,7 +20,10 @@ int seen_driver_version(int* version) {
   *version = CUDA_VERSION;
   Process* process = nullptr;
   const int result = connected(&process);
-  if (result == 0) *version = std::min(process->devices->driver_version(), CUDA_VERSION);
+  if (result == 0) {
+    adopt_first_credits(*process);
+    *version = std::min(process->devices->driver_version(), CUDA_VERSION);
+  }
   return result;
 }
 
@@ -32,6 +36,7 @@ CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Process* process = nullptr;
   if (const int result = connected(&process); result != 0) return cuda(result);
+  adopt_first_credits(*process);
   // With no device CUDA's runtime wants this answer, not a count of 0 (measured).
   if (process->devices->device_count() == 0) return CUDA_ERROR_NO_DEVICE;
   set_initialized();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "client/interpose/device_windows.h"
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
@@ -16,7 +17,9 @@ using driver_abi::NvmlReturn;
 // The session, attached to if need be; nullptr without one. NVML needs no cuInit.
 Process* attached() {
   Process* process = nullptr;
-  return connected(&process) == 0 ? process : nullptr;
+  if (connected(&process) != 0) return nullptr;
+  adopt_first_credits(*process);
+  return process;
 }
 
 const Device* device_at(unsigned index) {

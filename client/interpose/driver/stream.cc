@@ -74,7 +74,7 @@ Handle context_of_stream(const Here& here, Handle stream) noexcept {
 }
 
 int synchronize_stream(const Here& here, Handle stream) {
-  return call_row(here, opcode::cuStreamSynchronize, here.stream_site(stream), {},
+  return wait_row(here, opcode::cuStreamSynchronize, here.stream_site(stream), Waits::kForStream,
                   as<CUstream>(stream));
 }
 
@@ -111,8 +111,12 @@ CUresult cuStreamQuery(CUstream given) {
   Here here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
-  return cuda(
-      call_row(here, opcode::cuStreamQuery, here.stream_site(stream), {}, as<CUstream>(stream)));
+  // That it is asked proves nothing for a later wait: only waiting brings what kernels have
+  // printed.
+  const CallSite site = here.stream_site(stream);
+  int result = 0;
+  if (known_idle(here, site, Waits::kForStream, &result)) return cuda(result);
+  return cuda(call_row(here, opcode::cuStreamQuery, site, {}, as<CUstream>(stream)));
 }
 
 CUresult cuStreamSynchronize(CUstream given) {

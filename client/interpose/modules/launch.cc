@@ -39,6 +39,17 @@ int read_extra(void* const* extra, ByteView* block) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// Most parameters are pointers and numbers, for which a call of memcpy() is long.
+void copy_parameter(std::byte* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes == 8) {
+    std::memcpy(to, from, 8);
+  } else if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 }  // namespace
 
 int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept {
@@ -126,7 +137,7 @@ int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* 
   for (const protocol::KernelParameter& each : kernel.parameters) {
     const void* from = parameters[index++];
     if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(to + each.offset, from, each.bytes);
+    copy_parameter(to + each.offset, from, each.bytes);
   }
   block = ByteView(to, kernel.block_bytes);
   return 0;

@@ -35,10 +35,9 @@ using protocol::LaunchPayload;
 
 // A function of one context does not run in a stream of another (manual, cuLaunchKernel:
 // INVALID_HANDLE). A kernel of a library is of none.
-bool is_of_another_context(const Here& here, CUfunction f, Handle stream) {
-  const Handle function = handle_of(f);
-  return stream > protocol::kStreamPerThread && claimed_kind(function) == HandleKind::kFunction &&
-         here.handles().context_of(function) != here.handles().context_of(stream);
+bool is_of_another_context(const Function& function, const CallSite& site) {
+  return site.stream > protocol::kStreamPerThread && function.kind == HandleKind::kFunction &&
+         function.context != site.context;
 }
 
 // What differs from one launch function to the other.
@@ -90,7 +89,8 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   if (const int result = here.stream(call.stream, &stream); result != 0) return cuda(result);
 
   const Device* device = here.devices().device(here.context->ordinal);
-  if (is_of_another_context(here, f, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  CallSite site = here.stream_site(stream);  // A stream stands for its context.
+  if (is_of_another_context(*function, site)) return CUDA_ERROR_INVALID_HANDLE;
   int result = modules::check_launch(modules::limits_of(device, *function), payload);
   if (result != 0) return cuda(result);
   if (call.cooperative && (result = check_cooperative(device, *function, payload)) != 0) {
@@ -122,13 +122,6 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   payload.attribute_count = attribute_count;
   payload.layout_hash = packed.layout_hash;
 
-  CallSite site = here.stream_site(stream);
-  if (stream > protocol::kStreamPerThread) {
-    // A stream stands for its context.
-    if (const Handle context = here.handles().context_of(stream); context != 0) {
-      site.context = context;
-    }
-  }
   site.opcode = call.opcode;
   site.form = protocol::Form::kLaunch;
   static constexpr std::byte kPadding[8] = {};

@@ -24,6 +24,10 @@ using State = Loaded::State;
 // Bytes of images that go along with the one that is wanted.
 constexpr std::size_t kCompanionBytesMax = std::size_t{128} << 10;
 
+// Over what travels in a record and up to here an image that is new to this user goes along with
+// the question about it: hardly ever has the worker got it from elsewhere.
+constexpr std::size_t kUnaskedImageBytesMax = std::size_t{1} << 20;
+
 int server_device(const Here& here) {
   if (here.context != nullptr) return here.context->server_ordinal;
   const Device* first = here.devices().device(0);
@@ -143,6 +147,18 @@ ImageLoad request_for(const Loaded& loaded, const JitRequest* jit) {
   return load;
 }
 
+// Whether the image can go along with the question, beside the record; then it goes alone.
+bool may_go_along(const Loaded& loaded) {
+  const std::uint64_t bytes = protocol::bundle_bytes(loaded.image);
+  return bytes > protocol::kInlineImageBytesMax && bytes <= kUnaskedImageBytesMax;
+}
+
+// Where nothing is kept, and of what is always asked about, nobody knows whether it is new.
+bool goes_along(const Here& here, const Loaded& loaded, bool with_options) {
+  return may_go_along(loaded) && !with_options && !here.session().every_call_is_a_fence() &&
+         TableCache::of_user().keeps() && known_table(here, loaded) == nullptr;
+}
+
 // We have the image's table, and the worker the image, or we believe so and offer it: nobody waits.
 // False: it has to be asked.
 bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
@@ -206,7 +222,11 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
   int earlier = 0;
   std::vector<ImageOutcome> outcomes;
   const CallSite site = load_site(here, batch.front()->kind, Order::kContext);
-  const int result = ask(here, site, loads, ByteView(), &outcomes, &earlier);
+  Bytes beside;
+  if (asked.size() == 1 && goes_along(here, *asked.front(), with_options)) {
+    beside = protocol::make_bundle(asked.front()->image);
+  }
+  const int result = ask(here, site, loads, beside, &outcomes, &earlier);
   for (std::size_t i = 0; i < asked.size(); ++i) {
     if (result != 0) {
       settle(*asked[i], result, nullptr, true);
@@ -313,6 +333,7 @@ std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
   batch.push_back(wanted);
   wanted->state = State::kLoading;
   all.deferred.erase(wanted->handle);
+  if (may_go_along(*wanted)) return batch;
   std::size_t bytes = 0;
   for (auto it = all.deferred.begin();
        it != all.deferred.end() && batch.size() < protocol::kLoadsMax;) {
@@ -385,7 +406,9 @@ int ensure(Here& here, Loaded* loaded) {
     }
     loaded->digest = protocol::bundle_digest(loaded->image);
     try {
-      if (known_table(here, *loaded) == nullptr) add_neighbours(here, &batch);
+      if (!may_go_along(*loaded) && known_table(here, *loaded) == nullptr) {
+        add_neighbours(here, &batch);
+      }
     } catch (const std::bad_alloc&) {  // Fewer go along.
     }
     if (const int earlier = submit_and_settle(here, batch, nullptr); earlier != 0) return earlier;

@@ -1,7 +1,7 @@
 // Loading an image: what is sent, what is waited for, and the names of kernels afterwards.
 //
-// An image of which nothing is known is one round trip (two when it is over
-// protocol::kInlineImageBytesMax and the worker does not have it). Once this user has been told of
+// An image of which nothing is known is one round trip (two when it is over 1 MiB and the worker
+// does not have it, or comes with options for the compiler). Once this user has been told of
 // its kernels (table_cache.h), a load of it is posted: by its digest if the worker keeps it, else
 // with the image offered in case that the worker has lost it. A library whose image the program
 // preserves and that nvcc's registration code made is not even sent before something in it is asked

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/load.h"
+#include "client/stats.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {
@@ -45,6 +46,12 @@ int ask(const Here& here, const CallSite& site, const NameRequest& request,
   *description = std::move(*unpacked);
   *earlier = result;
   return 0;
+}
+
+// A trace names what was launched, also when it has long been unloaded.
+void name_for_trace(const Here& here, const Function& function) {
+  Recorder* const recorder = here.session().stats().recorder();
+  if (recorder != nullptr) recorder->name_kernel(function.handle, function.info.name);
 }
 
 int post(const Here& here, const CallSite& site, const NameRequest& request) {
@@ -101,6 +108,7 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
   made->handle = handle;
   made->kind = kind;
   made->context = loaded->context;
+  name_for_trace(here, *made);
   const std::lock_guard lock(all.mutex);
   const auto [it, inserted] = loaded->functions.emplace(kernel->name, made.get());
   if (inserted) {
@@ -142,6 +150,7 @@ int function_of_kernel(Here& here, Function* kernel, Function** function) {
   CallSite site = here.passing_site();
   site.opcode = opcode::cuKernelGetFunction;
   site.form = protocol::Form::kRaw;
+  name_for_trace(here, *made);
   if (const int result = post(here, site, {kernel->handle, made->handle, {}}); result != 0) {
     here.handles().retire(made->handle);
     return result;

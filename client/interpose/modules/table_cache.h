@@ -44,6 +44,7 @@ class TableCache {
   // This user's: gpurun-kernels in XDG_CACHE_HOME, else in .cache of HOME. None with
   // GPURUN_CACHE=off or without either. Immortal; made at the first call.
   static const TableCache& of_user();
+  bool keeps() const noexcept { return !folder_.empty(); }
 
   std::optional<protocol::ImageOutcome> find(const Sha256Digest& key) const;
   // Without logs; of a load that succeeded.

@@ -1,5 +1,6 @@
 // Initialisation, version, error names: what needs no context.
 #include "server/emulated/api/entry.h"
+#include "server/emulated/objects/kernel_log.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated::api {
@@ -9,6 +10,7 @@ static_assert(kNewestDriverVersion == CUDA_VERSION, "see driver_abi/cuda_types.t
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (devices().empty()) return CUDA_ERROR_NO_DEVICE;
+  kernel_log::open_file();
   set_initialized();
   return enter_driver();
 }

@@ -7,6 +7,7 @@
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/ipc.h"
+#include "server/emulated/objects/kernel_log.h"
 #include "server/emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -104,6 +105,8 @@ constexpr driver_abi::EmulatedView kView = {
     .used_bytes = used_bytes,
     .ipc_file = ipc_file,
     .take_ipc_file = take_ipc_file,
+    .number_launches = kernel_log::set_number,
+    .watch_kernels = kernel_log::watch,
 };
 
 }  // namespace

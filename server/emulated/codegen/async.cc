@@ -176,7 +176,7 @@ void emit_policy(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.constant(64, 0));
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kAsyncRows[] = {
     {"cp.async.shared.global", emit_copy},
     {"cp.async.{commit_group,wait_group,wait_all}", emit_nothing},
     {"cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", emit_copy_arrive},
@@ -199,6 +199,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> async_rows() { return kRows; }
+std::span<const VariantRow> async_rows() { return kAsyncRows; }
 
 }  // namespace gpurun::emulated

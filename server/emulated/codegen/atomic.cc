@@ -11,8 +11,9 @@ namespace {
 using llvm::Value;
 using Rmw = llvm::AtomicRMWInst;
 
-// What memory holds afterwards, from what it held.
-using Update = std::function<Value*(Value* old)>;
+// What memory holds afterwards, from what it held and the instruction's sources.
+using Sources = llvm::ArrayRef<Value*>;
+using Update = std::function<Value*(Value* old, Sources sources)>;
 
 ptx::Space space_of(const Operation& op) {
   for (std::string_view modifier : op.instruction.modifiers) {
@@ -30,23 +31,43 @@ llvm::AtomicOrdering ordering_of(const Operation& op) {
 }
 
 // Where the address and the sources are: red has no destination.
-struct Sources {
-  explicit Sources(const Operation& op) : first(op.instruction.opcode == "atom" ? 1 : 0) {}
+struct Places {
+  explicit Places(const Operation& op) : first(op.instruction.opcode == "atom" ? 1 : 0) {}
   std::size_t address() const { return first; }
   std::size_t value(std::size_t index = 0) const { return first + 1 + index; }
   std::size_t first;
 };
 
 // One host thread runs a block at a time (device_abi.h), so shared memory needs no locked
-// instruction, only that nothing comes between the load and the store; nothing can.
-Value* update_shared(FunctionBuilder& b, Value* address, unsigned bits, const Update& update) {
-  auto* old = b.ir.CreateAlignedLoad(b.int_type(bits), address, llvm::Align(1));
-  b.ir.CreateAlignedStore(update(old), address, llvm::Align(1));
-  return old;
+// instruction, only that nothing comes between the load and the store. In a thread's own code
+// nothing can; where threads run together (server/emulated/regions) the three are kept together by
+// being a function, which is inlined when that has been decided.
+Value* update_shared(FunctionBuilder& b, Value* address, unsigned bits, Sources sources,
+                     const Update& update) {
+  llvm::SmallVector<llvm::Type*, 4> types{b.pointer_type()};
+  llvm::SmallVector<Value*, 4> arguments{address};
+  for (Value* source : sources) types.push_back(source->getType());
+  arguments.append(sources.begin(), sources.end());
+  llvm::IntegerType* type = b.int_type(bits);
+  auto* function = llvm::Function::Create(llvm::FunctionType::get(type, types, false),
+                                          llvm::GlobalValue::InternalLinkage, kUpdateFunction,
+                                          b.llvm_function()->getParent());
+  function->addFnAttr(llvm::Attribute::AlwaysInline);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr(llvm::Attribute::NullPointerIsValid);
+  const auto caller = b.ir.saveIP();
+  b.ir.SetInsertPoint(llvm::BasicBlock::Create(b.context(), "update", function));
+  llvm::SmallVector<Value*, 4> own;
+  for (unsigned i = 1; i < types.size(); ++i) own.push_back(function->getArg(i));
+  auto* old = b.ir.CreateAlignedLoad(type, function->getArg(0), llvm::Align(1));
+  b.ir.CreateAlignedStore(update(old, own), function->getArg(0), llvm::Align(1));
+  b.ir.CreateRet(old);
+  b.ir.restoreIP(caller);
+  return b.ir.CreateCall(function, arguments);
 }
 
 Value* update_by_exchange(FunctionBuilder& b, Value* address, unsigned bits,
-                          llvm::AtomicOrdering ordering, const Update& update) {
+                          llvm::AtomicOrdering ordering, Sources sources, const Update& update) {
   llvm::IntegerType* type = b.int_type(bits);
   auto* first = b.ir.CreateAlignedLoad(type, address, llvm::Align(bits / 8));
   first->setAtomic(llvm::AtomicOrdering::Monotonic);
@@ -57,8 +78,8 @@ Value* update_by_exchange(FunctionBuilder& b, Value* address, unsigned bits,
   b.ir.SetInsertPoint(loop);
   llvm::PHINode* old = b.ir.CreatePHI(type, 2);
   old->addIncoming(first, before);
-  Value* pair = b.ir.CreateAtomicCmpXchg(address, old, update(old), llvm::Align(bits / 8), ordering,
-                                         llvm::AtomicOrdering::Monotonic);
+  Value* pair = b.ir.CreateAtomicCmpXchg(address, old, update(old, sources), llvm::Align(bits / 8),
+                                         ordering, llvm::AtomicOrdering::Monotonic);
   old->addIncoming(b.ir.CreateExtractValue(pair, 0), b.ir.GetInsertBlock());
   b.ir.CreateCondBr(b.ir.CreateExtractValue(pair, 1), done, loop);
   b.ir.SetInsertPoint(done);
@@ -115,7 +136,7 @@ Value* combine(FunctionBuilder& b, Rmw::BinOp operation, Value* old, Value* valu
 }
 
 void emit_integer(FunctionBuilder& b, const Operation& op) {
-  const Sources at(op);
+  const Places at(op);
   b.expect_operands(op, at.value() + 1, at.value() + 1);
   const Rmw::BinOp operation = integer_operation(op);
   // An exchange may be how a lock is taken.
@@ -124,12 +145,13 @@ void emit_integer(FunctionBuilder& b, const Operation& op) {
   Value* address = b.address(b.operand(op, at.address()), space);
   Value* value = b.read(b.operand(op, at.value()), op.type.bits, op.type.is_signed());
   if (b.failed()) return;
-  Value* old =
-      space == ptx::Space::kShared
-          ? update_shared(b, address, op.type.bits,
-                          [&](Value* before) { return combine(b, operation, before, value); })
-          : b.ir.CreateAtomicRMW(operation, address, value, llvm::Align(op.type.bytes()),
-                                 ordering_of(op));
+  Value* old = space == ptx::Space::kShared
+                   ? update_shared(b, address, op.type.bits, {value},
+                                   [&](Value* before, Sources sources) {
+                                     return combine(b, operation, before, sources[0]);
+                                   })
+                   : b.ir.CreateAtomicRMW(operation, address, value, llvm::Align(op.type.bytes()),
+                                          ordering_of(op));
   finish(b, op, old);
 }
 
@@ -143,20 +165,22 @@ Value* combine_floats(FunctionBuilder& b, const Operation& op, Value* x, Value* 
 Value* update_floats(FunctionBuilder& b, const Operation& op, Value* address,
                      const ptx::Operand& operand) {
   const auto operands = b.read_floats(operand, op.type);
-  const Update update = [&](Value* old) {
+  const Update update = [&](Value* old, Sources sources) {
     llvm::SmallVector<Value*, 2> results;
     const auto values = b.unpack_floats(old, op.type);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      results.push_back(combine_floats(b, op, values[i], operands[i]));
+      results.push_back(combine_floats(b, op, values[i], sources[i]));
     }
     return b.pack_floats(results, op.type);
   };
-  if (space_of(op) == ptx::Space::kShared) return update_shared(b, address, op.type.bits, update);
-  return update_by_exchange(b, address, op.type.bits, ordering_of(op), update);
+  if (space_of(op) == ptx::Space::kShared) {
+    return update_shared(b, address, op.type.bits, operands, update);
+  }
+  return update_by_exchange(b, address, op.type.bits, ordering_of(op), operands, update);
 }
 
 void emit_float(FunctionBuilder& b, const Operation& op) {
-  const Sources at(op);
+  const Places at(op);
   b.expect_operands(op, at.value() + 1, at.value() + 1);
   Value* address = b.address(b.operand(op, at.address()), space_of(op));
   if (b.failed()) return;
@@ -165,7 +189,7 @@ void emit_float(FunctionBuilder& b, const Operation& op) {
 
 // Each element of a vector is updated by itself (PTX ISA: no guarantee for the whole).
 void emit_vector(FunctionBuilder& b, const Operation& op) {
-  const Sources at(op);
+  const Places at(op);
   b.expect_operands(op, at.value() + 1, at.value() + 1);
   Value* address = b.address(b.operand(op, at.address()), space_of(op));
   const std::size_t count = op.has("v8") ? 8 : op.has("v4") ? 4 : 2;
@@ -194,9 +218,10 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
   if (b.failed()) return;
   Value* old = nullptr;
   if (space == ptx::Space::kShared) {
-    old = update_shared(b, address, op.type.bits, [&](Value* before) {
-      return b.ir.CreateSelect(b.ir.CreateICmpEQ(before, expected), desired, before);
-    });
+    old = update_shared(
+        b, address, op.type.bits, {expected, desired}, [&](Value* before, Sources sources) {
+          return b.ir.CreateSelect(b.ir.CreateICmpEQ(before, sources[0]), sources[1], before);
+        });
   } else {
     const llvm::AtomicOrdering ordering = ordering_of(op);
     Value* pair =
@@ -214,7 +239,7 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
   ".{add,min,max}.noftz.{v2.f16,v4.f16,v8.f16,v2.bf16,v4.bf16,v8.bf16,v2.f16x2,v4.f16x2," \
   "v2.bf16x2,v4.bf16x2}"
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kAtomicRows[] = {
     {"atom" GPURUN_ORDER ".{and,or,xor,exch}.{b32,b64}", emit_integer},
     {"atom" GPURUN_ORDER ".add.{u32,s32,u64}", emit_integer},
     {"atom" GPURUN_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
@@ -236,6 +261,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> atomic_rows() { return kRows; }
+std::span<const VariantRow> atomic_rows() { return kAtomicRows; }
 
 }  // namespace gpurun::emulated

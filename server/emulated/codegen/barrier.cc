@@ -57,7 +57,7 @@ void emit_nanosleep(FunctionBuilder& b, const Operation& op) {
 // nothing to wait for and nobody to release.
 void emit_nothing(FunctionBuilder&, const Operation&) {}
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kBarrierRows[] = {
     {"{bar,barrier}{,.cta}.sync", emit_sync},
     {"{bar,barrier}{,.cta}.arrive", emit_arrive},
     {"{bar,barrier}{,.cta}.red.popc.u32", emit_red},
@@ -73,6 +73,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> barrier_rows() { return kRows; }
+std::span<const VariantRow> barrier_rows() { return kBarrierRows; }
 
 }  // namespace gpurun::emulated

@@ -226,7 +226,7 @@ void emit_szext(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.ir.CreateSelect(none, b.constant(32, 0), result));
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kBitsRows[] = {
     {"{and,or,xor}.{pred,b16,b32,b64}", emit_logic},
     {"not.{pred,b16,b32,b64}", emit_not},
     {"cnot.{b16,b32,b64}", emit_not},
@@ -245,6 +245,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> bit_rows() { return kRows; }
+std::span<const VariantRow> bit_rows() { return kBitsRows; }
 
 }  // namespace gpurun::emulated

@@ -29,7 +29,7 @@ void emit_getctarank(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.constant(32, 0));
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kClusterRows[] = {
     {"barrier.cluster.arrive{,.release,.relaxed}", emit_arrive},
     {"barrier.cluster.wait{,.acquire}", emit_wait},
     {"{mapa.shared.u32,mapa.u64}", emit_mapa},
@@ -38,6 +38,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> cluster_rows() { return kRows; }
+std::span<const VariantRow> cluster_rows() { return kClusterRows; }
 
 }  // namespace gpurun::emulated

@@ -135,7 +135,7 @@ void emit_slct(FunctionBuilder& b, const Operation& op) {
 #define GPURUN_FLOAT_COMPARISONS "{eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}"
 #define GPURUN_COMBINED "{,.and,.or,.xor}"
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kCompareRows[] = {
     {"setp.{eq,ne}{,.and,.or,.xor}.{b16,b32,b64}", emit_setp},
     {"setp.{eq,ne,lt,le,gt,ge}{,.and,.or,.xor}.{u16,u32,u64,s16,s32,s64}", emit_setp},
     {"setp.{lo,ls,hi,hs}{,.and,.or,.xor}.{u16,u32,u64}", emit_setp},
@@ -161,6 +161,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> compare_rows() { return kRows; }
+std::span<const VariantRow> compare_rows() { return kCompareRows; }
 
 }  // namespace gpurun::emulated

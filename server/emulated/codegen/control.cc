@@ -53,13 +53,13 @@ void emit_trap(FunctionBuilder& b, const Operation& op) {
 
 void emit_call(FunctionBuilder& b, const Operation& op) { b.call_function(op); }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kControlRows[] = {
     {"bra", emit_bra},   {"brx.idx", emit_brx}, {"ret", emit_ret},
     {"exit", emit_exit}, {"trap", emit_trap},   {"call", emit_call},
 };
 
 }  // namespace
 
-std::span<const VariantRow> control_rows() { return kRows; }
+std::span<const VariantRow> control_rows() { return kControlRows; }
 
 }  // namespace gpurun::emulated

@@ -149,7 +149,7 @@ void emit_pack(FunctionBuilder& b, const Operation& op) {
   b.write_floats(b.operand(op, 0), halves, op.first_type);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kConvertRows[] = {
     {"cvt.{u8,u16,u32,u64,s8,s16,s32,s64}.{u8,u16,u32,u64,s8,s16,s32,s64}",
      emit_integer_to_integer},
     // Only where a value may not fit.
@@ -188,6 +188,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> convert_rows() { return kRows; }
+std::span<const VariantRow> convert_rows() { return kConvertRows; }
 
 }  // namespace gpurun::emulated

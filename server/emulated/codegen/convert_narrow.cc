@@ -100,7 +100,7 @@ void emit_pack_integers(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kConvertNarrowRows[] = {
     {"cvt.rna{,.satfinite}.tf32.f32", emit_tf32},
     {"cvt.{rn,rz}{,.satfinite}{,.relu}.tf32.f32", emit_tf32},
     {"cvt.rn.satfinite{,.relu}.{e4m3x2,e5m2x2}.{f32,f16x2}", emit_to_bytes},
@@ -111,6 +111,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> narrow_convert_rows() { return kRows; }
+std::span<const VariantRow> narrow_convert_rows() { return kConvertNarrowRows; }
 
 }  // namespace gpurun::emulated

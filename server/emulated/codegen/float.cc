@@ -157,7 +157,7 @@ void emit_testp(FunctionBuilder& b, const Operation& op) {
   }
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kFloatRows[] = {
     {"{add,sub,mul}{,.rn,.rz,.rm,.rp}{,.ftz}{,.sat}.f32", emit_binary},
     {"{add,sub,mul}{,.rn,.rz,.rm,.rp}.f64", emit_binary},
     {"{add,sub,mul}{,.rn}{,.ftz}{,.sat}.{f16,f16x2}", emit_binary},
@@ -185,6 +185,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> float_rows() { return kRows; }
+std::span<const VariantRow> float_rows() { return kFloatRows; }
 
 }  // namespace gpurun::emulated

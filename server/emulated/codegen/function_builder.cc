@@ -280,6 +280,8 @@ llvm::Value* FunctionBuilder::call_helper(const char* name, llvm::Type* result,
       module_.getOrInsertFunction(name, llvm::FunctionType::get(result, types, false));
   auto* call = ir.CreateCall(callee, arguments);
   call->addFnAttr(llvm::Attribute::NoUnwind);
+  // Two waits are two places, whatever they have in common (server/emulated/regions).
+  call->addFnAttr(llvm::Attribute::NoMerge);
   if (pure) {
     call->setMemoryEffects(llvm::MemoryEffects::none());
     call->addFnAttr(llvm::Attribute::WillReturn);

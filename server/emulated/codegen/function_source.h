@@ -65,4 +65,8 @@ std::vector<std::uint32_t> parameter_offsets(const std::vector<ptx::Variable>& p
 // Names that code is linked by; the module's own start with "m." and cannot collide with these.
 inline constexpr char kRootSymbol[] = "root";
 
+// How the names of functions begin that update shared memory: load, operation and store, which no
+// other thread of the block may come between.
+inline constexpr char kUpdateFunction[] = "gpurun.update";
+
 }  // namespace gpurun::emulated

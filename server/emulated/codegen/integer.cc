@@ -204,7 +204,7 @@ void emit_dot_product(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), sum);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kIntegerRows[] = {
     {"add.{u16,u32,u64,s16,s32,s64}", emit_add_sub},
     {"sub.{u16,u32,u64,s16,s32,s64}", emit_add_sub},
     {"{add,sub}.sat.s32", emit_add_sub},
@@ -231,6 +231,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> integer_rows() { return kRows; }
+std::span<const VariantRow> integer_rows() { return kIntegerRows; }
 
 }  // namespace gpurun::emulated

@@ -199,7 +199,7 @@ void emit_wmma_move(FunctionBuilder& b, const Operation& op) {
 #define GPURUN_WMMA_16 "{m16n16k16,m8n32k16,m32n8k16}"
 #define GPURUN_WMMA_SPACE "{,.global,.shared}"
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kMatrixRows[] = {
     {"{ldmatrix,stmatrix}.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", emit_matrix_move},
     {"movmatrix.sync.m8n8.trans.b16", emit_movmatrix},
     {"mma.sync.{m16n8k8,m16n8k16}.row.col.{f16.f16.f16.f16,f32.f16.f16.f32,f32.bf16.bf16.f32}",
@@ -235,6 +235,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> matrix_rows() { return kRows; }
+std::span<const VariantRow> matrix_rows() { return kMatrixRows; }
 
 }  // namespace gpurun::emulated

@@ -56,6 +56,13 @@ const ptx::Operand& part(FunctionBuilder& b, const ptx::Operand& operand, unsign
   return operand;
 }
 
+bool is_kernel_parameter(FunctionBuilder& b, const ptx::Operand& memory) {
+  if (!b.is_entry() || memory.parts.empty()) return false;
+  const ptx::Operand& base = memory.parts[0];
+  return base.kind == ptx::Operand::Kind::kVariable &&
+         base.index < b.function().signature.parameters.size();
+}
+
 void emit_ld(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const Ordering ordering = ordering_of(op);
@@ -68,6 +75,9 @@ void emit_ld(FunctionBuilder& b, const Operation& op) {
     auto* load = b.ir.CreateLoad(b.int_type(op.type.bits),
                                  b.ir.CreateConstGEP1_64(b.int_type(8), address, i * bytes));
     order(load, ordering, bytes);
+    if (is_kernel_parameter(b, b.operand(op, 1))) {  // Never changes.
+      load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b.context(), {}));
+    }
     values.push_back(load);
   }
   for (unsigned i = 0; i < count && !b.failed(); ++i) {
@@ -118,7 +128,7 @@ void emit_cvta(FunctionBuilder& b, const Operation& op) {
 #define GPURUN_V4 ".v4.{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}"
 #define GPURUN_LONG_V4 ".v4.{b64,u64,s64,f64}"
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kMemoryRows[] = {
     {"ld{,.global,.shared,.local,.param,.const}{,.v2}." GPURUN_TYPES, emit_ld},
     {"ld{,.global,.shared,.local,.param,.const}" GPURUN_V4, emit_ld},
     {"ld.{volatile,relaxed,acquire}{,.global,.shared}{,.v2}." GPURUN_TYPES, emit_ld},
@@ -142,6 +152,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> memory_rows() { return kRows; }
+std::span<const VariantRow> memory_rows() { return kMemoryRows; }
 
 }  // namespace gpurun::emulated

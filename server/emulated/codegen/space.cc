@@ -54,7 +54,7 @@ void emit_isspacep(FunctionBuilder& b, const Operation& op) {
 // Nothing to be done: the host's caches look after themselves.
 void emit_hint(FunctionBuilder& b, const Operation& op) { b.expect_operands(op, 1, 1); }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kSpaceRows[] = {
     {"isspacep.{global,shared,local,const,param}", emit_isspacep},
     {"prefetch{,.global,.local}.{L1,L2}", emit_hint},
     {"prefetch.global", emit_hint},  // .L2::evict_last and the like.
@@ -63,6 +63,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> space_rows() { return kRows; }
+std::span<const VariantRow> space_rows() { return kSpaceRows; }
 
 }  // namespace gpurun::emulated

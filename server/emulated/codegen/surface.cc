@@ -64,7 +64,7 @@ void emit_suq(FunctionBuilder& b, const Operation& op) {
   write_words(b, b.operand(op, 0), out, 1, 32);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kSurfaceRows[] = {
     {"suld.b.{1d,2d,3d,a1d,a2d}{,.v2,.v4}.{b8,b16,b32}.{trap,clamp,zero}", emit_suld},
     {"suld.b.{1d,2d,3d,a1d,a2d}{,.v2}.b64.{trap,clamp,zero}", emit_suld},
     {"sust.b.{1d,2d,3d,a1d,a2d}{,.v2,.v4}.{b8,b16,b32}.{trap,clamp,zero}", emit_sust},
@@ -74,6 +74,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> surface_rows() { return kRows; }
+std::span<const VariantRow> surface_rows() { return kSurfaceRows; }
 
 }  // namespace gpurun::emulated

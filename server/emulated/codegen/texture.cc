@@ -83,7 +83,7 @@ void emit_txq(FunctionBuilder& b, const Operation& op) {
   write_words(b, b.operand(op, 0), out, 1, 32);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kTextureRows[] = {
     {"tex{,.base}.{1d,2d,3d,a1d,a2d}.v4.{u32,s32,f32}.{s32,f32}", emit_tex},
     {"tex.{cube,acube}.v4.{u32,s32,f32}.f32", emit_tex},
     {"tex.level.{1d,2d,3d,a1d,a2d}.v4.{u32,s32,f32}.{s32,f32}", emit_tex},
@@ -99,6 +99,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> texture_rows() { return kRows; }
+std::span<const VariantRow> texture_rows() { return kTextureRows; }
 
 }  // namespace gpurun::emulated

@@ -38,7 +38,7 @@ void emit_function(FunctionBuilder& b, const Operation& op) {
   b.write_floats(b.operand(op, 0), lanes, op.type);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kTranscendentalRows[] = {
     {"{ex2,lg2,sin,cos,rsqrt}.approx{,.ftz}.f32", emit_function},
     {"rsqrt.approx{,.ftz}.f64", emit_function},
     {"tanh.approx.{f32,f16,f16x2,bf16,bf16x2}", emit_function},
@@ -48,6 +48,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> math_rows() { return kRows; }
+std::span<const VariantRow> math_rows() { return kTranscendentalRows; }
 
 }  // namespace gpurun::emulated

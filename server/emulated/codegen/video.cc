@@ -134,7 +134,7 @@ void emit_video_shift(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kVideoRows[] = {
     {"vshl.{u32,s32}.{u32,s32}.u32.{clamp,wrap}{,.add,.min,.max}", emit_video_shift},
     {"vshr.{u32,s32}.{u32,s32}.u32{,.sat}.{clamp,wrap}{,.add,.min,.max}", emit_video_shift},
     {"{vadd4,vsub4,vavrg4,vabsdiff4,vmin4,vmax4,vadd2,vsub2,vavrg2,vabsdiff2,vmin2,vmax2}"
@@ -145,6 +145,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> video_rows() { return kRows; }
+std::span<const VariantRow> video_rows() { return kVideoRows; }
 
 }  // namespace gpurun::emulated

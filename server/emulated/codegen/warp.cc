@@ -115,7 +115,7 @@ void emit_warp_barrier(FunctionBuilder& b, const Operation& op) {
   call_warp(b, op, b.read(b.operand(op, 0), 32), nullptr, {}, 0);
 }
 
-constexpr VariantRow kRows[] = {
+constexpr VariantRow kWarpRows[] = {
     {"shfl.sync.{up,down,bfly,idx}.b32", emit_shfl},
     {"vote.sync.{all,any,uni}.pred", emit_vote},
     {"vote.sync.ballot.b32", emit_vote},
@@ -129,6 +129,6 @@ constexpr VariantRow kRows[] = {
 
 }  // namespace
 
-std::span<const VariantRow> warp_rows() { return kRows; }
+std::span<const VariantRow> warp_rows() { return kWarpRows; }
 
 }  // namespace gpurun::emulated

@@ -158,6 +158,10 @@ void Block::fiber_main(Fiber& self, void* block) {
 // Threads that never wait run here one after the other, with no switch between them.
 void Block::run_threads(Fiber& self) {
   Fiber* to = nullptr;
+  if (grid_->request.regions != nullptr) {
+    run_regions(self);
+    to = &runner_->root_;
+  }
   while (to == nullptr) {
     place(self.thread);
     grid_->request.function(&self.thread);
@@ -170,17 +174,20 @@ void Block::run_threads(Fiber& self) {
 }
 
 void Block::place(ThreadContext& thread) {
-  const std::uint32_t linear = next_thread_++;
-  const std::uint32_t x_threads = context_.block_dim[0];
-  const std::uint32_t y_threads = context_.block_dim[1];
-  const std::uint32_t row = linear / x_threads;
   thread.block = &context_;
-  thread.thread_id[0] = linear - row * x_threads;
-  thread.thread_id[1] = row % y_threads;
-  thread.thread_id[2] = row / y_threads;
-  thread.thread_linear = linear;
+  thread.thread_linear = next_thread_++;
+  place_by_number(thread);
   thread.poll_budget = kPollBudget;
   thread.last_error = 0;
+}
+
+void Block::place_by_number(ThreadContext& thread) const {
+  const std::uint32_t x_threads = context_.block_dim[0];
+  const std::uint32_t y_threads = context_.block_dim[1];
+  const std::uint32_t row = thread.thread_linear / x_threads;
+  thread.thread_id[0] = thread.thread_linear - row * x_threads;
+  thread.thread_id[1] = row % y_threads;
+  thread.thread_id[2] = row / y_threads;
 }
 
 bool Block::unstarted_in(std::uint32_t warp_index) const {
@@ -303,6 +310,7 @@ void Block::exit(Fiber& self) {
 }
 
 void Block::fail(Fiber& self, int code, std::string message) {
+  place_by_number(self.thread);  // One of several that run together.
   grid_->fail(code, std::move(message), context_.block_id, self.thread.thread_id);
   outcome_ = Outcome::kStopped;
   self.abandon_to(runner_->root_);
@@ -320,6 +328,8 @@ void Block::fail_after_warp(Fiber& self, int code, std::string message) {
 
 void Block::landed(Fiber& faulty) {
   const Fault& fault = runner_->catcher_.fault();
+  place_by_number(faulty.thread);
+  faulty.claim_local_memory();
   char text[160];
   int code = kGridIllegalAddress;
   if (fault.signal == SIGSEGV && faulty.guards(fault.address)) {

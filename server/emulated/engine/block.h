@@ -145,11 +145,30 @@ class Block {
   Fiber* target_of(Fiber* chosen);
   void ended(Fiber& self);
   bool others_can_run(std::uint32_t warp_index) const;
+  void thread_ended(std::uint32_t thread);
+  bool come_to_barrier(std::uint32_t thread, std::uint32_t id, std::uint32_t count);
+  bool come_to_reduction(std::uint32_t thread, std::uint32_t id, std::uint32_t count,
+                         BarrierReduction reduction, bool value);
+  bool come_to_warp(std::uint32_t thread, std::uint32_t mask, WarpFunction function,
+                    const std::uint32_t* in, std::uint32_t* out);
   void release_barrier(Barrier& barrier);
   bool arrive(std::uint32_t id, std::uint32_t count, Barrier** barrier);
   void complete_group(Warp& warp, std::uint32_t group_index, std::uint32_t present);
   bool unstarted_in(std::uint32_t warp_index) const;
   void landed(Fiber& faulty);
+
+  // The fast form: block_regions.cc.
+  void run_regions(Fiber& self);
+  bool prepare_regions(Fiber& self);
+  void run_together(ThreadContext& thread);
+  void run_apart(ThreadContext& thread);
+  bool pass_together(const RegionCut& cut);
+  void reduce_together(const RegionCut& cut);
+  bool exchange_together(const RegionCut& cut);
+  std::uint32_t common_next() const;
+  void come_to_cut(std::uint32_t lane);
+  // Where a thread is that its number tells of.
+  void place_by_number(ThreadContext& thread) const;
   std::uint32_t count_lanes(std::uint32_t Warp::*lanes) const;
 
   const std::size_t stack_bytes_;
@@ -176,11 +195,19 @@ class Block {
 
   Warp warps_[kWarps];
   Barrier barriers_[kBarriersPerBlock];
-  Fiber* fiber_of_[kBlockThreadsMax];  // Of threads that wait.
+  Fiber* fiber_of_[kBlockThreadsMax];        // Of threads that wait.
+  std::uint32_t results_[kBlockThreadsMax];  // Of waits, left by whoever ended them.
   std::vector<std::unique_ptr<StackSlab>> slabs_;
   FiberGroup group_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
+
+  struct Free {
+    void operator()(std::uint8_t* memory) const;
+  };
+  std::unique_ptr<std::uint8_t, Free> region_memory_;
+  std::size_t region_bytes_ = 0;
+  RegionFrame region_frame_{};
 };
 
 }  // namespace gpurun::emulated

@@ -9,9 +9,9 @@ namespace gpurun::emulated {
 namespace {
 
 struct Place {
-  explicit Place(const Fiber& fiber)
-      : warp(fiber.thread.thread_linear / kWarpLanes),
-        bit(std::uint32_t{1} << (fiber.thread.thread_linear % kWarpLanes)) {}
+  explicit Place(std::uint32_t thread)
+      : warp(thread / kWarpLanes), bit(std::uint32_t{1} << (thread % kWarpLanes)) {}
+  explicit Place(const Fiber& fiber) : Place(fiber.thread.thread_linear) {}
   std::uint32_t warp;
   std::uint32_t bit;
 };
@@ -32,15 +32,20 @@ bool Block::arrive(std::uint32_t id, std::uint32_t count, Barrier** found) {
 }
 
 void Block::barrier_sync(Fiber& self, std::uint32_t id, std::uint32_t count) {
+  if (!come_to_barrier(self.thread.thread_linear, id, count)) suspend(self);
+}
+
+// False: the thread has to wait.
+bool Block::come_to_barrier(std::uint32_t thread, std::uint32_t id, std::uint32_t count) {
   Barrier* barrier = nullptr;
   if (arrive(id, count, &barrier)) {
     release_barrier(*barrier);
-    return;
+    return true;
   }
-  const Place place(self);
+  const Place place(thread);
   barrier->waiting[place.warp] |= place.bit;
   barrier->warps |= std::uint32_t{1} << place.warp;
-  suspend(self);
+  return false;
 }
 
 void Block::barrier_arrive(std::uint32_t id, std::uint32_t count) {
@@ -50,25 +55,32 @@ void Block::barrier_arrive(std::uint32_t id, std::uint32_t count) {
 
 std::uint32_t Block::barrier_reduce(Fiber& self, std::uint32_t id, std::uint32_t count,
                                     BarrierReduction reduction, bool value) {
+  const std::uint32_t thread = self.thread.thread_linear;
+  if (!come_to_reduction(thread, id, count, reduction, value)) {
+    suspend(self);
+    return results_[thread];
+  }
+  // The caller got its value like everyone else, and goes on at once.
+  const Place place(self);
+  Warp& warp = warps_[place.warp];
+  warp.ready &= ~place.bit;
+  if (warp.ready == 0) warps_ready_ &= ~(std::uint32_t{1} << place.warp);
+  return results_[thread];
+}
+
+// True: it is complete, and the thread is among those that are ready.
+bool Block::come_to_reduction(std::uint32_t thread, std::uint32_t id, std::uint32_t count,
+                              BarrierReduction reduction, bool value) {
   Barrier* barrier = nullptr;
   const bool complete = arrive(id, count, &barrier);
-  const Place place(self);
+  const Place place(thread);
   barrier->reduction = reduction;
   barrier->true_count += value ? 1 : 0;
   ++barrier->reduced;
   barrier->waiting[place.warp] |= place.bit;
   barrier->warps |= std::uint32_t{1} << place.warp;
-  fiber_of_[self.thread.thread_linear] = &self;
-  if (!complete) {
-    suspend(self);
-    return self.value;
-  }
-  release_barrier(*barrier);
-  // The caller got its value like everyone else, and goes on at once.
-  Warp& warp = warps_[place.warp];
-  warp.ready &= ~place.bit;
-  if (warp.ready == 0) warps_ready_ &= ~(std::uint32_t{1} << place.warp);
-  return self.value;
+  if (complete) release_barrier(*barrier);
+  return complete;
 }
 
 void Block::release_barrier(Barrier& barrier) {
@@ -80,7 +92,7 @@ void Block::release_barrier(Barrier& barrier) {
     if (barrier.reduced != 0) {
       for (std::uint32_t lanes = barrier.waiting[w]; lanes != 0; lanes &= lanes - 1) {
         const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
-        fiber_of_[w * kWarpLanes + lane]->value = value;
+        results_[w * kWarpLanes + lane] = value;
       }
     }
     warps_[w].ready |= barrier.waiting[w];
@@ -118,10 +130,16 @@ bool Block::settle_partial_barriers() {
 
 void Block::warp(Fiber& self, std::uint32_t mask, WarpFunction function, const std::uint32_t* in,
                  std::uint32_t* out) {
-  const Place place(self);
+  if (!come_to_warp(self.thread.thread_linear, mask, function, in, out)) suspend(self);
+}
+
+// False: the thread has to wait for other lanes.
+bool Block::come_to_warp(std::uint32_t thread, std::uint32_t mask, WarpFunction function,
+                         const std::uint32_t* in, std::uint32_t* out) {
+  const Place place(thread);
   Warp& warp = warps_[place.warp];
   mask |= place.bit;
-  warp.slots[self.thread.thread_linear % kWarpLanes] = {in, out};
+  warp.slots[thread % kWarpLanes] = {in, out};
   std::uint32_t index = 0;
   while (index < warp.group_count &&
          (warp.groups[index].mask != mask || warp.groups[index].function != function)) {
@@ -132,15 +150,15 @@ void Block::warp(Fiber& self, std::uint32_t mask, WarpFunction function, const s
   if ((mask & warp.live & ~arrived) == 0) {
     if (index == warp.group_count) {
       if (function != nullptr) function(arrived, warp.slots);
-      return;
+      return true;
     }
     warp.groups[index].arrived = arrived & ~place.bit;
     complete_group(warp, index, arrived);
-    return;
+    return true;
   }
   if (index == warp.group_count) warp.groups[warp.group_count++] = {function, mask, 0};
   warp.groups[index].arrived = arrived;
-  suspend(self);
+  return false;
 }
 
 // Runs the operation for `present` and lets those who waited continue.
@@ -182,7 +200,7 @@ std::uint32_t Block::active_mask(Fiber& self, std::uint32_t site) {
   if (index == warp.active_count) warp.actives[warp.active_count++] = {site, 0};
   warp.actives[index].arrived |= place.bit;
   suspend(self);
-  return self.value;
+  return results_[self.thread.thread_linear];
 }
 
 bool Block::settle_active_groups() {
@@ -194,7 +212,7 @@ bool Block::settle_active_groups() {
     warp.actives[0] = warp.actives[--warp.active_count];
     for (std::uint32_t lanes = arrived; lanes != 0; lanes &= lanes - 1) {
       const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
-      fiber_of_[w * kWarpLanes + lane]->value = arrived;
+      results_[w * kWarpLanes + lane] = arrived;
     }
     warp.ready |= arrived;
     warps_ready_ |= std::uint32_t{1} << w;
@@ -249,7 +267,13 @@ bool Block::settle() {
 }
 
 void Block::ended(Fiber& self) {
-  const Place place(self);
+  thread_ended(self.thread.thread_linear);
+  if (cluster_ != nullptr) cluster_->leave(self.cluster_arrived, self.cluster_phase);
+  self.cluster_arrived = false;
+}
+
+void Block::thread_ended(std::uint32_t thread) {
+  const Place place(thread);
   Warp& warp = warps_[place.warp];
   warp.live &= ~place.bit;
   --live_threads_;
@@ -264,8 +288,6 @@ void Block::ended(Fiber& self) {
       release_barrier(barrier);
     }
   }
-  if (cluster_ != nullptr) cluster_->leave(self.cluster_arrived, self.cluster_phase);
-  self.cluster_arrived = false;
 }
 
 }  // namespace gpurun::emulated

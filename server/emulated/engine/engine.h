@@ -99,6 +99,9 @@ struct LaunchRequest {
   // limit when it is recursive); the engine adds what the run-time functions need.
   std::uint32_t stack_bytes = 0;
   bool needs_fibers = true;  // CompiledKernel::needs_fibers
+  // The kernel's fast form, which runs instead of `function`; may be null. Not for cooperative
+  // launches.
+  const RegionProgram* regions = nullptr;
   bool cooperative = false;
   const void* params = nullptr;  // 16-aligned.
   std::uint32_t param_bytes = 0;

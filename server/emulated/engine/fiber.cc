@@ -85,10 +85,14 @@ Fiber::Fiber() : own_tsan_fiber_(sanitizers::current_fiber()) {}
 
 Fiber::Fiber(std::uint8_t* low, std::uint8_t* high, Main main, void* argument, FiberGroup& group)
     : low_(low), high_(high), main_(main), argument_(argument), group_(&group) {
-  thread.stack_low = reinterpret_cast<std::uint64_t>(low);
-  thread.stack_high = reinterpret_cast<std::uint64_t>(high);
+  claim_local_memory();
   thread.engine = this;
   rebuild();
+}
+
+void Fiber::claim_local_memory() {
+  thread.stack_low = reinterpret_cast<std::uint64_t>(low_);
+  thread.stack_high = reinterpret_cast<std::uint64_t>(high_);
 }
 
 void Fiber::rebuild() {

@@ -78,13 +78,13 @@ class Fiber {
   // Forgets what a suspended fiber was doing.
   void rebuild();
 
+  // Where the thread's local memory is: on this stack.
+  void claim_local_memory();
   // Whether `address` is just below the stack, where an overflow faults.
   bool guards(std::uint64_t address) const;
 
   // The CUDA thread that this fiber runs at present.
   ThreadContext thread{};
-  // Result of a wait, left by whoever ended it.
-  std::uint32_t value = 0;
   // Its thread's last arrival at the cluster's barrier, while not waited for.
   std::uint32_t cluster_phase = 0;
   bool cluster_arrived = false;

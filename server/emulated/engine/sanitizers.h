@@ -4,21 +4,6 @@
 
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define GPURUN_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GPURUN_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define GPURUN_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GPURUN_TSAN 1
-#endif
-#endif
-
 #ifdef GPURUN_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

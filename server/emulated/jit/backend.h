@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "server/emulated/codegen/function_source.h"
+#include "server/emulated/jit/background_work.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/jit/kernel_jit.h"
 #include "server/emulated/jit/object_cache.h"
@@ -43,6 +46,13 @@ struct ReadyCode {
   bool needs_fibers = true;
 };
 
+// The fast form of a kernel.
+struct ReadyRegions {
+  LoadedCode code;
+  const RegionProgram* program = nullptr;
+  std::uint32_t stack_bytes = 0;
+};
+
 // Any thread.
 class CompilerBackend {
  public:
@@ -53,7 +63,20 @@ class CompilerBackend {
   // Failures as KernelJit::generate() and load(). Works on a stack of its own, so that the caller's
   // may be small.
   Result<ReadyCode> make(const CodeRequest& request);
+  // The same for regions, on the caller's stack, which must be large. kRefused: the kernel has
+  // none.
+  Result<ReadyRegions> make_regions(const CodeRequest& request);
+  // Those that are in the cache. On any stack.
+  std::optional<ReadyRegions> find_regions(const CodeRequest& request);
   void release(const LoadedCode& code) { jit_->unload(code); }
+  Tier tier() const { return options_.tier; }
+  BackgroundWork& background() { return background_; }
+  // Before the first background work, on the program's thread. LLVM makes tables when it first
+  // needs them; the end of the process destroys them, last made first, and runs exit handlers in
+  // between. So one that ends background work must be registered after they were made: this has
+  // them made (some ms, once), then calls CompilerOptions::before_background. False: there can be
+  // no background work.
+  bool prepare_background();
 
   CompilerCounters counters() const;
   const RuntimeFunctions& runtime() const { return runtime_; }
@@ -63,6 +86,8 @@ class CompilerBackend {
                   std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache);
   Result<ReadyCode> make_here(const CodeRequest& request);
   Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request);
+  Result<ReadyRegions> load_regions(const GeneratedCode& code, const CodeRequest& request);
+  std::string key_of(const CodeRequest& request, const char* form) const;
 
   const RuntimeFunctions runtime_;
   const CompilerOptions options_;
@@ -71,6 +96,10 @@ class CompilerBackend {
   std::atomic<std::uint64_t> kernels_{0};
   std::atomic<std::uint64_t> cache_hits_{0};
   std::atomic<std::uint64_t> microseconds_{0};
+  std::atomic<std::uint64_t> fast_forms_{0};
+  std::once_flag background_prepared_;
+  bool background_possible_ = false;
+  BackgroundWork background_;  // Ends first.
 };
 
 }  // namespace gpurun::emulated

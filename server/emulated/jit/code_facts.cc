@@ -46,6 +46,13 @@ CallDepth::CallDepth(llvm::Module& module) {
     index[&function] = nodes_.size();
     nodes_.push_back({function.getName().str(), {}});
   }
+  if (module.getFunction(kRootSymbol) == nullptr) {
+    // Regions: each of them is called by the engine.
+    Node engine;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) engine.callees.push_back(i);
+    root_ = nodes_.size();
+    nodes_.push_back(std::move(engine));
+  }
   for (const auto& [function, number] : index) {
     for (const llvm::BasicBlock& block : *function) {
       for (const llvm::Instruction& instruction : block) {

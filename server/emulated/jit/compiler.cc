@@ -15,6 +15,9 @@ namespace {
 // LLVM recurses over the expressions of long functions.
 constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
+// What tells the cache's entries of one kernel apart.
+constexpr char kRegionsForm[] = "regions";
+
 void* run_function(void* function) {
   (*static_cast<const std::function<void()>*>(function))();
   return nullptr;
@@ -100,9 +103,7 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   const bool cheap = request.source->instruction_count > options_.cheap_above_instructions;
   std::string key;
   if (cache_ != nullptr) {
-    key = std::string(kGeneratorVersion) + "\n" + jit_->target_text() + "\n" +
-          (cheap ? "cheap\n" : "\n");
-    key.append(request.cache_text);
+    key = key_of(request, cheap ? "cheap" : "");
     if (const auto known = cache_->find(key)) {
       // One that cannot be linked is made anew.
       if (auto ready = load(*known, request); ready.ok()) {
@@ -117,6 +118,53 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   return load(*generated, request);
 }
 
+std::string CompilerBackend::key_of(const CodeRequest& request, const char* form) const {
+  std::string key =
+      std::string(kGeneratorVersion) + "\n" + jit_->target_text() + "\n" + form + "\n";
+  key.append(request.cache_text);
+  return key;
+}
+
+std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& request) {
+  if (cache_ == nullptr) return std::nullopt;
+  const auto known = cache_->find(key_of(request, kRegionsForm));
+  if (!known) return std::nullopt;
+  auto ready = load_regions(*known, request);
+  if (!ready.ok()) return std::nullopt;
+  return *ready;
+}
+
+Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request) {
+  if (auto known = find_regions(request)) return *known;
+  auto generated = jit_->generate_regions(*request.source);
+  if (!generated.ok()) return generated.status();
+  if (cache_ != nullptr) cache_->store(key_of(request, kRegionsForm), *generated);
+  return load_regions(*generated, request);
+}
+
+Result<ReadyRegions> CompilerBackend::load_regions(const GeneratedCode& code,
+                                                   const CodeRequest& request) {
+  auto loaded = jit_->load(code.object, request.symbols);
+  if (!loaded.ok()) return loaded.status();
+  ++fast_forms_;
+  return ReadyRegions{*loaded, static_cast<const RegionProgram*>(loaded->entry), code.stack_bytes};
+}
+
+bool CompilerBackend::prepare_background() {
+  std::call_once(background_prepared_, [this] {
+    Status warm = Status(Code::kInternal, "not compiled");
+    const Status ran = run_on_large_stack([&] { warm = jit_->warm_up(); });
+    if (!ran.ok() || !warm.ok()) {
+      GPURUN_LOG(kWarning, "hot kernels stay as they are: %s",
+                 (ran.ok() ? warm : ran).message().c_str());
+      return;
+    }
+    if (options_.before_background) options_.before_background();
+    background_possible_ = true;
+  });
+  return background_possible_;
+}
+
 Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeRequest& request) {
   auto loaded = jit_->load(code.object, request.symbols);
   if (!loaded.ok()) return loaded.status();
@@ -124,7 +172,7 @@ Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeReq
 }
 
 CompilerCounters CompilerBackend::counters() const {
-  return {kernels_, cache_hits_, microseconds_ / 1000};
+  return {kernels_, cache_hits_, microseconds_ / 1000, fast_forms_};
 }
 
 Compiler::Compiler(std::unique_ptr<CompilerBackend> backend) : backend_(std::move(backend)) {}
@@ -138,5 +186,6 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const RuntimeFunctions& runti
 }
 
 CompilerCounters Compiler::counters() const { return backend_->counters(); }
+void Compiler::stop_background() { backend_->background().stop(); }
 
 }  // namespace gpurun::emulated

@@ -1,11 +1,14 @@
 // Each kernel is an object file in a library of its own, so that names of kernels never meet.
 #include "server/emulated/jit/kernel_jit.h"
 
+#include <llvm/AsmParser/Parser.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Scalar/SROA.h>
@@ -15,6 +18,7 @@
 
 #include "server/emulated/codegen/translate.h"
 #include "server/emulated/jit/code_facts.h"
+#include "server/emulated/regions/regions.h"
 #include "server/emulated/runtime/matrix_functions.h"
 #include "server/emulated/runtime/mbarrier.h"
 #include "server/emulated/runtime/native_functions.h"
@@ -34,29 +38,103 @@ void* address_of(F* function) {
   return reinterpret_cast<void*>(function);
 }
 
-void optimize(llvm::Module& module, llvm::TargetMachine* target, bool cheap) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager calls;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(target);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(calls);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, calls, modules);
-  if (!cheap) {
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules);
-    return;
+// LLVM's passes with all their analyses, for one processor.
+class Passes {
+ public:
+  // `vectorize`: whether LLVM looks for loops that it can run several rounds of together.
+  Passes(llvm::TargetMachine* target, bool vectorize) : builder_(target, tuning(vectorize)) {
+    builder_.registerModuleAnalyses(modules_);
+    builder_.registerCGSCCAnalyses(calls_);
+    builder_.registerFunctionAnalyses(functions_);
+    builder_.registerLoopAnalyses(loops_);
+    builder_.crossRegisterProxies(loops_, functions_, calls_, modules_);
   }
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-  passes.addPass(llvm::EarlyCSEPass());
-  passes.addPass(llvm::SimplifyCFGPass());
-  llvm::ModulePassManager all;
-  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
-  all.run(module, modules);
+
+  void optimize(llvm::Module& module) {
+    builder_.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules_);
+  }
+  void simplify(llvm::Module& module) {
+    builder_
+        .buildModuleSimplificationPipeline(llvm::OptimizationLevel::O1,
+                                           llvm::ThinOrFullLTOPhase::None)
+        .run(module, modules_);
+  }
+  // Only what costs little.
+  void tidy(llvm::Module& module) {
+    llvm::FunctionPassManager passes;
+    passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+    passes.addPass(llvm::EarlyCSEPass());
+    passes.addPass(llvm::SimplifyCFGPass());
+    llvm::ModulePassManager all;
+    all.addPass(llvm::AlwaysInlinerPass());
+    all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+    all.run(module, modules_);
+  }
+
+ private:
+  static llvm::PipelineTuningOptions tuning(bool vectorize) {
+    llvm::PipelineTuningOptions options;
+    options.LoopVectorization = options.LoopInterleaving = vectorize;
+    options.SLPVectorization = false;
+    return options;
+  }
+
+  llvm::LoopAnalysisManager loops_;
+  llvm::FunctionAnalysisManager functions_;
+  llvm::CGSCCAnalysisManager calls_;
+  llvm::ModuleAnalysisManager modules_;
+  llvm::PassBuilder builder_;
+};
+
+// Everything into the kernel's own function but updates of shared memory, which stay whole until
+// threads have been put together.
+void mark_for_inlining(llvm::Module& module, bool updates) {
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration() || !function.hasLocalLinkage()) continue;
+    if (function.getName().starts_with(kUpdateFunction) && !updates) {
+      function.removeFnAttr(llvm::Attribute::AlwaysInline);
+      function.addFnAttr(llvm::Attribute::NoInline);
+    } else if (!function.getName().starts_with("region.")) {
+      function.removeFnAttr(llvm::Attribute::NoInline);
+      function.addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+  }
 }
+
+// Of everything a little: a loop, calls, numbers of several kinds, vectors, work on memory.
+constexpr char kSample[] = R"(
+declare float @llvm.fma.f32(float, float, float)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @outside(i64)
+define void @sample(ptr %data, i64 %count, float %factor) {
+start:
+  %local = alloca [64 x i8], align 16
+  call void @llvm.memcpy.p0.p0.i64(ptr %local, ptr %data, i64 %count, i1 false)
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %start ], [ %next, %more ]
+  %at = getelementptr inbounds float, ptr %data, i64 %i
+  %old = load float, ptr %at, align 4
+  %new = call float @llvm.fma.f32(float %old, float %factor, float %old)
+  store float %new, ptr %at, align 4
+  %wide = load <8 x float>, ptr %local, align 4
+  %scaled = fmul <8 x float> %wide, %wide
+  store <8 x float> %scaled, ptr %local, align 4
+  %odd = trunc i64 %i to i1
+  br i1 %odd, label %call, label %more
+call:
+  %answer = call i64 @outside(i64 %i)
+  %sum = add i64 %answer, %count
+  store i64 %sum, ptr %local, align 8
+  br label %more
+more:
+  %next = add nuw nsw i64 %i, 1
+  %done = icmp eq i64 %next, %count
+  br i1 %done, label %end, label %loop
+end:
+  ret void
+}
+)";
 
 }  // namespace
 
@@ -147,31 +225,80 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   return std::unique_ptr<KernelJit>(new KernelJit(std::move(machine)));
 }
 
-Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, bool cheap) {
-  llvm::LLVMContext context;
-  StackSizes stack_sizes(context);
-  llvm::Module module("kernel", context);
-  auto target = machine_->target->createTargetMachine();
-  if (!target) return failure("starting the code generator", target.takeError());
-  if (cheap) (*target)->setOptLevel(llvm::CodeGenOptLevel::None);
-  module.setDataLayout((*target)->createDataLayout());
-  module.setTargetTriple((*target)->getTargetTriple().str());
-  GPURUN_RETURN_IF_ERROR(translate(kernel, module));
-  optimize(module, target->get(), cheap);
-  GeneratedCode code;
-  code.needs_fibers = module_needs_fibers(module);
-  const CallDepth depth(module);
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream stream(object);
-  llvm::legacy::PassManager emitter;
-  llvm::MCContext* machine_context = nullptr;
-  if ((*target)->addPassesToEmitMC(emitter, machine_context, stream)) {
-    return Status(Code::kInternal, "this processor's code generator writes no object files");
+// A module while code is made of it.
+struct KernelJit::Work {
+  explicit Work(const Machine& machine) : stack_sizes(context), module("kernel", context) {
+    auto made = machine.target->createTargetMachine();
+    if (!made) {
+      failed = failure("starting the code generator", made.takeError());
+      return;
+    }
+    target = std::move(*made);
+    module.setDataLayout(target->createDataLayout());
+    module.setTargetTriple(target->getTargetTriple().str());
   }
-  emitter.run(module);
-  code.stack_bytes = depth.deepest(stack_sizes.sizes());
-  code.object.assign(object.begin(), object.end());
-  return code;
+
+  // Machine code of the module as it is.
+  Result<GeneratedCode> emit() {
+    GeneratedCode code;
+    code.needs_fibers = module_needs_fibers(module);
+    const CallDepth depth(module);
+    llvm::SmallVector<char, 0> object;
+    llvm::raw_svector_ostream stream(object);
+    llvm::legacy::PassManager emitter;
+    llvm::MCContext* machine_context = nullptr;
+    if (target->addPassesToEmitMC(emitter, machine_context, stream)) {
+      return Status(Code::kInternal, "this processor's code generator writes no object files");
+    }
+    emitter.run(module);
+    code.stack_bytes = depth.deepest(stack_sizes.sizes());
+    code.object.assign(object.begin(), object.end());
+    return code;
+  }
+
+  llvm::LLVMContext context;
+  StackSizes stack_sizes;
+  llvm::Module module;
+  std::unique_ptr<llvm::TargetMachine> target;
+  Status failed;
+};
+
+Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, bool cheap) {
+  Work work(*machine_);
+  GPURUN_RETURN_IF_ERROR(work.failed);
+  if (cheap) work.target->setOptLevel(llvm::CodeGenOptLevel::None);
+  GPURUN_RETURN_IF_ERROR(translate(kernel, work.module));
+  Passes passes(work.target.get(), true);
+  if (cheap) {
+    passes.tidy(work.module);
+  } else {
+    passes.optimize(work.module);
+  }
+  return work.emit();
+}
+
+Result<GeneratedCode> KernelJit::generate_regions(const KernelSource& kernel) {
+  Work work(*machine_);
+  GPURUN_RETURN_IF_ERROR(work.failed);
+  GPURUN_RETURN_IF_ERROR(translate(kernel, work.module));
+  mark_for_inlining(work.module, false);
+  Passes(work.target.get(), false).simplify(work.module);
+  GPURUN_RETURN_IF_ERROR(split_into_regions(work.module));
+  mark_for_inlining(work.module, true);
+  Passes(work.target.get(), false).optimize(work.module);
+  return work.emit();
+}
+
+Status KernelJit::warm_up() {
+  Work work(*machine_);
+  GPURUN_RETURN_IF_ERROR(work.failed);
+  llvm::SMDiagnostic wrong;
+  if (llvm::parseAssemblyInto(llvm::MemoryBufferRef(kSample, "sample"), &work.module, nullptr,
+                              wrong)) {
+    return Status(Code::kInternal, "the sample: " + wrong.getMessage().str());
+  }
+  Passes(work.target.get(), true).optimize(work.module);
+  return work.emit().status();
 }
 
 Result<LoadedCode> KernelJit::load(const std::string& object, std::span<const LinkSymbol> symbols) {

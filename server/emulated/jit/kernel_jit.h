@@ -37,6 +37,14 @@ class KernelJit {
   // slow code. Needs some MiB of stack.
   Result<GeneratedCode> generate(const KernelSource& kernel, bool cheap);
 
+  // The fast form of the same kernel: an object whose kRootSymbol is a RegionProgram. kRefused: it
+  // has none. Needs some MiB of stack.
+  Result<GeneratedCode> generate_regions(const KernelSource& kernel);
+
+  // Compiles a little of everything, and throws it away: what LLVM makes for itself on the way is
+  // there afterwards. Needs some MiB of stack.
+  Status warm_up();
+
   // Makes an object runnable; `symbols` are what it may refer to besides the run-time functions.
   // Lives until unload() or the end of this object.
   Result<LoadedCode> load(const std::string& object, std::span<const LinkSymbol> symbols);
@@ -47,6 +55,7 @@ class KernelJit {
 
  private:
   struct Machine;
+  struct Work;
   explicit KernelJit(std::unique_ptr<Machine> machine);
   std::unique_ptr<Machine> machine_;
 };

@@ -45,7 +45,18 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
  private:
   // One kernel, or one function that is called through a pointer. What has been found out stays,
   // failures too; the parsed text does not, because libraries have thousands of kernels.
-  struct Record {
+  struct Record final : FastForm {
+    void ran_without(std::chrono::nanoseconds time) override { module->note_time(*this, time); }
+
+    void show() { code_.store(&fast_code, std::memory_order_release); }
+
+    LoadedModule* module = nullptr;
+    std::atomic<std::uint64_t> nanoseconds{0};  // That it ran without its fast form.
+    std::atomic<bool> may_ask_for_fast{false};
+    std::atomic<bool> asked_for_fast{false};
+    ReadyRegions regions;  // Written once, by whoever makes them, before `fast_code` is shown.
+    Code fast_code;
+
     std::mutex mutex;  // Held while it is parsed or compiled; guards what follows.
     Definition definition;
     bool prepared = false;  // `attributes` are known.
@@ -65,6 +76,12 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   // With record.mutex held.
   Result<std::unique_ptr<Unit>> prepare(Record& record);
   Status compile_record(Record& record);
+  // Regions for a kernel that has just been compiled, if they are to be had at once.
+  void add_fast_form(Record& record, const Unit& unit, const std::string& cache_text);
+  void show_fast_form(Record& record, const ReadyRegions& regions);
+  void note_time(Record& record, std::chrono::nanoseconds time);
+  // In the background.
+  void make_fast_form(Record& record);
   void fill_attributes(Record& record, const Unit& unit) const;
 
   const std::vector<std::string> texts_;

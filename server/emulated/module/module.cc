@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/log.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/module/loaded_module.h"
 
@@ -13,6 +14,13 @@ namespace {
 // What a function that is called through a pointer may take of the stack: its size is not known
 // when the kernel is launched.
 constexpr std::uint32_t kPointerCallStackBytes = 16u << 10;
+
+// A kernel that has run for so long is worth a compilation of its fast form, which takes about as
+// long for most.
+constexpr std::uint64_t kHotNanoseconds = 30'000'000;
+
+// More takes seconds to compile, which the end of the process would wait for.
+constexpr std::uint32_t kBackgroundInstructionsMax = 2000;
 
 // Times ten. The toolkits of CUDA 13 write 9.0 and later; what an unknown 9.x text asks for and is
 // not there shows at its kernels.
@@ -63,7 +71,11 @@ LoadedModule::LoadedModule(std::vector<std::string> texts, std::string name,
     : texts_(std::move(texts)), name_(std::move(name)), backend_(backend), variables_(memory) {}
 
 LoadedModule::~LoadedModule() {
-  for (const auto& [key, record] : records_) backend_.release(record->ready.code);
+  backend_.background().forget(this);
+  for (const auto& [key, record] : records_) {
+    backend_.release(record->ready.code);
+    backend_.release(record->regions.code);
+  }
 }
 
 std::string LoadedModule::at_module(const std::string& message) const {
@@ -152,6 +164,7 @@ LoadedModule::Record& LoadedModule::record(const Definition& definition) {
   if (record == nullptr) {
     record = std::make_unique<Record>();
     record->definition = definition;
+    record->module = this;
   }
   return *record;
 }
@@ -233,7 +246,61 @@ Status LoadedModule::compile_record(Record& record) {
   record.recursive = unit.recursive();
   if (unit.calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
   record.compiled = true;
+  if (unit.root().entry) add_fast_form(record, unit, cache_text);
   return Status();
+}
+
+void LoadedModule::add_fast_form(Record& record, const Unit& unit, const std::string& cache_text) {
+  if (backend_.tier() == Tier::kFibers) return;
+  const CodeRequest request{&unit.source(), unit.symbols(), cache_text};
+  if (backend_.tier() == Tier::kAuto) {
+    if (const auto known = backend_.find_regions(request)) return show_fast_form(record, *known);
+    if (unit.source().instruction_count > kBackgroundInstructionsMax) return;
+    // Here, for who runs the kernel is no thread of the program, and might be too late.
+    record.may_ask_for_fast.store(backend_.prepare_background(), std::memory_order_relaxed);
+    return;
+  }
+  Result<ReadyRegions> made = Status(Code::kInternal, "not compiled");
+  const Status ran = run_on_large_stack([&] { made = backend_.make_regions(request); });
+  if (ran.ok() && made.ok()) return show_fast_form(record, *made);
+  GPURUN_LOG(kInfo, "%s",
+             at_module(std::string(table_->name(record.definition)) +
+                       " runs as threads: " + made.status().message())
+                 .c_str());
+}
+
+void LoadedModule::show_fast_form(Record& record, const ReadyRegions& regions) {
+  record.regions = regions;
+  record.fast_code = {regions.program, regions.stack_bytes};
+  record.asked_for_fast.store(true, std::memory_order_relaxed);
+  record.show();
+}
+
+void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time) {
+  if (backend_.tier() != Tier::kAuto) return;
+  if (!record.may_ask_for_fast.load(std::memory_order_relaxed)) return;
+  if (record.asked_for_fast.load(std::memory_order_relaxed)) return;
+  const auto spent = static_cast<std::uint64_t>(time.count());
+  if (record.nanoseconds.fetch_add(spent, std::memory_order_relaxed) + spent < kHotNanoseconds) {
+    return;
+  }
+  if (record.asked_for_fast.exchange(true, std::memory_order_relaxed)) return;
+  if (!backend_.background().add(this, [this, &record] { make_fast_form(record); })) {
+    record.asked_for_fast.store(false, std::memory_order_relaxed);
+  }
+}
+
+// What the record's mutex guards is not touched: launches go on meanwhile.
+void LoadedModule::make_fast_form(Record& record) {
+  auto unit = Unit::build(*this, record.definition);
+  if (!unit.ok()) return;  // It was compiled before, so this does not happen.
+  const std::string cache_text = (*unit)->cache_text();
+  auto made = backend_.make_regions({&(*unit)->source(), (*unit)->symbols(), cache_text});
+  if (made.ok()) return show_fast_form(record, *made);
+  GPURUN_LOG(kDebug, "%s",
+             at_module(std::string(table_->name(record.definition)) +
+                       " runs as threads: " + made.status().message())
+                 .c_str());
 }
 
 Result<const KernelAttributes*> LoadedModule::kernel(std::string_view name) {
@@ -260,6 +327,7 @@ Result<CompiledKernel> LoadedModule::compile(std::string_view name) {
   out.stack_bytes = record->ready.stack_bytes;
   out.recursive = record->recursive;
   out.needs_fibers = record->ready.needs_fibers;
+  out.fast = record;
   return out;
 }
 

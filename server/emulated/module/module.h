@@ -4,6 +4,8 @@
 // before it is used.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +55,24 @@ struct KernelAttributes {
   std::uint32_t ptx_version = 0;  // ISA version times ten: 90 for 9.0.
 };
 
+// The fast form of a kernel (device_abi.h, "Regions"), which some never have and others get while
+// they run. Any thread; lives as long as its module.
+class FastForm {
+ public:
+  struct Code {
+    const RegionProgram* program = nullptr;
+    std::uint32_t stack_bytes = 0;  // As CompiledKernel::stack_bytes.
+  };
+  virtual ~FastForm() = default;
+  // nullptr: there is none yet.
+  const Code* code() const { return code_.load(std::memory_order_acquire); }
+  // A grid of the kernel ran without it for so long.
+  virtual void ran_without(std::chrono::nanoseconds time) = 0;
+
+ protected:
+  std::atomic<const Code*> code_{nullptr};
+};
+
 struct CompiledKernel {
   KernelFunction function = nullptr;
   std::uint32_t stack_bytes =
@@ -60,6 +80,7 @@ struct CompiledKernel {
                              // recursion is counted once: add the context's stack limit for it.
   bool recursive = false;    // May call itself or through function pointers.
   bool needs_fibers = true;  // See device_abi.h, "Threads and stacks".
+  FastForm* fast = nullptr;
 };
 
 struct GlobalVariable {

@@ -31,6 +31,10 @@ Compiler* compiler() {
   static Compiler* const only = []() -> Compiler* {
     CompilerOptions options;
     options.cache_directory = cache_directory();
+    options.tier = settings().tier == "fibers"    ? Tier::kFibers
+                   : settings().tier == "regions" ? Tier::kRegions
+                                                  : Tier::kAuto;
+    options.before_background = [] { std::atexit([] { compiler()->stop_background(); }); };
     auto made = Compiler::create(runtime_functions(), options);
     if (made.ok()) return std::move(*made).release();
     GPURUN_LOG(kError, "emulated device: no compiler: %s", made.status().to_string().c_str());

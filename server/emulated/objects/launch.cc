@@ -2,8 +2,11 @@
 // ended.
 #include "server/emulated/objects/launch.h"
 
+#include <algorithm>
+
 #include "server/emulated/objects/device.h"
 #include "server/emulated/objects/grid_runtime.h"
+#include "server/emulated/objects/kernel_log.h"
 #include "server/emulated/runtime/context_runtime.h"
 
 namespace gpurun::emulated {
@@ -33,9 +36,35 @@ LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
   }
   request.needs_fibers = launch.code.needs_fibers;
   request.cooperative = launch.cooperative;
+  // A grid whose blocks wait for each other needs threads that can.
+  const bool alone = !launch.cooperative && launch.cluster.count() == 1;
+  const FastForm::Code* const fast =
+      launch.code.fast == nullptr ? nullptr : launch.code.fast->code();
+  if (alone && fast != nullptr) {
+    request.regions = fast->program;
+    request.stack_bytes = std::max(request.stack_bytes, fast->stack_bytes);
+  }
   request.params = launch.parameters.data();
   request.param_bytes = attributes.param_bytes;
   return request;
+}
+
+driver_abi::KernelRun described(Context& context, const KernelLaunch& launch, unsigned level,
+                                std::uint64_t begin, int code) {
+  driver_abi::KernelRun run{};
+  run.name = launch.function->name().c_str();
+  run.device = context.device().ordinal();
+  run.level = level;
+  run.begin_ns = begin;
+  run.result = code;
+  const Extent* const from[] = {&launch.grid, &launch.block};
+  unsigned* const to[] = {run.grid, run.block};
+  for (int i = 0; i < 2; ++i) {
+    to[i][0] = from[i]->x;
+    to[i][1] = from[i]->y;
+    to[i][2] = from[i]->z;
+  }
+  return run;
 }
 
 // Runs one grid, and puts what it has launched on top of `waiting`.
@@ -47,7 +76,14 @@ CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
   request.context = &runtime;
   request.device_runtime = &grid_runtime;
   request.family = &family;
+  const bool logged = kernel_log::wanted();
+  const std::uint64_t begin = logged ? kernel_log::now() : 0;
+  const auto start = std::chrono::steady_clock::now();
   const int code = engine.run(request).code;  // The engine has said what failed.
+  if (request.regions == nullptr && launch.code.fast != nullptr) {
+    launch.code.fast->ran_without(std::chrono::steady_clock::now() - start);
+  }
+  if (logged) kernel_log::ended(described(context, launch, level, begin, code));
   grid_runtime.take_launches(waiting);
   return static_cast<CUresult>(code);
 }

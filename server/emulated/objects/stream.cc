@@ -2,6 +2,7 @@
 #include "server/emulated/objects/stream.h"
 
 #include "server/emulated/objects/context.h"
+#include "server/emulated/objects/kernel_log.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -10,6 +11,25 @@ std::uint64_t next_stream_id() {
   static std::atomic<std::uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
 }
+
+// What was enqueued under a number of kernel_log's runs under it.
+class NumberedOperation final : public Operation {
+ public:
+  NumberedOperation(OperationPtr operation, std::uint64_t number)
+      : operation_(std::move(operation)), number_(number) {}
+  CUresult run(Context& context) override {
+    kernel_log::set_running_number(number_);
+    const CUresult result = operation_->run(context);
+    kernel_log::set_running_number(0);
+    return result;
+  }
+  bool runs_after_failure() const override { return operation_->runs_after_failure(); }
+  bool is_mark() const override { return operation_->is_mark(); }
+
+ private:
+  const OperationPtr operation_;
+  const std::uint64_t number_;
+};
 
 }  // namespace
 
@@ -21,6 +41,9 @@ Stream::Stream(std::shared_ptr<Context> context, unsigned flags, int priority)
       id_(next_stream_id()) {}
 
 std::uint64_t Stream::enqueue(OperationPtr operation, std::vector<Dependency> dependencies) {
+  if (const std::uint64_t number = kernel_log::number(); number != 0) {
+    operation = std::make_shared<NumberedOperation>(std::move(operation), number);
+  }
   bool start = false;
   std::uint64_t position = 0;
   {
@@ -51,6 +74,7 @@ void Stream::drain() {
       marking_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
     if (context_->sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
+      kernel_log::set_running_stream(id_);
       const CUresult result = entry.operation->run(*context_);
       if (result != CUDA_SUCCESS) context_->fail(result);
     }

@@ -209,6 +209,55 @@ struct FunctionDescriptor {
   std::uint64_t index;
 };
 
+// Regions -----------------------------------------------------------------------------------------
+//
+// The fast form of a kernel (server/emulated/regions, docs/adr/0025): the code between two waits of
+// a thread (cuts) runs for many threads of a block (lanes) before the next such code does. Lanes
+// are numbered as thread_linear.
+
+// What lanes leave behind between regions. All arrays have `capacity` elements, one a lane.
+struct RegionFrame {
+  std::uint8_t* slots;     // Values that live across a cut, each an array of its own.
+  std::uint8_t* local;     // Local memory: RegionProgram::local_bytes each, 64-aligned.
+  std::uint32_t* next;     // The region that the lane continues in; kRegionEnded.
+  std::uint32_t* operand;  // What it brings to the cut: a warp's member mask, a reduction's value.
+  std::uint32_t* result;   // What the cut gives it: a reduction's result.
+  std::uint64_t* in;       // WarpSlot's pointers.
+  std::uint64_t* out;
+  std::uint64_t capacity;  // A multiple of 32.
+};
+
+inline constexpr std::uint32_t kRegionEnded = 0;
+inline constexpr std::uint32_t kRegionMixed = ~std::uint32_t{0};
+
+// Runs the lanes [begin, end) to their next cuts. Returns the region that all of them continue in
+// (kRegionEnded: none), or kRegionMixed: RegionFrame::next says where each of them stands. Before
+// anything that can fault it leaves the lane (of several that run together the first) in
+// thread->thread_linear.
+using RegionFunction = std::uint32_t (*)(ThreadContext* thread, const RegionFrame* frame,
+                                         std::uint32_t begin, std::uint32_t end);
+
+enum class CutKind : std::uint32_t { kBarrier, kReduction, kWarp };
+
+// What the lanes wait for before region number `its index + 1`.
+struct RegionCut {
+  CutKind kind;
+  std::uint32_t id;         // Barriers.
+  std::uint32_t count;      // Barriers: as barrier_sync.
+  std::uint32_t reduction;  // A BarrierReduction.
+  WarpFunction function;
+};
+
+struct RegionProgram {
+  std::uint32_t cut_count;   // There is one region more.
+  std::uint32_t slot_bytes;  // Of one lane.
+  std::uint32_t local_bytes;
+  std::uint32_t reserved;
+  const RegionFunction* functions;  // Region 0 is the kernel's start.
+  const RegionCut* cuts;
+};
+
+static_assert(sizeof(RegionFrame) == 64 && sizeof(RegionCut) == 24 && sizeof(RegionProgram) == 32);
 static_assert(sizeof(BlockContext) == 104 && offsetof(BlockContext, block_id) == 16);
 static_assert(sizeof(ThreadContext) == 56 && offsetof(ThreadContext, poll_budget) == 40);
 

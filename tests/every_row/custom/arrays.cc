@@ -1,4 +1,6 @@
 // CUDA arrays, mipmapped arrays, texture and surface objects, and copies of one dimension.
+#include <cstring>
+
 #include "tests/every_row/custom/array_box.h"
 
 namespace gpurun::every_row {
@@ -102,8 +104,9 @@ void add_questions(TrialTable& table) {
 
 // What an object is made of, with either side's handles and addresses.
 Both<CUDA_RESOURCE_DESC> drawn_resource(Trial& t) {
-  Both<CUDA_RESOURCE_DESC> what{};
+  Both<CUDA_RESOURCE_DESC> what;
   const auto both = [&](auto set) { set(what.client), set(what.driver); };
+  both([](auto& each) { std::memset(&each, 0, sizeof each); });  // Padding is compared, too.
   switch (t.draw(0, 3)) {
     case 0: {
       const Both<CUarray> array = new_array(t, 64, 8, 0);

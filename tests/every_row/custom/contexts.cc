@@ -90,18 +90,21 @@ void add_current(TrialTable& table) {
   });
   table.add("cuCtxSetFlags", [](Trial& t) { t.same(FN(cuCtxSetFlags), some_flags(t)); });
   table.add("cuCtxSynchronize", [](Trial& t) {
+    t.say_something();
     t.expect_same(t.client_alone(FN(cuCtxSynchronize)), t.direct(FN(cuCtxSynchronize)));
   });
   table.translated("cuCtxSynchronize_v2", "cuCtxSynchronize in that context", [](Trial& t) {
     Both<CUcontext> context;
     t.bind(context, t.client(FN(cuCtxCreate_v2), &context.client, 0u, kDevice), "cuCtxCreate_v2",
            "pctx");
+    t.say_something();
     EXPECT_EQ(t.call_client(FN(cuCtxPopCurrent_v2), nullptr), CUDA_SUCCESS);
     const Seen seen = t.client_alone(FN(cuCtxSynchronize_v2), context);
     EXPECT_EQ(t.call_direct(FN(cuCtxPushCurrent_v2), context), CUDA_SUCCESS);
     t.expect_same(seen, t.direct(FN(cuCtxSynchronize)));
     EXPECT_EQ(t.call_direct(FN(cuCtxPopCurrent_v2), nullptr), CUDA_SUCCESS);
     EXPECT_EQ(t.call_client(FN(cuCtxDestroy_v2), context), CUDA_SUCCESS);
+    t.say_something();
     t.expect_same(t.client_alone(FN(cuCtxSynchronize_v2), nullptr), t.direct(FN(cuCtxSynchronize)));
   });
 }

@@ -23,14 +23,16 @@ struct HostBytes {
   void* place = nullptr;
 };
 
-// One size in the record, at and around its limit, and some that go as bulk.
+// One size in the record, at and around its limits, and some that go as bulk.
 std::size_t size_of_copy(Trial& t) {
-  switch (t.draw(0, 3)) {
+  switch (t.draw(0, 4)) {
     case 0:
       return t.draw(1, 200);
     case 1:
       return limits::kInlineBytesMax - 1 + t.draw(0, 2);
     case 2:
+      return limits::kInlineCopyInBytesMax - 1 + t.draw(0, 2);
+    case 3:
       return limits::kBulkChunkBytes - 1 + t.draw(0, 2);
     default:
       return t.draw(limits::kInlineBytesMax, 3 * limits::kBulkChunkBytes);

@@ -18,7 +18,7 @@
 #include "driver_abi/row.h"
 #include "tests/every_row/custom/trial_cuda.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef GPURUN_ASAN
 // A driver ends what hangs on a graph (user objects) with it; the recording device has no graphs
 // that end. Everything else is looked at.
 // The sanitizer's library looks for these here.

@@ -25,7 +25,7 @@ void expect_address(Trial& t, Both<CUdeviceptr> memory, const Seen& by_client,
 Both<CUmemoryPool> new_pool(Trial& t) {
   CUmemPoolProps properties{};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
   Both<CUmemoryPool> pool;
   t.bind(pool, t.client(FN(cuMemPoolCreate), &pool.client, &properties), "cuMemPoolCreate", "pool");
   t.at_end([&t, pool] { (void)t.client(FN(cuMemPoolDestroy), pool); });
@@ -61,7 +61,7 @@ void add_allocations(TrialTable& table) {
   table.add("cuMemCreate", [](Trial& t) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     properties.allocFlags.compressionType = static_cast<unsigned char>(t.draw(0, 1));
     properties.allocFlags.usage = static_cast<unsigned short>(t.draw(0, 1));
     Both<CUmemGenericAllocationHandle> memory, directly;

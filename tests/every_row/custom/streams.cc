@@ -56,11 +56,20 @@ void add_creation(TrialTable& table) {
 }
 
 void add_waiting(TrialTable& table) {
-  table.add("cuStreamQuery", [](Trial& t) { t.same(FN(cuStreamQuery), t.stream()); });
-  table.add("cuStreamSynchronize", [](Trial& t) {
-    const Both<CUstream> stream = t.stream();
-    t.same(FN(cuStreamSynchronize), stream);
-  });
+  const auto add_wait = [&table](auto asked) {
+    table.translated(asked.name,
+                     "answered in the client for a stream that has been given nothing since it was "
+                     "waited for",
+                     [asked](Trial& t) {
+                       const Both<CUstream> stream = t.new_stream();
+                       t.same(asked, stream);
+                       t.be_idle();
+                       EXPECT_EQ(t.call_client(FN(cuStreamSynchronize), stream), CUDA_SUCCESS);
+                       t.expect_local(t.client(asked, stream), t.call_direct(asked, stream));
+                     });
+  };
+  add_wait(FN(cuStreamQuery));
+  add_wait(FN(cuStreamSynchronize));
 }
 
 void add_host_functions(TrialTable& table) {

@@ -90,6 +90,12 @@ class Trial {
     return typed(static_cast<P>(driver_half(arguments))...);
   }
 
+  // From now on client() calls when nothing was called since the device was waited for.
+  void be_idle() { idle_ = true; }
+
+  // So that the next wait is no idle one. Not while a stream captures.
+  void say_something();
+
   // Several calls of one side.
   Seen client_call(const std::function<CUresult()>& calls, bool settle = true);
   Seen direct_call(const std::function<CUresult()>& calls);
@@ -202,6 +208,7 @@ class Trial {
   const std::string called_;
   const Variant variant_;
   std::size_t compared_ = 0;
+  bool idle_ = false;
   std::vector<std::function<void()>> undo_;
 };
 

@@ -87,6 +87,7 @@ std::vector<std::string> World::recorded() {
   file.seekg(read_);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
+    if (file.eof()) break;  // The worker is still writing it, of its own accord.
     read_ += static_cast<std::streamoff>(line.size()) + 1;
     if (line.rfind("cuCtxGetCurrent(", 0) != 0) lines.push_back(line);
   }

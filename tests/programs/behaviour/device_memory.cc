@@ -204,7 +204,7 @@ int count(int n, std::size_t bytes, int repeat) {
 // The driver of tests that gives other addresses than were wished (changed_driver.cc): windows lie
 // there where this process has them free, and there are none where it has not.
 void occupy_elsewhere() {
-#ifdef __SANITIZE_THREAD__  // Which ends a program that maps anything at the first.
+#ifdef GPURUN_TSAN  // Which ends a program that maps anything at the first.
   const std::uint64_t places[] = {gpurun::kElsewhereWatched};
 #else
   const std::uint64_t places[] = {gpurun::kElsewhereUsually, gpurun::kElsewhereWatched};

@@ -27,10 +27,10 @@ static void say(const char* text) {
 
 namespace {
 
-constexpr std::size_t kPiece = 64 << 10, kLarge = 8 << 20, kMore = 4 << 20;
+constexpr std::size_t kPiece = 96 << 10, kLarge = 8 << 20, kMore = 4 << 20;
 constexpr unsigned kPageablePieces = 100, kPinnedPieces = 16;
 
-// Copies above kInlineBytesMax, each from a source of its own place and pattern.
+// Copies above kInlineCopyInBytesMax, each from a source of its own place and pattern.
 struct LargeCopies {
   CUdeviceptr pageable = 0, pinned = 0, large = 0, large_pinned = 0;
   unsigned char *source = nullptr, *large_source = nullptr;  // Pinned.

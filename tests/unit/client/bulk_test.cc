@@ -1,5 +1,4 @@
-// Copies: small ones travel in their records, large ones as bulk within a bounded window, and no
-// completion is told before its bytes are in place.
+// Copies as bulk: within a bounded window, and no completion is told before its bytes are in place.
 #include "client/bulk.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <future>
 #include <vector>
 
+#include "protocol/packed_chunk.h"
 #include "tests/unit/client/fake_worker.h"
 
 namespace gpurun::client {
@@ -78,6 +78,13 @@ class BulkTest : public testing::Test {
     if (!bytes.empty()) std::memcpy(payload.data() + sizeof header, bytes.data(), bytes.size());
     worker_->send_frame(worker_->bulk(), kind, payload, 0);
   }
+  void send_packed(const protocol::BulkHeader& header, const protocol::PackedHead& head,
+                   ByteView bytes) {
+    Bytes packed(sizeof head + bytes.size());
+    std::memcpy(packed.data(), &head, sizeof head);
+    std::memcpy(packed.data() + sizeof head, bytes.data(), bytes.size());
+    send_bulk(protocol::FrameKind::kChunkPacked, header, packed);
+  }
   void receipt(const protocol::BulkHeader& about, std::uint64_t retired) {
     send_bulk(protocol::FrameKind::kChunkReceipt, {about.transfer, retired, about.total, 0});
   }
@@ -128,24 +135,8 @@ class BulkTest : public testing::Test {
   std::unique_ptr<Session> session_;
 };
 
-TEST_F(BulkTest, SmallCopiesTravelInTheirRecordsAndReplies) {
-  const Bytes source = pattern(limits::kInlineBytesMax);
-  ASSERT_EQ(copy_in(source, Session::Reading::kNow), 0);
-  FakeWorker::Record record = worker_->next();
-  EXPECT_EQ(record.header.form, protocol::Form::kCopyInline);
-  EXPECT_TRUE(std::equal(source.begin(), source.end(),
-                         record.payload.begin() + sizeof(protocol::CopyPayload)));
-  Bytes destination(source.size());
-  auto copy = copy_out(destination, true);
-  record = worker_->next();
-  EXPECT_EQ(record.header.bulk, 0u);
-  worker_->reply(record, 0, source);
-  EXPECT_EQ(copy.get(), 0);
-  EXPECT_EQ(destination, source);
-}
-
 TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
-  const Bytes original = pattern(20 * kMiB + 5);
+  const Bytes original = pattern(33 * kMiB + 5);
   Bytes source = original;
   auto copy = std::async(std::launch::async, [&] {
     const int result = copy_in(source, Session::Reading::kNow);
@@ -282,10 +273,25 @@ TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
   EXPECT_EQ(waiting.get(), 0);
   EXPECT_TRUE(destination == source);
   EXPECT_FALSE(session_->host_write_outstanding());
-  BulkFrame last = next_bulk();  // One receipt or two: they may be told together.
-  if (last.bulk.offset != total) last = next_bulk();
-  EXPECT_EQ(last.frame.kind, protocol::FrameKind::kChunkReceipt);
-  EXPECT_EQ(last.bulk.offset, total);
+}
+
+// Not each at once, but all in the end, or a worker that keeps them would run out of room.
+TEST_F(BulkTest, ReceiptsComeForSeveralChunksTogether) {
+  const std::uint64_t total = 2 * Bulk::kChunksPerReceipt * limits::kBulkChunkBytes;
+  Bytes destination(total);
+  const Bytes chunk = pattern(limits::kBulkChunkBytes);
+  ASSERT_EQ(copy_out(destination, false).get(), 0);
+  const FakeWorker::Record record = worker_->next();
+  for (std::uint64_t at = 0, told = 0; at < total; at += chunk.size()) {
+    const bool last = at + chunk.size() == total;
+    send_bulk(protocol::FrameKind::kChunk, {record.header.bulk, at, total, last ? 1u : 0u}, chunk);
+    if ((at / chunk.size() + 1) % Bulk::kChunksPerReceipt != 0) continue;
+    const BulkFrame receipt = next_bulk();
+    EXPECT_EQ(receipt.frame.kind, protocol::FrameKind::kChunkReceipt);
+    EXPECT_GT(receipt.bulk.offset, told);
+    EXPECT_EQ(receipt.bulk.offset, at + chunk.size());
+    told = receipt.bulk.offset;
+  }
 }
 
 TEST_F(BulkTest, AbandonedCopyReturnsItsErrorAndNeverSuccess) {
@@ -313,6 +319,50 @@ TEST_F(BulkTest, AbandonedCopyReturnsItsErrorAndNeverSuccess) {
   EXPECT_FALSE(session_->host_write_outstanding());
 }
 
+TEST_F(BulkTest, PackedChunksArriveAndThoseOfAFailedCopyGoNowhere) {
+  constexpr std::size_t kChunk = limits::kBulkChunkBytes, kPage = protocol::kPageBytes;
+  constexpr std::uint64_t kTotal = 2 * kChunk;
+  Bytes expected(kTotal, std::byte{'a'});
+  const Bytes page = pattern(kPage);
+  std::fill_n(expected.begin(), kChunk, std::byte{0});
+  std::copy(page.begin(), page.end(), expected.begin() + kPage);
+  // One 'a', the same as often as is left, and five of them, with which each block ends.
+  Bytes block = {std::byte{0x1f}, std::byte{'a'}, std::byte{1}, std::byte{0}};
+  constexpr std::size_t kMore = kChunk - 1 - 5 - 19;
+  block.resize(block.size() + kMore / 255, std::byte{255});
+  block.push_back(static_cast<std::byte>(kMore % 255));
+  block.push_back(std::byte{0x50});
+  block.resize(block.size() + 5, std::byte{'a'});
+  const protocol::PackedHead sparse = {protocol::Packing::kSparse, 0, 2};
+  const protocol::PackedHead compressed = {protocol::Packing::kLz4, 0, 0};
+
+  Bytes destination(kTotal, std::byte{0x5a});
+  auto copy = copy_out(destination, true);
+  FakeWorker::Record record = worker_->next();
+  send_packed({record.header.bulk, 0, kTotal, 0}, sparse, page);
+  send_packed({record.header.bulk, kChunk, kTotal, 1}, compressed, block);
+  worker_->reply(record, 0, {}, 1);
+  EXPECT_EQ(copy.get(), 0);
+  EXPECT_TRUE(destination == expected);
+
+  copy = copy_out(destination, true);
+  record = worker_->next();
+  worker_->reply(record, kIllegalAddress);
+  EXPECT_EQ(copy.get(), kIllegalAddress);
+  destination.assign(kTotal, std::byte{0x5a});
+  send_packed({record.header.bulk, 0, kTotal, 0}, sparse, page);
+  send_packed({record.header.bulk, kChunk, kTotal, 2}, compressed, block);
+  Bytes next(kTotal);
+  copy = copy_out(next, true);
+  record = worker_->next();
+  send_packed({record.header.bulk, 0, kTotal, 0}, sparse, page);
+  send_packed({record.header.bulk, kChunk, kTotal, 3}, compressed, block);
+  worker_->reply(record, 0, {}, 3);
+  EXPECT_EQ(copy.get(), 0);
+  EXPECT_TRUE(next == expected);
+  EXPECT_TRUE(destination == Bytes(kTotal, std::byte{0x5a}));
+}
+
 TEST_F(BulkTest, HostileChunksEndTheSession) {
   Bytes destination(kMiB);
   auto copy = copy_out(destination, true);
@@ -326,6 +376,17 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
   record = worker_->next();
   send_bulk(protocol::FrameKind::kChunk, {record.header.bulk + 1, 0, kMiB, 0}, pattern(8));
   EXPECT_EQ(copy.get(), kResultPeerGone);
+
+  // Other bytes than its pages have; and what is no block.
+  for (const protocol::PackedHead& head : {protocol::PackedHead{protocol::Packing::kSparse, 0, 3},
+                                           protocol::PackedHead{protocol::Packing::kLz4, 0, 0}}) {
+    begin(quiet());
+    copy = copy_out(destination, true);
+    record = worker_->next();
+    send_packed({record.header.bulk, 0, kMiB, 0}, head, pattern(protocol::kPageBytes));
+    EXPECT_EQ(copy.get(), kResultPeerGone);
+    EXPECT_EQ(session_->death().code(), Code::kProtocol);
+  }
 }
 
 // They may come early, over another connection; not twice, and not without end.

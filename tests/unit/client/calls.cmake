@@ -1,1 +1,1 @@
-gpurun_test(device_snapshot_test unit SOURCES device_snapshot_test.cc LIBRARIES gpurun_client_state)
+gpurun_test(device_snapshot_test unit ONE_THREAD SOURCES device_snapshot_test.cc LIBRARIES gpurun_client_state)

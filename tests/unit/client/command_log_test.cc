@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -86,6 +87,77 @@ TEST(CommandLog, UncommittedRecordHoldsWhatFollows) {
   log.commit(first);
   EXPECT_TRUE(log.something_to_send());
   EXPECT_EQ(walk(log.collect(4096), 0), 2u);
+}
+
+// Appends bursts of so many records of 4 KiB, each sent as a whole and acknowledged when the next
+// has been; the highest offset that was used from the lowest. A log that says "full" is one that a
+// burst would wait for.
+std::size_t reach_of_bursts(CommandLog& log, int bursts, int records, std::uint64_t* last) {
+  constexpr auto kPayloadBytes = std::uint32_t{4096 - protocol::kRecordHeaderBytes};
+  const std::byte* low = nullptr;
+  const std::byte* high = nullptr;
+  std::uint64_t before = *last;
+  for (int burst = 0; burst < bursts; ++burst) {
+    for (int i = 0; i < records; ++i) {
+      if (append(log, kPayloadBytes)) continue;
+      ADD_FAILURE() << "full: burst " << burst << ", record " << i;
+      return 0;
+    }
+    while (log.something_to_send()) {
+      const CommandLog::Batch batch = log.collect(64 << 10);
+      *last = walk(batch, *last);
+      for (std::size_t part = 0; part < batch.part_count; ++part) {
+        const ByteView bytes = batch.parts[part];
+        low = low == nullptr ? bytes.data() : std::min(low, bytes.data());
+        high = std::max(high, bytes.data() + bytes.size());
+      }
+    }
+    EXPECT_TRUE(log.release_through(before));
+    before = *last;
+  }
+  return static_cast<std::size_t>(high - low);
+}
+
+TEST(CommandLog, WhereLittleIsUnderWayAFewPagesAreUsedOverAndOver) {
+  CommandLog log(limits::kLogBytes);
+  std::uint64_t last = 0;
+  constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+  EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), kMegabyte * 3 / 4);
+  EXPECT_LE(reach_of_bursts(log, 1000, 24, &last), kMegabyte * 5 / 4);
+  // Much is: no burst of 2 MiB waits for room, wherever the ones before have ended.
+  EXPECT_GE(reach_of_bursts(log, 50, 512, &last), 2 * kMegabyte);
+  EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), limits::kLogBytes);
+  EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), kMegabyte * 3 / 4);
+}
+
+// A worker that has nothing to say acknowledges no less than 64 KiB; so long it would be waited
+// for.
+TEST(CommandLog, TheLargestRecordHasRoomBehindWhatIsNotYetAcknowledged) {
+  CommandLog log(limits::kLogBytes);
+  std::uint64_t last = 0;
+  const auto send_all = [&] {
+    while (log.something_to_send()) last = walk(log.collect(std::size_t{1} << 20), last);
+  };
+  constexpr auto kPayloadBytes = std::uint32_t{4096 - protocol::kRecordHeaderBytes};
+  for (int small = 1; small < 4000; ++small) {
+    ASSERT_TRUE(append(log, kPayloadBytes));
+    send_all();
+    const std::uint64_t before = last;
+    if (small % 16 != 15) continue;
+    ASSERT_TRUE(append(log, protocol::kRecordPayloadBytesMax)) << small;
+    send_all();
+    ASSERT_TRUE(log.release_through(small % 32 == 15 ? before : last));
+  }
+}
+
+TEST(CommandLog, ARecordThatTheFirstPartCannotHoldIsNoReasonToWait) {
+  CommandLog log(kRing);
+  std::uint64_t last = 0;
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(append(log, i % 3 == 0 ? 150000 : 60000)) << i;
+    last = walk(log.collect(kRing), last);
+    ASSERT_TRUE(log.release_through(last));
+  }
 }
 
 TEST(CommandLog, ThreadsAppendWithoutGapsThroughManyLaps) {

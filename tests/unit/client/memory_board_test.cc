@@ -93,6 +93,19 @@ TEST_F(Boards, AQuestionWaitsForItsAnswer) {
   answers.join();
 }
 
+// Who joins is not asked again what others were; what is asked before it listens is not lost.
+TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  EXPECT_TRUE(board_->ask(own, kShort));
+  board_->answer(theirs, board_->await_question(board_->answered(theirs)));
+  Other late;
+  const int place = board_->join(late.number());
+  EXPECT_EQ(board_->answered(place), board_->answered(theirs));
+  EXPECT_TRUE(board_->ask(own, kShort));
+  EXPECT_EQ(board_->await_question(board_->answered(place)), board_->answered(place) + 1);
+}
+
 TEST_F(Boards, WhoeverIsSilentIsWaitedForOnce) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());

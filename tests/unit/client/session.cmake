@@ -1,13 +1,21 @@
 gpurun_test(client_session_test unit
             SOURCES "${CMAKE_CURRENT_LIST_DIR}/session_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/session_options_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session_events_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/receiving_role_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/stream_progress_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/deferred_errors_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/observation_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hostile_worker_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
-gpurun_test(client_stats_report_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc"
+gpurun_test(client_copies_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/copies_test.cc"
+            LIBRARIES gpurun_client_session gpurun_transport_testing)
+gpurun_test(client_stats_report_test unit
+            SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc" "${CMAKE_CURRENT_LIST_DIR}/stats_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/recorder_test.cc" "${CMAKE_CURRENT_LIST_DIR}/trace_test.cc"
             LIBRARIES gpurun_client_session nlohmann_json::nlohmann_json)
 gpurun_test(lacking_rows_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/lacking_rows_test.cc"
             LIBRARIES gpurun_interpose_wall gpurun_transport_testing)

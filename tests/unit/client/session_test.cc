@@ -306,6 +306,34 @@ TEST(Session, CountsCallsAndFences) {
   EXPECT_EQ(rows[0].fences, 1u);
   EXPECT_EQ(rows[1].calls, 1u);
   EXPECT_EQ(rows[1].fences, 0u);
+  const Stats::Batches batches = session->stats().batches();
+  EXPECT_EQ(batches.records, 2u);
+  EXPECT_EQ(batches.bytes, 2 * protocol::record_bytes(0));
+  EXPECT_EQ(batches.full_logs, 0u);
+  // Whoever waits sends for himself: the sender was needed for the first call at most.
+  EXPECT_LE(batches.sender_wakes, 1u);
+}
+
+TEST(Session, CountsWaitsForRoomInTheLog) {
+  FakeWorker worker;
+  SessionOptions options = quiet();
+  options.statistics = true;
+  options.log_bytes = std::size_t{512} << 10;
+  auto session = start(worker, options);
+  std::thread poster([&session] {
+    const Bytes payload(1000);
+    for (int i = 0; i < 600; ++i) {  // More than the ring holds.
+      EXPECT_EQ(session->post(*Lane::current(), site(1), ByteView(payload)), 0);
+    }
+  });
+  while (session->stats().batches().full_logs == 0) std::this_thread::yield();
+  EXPECT_GE(session->stats().rows()[0].calls, 400u);
+  for (int i = 0; i < 600; ++i) {
+    const FakeWorker::Record record = worker.next();
+    if (i >= 300) worker.acknowledge(record.header.sequence);
+  }
+  poster.join();
+  EXPECT_GT(session->stats().batches().full_log_waited.count(), 0);
 }
 
 TEST(Session, RecordOverItsBoundIsRefused) {

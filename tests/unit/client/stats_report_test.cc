@@ -13,24 +13,38 @@ namespace {
 
 using std::chrono::microseconds;
 
-std::vector<Stats::Row> counted() {
+protocol::RecordHeader call(std::uint16_t opcode) {
+  protocol::RecordHeader header;
+  header.opcode = opcode;
+  return header;
+}
+
+Statistics counted() {
   Stats stats(true);
   const std::uint16_t synchronize = driver_abi::find_row("cuCtxSynchronize")->opcode;
   const std::uint16_t record = driver_abi::find_row("cuEventRecord")->opcode;
-  for (int i = 0; i < 5; ++i) stats.count(record, 40);
-  stats.count(synchronize, 30);
-  stats.count_fence(synchronize, microseconds(1500));
-  return stats.rows();
+  for (int i = 0; i < 5; ++i) stats.count(call(record), 40, {});
+  stats.count(call(synchronize), 30, {});
+  stats.count_fence({synchronize, 0, 1, microseconds(500)});
+  stats.count_fence({synchronize, 0, 2, microseconds(1000)});
+  stats.count_sent(record, 7);
+  stats.count_received(synchronize, 9);
+  stats.count_batch(1, 1, 40);
+  stats.count_batch(2, 6, 190);
+  stats.count_full_log();
+  stats.count_full_log_end(microseconds(250));
+  return statistics_of(stats);
 }
 
 TEST(StatsReport, NamesWhatTheClientAnsweredItself) {
   Stats stats(true);
   stats.count_entry(driver_abi::find_row("cuCtxGetCurrent")->opcode);
-  const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, stats.rows()));
+  const auto json =
+      nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, statistics_of(stats)));
   ASSERT_EQ(json["functions"].size(), 1u);
   EXPECT_EQ(json["functions"][0]["entries"], 1);
   EXPECT_EQ(json["functions"][0]["calls"], 0);
-  const std::string table = statistics_table({"x", 1, "h:1", 2}, stats.rows());
+  const std::string table = statistics_table({"x", 1, "h:1", 2}, statistics_of(stats));
   EXPECT_EQ(table.find("cuCtxGetCurrent"), std::string::npos);  // The table is about the wire.
 }
 
@@ -41,22 +55,44 @@ TEST(StatsReport, JsonNamesFunctionsAndSumsThem) {
   const auto json = nlohmann::json::parse(text);
   EXPECT_EQ(json["process"], 17);
   EXPECT_EQ(json["attach_round_trips"], 3);
-  EXPECT_EQ(json["blocking_round_trips"], 4);
+  EXPECT_EQ(json["blocking_round_trips"], 5);
   EXPECT_EQ(json["calls"], 6);
-  EXPECT_EQ(json["bytes"], 5 * 40 + 30);
+  EXPECT_EQ(json["bytes"], 5 * 40 + 30 + 7 + 9);
   EXPECT_DOUBLE_EQ(json["waited_us"].get<double>(), 1500.0);
   ASSERT_EQ(json["functions"].size(), 2u);
   EXPECT_EQ(json["functions"][0]["name"], "cuCtxSynchronize");  // The longest wait.
-  EXPECT_EQ(json["functions"][0]["fences"], 1);
+  EXPECT_EQ(json["functions"][0]["fences"], 2);
+  EXPECT_DOUBLE_EQ(json["functions"][0]["longest_us"].get<double>(), 1000.0);
+  EXPECT_EQ(json["functions"][0]["received_bytes"], 9);
   EXPECT_EQ(json["functions"][1]["name"], "cuEventRecord");
   EXPECT_EQ(json["functions"][1]["calls"], 5);
+  EXPECT_EQ(json["functions"][1]["record_bytes"], 5 * 40);
+  EXPECT_EQ(json["functions"][1]["sent_bytes"], 7);
+}
+
+TEST(StatsReport, JsonTellsHowCallsWereSent) {
+  const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, counted()));
+  EXPECT_EQ(json["batches"]["count"], 2);
+  EXPECT_EQ(json["batches"]["records"], 6);
+  EXPECT_EQ(json["batches"]["bytes"], 230);
+  EXPECT_EQ(json["batches"]["by_records"], nlohmann::json({1, 0, 1}));  // 1, and 4 to 7.
+  EXPECT_EQ(json["batches"]["by_bytes"], nlohmann::json({0, 0, 0, 0, 0, 1, 0, 1}));
+  EXPECT_EQ(json["full_log_waits"], 1);
+  EXPECT_DOUBLE_EQ(json["full_log_waited_us"].get<double>(), 250.0);
 }
 
 TEST(StatsReport, TableEndsWithTheRoundTrips) {
   const std::string text = statistics_table({"train", 2, "gpu1:4790", 3}, counted());
   EXPECT_NE(text.find("train (process 2) on gpu1:4790"), std::string::npos);
   EXPECT_NE(text.find("cuEventRecord"), std::string::npos);
-  EXPECT_NE(text.find("blocking round trips: 4, of them 3 to attach"), std::string::npos);
+  EXPECT_NE(text.find("blocking round trips: 5, of them 3 to attach"), std::string::npos);
+  EXPECT_NE(text.find("by calls: 1: 1, 4-7: 1\n"), std::string::npos);
+  // Most first.
+  const std::size_t fences = text.find("cuCtxSynchronize waited 1.500 ms (2 round trips");
+  const std::size_t room = text.find("0.250 ms for room in the log (1 times)");
+  ASSERT_NE(fences, std::string::npos);
+  ASSERT_NE(room, std::string::npos);
+  EXPECT_LT(fences, room);
 }
 
 TEST(StatsReport, NothingCalledIsNotAnError) {

@@ -20,7 +20,7 @@ if(GPURUN_NVCC)
 endif()
 
 gpurun_nvml_library(gpurun_test_nvml SOURCES ${CMAKE_CURRENT_LIST_DIR}/nvml_test_source.cc)
-gpurun_test(nvml_test unit SOURCES ${CMAKE_CURRENT_LIST_DIR}/nvml_test.cc
+gpurun_test(nvml_test unit ONE_THREAD SOURCES ${CMAKE_CURRENT_LIST_DIR}/nvml_test.cc
   LIBRARIES ${CMAKE_DL_LIBS})
 add_dependencies(nvml_test gpurun_test_nvml)
 target_compile_definitions(nvml_test PRIVATE GPURUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"

@@ -5,6 +5,7 @@
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
+#include <cstring>
 
 #include <random>
 #include <set>
@@ -72,6 +73,27 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   const Accept accept = round_trip(Accept{"1.0", 13000, Bytes(100'000, std::byte{6})});
   EXPECT_EQ(accept.driver_version, 13000);
   EXPECT_EQ(accept.snapshot, Bytes(100'000, std::byte{6}));
+  EXPECT_FALSE(accept.credits.has_value());
+  Accept generous{"1.0", 13000, {}};
+  generous.credits = CreditGrant{1, 2, 3, 4, 5, 6};
+  const Accept told = round_trip(generous);
+  ASSERT_TRUE(told.credits.has_value());
+  EXPECT_EQ(std::memcmp(&*told.credits, &*generous.credits, sizeof(CreditGrant)), 0);
+}
+
+Status with_credits(unsigned bytes) {
+  capnp::MallocMessageBuilder builder;
+  builder.initRoot<wire::ControlMessage>().initAccept().initCredits(bytes);
+  const kj::Array<capnp::word> words = capnp::messageToFlatArray(builder);
+  return decode(byte_view(words.begin(), words.size() * sizeof(capnp::word))).status();
+}
+
+TEST(Control, CreditsOfAnotherSizeAreRefused) {
+  EXPECT_TRUE(with_credits(0).ok());
+  EXPECT_TRUE(with_credits(sizeof(CreditGrant)).ok());
+  for (const unsigned bytes : {1U, 47U, 49U, 100'000U}) {
+    EXPECT_EQ(with_credits(bytes).code(), Code::kProtocol) << bytes;
+  }
 }
 
 Status told(std::vector<RowHash> rows) {
@@ -255,8 +277,9 @@ TEST(Features, OursAreNamedAndAgreeWithEachOther) {
     EXPECT_EQ(one.required & ~one.offered, 0u);
     EXPECT_EQ(one.offered >> kFeatureCount, 0u) << "a bit without a name";
   }
-  EXPECT_EQ(*agree_on_features(client, "1", server, "1", "server"), server.offered);
-  EXPECT_EQ(*agree_on_features(server, "1", client, "1", "client"), server.offered);
+  const std::uint64_t both = client.offered & server.offered;
+  EXPECT_EQ(*agree_on_features(client, "1", server, "1", "server"), both);
+  EXPECT_EQ(*agree_on_features(server, "1", client, "1", "client"), both);
   for (unsigned bit = 0; bit < kFeatureCount; ++bit) {
     EXPECT_EQ(feature_name(bit).find("feature "), std::string::npos) << bit;
   }

@@ -265,8 +265,8 @@ TEST(Record, AnInlineCopyEndsAtItsBound) {
     return parse_record(record_with(stream_record(Form::kCopyInline), body.data(), body.size()))
         .ok();
   };
-  EXPECT_TRUE(taken(limits::kInlineBytesMax));
-  EXPECT_FALSE(taken(limits::kInlineBytesMax + 1));
+  EXPECT_TRUE(taken(limits::kInlineCopyInBytesMax));
+  EXPECT_FALSE(taken(limits::kInlineCopyInBytesMax + 1));
 }
 
 // A record is checked on a copy of its header, which is what is used from then on: nobody who

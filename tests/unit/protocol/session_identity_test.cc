@@ -62,12 +62,13 @@ TEST(SessionIdentity, EachSessionAndPurposeHasAKeyOfItsOwn) {
   EXPECT_NE(session,
             link_key(bytes_of(ticket), Link::kAttach, challenge, nonce, example().session));
   EXPECT_NE(session, attach_key_inside(session, nonce, example().session));
-  // A link inside a channel, another channel, and none.
-  const Nonce server{};
-  const Key one{}, two = session;
-  EXPECT_EQ(bound_nonce(server, {}), server);
-  EXPECT_NE(bound_nonce(server, bytes_of(one)), server);
-  EXPECT_NE(bound_nonce(server, bytes_of(one)), bound_nonce(server, bytes_of(two)));
+  // A control link inside a channel, inside another one, and outside of any.
+  const Nonce one{}, two = session;
+  const auto link = [&](Link kind, const Nonce& server) {
+    return link_key(bytes_of(ticket), kind, server, nonce, Id{});
+  };
+  EXPECT_NE(link(Link::kControlInTls, one), link(Link::kControlInTls, two));
+  EXPECT_NE(link(Link::kControlInTls, one), link(Link::kControl, one));
 }
 
 }  // namespace

@@ -27,25 +27,13 @@ class IntrudersTest : public DaemonTest {
     char name[] = "/tmp/gpurun-intruders-XXXXXX";
     ASSERT_NE(mkdtemp(name), nullptr);
     folder_ = name;
-    token_ = make("anna");
-    bens_ = make("ben");
+    token_ = make_user(folder_ + "/tokens", "anna");
+    bens_ = make_user(folder_ + "/tokens", "ben");
   }
   void TearDown() override {
     EXPECT_EQ(workers_.started, 0);
     DaemonTest::TearDown();
     std::filesystem::remove_all(folder_);
-  }
-  Token make(const std::string& user) {
-    const Token token = *protocol::make_token(std::nullopt);
-    EXPECT_TRUE(protocol::update_token_file(folder_ + "/tokens", [&](auto* entries) {
-                  protocol::TokenEntry entry;
-                  entry.id = token.id;
-                  entry.user = user;
-                  entry.check = protocol::token_check(token.secret);
-                  entries->push_back(entry);
-                  return Status();
-                }).ok());
-    return token;
   }
   // Deadlines that a test runs into are as short as a slow machine allows.
   void serve(milliseconds handshake = kLong, milliseconds grace = kLong,

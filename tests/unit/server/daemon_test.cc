@@ -60,6 +60,65 @@ TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
   EXPECT_TRUE(control->lease_ended().ok());
 }
 
+// A lease's first worker is started with the lease, and the first session gets it; it is nobody's
+// session before, and goes with the lease when none comes.
+TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
+  workers_.prepares = true;
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 1; }));
+  EXPECT_EQ(workers_.devices, std::vector<int>{0});
+  const auto workers_told = [&] {
+    const auto listing = link()->list();
+    EXPECT_TRUE(listing.ok());
+    return listing.ok() ? listing->workers : 99u;
+  };
+  EXPECT_EQ(workers_told(), 0u);
+  std::vector<client::Attached> attached;
+  for (int process = 1; process <= 2; ++process) {
+    auto result = client::attach(*session, {});
+    ASSERT_TRUE(result.ok()) << result.status().to_string();
+    attached.push_back(*std::move(result));
+    const std::lock_guard lock(workers_.mutex);
+    EXPECT_EQ(workers_.started, process);
+    EXPECT_EQ(workers_.handed_over, 1);
+    EXPECT_EQ(workers_.prepared, 1);
+  }
+  EXPECT_TRUE(control->lease_ended().ok());
+  control.reset();
+  ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 2; }));
+  // Its GPU is free for the next, who never attaches: then it goes unused.
+  control = link();
+  ASSERT_TRUE(control->request_lease(ask(1, kLong)).ok());
+  ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 2; }));
+  EXPECT_TRUE(control->release(soon()).ok());
+  const std::lock_guard lock(workers_.mutex);
+  EXPECT_EQ(workers_.killed, 3);
+  EXPECT_EQ(workers_.started, 2);
+}
+
+TEST_F(DaemonTest, AWorkerThatDiedBeforeItsSessionIsReplacedUnheard) {
+  workers_.prepares = true;
+  start(1);
+  auto control = link();
+  const auto session = control->request_lease(ask(1));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 1; }));
+  {
+    const std::lock_guard lock(workers_.mutex);
+    eventfd_write(workers_.waiting, 1);
+  }
+  const auto attached = client::attach(*session, {});
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  const std::lock_guard lock(workers_.mutex);
+  EXPECT_EQ(workers_.started, 1);
+  EXPECT_EQ(workers_.handed_over, 0);
+  EXPECT_TRUE(control->lease_ended().ok());
+  EXPECT_TRUE(control->take_worker_deaths().empty());
+}
+
 TEST_F(DaemonTest, AWrongSecretGetsNothing) {
   start(1);
   for (const Bytes& wrong : {Bytes(), Bytes(16, std::byte{0x5b})}) {
@@ -174,7 +233,7 @@ TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
   constexpr std::uint64_t kTomorrow = std::uint64_t{1} << 63;
   client::AttachOptions options;
   options.features.offered |= kTomorrow;
-  const std::uint64_t known = workers_.features.offered;
+  const std::uint64_t known = workers_.features.offered & options.features.offered;
   workers_.features.offered |= kTomorrow >> 1;
   const auto attached = client::attach(*session, options);
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();

@@ -20,6 +20,7 @@
 #include "driver_abi/row.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
+#include "protocol/token_file.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {
@@ -29,11 +30,34 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLong{20'000};
 inline Deadline soon() { return Deadline::in(kLong); }
 
+// A new user, whose token it returns, in the file of tokens `path`.
+inline protocol::Token make_user(const std::string& path, const std::string& user) {
+  const protocol::Token token = *protocol::make_token(std::nullopt);
+  EXPECT_TRUE(protocol::update_token_file(path, [&](auto* entries) {
+                protocol::TokenEntry entry;
+                entry.id = token.id;
+                entry.user = user;
+                entry.check = protocol::token_check(token.secret);
+                entries->push_back(entry);
+                return Status();
+              }).ok());
+  return token;
+}
+
 // What the test sees of the workers, from its own thread.
 struct Workers {
   std::mutex mutex;
   std::condition_variable changed;
-  int started = 0;
+  int started = 0;      // With a session.
+  int handed_over = 0;  // Of these, to one that was prepared.
+  int prepared = 0;
+  bool prepares = false;             // Workers may be started before their session.
+  int spares = 0;                    // That were started before there was a lease, ever.
+  int assigned = 0;                  // Of these, to one.
+  int waiting_spares = 0;            // That have been started and not been destroyed.
+  bool no_spares = false;            // None can be started.
+  bool only_without_spares = false;  // No other worker can be started beside them.
+  bool refuse_sessions = false;      // Those that were started take none.
   int killed = 0;
   bool fail = false;    // The next start fails.
   bool linger = false;  // A killed worker does not end before let_go().
@@ -43,8 +67,9 @@ struct Workers {
   std::optional<std::vector<protocol::RowHash>> told;  // Instead of what `rows` would say.
   std::size_t rows_told = 0;                           // To the last client.
   protocol::Features features = protocol::our_features(protocol::Sender::kServer);
-  protocol::Features asked;                                         // By the last client.
-  std::vector<int> lingering;                                       // Descriptors to make readable.
+  protocol::Features asked;    // By the last client.
+  std::vector<int> lingering;  // Descriptors to make readable.
+  int waiting = -1;            // That of the last one that was prepared.
   std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
 
   bool wait(const std::function<bool()>& condition) {
@@ -58,11 +83,33 @@ struct Workers {
   }
 };
 
+inline Status give_session(Workers& workers, WorkerOrder& order) {
+  const protocol::Accept accept{
+      "0.0.9", 13000, Bytes(100, std::byte{7}),
+      workers.told ? *workers.told : protocol::rows_to_tell(workers.rows, order.rows),
+      workers.features};
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
+                                                protocol::Sender::kServer, 0, soon()));
+  workers.rows_told = accept.rows.size();
+  ++workers.started;
+  workers.devices = order.devices;
+  workers.user = order.user;
+  workers.asked = order.features;
+  workers.connections = std::move(order.connections);
+  workers.changed.notify_all();
+  return Status();
+}
+
 class FakeWorker final : public Worker {
  public:
-  explicit FakeWorker(Workers& workers) : workers_(workers), ended_(eventfd(0, EFD_CLOEXEC)) {}
+  explicit FakeWorker(Workers& workers, bool spare = false)
+      : workers_(workers), spare_(spare), ended_(eventfd(0, EFD_CLOEXEC)) {}
   // Whoever made the descriptor readable may not have returned from that yet.
-  ~FakeWorker() override { const std::lock_guard lock(workers_.mutex); }
+  ~FakeWorker() override {
+    const std::lock_guard lock(workers_.mutex);
+    if (spare_) --workers_.waiting_spares;
+    workers_.changed.notify_all();
+  }
   int exit_fd() const noexcept override { return ended_.get(); }
   void kill() noexcept override {
     const std::lock_guard lock(workers_.mutex);
@@ -75,9 +122,23 @@ class FakeWorker final : public Worker {
     workers_.changed.notify_all();
   }
   std::string how_it_failed() override { return "signal 9"; }
+  Status assign(const std::vector<int>& devices, bool) override {
+    const std::lock_guard lock(workers_.mutex);
+    workers_.devices = devices;
+    ++workers_.assigned;
+    workers_.changed.notify_all();
+    return {};
+  }
+  Status hand_over(WorkerOrder& order) override {
+    const std::lock_guard lock(workers_.mutex);
+    if (workers_.refuse_sessions) return Status(Code::kPeerGone, "on purpose");
+    ++workers_.handed_over;
+    return give_session(workers_, order);
+  }
 
  private:
   Workers& workers_;
+  const bool spare_;
   const UniqueFd ended_;
 };
 
@@ -87,20 +148,29 @@ class FakeSpawner final : public WorkerSpawner {
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
     const std::lock_guard lock(workers_.mutex);
     if (workers_.fail) return Status(Code::kUnavailable, "on purpose");
-    const protocol::Accept accept{
-        "0.0.9", 13000, Bytes(100, std::byte{7}),
-        workers_.told ? *workers_.told : protocol::rows_to_tell(workers_.rows, order.rows),
-        workers_.features};
-    GPURUN_RETURN_IF_ERROR(protocol::send_control(*order.connections[0], accept, order.key,
-                                                  protocol::Sender::kServer, 0, soon()));
-    workers_.rows_told = accept.rows.size();
-    ++workers_.started;
-    workers_.devices = order.devices;
-    workers_.user = order.user;
-    workers_.asked = order.features;
-    workers_.connections = std::move(order.connections);
-    workers_.changed.notify_all();
+    GPURUN_RETURN_IF_ERROR(give_session(workers_, order));
     return std::unique_ptr<Worker>(new FakeWorker(workers_));
+  }
+  Result<std::unique_ptr<Worker>> prepare(const std::vector<int>& devices) override {
+    const std::lock_guard lock(workers_.mutex);
+    if (!workers_.prepares) return Status(Code::kUnavailable, "on purpose");
+    if (workers_.only_without_spares && workers_.waiting_spares > 0) {
+      return Status(Code::kResourceExhausted, "on purpose");
+    }
+    ++workers_.prepared;
+    workers_.devices = devices;
+    auto worker = std::make_unique<FakeWorker>(workers_);
+    workers_.waiting = worker->exit_fd();
+    workers_.changed.notify_all();
+    return std::unique_ptr<Worker>(std::move(worker));
+  }
+  Result<std::unique_ptr<Worker>> spare() override {
+    const std::lock_guard lock(workers_.mutex);
+    if (workers_.no_spares) return Status(Code::kUnavailable, "on purpose");
+    ++workers_.spares;
+    ++workers_.waiting_spares;
+    workers_.changed.notify_all();
+    return std::unique_ptr<Worker>(new FakeWorker(workers_, true));
   }
 
  private:

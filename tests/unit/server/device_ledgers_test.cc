@@ -53,12 +53,8 @@ TEST(DeviceLedgers, EachDeviceHasItsOwn) {
 }
 
 TEST(DeviceLedgers, TheEnvironmentSaysWhereTheyAre) {
-  std::vector<std::string> environment = {"HOME=/", "GPURUN_EMULATED=memory=1GiB", "A=b"};
-  DeviceLedgers::tell(environment, 4, 2);
-  EXPECT_EQ(environment[1], "GPURUN_EMULATED=memory=1GiB;ledger=4+5");
-  environment = {"HOME=/"};
-  DeviceLedgers::tell(environment, 4, 1);
-  EXPECT_EQ(environment[1], "GPURUN_EMULATED=ledger=4");
+  EXPECT_EQ(DeviceLedgers::setting("memory=1GiB", {4, 9}), "memory=1GiB;ledger=4+9");
+  EXPECT_EQ(DeviceLedgers::setting("", {4}), "ledger=4");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "protocol/handle_form.h"
+#include "server/worker/observer.h"
 #include "server/worker/outbox.h"
 #include "server/worker/worker.h"
 #include "transport/loopback/connection.h"
@@ -205,6 +206,37 @@ class ExecutorTest : public ::testing::Test {
 };
 
 constexpr std::uint16_t kFence = protocol::kFlagFence;
+
+TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
+  Observer observer;
+  options_.observer = &observer;
+  start();
+  const auto counted = [&observer](std::uint16_t opcode) {
+    for (const protocol::WorkerRow& row : observer.statistics().rows) {
+      if (row.opcode == opcode) return row;
+    }
+    return protocol::WorkerRow();
+  };
+  call(kRun, Order::kStream, kStreamX);
+  call(kFail, Order::kStream, kStreamX);
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  call(kRun, Order::kStream, kStreamX);
+  const std::uint64_t parked = call(kWaitForGate, Order::kLane, 0, kFence);
+  EXPECT_EQ(counted(kRun).calls, 1u);
+  EXPECT_EQ(counted(kFail).failures, 1u);
+  EXPECT_EQ(counted(kHoldUntilOpen).calls, 0u);  // Tried, and still to be issued.
+  open();
+  while (counted(kRun).calls < 2) std::this_thread::yield();
+  EXPECT_EQ(counted(kHoldUntilOpen).calls, 1u);
+  EXPECT_EQ(counted(kRun).failures, 0u);
+  EXPECT_GT(counted(kRun).queue_ns, 0u);  // The second stood behind the one that was held.
+  EXPECT_LE(counted(kRun).queue_longest_ns, counted(kRun).queue_ns);
+  EXPECT_EQ(receive().header.kind, protocol::ReplyKind::kCallError);
+  EXPECT_EQ(receive().header.call_sequence, parked);
+  EXPECT_EQ(counted(kWaitForGate).calls, 1u);
+  EXPECT_GT(counted(kWaitForGate).driver_ns, 0u);
+  executor_.reset();  // It borrows the observer.
+}
 
 TEST_F(ExecutorTest, AFenceIsAnsweredWithItsResults) {
   const std::uint32_t value = 42;

@@ -192,7 +192,7 @@ TEST(GpurundTest, WorkersOfAnEmulatedDeviceInheritItsLedger) {
   const auto attached = client::attach(*session, {});
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   const std::string inherited = text_of(attached->snapshot);
-  EXPECT_NE(inherited.find("GPURUN_EMULATED=ledger=4+5\n"), std::string::npos) << inherited;
+  EXPECT_NE(inherited.find("GPURUN_EMULATED=ledger=5+6\n"), std::string::npos) << inherited;
   for (int fd = 3; fd < 64; ++fd) {
     const bool open = inherited.find("fd " + std::to_string(fd) + "\n") != std::string::npos;
     EXPECT_EQ(open, fd <= 6) << inherited;

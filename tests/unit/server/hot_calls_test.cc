@@ -159,7 +159,7 @@ Bytes launch_payload(std::uint64_t function, std::size_t parameter_bytes, std::u
   std::memcpy(bytes.data(), &launch, sizeof launch);
   if (parameter_bytes != 0) bytes[sizeof launch] = std::byte{9};
   if (attribute != 0) {
-    protocol::LaunchAttribute last;
+    protocol::LaunchAttribute last{};
     last.id = attribute;
     const auto view = bytes_of(last);
     bytes.insert(bytes.end(), view.begin(), view.end());

@@ -56,6 +56,12 @@ class Folder : public ::testing::Test {
     return folder.ok() ? *std::move(folder) : nullptr;
   }
 
+  Result<std::unique_ptr<ImageKeeper>> keeper() {
+    auto made = start_image_keeper(base_, kPlenty);
+    if (made.ok()) (*made)->keep("a/b");
+    return made;
+  }
+
   std::set<std::string> files() {
     std::set<std::string> names;
     DIR* listing = opendir(path_.c_str());
@@ -292,7 +298,7 @@ TEST_F(Folder, AKeeperServesAProcessThatHasBecomeAnotherUser) {
   plant(file_of(damaged), image_of(8));
   const bool root = geteuid() == 0;
   EXPECT_EQ(in_child([&] {
-              auto cache = start_image_keeper(open());
+              auto cache = keeper();
               if (!cache.ok()) return false;
               if (root && !become_user(2'000'000'300).ok()) return false;
               if (root && ::open(path_.c_str(), O_RDONLY) >= 0) return false;
@@ -309,7 +315,7 @@ TEST_F(Folder, AKeeperServesAProcessThatHasBecomeAnotherUser) {
 TEST_F(Folder, AKeeperHasNothingButTheFolder) {
   EXPECT_EQ(in_child([&] {
               const UniqueFd session(::open("/dev/null", O_RDWR));
-              auto cache = start_image_keeper(open());
+              auto cache = keeper();
               if (!cache.ok()) return false;
               (*cache)->find({});  // It has begun once it answers.
               std::string keeper;
@@ -327,11 +333,37 @@ TEST_F(Folder, AKeeperHasNothingButTheFolder) {
             0);
 }
 
+// Which part is meant is said by code of ours, about a user; it leaves the folder in no case.
+TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
+  const Bytes image = image_of(14);
+  const auto kept_in = [&](const std::string& part) {
+    return in_child([&] {
+             auto cache = start_image_keeper(base_ + "/images", kPlenty);
+             if (!cache.ok()) return false;
+             (*cache)->keep(part);
+             (*cache)->add(sha256(image), image);
+             return (*cache)->find(sha256(image)) == image;
+           }) == 0;
+  };
+  const std::string half(ImageKeeper::kNameBytesMax / 2, 'x');
+  const std::string longest = half + "/" + half;
+  ASSERT_EQ(longest.size(), ImageKeeper::kNameBytesMax);
+  for (const std::string& part :
+       {std::string(), std::string(".."), std::string("../other"), std::string("a/../../other"),
+        std::string("a/.."), std::string("/"), std::string("//"), std::string("/other"),
+        std::string("//other"), std::string("a//b"), std::string("a/"), longest + "x"}) {
+    EXPECT_FALSE(kept_in(part)) << part;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(base_));
+  EXPECT_TRUE(kept_in("users/someone"));
+  EXPECT_TRUE(kept_in(longest));
+}
+
 TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
   const Bytes image = image_of(9);
   const Bytes other = image_of(10);
   EXPECT_EQ(in_child([&] {
-              auto cache = start_image_keeper(open());
+              auto cache = keeper();
               if (!cache.ok()) return false;
               (*cache)->add(sha256(image), other);
               (*cache)->add(sha256(image), ByteView());
@@ -376,7 +408,7 @@ TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
   constexpr std::size_t kPlaces[] = {4'000, kBytes - 1};  // In the first piece, and the last.
   const Bytes image = image_of(11, kBytes);
   EXPECT_EQ(in_child([&] {
-              auto cache = start_image_keeper(open());
+              auto cache = keeper();
               if (!cache.ok()) return false;
               const Meddler meddler([&](int file) {
                 for (const std::size_t place : kPlaces) {
@@ -415,7 +447,7 @@ TEST_F(Folder, AKeeperOutlivesAFileThatShrinks) {
   const Bytes other = image_of(13);
   open()->add(sha256(other), other);
   EXPECT_EQ(in_child([&] {
-              auto cache = start_image_keeper(open());
+              auto cache = keeper();
               if (!cache.ok()) return false;
               {
                 const Meddler meddler([](int file) { syscall(SYS_ftruncate, file, 4096l); });

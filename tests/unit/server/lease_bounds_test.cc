@@ -41,6 +41,22 @@ TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
   EXPECT_TRUE(queue.claim(1).ok());
 }
 
+// What a worker can be made ready for before anybody has asked.
+TEST(LeaseQueue, ExpectsTheNextRequestToBeAsTheLastOne) {
+  using Devices = std::vector<int>;
+  LeaseQueue queue(4);
+  EXPECT_EQ(queue.expected(), Devices{0});
+  auto first = queue.claim(1);
+  EXPECT_EQ(queue.expected(), Devices{1});
+  auto two = queue.claim(2);
+  EXPECT_EQ((*two)->devices(), (Devices{1, 2}));
+  EXPECT_EQ(queue.expected(), (Devices{1, 2})) << "only one is free; these may come back";
+  *first = nullptr;
+  EXPECT_EQ(queue.expected(), (Devices{0, 3}));
+  *two = nullptr;
+  EXPECT_EQ(queue.expected(), (Devices{0, 1}));
+}
+
 class LeaseBookBounds : public testing::Test {
  protected:
   void grant(LeaseBook& book) {

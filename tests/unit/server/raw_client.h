@@ -35,6 +35,7 @@ class RawClient {
     StepDevice::device().reset();
     options.driver = StepDevice::functions();
     options.heartbeat = std::chrono::hours(1);
+    options.features &= ~protocol::feature_bit(protocol::Feature::kPackedChunks);
     auto log = transport::loopback::connect_pair();
     auto bulk = transport::loopback::connect_pair();
     log_ = std::move(log.first);

@@ -14,6 +14,7 @@
 #include "driver_abi/row.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
+#include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "transport/tcp/connection.h"
 
@@ -38,6 +39,9 @@ std::string inheritance(std::string_view driver) {
 }
 
 int serve(std::string_view driver) {
+  Result<server::Assignment> assignment = server::receive_assignment(server::kHandOverFd);
+  if (!assignment.ok()) return 2;
+  server::obey(*assignment);
   std::string inherited = inheritance(driver);
   Result<server::HandOver> hand_over = server::receive_hand_over(server::kHandOverFd);
   if (!hand_over.ok()) return 3;

@@ -55,8 +55,10 @@ TEST_F(WorkerGroupsTest, AWorkerIsBoundedAndThenMoved) {
   ASSERT_TRUE(groups.ok()) << groups.status().to_string();
   EXPECT_EQ(read(kDaemon + "daemon/cgroup.procs"), std::to_string(getpid()));
   EXPECT_EQ(read(kDaemon + "cgroup.subtree_control"), "+memory +pids");
-  auto group = (*groups)->add(4711, 1 << 20);
+  auto group = (*groups)->add(4711);
   ASSERT_TRUE(group.ok()) << group.status().to_string();
+  EXPECT_EQ(read(kWorker + "memory.max"), "");
+  ASSERT_TRUE((*group)->limit_memory(1 << 20).ok());
   EXPECT_EQ(read(kWorker + "memory.max"), "1048576");
   EXPECT_EQ(read(kWorker + "memory.oom.group"), "1");
   EXPECT_EQ(read(kWorker + "pids.max"), "4096");
@@ -72,7 +74,8 @@ TEST_F(WorkerGroupsTest, AWorkerIsBoundedAndThenMoved) {
 TEST_F(WorkerGroupsTest, AnyMemoryIsNoLimit) {
   const auto groups = create();
   ASSERT_TRUE(groups.ok());
-  ASSERT_TRUE((*groups)->add(4711, 0).ok());
+  const auto group = (*groups)->add(4711);
+  ASSERT_TRUE(group.ok() && (*group)->limit_memory(0).ok());
   EXPECT_EQ(read(kWorker + "memory.max"), "");
 }
 

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <future>
+
 #include "transport/transport.h"
 
 namespace gpurun::transport {
@@ -30,6 +32,38 @@ TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
   ASSERT_TRUE((*adopted)->send({&hello, 1}, Deadline::in(kTimeout)).ok());
   Bytes got(2);
   EXPECT_TRUE((*client)->receive(got, 2, Deadline::in(kTimeout)).ok());
+}
+
+// Hundreds of idle sessions cost a server what their threads cost that wake up to look at a
+// deadline.
+TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const std::string url = "tcp://" + (*listener)->address();
+  const auto wakes_after_s = [](const Connection& connection) {
+    timeval time{};
+    socklen_t bytes = sizeof time;
+    EXPECT_EQ(getsockopt(connection.fd(), SOL_SOCKET, SO_RCVTIMEO, &time, &bytes), 0);
+    return time.tv_sec;
+  };
+  auto other = connect(url, Deadline::in(kTimeout));
+  auto patient = connect(url, Deadline::in(kTimeout), {.patient = true});
+  ASSERT_TRUE(other.ok() && patient.ok());
+  EXPECT_EQ(wakes_after_s(**other), 1);
+  EXPECT_EQ(wakes_after_s(**patient), 10);
+  // Between the two: what is left to the kernel here would be late by seconds.
+  Bytes got(1);
+  auto waited = std::async(std::launch::async, [&] {
+    return (*patient)->receive(got, 1, Deadline::in(std::chrono::milliseconds(1100)));
+  });
+  ASSERT_EQ(waited.wait_for(std::chrono::seconds(8)), std::future_status::ready);
+  EXPECT_EQ(waited.get().status().code(), Code::kDeadline);
+  // And it ends at once when somebody ends it.
+  auto ended = std::async(std::launch::async,
+                          [&] { return (*patient)->receive(got, 1, Deadline::never()); });
+  (*patient)->shut_down();
+  ASSERT_EQ(ended.wait_for(std::chrono::seconds(8)), std::future_status::ready);
+  EXPECT_EQ(ended.get().status().code(), Code::kPeerGone);
 }
 
 TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {

@@ -44,6 +44,14 @@ TEST(ProgramEnvironment, TakesASimilarNameForAnotherVariable) {
   EXPECT_EQ(value_of(*program, "GPURUN_STATS"), "");
 }
 
+TEST(ProgramEnvironment, NamesTheFolderOfATrace) {
+  ProgramSettings traced = settings();
+  traced.trace_folder = "/runs/1";
+  EXPECT_EQ(value_of(*program_environment({"GPURUN_TRACE=old"}, traced), "GPURUN_TRACE"),
+            "/runs/1");
+  EXPECT_EQ(value_of(*program_environment({}, settings()), "GPURUN_TRACE"), "");
+}
+
 TEST(ProgramEnvironment, RefusesAPathThatTheLoaderWouldSplit) {
   for (const char* folder : {"/with space", "/with:colon", "/with;semicolon"}) {
     ProgramSettings split = settings();

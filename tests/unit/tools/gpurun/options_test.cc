@@ -40,6 +40,14 @@ TEST(OptionsTest, TheUsualLineIsUnderstood) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"./sample_mnist", "-n", "9", "--", "x"}));
 }
 
+TEST(OptionsTest, TraceNamesAFolder) {
+  const Result<Options> options = parse({"--trace", "run/1", "--", "./train"});
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_EQ(options->trace_folder, "run/1");
+  EXPECT_EQ(parse({"--", "./train"})->trace_folder, "");
+  EXPECT_NE(complaint({"--trace", "", "--", "x"}).find("--trace: a folder"), std::string::npos);
+}
+
 // The program's own options must reach it untouched even where nobody wrote "--".
 TEST(OptionsTest, OptionsEndAtTheProgram) {
   const Result<Options> options = parse({"-q", "python3", "-c", "print(1)", "--stats"});

@@ -24,18 +24,18 @@ class CountTests(unittest.TestCase):
 
     def test_a_named_skip(self):
         said = "test_a (m.C.test_a) ... skipped 'no network'\nRan 2 tests in 1s\n\nOK (skipped=1)\n"
-        self.assertEqual(self.counted(said), ("1 0 1", "SKIPPED: one: test_a: no network"))
+        self.assertEqual(self.counted(said), ("1 0 1 0", "SKIPPED: one: test_a: no network"))
 
     def test_a_skip_that_is_not_named(self):
         counts, skips = self.counted("..s.\nRan 4 tests in 1s\n\nOK (skipped=1)\n")
-        self.assertEqual(counts, "1 0 1")
+        self.assertEqual(counts, "1 0 1 0")
         self.assertIn("unnamed skip 1", skips)
 
     def test_nothing_but_skips_has_not_passed(self):
-        self.assertEqual(self.counted("s\nRan 1 test in 1s\n\nOK (skipped=1)\n")[0], "0 0 1")
+        self.assertEqual(self.counted("s\nRan 1 test in 1s\n\nOK (skipped=1)\n")[0], "0 0 1 0")
 
     def test_no_skip(self):
-        self.assertEqual(self.counted("....\nRan 4 tests in 1s\n\nOK\n"), ("1 0 0", ""))
+        self.assertEqual(self.counted("....\nRan 4 tests in 1s\n\nOK\n"), ("1 0 0 0", ""))
 
 
 if __name__ == "__main__":

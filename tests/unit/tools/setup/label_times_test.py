@@ -48,10 +48,20 @@ class LabelTimes(unittest.TestCase):
 
     def test_the_table_has_each_label_and_the_sanitizers(self):
         budgets = label_times.budgets()
-        labels = set(label_times.labels(BUILD).values())
+        labels = set(label_times.labels(BUILD, budgets).values())
         self.assertGreater(len(labels), 3)
         self.assertLessEqual(labels | {"asan preset", "tsan preset"}, set(budgets))
         self.assertTrue(all(seconds > 0 for seconds in budgets.values()))
+
+    def test_a_tests_label_is_the_one_that_says_what_it_is(self):
+        with tempfile.TemporaryDirectory() as build:
+            with open(os.path.join(build, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
+                for name, labels in (("a", "unit;one_thread"), ("b", "unit"), ("c", "not_sanitized;e2e"),
+                                     ("d", "another"), ("e", "")):
+                    file.write(f'add_test({name} "true")\n'
+                               f'set_tests_properties({name} PROPERTIES LABELS "{labels}")\n')
+            self.assertEqual(label_times.labels(build, label_times.budgets()),
+                             {"a": "unit", "b": "unit", "c": "e2e", "d": "another"})
 
     def test_a_missing_report_is_said_and_no_failure(self):
         done = subprocess.run([sys.executable, PROGRAM, BUILD, os.devnull, "dev", "2"], timeout=60,

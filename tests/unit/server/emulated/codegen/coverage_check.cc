@@ -15,6 +15,9 @@ class EveryVariantIsExecuted : public testing::Environment {
   void TearDown() override {
     // A selection of tests says nothing about the rest.
     if (testing::GTEST_FLAG(filter) != "*" || testing::UnitTest::GetInstance()->Failed()) return;
+    if (tier_counts().regions != 0) {
+      EXPECT_GT(tier_counts().regions, tier_counts().threads) << "kernels that had no fast form";
+    }
     std::size_t missing = 0;
     std::string names;
     for (const std::string& variant : accepted_variants()) {

@@ -267,11 +267,11 @@ TEST(EveryVariant, TablesInsertionsAndPermutations) {
                      32,
                      {32, 32, 32},
                      "",
-                     [bytes = bytes](U64 a, U64 b, U64 c) {
+                     [taken = bytes](U64 a, U64 b, U64 c) {
                        const U64 all = b << 32 | low_bits(a, 32);
                        U64 out = 0;
                        for (unsigned i = 0; i < 4; ++i) {
-                         out |= (all >> (8 * bytes[(c & 3) * 4 + i]) & 255) << (8 * i);
+                         out |= (all >> (8 * taken[(c & 3) * 4 + i]) & 255) << (8 * i);
                        }
                        return out;
                      }});

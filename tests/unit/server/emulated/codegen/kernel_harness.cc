@@ -26,11 +26,20 @@ struct Loaded {
   std::unique_ptr<Compiler> compiler;
   std::unique_ptr<Module> module;
   CompiledKernel code;
+  const RegionProgram* regions = nullptr;
   std::uint32_t shared_bytes = 0;
 };
 
+// Whether kernels run in their fast form where they have one: the same tests, the same values.
+bool wants_regions() {
+  const char* const tier = std::getenv("GPURUN_TEST_TIER");
+  return tier != nullptr && std::string_view(tier) == "regions";
+}
+
 Status load_kernel(const RuntimeFunctions& runtime, const std::string& text, Loaded* out) {
-  auto compiler = Compiler::create(runtime, {});
+  CompilerOptions compiler_options;
+  compiler_options.tier = wants_regions() ? Tier::kRegions : Tier::kFibers;
+  auto compiler = Compiler::create(runtime, compiler_options);
   if (!compiler.ok()) return compiler.status();
   out->compiler = std::move(*compiler);
   auto module = Module::load({text}, "test", *out->compiler, out->memory);
@@ -43,6 +52,10 @@ Status load_kernel(const RuntimeFunctions& runtime, const std::string& text, Loa
   auto code = out->module->compile(name);
   if (!code.ok()) return code.status();
   out->code = *code;
+  const FastForm::Code* const fast = code->fast == nullptr ? nullptr : code->fast->code();
+  ++(fast != nullptr ? tier_counts().regions : tier_counts().threads);
+  out->regions = fast == nullptr ? nullptr : fast->program;
+  if (fast != nullptr) out->code.stack_bytes = std::max(out->code.stack_bytes, fast->stack_bytes);
   return Status();
 }
 
@@ -53,6 +66,10 @@ std::string source_register(char letter, unsigned bits) {
 constexpr char kHead[] =
     ".version 9.0\n.target sm_120\n.address_size 64\n"
     ".entry k(.param .u64 in, .param .u64 out) {\n.reg .b64 %in, %out;\n";
+
+// Of a thread's inputs, and of its outputs for each case.
+constexpr std::size_t kInputBytes = 24;
+constexpr std::size_t kOutputBytes = 8;
 
 // Loads the inputs at %in into registers of every width.
 std::string input_text() {
@@ -79,7 +96,15 @@ std::string load_text() {
 }
 
 std::string kernel_text(std::span<const InstructionCase> cases) {
-  std::string text = kHead + input_text() + ".reg .pred %a1, %b1, %c1, %d1, %q1;\n" + load_text();
+  // Each thread has its own inputs and outputs, so that threads that run together differ.
+  std::string text = kHead + input_text() +
+                     ".reg .pred %a1, %b1, %c1, %d1, %q1; .reg .b32 %i; .reg .b64 %wide;\n"
+                     "mov.u32 %i, %tid.x; mul.wide.u32 %wide, %i, " +
+                     std::to_string(kInputBytes) +
+                     "; add.u64 %in, %in, %wide;\n"
+                     "mul.wide.u32 %wide, %i, " +
+                     std::to_string(kOutputBytes * cases.size()) +
+                     "; add.u64 %out, %out, %wide;\n" + load_text();
   for (const std::string letter : {"a", "b", "c"}) {
     text += "and.b64 %d64, %" + letter + "64, 1; setp.ne.b64 %" + letter + "1, %d64, 0;\n";
   }
@@ -130,7 +155,7 @@ std::string threads_text(std::span<const ThreadCase> cases, std::size_t threads)
   return text + "ret;\n}\n";
 }
 
-// A runnable kernel with its one-thread block.
+// A runnable kernel with its block of a few threads, which wait for nothing.
 class Runner {
  public:
   Status load(const std::string& text) {
@@ -138,17 +163,36 @@ class Runner {
     runtime.trap = [](ThreadContext*, std::uint32_t) { std::abort(); };
     return load_kernel(runtime, text, &loaded_);
   }
-  void run(const void* in, void* out) {
+  void run(const void* in, void* out, unsigned threads) {
     alignas(16) const void* params[2] = {in, out};
     BlockContext block{};
     block.params = reinterpret_cast<const std::uint8_t*>(params);
+    block.block_dim[0] = threads;
+    block.block_dim[1] = block.block_dim[2] = 1;
     ThreadContext thread{};
     thread.block = &block;
     thread.poll_budget = 1 << 30;
-    loaded_.code.function(&thread);
+    if (loaded_.regions != nullptr && loaded_.regions->cut_count == 0) {
+      return run_region(&thread, threads);
+    }
+    for (unsigned i = 0; i < threads; ++i) {
+      thread.thread_id[0] = thread.thread_linear = i;
+      loaded_.code.function(&thread);
+    }
   }
 
  private:
+  void run_region(ThreadContext* thread, unsigned threads) {
+    const std::size_t lanes = (threads + 31) / 32 * 32;
+    std::vector<std::uint8_t> local(lanes * loaded_.regions->local_bytes + 64);
+    std::vector<std::uint32_t> next(lanes);
+    RegionFrame frame{};
+    frame.local = local.data() + (64 - reinterpret_cast<std::uintptr_t>(local.data()) % 64) % 64;
+    frame.next = next.data();
+    frame.capacity = lanes;
+    (void)loaded_.regions->functions[0](thread, &frame, 0, threads);
+  }
+
   Loaded loaded_;
 };
 
@@ -164,6 +208,11 @@ std::set<std::string>& recorded() {
 }  // namespace
 
 const std::set<std::string>& recorded_variants() { return recorded(); }
+
+TierCounts& tier_counts() {
+  static TierCounts counts;
+  return counts;
+}
 
 // Everything in a text that ran: each of its results is compared by the test that wrote it.
 void record_text(const std::string& text) {
@@ -184,7 +233,7 @@ void record_text(const std::string& text) {
 Status run_kernel(const std::string& text, const void* in, void* out) {
   Runner runner;
   if (Status status = runner.load(text); !status.ok()) return status;
-  runner.run(in, out);
+  runner.run(in, out, 1);
   record_text(text);
   return Status();
 }
@@ -206,6 +255,7 @@ Status run_grid(const std::string& text, GridShape shape, const void* in, void* 
   request.static_shared_bytes = loaded.shared_bytes;
   request.stack_bytes = loaded.code.stack_bytes;
   request.needs_fibers = loaded.code.needs_fibers;
+  request.regions = loaded.regions;
   request.params = params;
   request.param_bytes = sizeof params;
   request.context = &context;
@@ -277,8 +327,11 @@ bool agrees(std::uint64_t got, std::uint64_t want, const InstructionCase& one) {
          agrees_scalar(got >> half, want >> half, scalar, one);
 }
 
-constexpr std::size_t kCasesPerKernel = 250;
+// The passes behind regions take more than twice as long for twice the code: 40 at a time take a
+// third of 250.
+constexpr std::size_t kCasesPerKernel = 40;
 constexpr int kDifferencesShown = 5;
+constexpr std::size_t kThreadsPerBlock = 1000;
 
 }  // namespace
 
@@ -292,13 +345,18 @@ void check_instructions(std::span<const InstructionCase> cases, std::span<const 
     ASSERT_TRUE(status.ok()) << status.to_string();
     record_text(text);
     std::vector<int> shown(some.size(), 0);
-    for (const Inputs& in : inputs) {
-      std::vector<std::uint64_t> out(some.size(), 0);
-      runner.run(&in, out.data());
+    static_assert(sizeof(Inputs) == kInputBytes);
+    std::vector<std::uint64_t> out(some.size() * inputs.size(), 0);
+    for (std::size_t done = 0; done < inputs.size(); done += kThreadsPerBlock) {
+      const auto threads = std::min<std::size_t>(kThreadsPerBlock, inputs.size() - done);
+      runner.run(&inputs[done], &out[done * some.size()], static_cast<unsigned>(threads));
+    }
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const Inputs& in = inputs[k];
       for (std::size_t i = 0; i < some.size(); ++i) {
         const InstructionCase& one = some[i];
         const std::uint64_t want = low_bits(one.expected(in.a, in.b, in.c), one.result_bits);
-        const std::uint64_t got = low_bits(out[i], one.result_bits);
+        const std::uint64_t got = low_bits(out[k * some.size() + i], one.result_bits);
         if (agrees(got, want, one) || ++shown[i] > kDifferencesShown) continue;
         ADD_FAILURE() << one.name << std::hex << ": " << got << ", not " << want
                       << ", for a=" << in.a << " b=" << in.b << " c=" << in.c;

@@ -53,6 +53,13 @@ struct ThreadCase {
 // and reports each difference as a test failure.
 void check_threads(std::span<const ThreadCase> cases, std::span<const Inputs> inputs);
 
+// How many kernels have run in which form so far. GPURUN_TEST_TIER=regions asks for regions.
+struct TierCounts {
+  int threads = 0;
+  int regions = 0;
+};
+TierCounts& tier_counts();
+
 struct GridShape {
   unsigned blocks = 1;
   unsigned threads = 32;

@@ -91,7 +91,7 @@ TEST(EngineFault, AWildSharedAccessIsReportedAsOffset) {
 }
 
 // Without sanitizers only: they have their own idea of a stack's end.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(GPURUN_ASAN) && !defined(GPURUN_TSAN)
 __attribute__((noinline)) std::uint32_t deep(volatile std::uint32_t* depth) {
   volatile std::uint32_t frame[64];
   frame[*depth % 64] = *depth;

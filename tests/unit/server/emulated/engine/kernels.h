@@ -84,7 +84,7 @@ inline Engine::Done Finish::keep() {
 }
 
 inline Engine::Done Finish::expect_ok() {
-  return [this, keep = keep()](const GridResult& result) {
+  return [keep = keep()](const GridResult& result) {
     EXPECT_EQ(result.code, kGridOk) << result.message;
     keep(result);
   };

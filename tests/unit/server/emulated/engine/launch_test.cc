@@ -141,7 +141,7 @@ void shared_kernel(ThreadContext* thread) {
   std::uint8_t local[64];
   const auto address = reinterpret_cast<std::uint64_t>(&local);
   local[0] = 1;
-#ifndef __SANITIZE_ADDRESS__  // Its fake stack lies elsewhere.
+#ifndef GPURUN_ASAN  // Its fake stack lies elsewhere.
   if (address < thread->stack_low || address >= thread->stack_high) ++wrong;
 #endif
   (void)address;

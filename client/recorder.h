@@ -1,0 +1,68 @@
+// Recorder: what this process writes down of its calls for `gpurun --trace` (protocol/recording.h).
+//
+// One ring for each lane, which its thread alone writes, and one for who sends: no lock, no
+// allocation but of the ring, with a thread's first event. The newest
+// kRecordedEventsMax events of each are kept. A process that does not trace has none.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/recording.h"
+
+namespace gpurun::client {
+
+// GPURUN_TRACE names a folder. Asked when a session starts, and at a thread's calls.
+bool recording_wanted() noexcept;
+
+class Recorder {
+ public:
+  // Lanes beyond are not recorded, only counted as dropped.
+  static constexpr std::size_t kLanesMax = 64;
+
+  Recorder() = default;
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // Steady clock, nanoseconds.
+  static std::uint64_t now() noexcept;
+
+  // By the lane's own thread; event.thread names it.
+  void add(const protocol::RecordedEvent& event) noexcept;
+  // By whoever has the sending role.
+  void add_batch(const protocol::RecordedEvent& event) noexcept;
+  // Before the program makes calls: where the file goes, the two clocks as of then, and why the
+  // worker does not record; empty: it does.
+  void begin(std::string folder, std::vector<protocol::ClockSample> clocks, std::string no_worker);
+  const std::string& folder() const noexcept { return folder_; }
+  const std::vector<protocol::ClockSample>& clocks() const noexcept { return clocks_; }
+  const std::string& no_worker() const noexcept { return no_worker_; }
+
+  // Any thread. What a kernel's handle stands for in add()'s `subject`.
+  void name_kernel(std::uint64_t handle, std::string_view name);
+
+  // What was recorded; nothing is from now on. Any thread, once, while others may still add.
+  protocol::Recording take();
+
+ private:
+  struct Ring;
+  void add_to(std::atomic<Ring*>& place, const protocol::RecordedEvent& event) noexcept;
+
+  std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> dropped_{0};
+  std::array<std::atomic<Ring*>, kLanesMax + 1> rings_{};  // The last is the sender's.
+  std::string folder_, no_worker_;
+  std::vector<protocol::ClockSample> clocks_;
+  std::mutex names_mutex_;
+  std::map<std::uint64_t, std::string> names_;  // Guarded by names_mutex_.
+};
+
+}  // namespace gpurun::client

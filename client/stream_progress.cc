@@ -1,0 +1,106 @@
+// Slots by the handle's index, in chunks that are made when first used.
+#include "client/stream_progress.h"
+
+#include <algorithm>
+#include <new>
+
+#include "protocol/record.h"
+
+namespace gpurun::client {
+namespace {
+
+void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
+  std::uint64_t last = to.load(std::memory_order_relaxed);
+  while (last < value && !to.compare_exchange_weak(last, value, std::memory_order_acq_rel)) {
+  }
+}
+
+std::uint64_t value_of(const std::atomic<std::uint64_t>& number) noexcept {
+  return number.load(std::memory_order_acquire);
+}
+
+bool is_created(Handle stream) noexcept { return stream > protocol::kStreamPerThread; }
+
+}  // namespace
+
+StreamProgress::~StreamProgress() {
+  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+}
+
+StreamProgress::Slot* StreamProgress::find(Handle handle) const noexcept {
+  const std::size_t index = handle % limits::kHandlesMax;  // The handle's index bits.
+  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
+  if (chunk == nullptr) return nullptr;
+  Slot* slot = &chunk[index % kChunkSlots];
+  return slot->owner.load(std::memory_order_acquire) == handle ? slot : nullptr;
+}
+
+StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
+  if (Slot* mine = find(handle); mine != nullptr) return mine;
+  const std::lock_guard<std::mutex> lock(claiming_);
+  if (Slot* mine = find(handle); mine != nullptr) return mine;
+  const std::size_t index = handle % limits::kHandlesMax;
+  auto& place = chunks_[index / kChunkSlots];
+  Slot* chunk = place.load(std::memory_order_relaxed);
+  if (chunk == nullptr) {
+    chunk = new (std::nothrow) Slot[kChunkSlots];
+    if (chunk == nullptr) {
+      forgetful_.store(true, std::memory_order_release);
+      return nullptr;
+    }
+    place.store(chunk, std::memory_order_release);
+  }
+  // The index's earlier owner has ended; whoever still asks about it finds another one's.
+  Slot* slot = &chunk[index % kChunkSlots];
+  slot->owner.store(0, std::memory_order_relaxed);
+  for (auto* number : {&slot->issued, &slot->done, &slot->others_issued, &slot->all_done}) {
+    number->store(0, std::memory_order_relaxed);
+  }
+  slot->owner.store(handle, std::memory_order_release);
+  return slot;
+}
+
+CommandLog::Marks StreamProgress::marks(Handle context, Handle stream) noexcept {
+  CommandLog::Marks marks{};
+  if (context != 0) {
+    if (Slot* slot = claim(context); slot != nullptr) {
+      marks[0] = stream >= protocol::kStreamPerThread ? &slot->others_issued : &slot->issued;
+    }
+  }
+  if (is_created(stream)) {
+    if (Slot* slot = claim(stream); slot != nullptr) marks[1] = &slot->issued;
+  }
+  return marks;
+}
+
+void StreamProgress::issued_anywhere(std::uint64_t sequence) noexcept {
+  raise(anywhere_issued_, sequence);
+}
+
+void StreamProgress::complete(Waits waits, Handle context, Handle stream,
+                              std::uint64_t sequence) noexcept {
+  if (waits == Waits::kNot) return;
+  const bool whole = waits == Waits::kForContext;
+  // Of a per-thread stream nothing is kept: there is one for each thread.
+  if (!whole && stream == protocol::kStreamPerThread) return;
+  Slot* slot = find(!whole && is_created(stream) ? stream : context);
+  if (slot != nullptr) raise(whole ? slot->all_done : slot->done, sequence);
+}
+
+bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
+  const Slot* const of_context = find(context);
+  if (of_context == nullptr || forgetful_.load(std::memory_order_acquire)) return false;
+  const std::uint64_t all_done = value_of(of_context->all_done);
+  if (waits == Waits::kForStream && is_created(stream)) {
+    const Slot* const own = find(stream);
+    return own != nullptr && value_of(own->issued) <= std::max(value_of(own->done), all_done);
+  }
+  const std::uint64_t legacy_done = std::max(value_of(of_context->done), all_done);
+  if (value_of(of_context->issued) > legacy_done) return false;
+  // The legacy stream waits for the context's others, but for those that do not block.
+  const bool legacy = waits == Waits::kForStream && stream < protocol::kStreamPerThread;
+  if (legacy) return value_of(of_context->others_issued) <= legacy_done;
+  return value_of(of_context->others_issued) <= all_done && value_of(anywhere_issued_) <= all_done;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,64 @@
+// StreamProgress: what the client knows of its streams' ends by itself: which calls were issued to
+// a stream, and up to which one all are known to be complete because somebody has waited. Waiting
+// for a stream to which nothing was issued since costs no round trip (docs/adr/0024).
+//
+// Any thread; no locks but at a handle's first use. One slot per index of the handle table.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "client/command_log.h"
+#include "client/handles.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client {
+
+// What a call waits for: all that was issued before it, of its stream or of its context.
+enum class Waits : std::uint8_t { kNot, kForStream, kForContext };
+
+class StreamProgress {
+ public:
+  StreamProgress() = default;
+  StreamProgress(const StreamProgress&) = delete;
+  StreamProgress& operator=(const StreamProgress&) = delete;
+  ~StreamProgress();
+
+  // Where the number of a call stands that may add work to `stream` (as CallSite::stream) of
+  // `context`; without a stream (0) to the context's legacy one. For the log to write, at once.
+  CommandLog::Marks marks(Handle context, Handle stream) noexcept;
+  // The call `sequence` may add work to any context: a graph's nodes have their own.
+  void issued_anywhere(std::uint64_t sequence) noexcept;
+  // All that was issued there before `sequence`, a call that waited for it, is complete.
+  void complete(Waits waits, Handle context, Handle stream, std::uint64_t sequence) noexcept;
+  // Nothing was issued there since it was complete.
+  bool idle(Waits waits, Handle context, Handle stream) const noexcept;
+
+ private:
+  // Of a created stream: its own. Of a context: its legacy stream's.
+  struct Slot {
+    std::atomic<Handle> owner{0};
+    std::atomic<std::uint64_t> issued{0};
+    std::atomic<std::uint64_t> done{0};
+    // A context's: to its created and per-thread streams; and up to where all of it is complete.
+    std::atomic<std::uint64_t> others_issued{0};
+    std::atomic<std::uint64_t> all_done{0};
+  };
+  static constexpr std::size_t kChunkSlots = 1024;
+  static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
+
+  // nullptr: nothing is known of it.
+  Slot* find(Handle handle) const noexcept;
+  // Its own, made now if need be. nullptr: no memory; then nothing is ever known to be idle.
+  Slot* claim(Handle handle) noexcept;
+
+  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+  std::mutex claiming_;
+  std::atomic<std::uint64_t> anywhere_issued_{0};
+  std::atomic<bool> forgetful_{false};  // Some call has found no memory.
+};
+
+}  // namespace gpurun::client

@@ -1,0 +1,96 @@
+// Between fork and exec the child makes only calls that are safe in a process that had threads.
+#include "server/daemon/spawn_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/daemon/spawn_hand_over.h"
+#include "server/daemon/worker_ends.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr const char* kForbiddenCall = "a forbidden system call";
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& string : strings) result.push_back(string.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// In the child.
+[[noreturn]] void become(char* const* arguments, char* const* environment, Descriptors& open_there,
+                         pid_t parent) {
+  std::vector<int>& handed = open_there.handed;
+  const int output = open_there.output;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  // A worker never outlives its daemon. The daemon may have died before the call.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  setsid();  // Out of reach of the terminal's Ctrl-C.
+  const int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
+  if (open_there.errors >= 0 && dup2(open_there.errors, 2) < 0) _exit(125);
+  const int end = kHandOverFd + static_cast<int>(handed.size());
+  for (int& fd : handed) {  // First out of the way of each other.
+    if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, end)) < 0) _exit(125);
+  }
+  int place = kHandOverFd;
+  for (const int fd : handed) {
+    if (dup2(fd, place++) < 0) _exit(125);
+  }
+  // Everything is close-on-exec already, where the kernel is too old for this.
+  syscall(SYS_close_range, static_cast<unsigned>(end), ~0U, 0);
+  execve(arguments[0], arguments, environment);
+  _exit(127);
+}
+
+std::string describe(int status) {
+  if (WIFSIGNALED(status)) {
+    if (WTERMSIG(status) == SIGSYS) return kForbiddenCall;
+    const char* name = strsignal(WTERMSIG(status));
+    return "signal " + std::to_string(WTERMSIG(status)) + " (" + (name ? name : "?") + ")";
+  }
+  const int code = WEXITSTATUS(status);
+  if (code == kExitForbiddenCall) return kForbiddenCall;
+  if (code == kExitMemoryLimit) return kEndedForMemory;
+  return code == 0 ? std::string() : "exit status " + std::to_string(code);
+}
+
+}  // namespace
+
+Result<pid_t> start_process(std::vector<std::string> arguments,
+                            std::vector<std::string> environment, Descriptors open_there) {
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) {  // EAGAIN: there are as many as may be.
+    return Status(Code::kResourceExhausted, Status::from_errno(errno, "fork").message());
+  }
+  if (child == 0) {
+    become(argument_pointers.data(), environment_pointers.data(), open_there, parent);
+  }
+  return child;
+}
+
+std::string reap(pid_t process) {
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = waitpid(process, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  return got == process ? describe(status) : std::string();
+}
+
+}  // namespace gpurun::server

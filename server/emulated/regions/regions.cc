@@ -1,0 +1,125 @@
+// Writes the functions of all regions, and the table by which the engine finds them.
+#include "server/emulated/regions/regions.h"
+
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "server/emulated/codegen/function_source.h"
+#include "server/emulated/regions/lane_code.h"
+#include "server/emulated/regions/region_shell.h"
+#include "server/emulated/regions/slice_code.h"
+#include "server/emulated/regions/thread_code.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// Bounds of what is compiled, in instructions: of the thread's code, of all regions' blocks
+// together (blocks that several regions share count for each), and of what slices leave when they
+// part.
+constexpr std::size_t kThreadInstructionsMax = 8000;
+constexpr std::size_t kRegionInstructionsMax = 24000;
+constexpr std::size_t kPartingStoresMax = 6000;
+
+Status refused(const char* why) { return Status(Code::kRefused, why); }
+
+std::size_t size_of(const RegionShell& shell) {
+  std::size_t size = 0;
+  for (const llvm::BasicBlock* block : shell.blocks()) size += block->size();
+  return size;
+}
+
+std::size_t parting_stores(const RegionShell& shell) {
+  const ThreadCode& thread = shell.thread_code();
+  std::size_t count = 0;
+  for (const llvm::BasicBlock* block : shell.blocks()) {
+    if (!thread.diverges(block) && thread.guards_at(block).empty()) continue;
+    count += thread.live_in(block).size() + 1;
+  }
+  return count;
+}
+
+llvm::Function* write_region(const ThreadCode& thread, unsigned index, std::size_t* size) {
+  RegionShell shell(thread, index, "region." + llvm::Twine(index));
+  *size += size_of(shell);
+  if (*size > kRegionInstructionsMax) return nullptr;
+  LaneCode lanes(shell);
+  lanes.emit();
+  if (parting_stores(shell) <= kPartingStoresMax) {
+    SliceCode(shell, lanes).emit();
+  } else {
+    // Too many ways out: every slice is a row of single lanes.
+    llvm::IRBuilder<> at(shell.slice_begin);
+    llvm::Value* x = shell.variable(at, shell.slice_x);
+    at.CreateStore(at.getInt32(0), shell.lane_entry);
+    at.CreateStore(x, shell.lane_x);
+    at.CreateStore(at.CreateAdd(x, at.getInt32(kSliceLanes)), shell.lane_end);
+    at.CreateBr(shell.lanes_head);
+  }
+  return shell.function();
+}
+
+llvm::Constant* table_of(llvm::Module& module, llvm::ArrayRef<llvm::Constant*> entries,
+                         llvm::Type* type, const char* name) {
+  if (entries.empty())
+    return llvm::ConstantPointerNull::get(llvm::PointerType::get(module.getContext(), 0));
+  auto* array = llvm::ArrayType::get(type, entries.size());
+  return new llvm::GlobalVariable(module, array, true, llvm::GlobalValue::InternalLinkage,
+                                  llvm::ConstantArray::get(array, entries), name);
+}
+
+void write_program(llvm::Module& module, const ThreadCode& thread,
+                   llvm::ArrayRef<llvm::Constant*> functions) {
+  llvm::LLVMContext& context = module.getContext();
+  llvm::Type* number = llvm::Type::getInt32Ty(context);
+  llvm::Type* pointer = llvm::PointerType::get(context, 0);
+  const auto u32 = [&](std::uint64_t value) { return llvm::ConstantInt::get(number, value); };
+  auto* cut_type = llvm::StructType::get(context, {number, number, number, number, pointer});
+  llvm::SmallVector<llvm::Constant*, 8> cuts;
+  for (const Cut& cut : thread.cuts()) {
+    llvm::Constant* function =
+        cut.function != nullptr
+            ? cut.function
+            : llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
+    cuts.push_back(
+        llvm::ConstantStruct::get(cut_type, {u32(static_cast<std::uint32_t>(cut.kind)), u32(cut.id),
+                                             u32(cut.count), u32(cut.reduction), function}));
+  }
+  auto* program_type =
+      llvm::StructType::get(context, {number, number, number, number, pointer, pointer});
+  llvm::Constant* program = llvm::ConstantStruct::get(
+      program_type, {u32(cuts.size()), u32(thread.slot_bytes()), u32(thread.local_bytes()), u32(0),
+                     table_of(module, functions, pointer, "region.functions"),
+                     table_of(module, cuts, cut_type, "region.cuts")});
+  new llvm::GlobalVariable(module, program_type, true, llvm::GlobalValue::ExternalLinkage, program,
+                           kRootSymbol);
+}
+
+}  // namespace
+
+Status split_into_regions(llvm::Module& module) {
+  llvm::Function* root = module.getFunction(kRootSymbol);
+  if (root == nullptr) return Status(Code::kInternal, "no kernel to be split");
+  if (root->getInstructionCount() > kThreadInstructionsMax) return refused("it is long");
+  auto thread = ThreadCode::analyse(*root);
+  if (!thread.ok()) return thread.status();
+  llvm::SmallVector<llvm::Constant*, 8> functions;
+  std::size_t size = 0;
+  for (unsigned i = 0; i <= (*thread)->cuts().size(); ++i) {
+    llvm::Function* function = write_region(**thread, i, &size);
+    if (function == nullptr) return refused("its regions are long");
+    functions.push_back(function);
+  }
+  root->setName("thread");
+  write_program(module, **thread, functions);
+  thread->reset();
+  root->eraseFromParent();
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyModule(module, &out)) {
+    return Status(Code::kInternal, "invalid code for the kernel's regions: " + out.str());
+  }
+  return Status();
+}
+
+}  // namespace gpurun::emulated

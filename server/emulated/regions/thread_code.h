@@ -1,0 +1,160 @@
+// ThreadCode: the optimised code of one CUDA thread, taken apart for running many threads together:
+// where it waits (cuts), what of it is the same for all lanes, and what lives across a wait.
+//
+// A slice is kSliceLanes lanes with neighbouring %tid.x that run the same instructions together. In
+// a slice every branch goes one way; where its lanes disagree, it leaves for the lanes' own code at
+// that place and does not come back before the next cut. So a value's shape follows from its
+// operands alone.
+#pragma once
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/Function.h>
+#include <llvm/IR/Instructions.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "server/emulated/runtime/device_abi.h"
+
+namespace gpurun::emulated {
+
+inline constexpr unsigned kSliceLanes = 8;
+
+// How a value differs between the lanes of a slice.
+struct Shape {
+  enum class Kind : std::uint8_t { kUnset, kUniform, kAffine, kVarying };
+  Kind kind = Kind::kUnset;
+  std::int64_t stride = 0;  // kAffine: lane l has the first one's value + l * stride; never 0.
+
+  static Shape uniform() { return {Kind::kUniform, 0}; }
+  static Shape varying() { return {Kind::kVarying, 0}; }
+  static Shape affine(std::int64_t stride) {
+    return stride == 0 ? uniform() : Shape{Kind::kAffine, stride};
+  }
+  bool is_uniform() const { return kind == Kind::kUniform; }
+  bool is_affine() const { return kind == Kind::kAffine; }
+  bool is_varying() const { return kind == Kind::kVarying; }
+  bool operator==(const Shape& other) const { return kind == other.kind && stride == other.stride; }
+};
+
+// What a load from the ThreadContext gives.
+enum class Leaf : std::uint8_t { kNone, kX, kY, kZ, kLinear };
+
+// A wait: the call is the last instruction of `block` but a branch to `resume`.
+struct Cut {
+  llvm::CallInst* call = nullptr;
+  llvm::BasicBlock* block = nullptr;
+  llvm::BasicBlock* resume = nullptr;
+  CutKind kind = CutKind::kBarrier;
+  std::uint32_t id = 0, count = 0, reduction = 0;  // Barriers.
+  llvm::Constant* function = nullptr;              // Warp operations.
+};
+
+// Borrows the function, which it changes: blocks are split. One thread.
+class ThreadCode {
+ public:
+  // kRefused: something in it can only be done by a thread with a stack of its own; the message
+  // says what.
+  static Result<std::unique_ptr<ThreadCode>> analyse(llvm::Function& function);
+
+  llvm::Function& function() const { return function_; }
+  const std::vector<Cut>& cuts() const { return cuts_; }
+  // The cut that ends `block`: its index, or -1.
+  int cut_of(const llvm::BasicBlock* block) const;
+
+  Shape shape(const llvm::Value* value) const;
+  Leaf leaf(const llvm::Value* value) const;
+  // Computed from block and parameters alone, by what cannot fail.
+  bool is_block_constant(const llvm::Value* value) const;
+  // There wherever it is needed: constants, block constants, leaves, places of local memory.
+  bool is_ambient(const llvm::Value* value) const;
+  // Of its lane's local memory.
+  std::uint64_t local_offset(const llvm::AllocaInst* variable) const;
+  std::uint64_t local_bytes() const { return local_bytes_; }
+
+  // Instructions whose shape (those at the start of `block`) or that of what is computed from them
+  // (those before it) holds only if a condition does, to be tested on the only way into `block`.
+  llvm::ArrayRef<llvm::Instruction*> guards_at(const llvm::BasicBlock* block) const;
+  bool is_guarded(const llvm::Instruction* value) const {
+    return small_guards_.contains(value) || own_guards_.contains(value);
+  }
+  // What is extended elsewhere must be small: as an unsigned number, or else as a signed one. Also
+  // of what lies between a guarded value and its extension, to be tested again behind a cut.
+  bool must_be_small(const llvm::Instruction* value, bool* is_unsigned) const {
+    *is_unsigned = small_.lookup(value) == Guard::kSmallUnsigned;
+    return small_.contains(value);
+  }
+  // A mask or shift that the slice must not cross.
+  bool must_not_cross(const llvm::Instruction* value) const { return own_guards_.contains(value); }
+  // Whether the lanes of a slice may disagree at the end of `block`, which holds nothing else.
+  bool diverges(const llvm::BasicBlock* block) const { return diverging_.contains(block); }
+
+  // Instructions that are needed where `block` begins, without ambient ones and its own phis.
+  llvm::ArrayRef<llvm::Instruction*> live_in(const llvm::BasicBlock* block) const;
+  // Used in another block than its own, or a phi.
+  bool is_shared(const llvm::Instruction* value) const { return shared_.contains(value); }
+  // Recomputed behind a cut instead of kept in a slot.
+  bool is_recomputed(const llvm::Instruction* value) const;
+  // Of the arrays of one lane.
+  std::uint64_t slot_offset(const llvm::Instruction* value) const;
+  std::uint64_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  enum class Guard : std::uint8_t { kNone, kSmallUnsigned, kSmallSigned };
+
+  explicit ThreadCode(llvm::Function& function) : function_(function) {}
+  Status find_cuts();
+  Status check_call(llvm::CallInst& call, llvm::SmallVectorImpl<llvm::CallInst*>& cuts);
+  Status check_memory(llvm::Instruction& instruction);
+  Status describe_cut(Cut& cut);
+  Status find_leaves();
+  Status place_local_memory();
+  void find_shapes();
+  Shape next_shape(llvm::Instruction& instruction) const;
+  Shape binary_shape(llvm::BinaryOperator& instruction) const;
+  Shape masked_shape(llvm::BinaryOperator& instruction, Shape left) const;
+  Shape address_shape(llvm::GetElementPtrInst& address) const;
+  Shape extended_shape(llvm::CastInst& cast) const;
+  void find_guards();
+  void split_at_guards();
+  void split_at_divergence();
+  void find_lifetimes();
+  Status place_slots();
+  unsigned recomputing_cost(const llvm::Value* value, unsigned most) const;
+
+  llvm::Function& function_;
+  std::vector<Cut> cuts_;
+  llvm::DenseMap<const llvm::BasicBlock*, int> cut_of_;
+  llvm::DenseMap<const llvm::Value*, Leaf> leaves_;
+  llvm::DenseMap<const llvm::Value*, std::uint64_t> local_;
+  std::uint64_t local_bytes_ = 0;
+  mutable llvm::DenseMap<const llvm::Value*, bool> block_constant_;
+  llvm::DenseMap<const llvm::Value*, Shape> shapes_;
+  llvm::DenseMap<const llvm::Instruction*, Guard> small_;
+  llvm::DenseSet<const llvm::Instruction*> small_guards_;
+  llvm::DenseSet<const llvm::Instruction*> own_guards_;
+  llvm::DenseMap<const llvm::BasicBlock*, llvm::SmallVector<llvm::Instruction*, 2>> guards_at_;
+  llvm::DenseSet<const llvm::BasicBlock*> diverging_;
+  llvm::DenseMap<const llvm::BasicBlock*, llvm::SmallVector<llvm::Instruction*, 8>> live_in_;
+  llvm::DenseSet<const llvm::Instruction*> shared_;
+  llvm::DenseMap<const llvm::Instruction*, std::uint64_t> slots_;
+  std::uint64_t slot_bytes_ = 0;
+};
+
+// The value that `value` is but for a constant that is added, and that constant, where both are
+// narrow enough for a guard on the first to say something about their sum.
+llvm::Value* without_constant(llvm::Value* value, std::int64_t* added);
+
+// Whether the type has a place in a vector.
+bool fits_vector(const llvm::Type* type);
+// The type that a value has in slots and where slices part: of whole bytes, because vectors of
+// other integers have no place for each element.
+llvm::Type* memory_type(const llvm::Function& function, llvm::Type* type);
+// Bytes of a value in memory.
+std::uint64_t memory_bytes(const llvm::Function& function, llvm::Type* type);
+
+}  // namespace gpurun::emulated

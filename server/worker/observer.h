@@ -1,0 +1,104 @@
+// Observer: what a worker counts, and writes down, for a client that asked for it
+// (protocol/observation.h).
+//
+// Any thread. A worker that nobody asked has none: then nothing is counted and no clock is read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "driver_abi/emulated_view.h"
+#include "protocol/observation.h"
+#include "protocol/record.h"
+#include "server/worker/recorder.h"
+
+namespace gpurun::server {
+
+class Observer {
+ public:
+  // How a driver tells which call a kernel belongs to, and when it ran
+  // (driver_abi/emulated_view.h); nullptr where it does not.
+  struct Device {
+    void (*number_launches)(std::uint64_t number) = nullptr;
+    void (*watch_kernels)(driver_abi::KernelRunTold told, void* user) = nullptr;
+  };
+
+  Observer() = default;
+  ~Observer();
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  // From now on every call is written down, too. One thread; twice is once.
+  void begin_recording(const Device& device);
+  Recorder* recorder() noexcept { return recorder_.load(std::memory_order_acquire); }
+  // What this thread launches from now on belongs to the call of that number; 0: to none.
+  void launches_belong_to(std::uint64_t sequence) noexcept {
+    if (const auto number = number_launches_.load(std::memory_order_acquire)) number(sequence);
+  }
+
+  // Steady clock, nanoseconds.
+  static std::uint64_t now() noexcept;
+
+  // A call was with the driver from `begin` to `end`; `over`: it is issued, and need not be tried
+  // again.
+  struct Ran {
+    std::uint64_t decoded = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    bool over = true;
+    bool failed = false;
+  };
+  void ran(const protocol::RecordHeader& header, const Ran& ran) noexcept;
+  // Likewise, of what such a call still waited for on a helper thread.
+  void waited(const protocol::RecordHeader& header, std::uint64_t begin,
+              std::uint64_t end) noexcept;
+
+  // One frame of so many records came; one of so many items was sent.
+  void count_batch(std::uint64_t records, std::uint64_t bytes) noexcept;
+  void count_replies(std::uint64_t items, std::uint64_t bytes) noexcept;
+  void count_event_told() noexcept;
+
+  // Whoever asks has told them.
+  protocol::WorkerStatistics statistics() const;
+  // A line for the worker's own log, of numbers that the client has not asked for: it died, or was
+  // ended. Empty: they were told.
+  std::string untold() const;
+  void set_told() noexcept { told_.store(true, std::memory_order_relaxed); }
+
+ private:
+  void record(protocol::Recorded kind, const protocol::RecordHeader& header, std::uint64_t decoded,
+              std::uint64_t begin, std::uint64_t end) noexcept;
+
+  using Counter = std::atomic<std::uint64_t>;
+  struct Function {
+    Counter calls{0};
+    Counter failures{0};
+    Counter driver_ns{0};
+    Counter driver_longest_ns{0};
+    Counter queue_ns{0};
+    Counter queue_longest_ns{0};
+  };
+
+  const std::unique_ptr<std::array<Function, limits::kRowsMax>> functions_ =
+      std::make_unique<std::array<Function, limits::kRowsMax>>();
+  Device device_;                    // Written by begin_recording().
+  std::shared_ptr<Recorder> owned_;  // Likewise.
+  std::atomic<Recorder*> recorder_{nullptr};
+  std::atomic<void (*)(std::uint64_t)> number_launches_{nullptr};
+  mutable std::atomic<bool> told_{false};
+  Counter batches_{0};
+  Counter batch_records_{0};
+  Counter batch_bytes_{0};
+  Counter reply_frames_{0};
+  Counter reply_items_{0};
+  Counter reply_bytes_{0};
+  Counter events_told_{0};
+  std::array<Counter, protocol::kSizeClasses> batches_by_records_{};
+  std::array<Counter, protocol::kSizeClasses> frames_by_items_{};
+};
+
+}  // namespace gpurun::server

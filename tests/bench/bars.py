@@ -1,0 +1,149 @@
+"""What docs/performance.md asks of each row, and whether it is met."""
+
+PING, STREAM, CIPHER = "raw 64-byte ping-pong", "raw stream x{lanes}", "AES-128-GCM on one core"
+BESIDE_A_STREAM = "raw ping-pong beside a stream"
+RATES = ("GB/s", "1/s")  # Units of which more is better.
+
+
+def best(unit, values):
+    values = list(values)
+    return max(values) if unit in RATES else min(values)
+
+
+class Bar:
+    """`judge(row)` is (text, met): what the bar says of a row (report.Row), whose `value` is the best of
+    gpurun's columns and whose `raw` holds the baselines of the same run, the best of each."""
+
+    def __init__(self, judge, note=""):
+        self.judge, self.note = judge, note
+
+
+def at_most(number, unit, p99=None):
+    def judge(row):
+        text = f"<= {number:,g} {unit}"
+        met = row.value("p50") <= number
+        if p99 is not None:
+            text += f", p99 {p99:,g}"
+            met = met and row.value("p99") <= p99
+        return text, met
+    return Bar(judge)
+
+
+def at_least(number):
+    return Bar(lambda row: (f">= {number:,.0f}", row.value("p50") >= number))
+
+
+def of_ping(times, more_us=0):
+    def judge(row):
+        ping, value = row.raw[PING]["p50"], row.value("p50")
+        text = f"{value / ping:.2f} of {times:g} ping-pongs" + (f" + {more_us} us" if more_us else "")
+        return text, value <= times * ping + 1000 * more_us
+    return Bar(judge)
+
+
+def stream_of(row):
+    """As many connections as the session has bulk lanes."""
+    return row.raw[STREAM.format(lanes=row.lanes)]["p50"]
+
+
+def of_stream(share):
+    def judge(row):
+        found = row.value("p50") / stream_of(row)
+        return f"{found:.2f} of {share:g} of the stream", found >= share
+    return Bar(judge)
+
+
+def one_trip_and_stream(times, share, kibibytes):
+    """Of a copy that its caller awaits: no more than a round trip and the bytes at the stream's speed."""
+    def judge(row):
+        nanoseconds = times * row.raw[PING]["p50"] + kibibytes * 1024 / (share * stream_of(row))
+        allowed = kibibytes * 1024 / nanoseconds
+        return (f">= {allowed:.2f} GB/s: {times:g} ping-pongs + {share:g} of the stream",
+                row.value("p50") >= allowed)
+    return Bar(judge)
+
+
+def of_slower(share):
+    """With TLS: of the stream or of the cipher, whichever is slower."""
+    def judge(row):
+        cipher = row.raw[CIPHER]["p50"]
+        found = row.value("p50") / min(stream_of(row), cipher)
+        slower = "stream" if stream_of(row) < cipher else "cipher"
+        return f"{found:.2f} of {share:g} of the {slower}", found >= share
+    return Bar(judge)
+
+
+def of_native(times):
+    def judge(row):
+        found = row.value("p50") / row.columns["native"]["p50"]
+        return f"{found:.2f} of {times:g} times native", found <= times
+    return Bar(judge)
+
+
+def of_row(name, share):
+    """Never a loss: beside another row of the same run."""
+    def judge(row):
+        found = row.value("p50") / row.others[name].value("p50")
+        return f"{found:.2f} of {share:g} of '{name}'", found >= share
+    return Bar(judge)
+
+
+def of_link(share):
+    def judge(row):
+        link = row.raw["link"]["p50"]
+        return f"{row.value('p50') / link:.2f} of {share:g} of the link", row.value("p50") >= share * link
+    return Bar(judge)
+
+
+def of_fair_share(times):
+    def judge(row):
+        fair = row.raw[BESIDE_A_STREAM]["p99"]
+        return (f"p99 {row.value('p99') / fair:.2f} of {times:g} fair shares",
+                row.value("p99") <= times * fair)
+    return Bar(judge)
+
+
+POSTED = at_most(200, "ns", p99=1000)
+LARGE = ("copy in 64 MiB, pageable", "copy in 64 MiB, pinned", "copy out 64 MiB, pageable",
+         "copy out 64 MiB, pinned", "copy in 4 x 16 MiB at once, pinned",
+         "copy out 4 x 16 MiB at once, pinned")
+
+BARS = {
+    "launch, 8 parameters": POSTED,
+    "event record": POSTED,
+    "stream wait event": POSTED,
+    "event record + stream wait": at_most(400, "ns"),
+    "memset async 64 B": POSTED,
+    "launches a second": at_least(1e6),
+    "idle context synchronise": of_ping(1.3),
+    "idle stream synchronise": of_ping(1.3),
+    "idle stream query": of_ping(1.3),
+    "launch + stream synchronise": of_ping(1.3, 2),
+    "event record + event synchronise": of_ping(1.3, 2),
+    "event record + query": of_ping(1.3, 2),
+    "event query, completed": at_most(200, "ns"),
+    "copy out 4 B": of_ping(1.3),
+    "copy in 4 B, pageable": at_most(1000, "ns"),
+    "10 launches + memset + copy out 4 B": of_ping(1.3, 3),
+    "event create + destroy": at_most(400, "ns"),
+    "stream create + destroy": at_most(400, "ns"),
+    "device alloc + free, 64 KiB": at_most(1000, "ns"),
+    "pinned host alloc + free, 1 MiB": of_native(1.3),
+    "copy in 64 KiB, pinned, one by one": one_trip_and_stream(1.3, 0.8, 64),
+    "copy out 64 KiB, pinned, one by one": one_trip_and_stream(1.3, 0.8, 64),
+    "copy out 64 KiB, pageable, one by one": one_trip_and_stream(1.3, 0.8, 64),
+    "copy in 64 KiB, pageable, one after another": of_stream(0.8),
+    "copy in 64 KiB, pinned, one after another": of_stream(0.8),
+    "copy out 64 KiB, pinned, one after another": of_stream(0.8),
+    **{name: of_stream(0.95) for name in LARGE},
+    **{name.replace("64 MiB", "64 MiB of zeros"): of_row(name, 1) for name in LARGE[:4]},
+}
+
+TLS_BARS = {name: of_slower(0.9) for name in LARGE}
+
+SLOW_LINK_BARS = {
+    f"copy {way} 16 MiB of {what}, slow link": of_link(share)
+    for way in ("in", "out")
+    # What a codec may gain it must gain; what it cannot must not become slower.
+    for what, share in (("random bytes", 0.95), ("small numbers", 1), ("zeros", 10))
+}

@@ -1,0 +1,21 @@
+"""The groups of the bench: each measures and gives rows. docs/performance.md says what each is for."""
+import calls
+import loops
+import sequences
+import sessions
+import start
+
+GROUPS = {
+    "posted": ("calls that return at once", calls.posted),
+    "fences": ("calls that wait, over TCP loopback", calls.fences),
+    "objects": ("making and destroying", calls.objects),
+    "copies": ("copies, over TCP loopback", calls.copies),
+    "tls": ("the same with TLS", calls.tls),
+    "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
+    "sequences": ("what the bytes of repeated calls cost", sequences.measure),
+    "lone": ("when a launch starts that no other call follows (emulated device)", calls.lone),
+    "start": ("start-up, from the first call to the first kernel's result", start.measure),
+    "steady": ("a loop of launches, of which each turn reads a result", loops.steady),
+    "mnist": ("sample_mnist's start and its loop (null device)", loops.mnist),
+    "sessions": ("sessions that do nothing, and one beside a neighbour that saturates", sessions.measure),
+}

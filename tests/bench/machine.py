@@ -1,0 +1,116 @@
+"""Runs the bench client and the raw baselines: natively, through gpurun, under another command."""
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+import world
+
+CLIENT = os.path.join(world.ARGS.build, "bench/bench_client")
+BASELINES = os.path.join(world.ARGS.build, "bench/raw_baselines")
+PLACEMENTS = ("free", "across")
+
+
+class Missing(Exception):
+    """What a group needs and this build has not."""
+
+
+class Machine:
+    """`quick`: a hundredth of the counts and of the sizes. `under`: another way of forwarding, or ""."""
+
+    def __init__(self, rounds, quick, under=""):
+        self.rounds, self.quick, self.under = (1 if quick else rounds), quick, shlex.split(under)
+        cores = sorted(os.sched_getaffinity(0))
+        pinned = not quick and shutil.which("taskset") is not None and len(cores) > 1
+        self.placements = PLACEMENTS if pinned else PLACEMENTS[:1]
+        self.client_core, self.server_core = str(cores[0]), str(cores[-1])
+
+    def raw(self, placement, *words):
+        return run_json([BASELINES, *self.quickly(), placement, *words], dict(os.environ))
+
+    def quickly(self):
+        return ["--quick"] if self.quick else []
+
+    def words(self, group, *words):
+        return [CLIENT, *self.quickly(), group, *map(str, words)]
+
+    def native_environment(self, driver="null"):
+        return {**world.environment(), "LD_LIBRARY_PATH": os.path.dirname(world.DRIVERS[driver])}
+
+    def native(self, *words, driver="null"):
+        return run_json(self.words(*words), self.native_environment(driver))
+
+    def other(self, *words):
+        return run_json([*self.under, *self.words(*words)], dict(os.environ))
+
+    def server(self, *words, placement="free", driver="null"):
+        before = ("taskset", "-c", self.server_core) if placement == "across" else ()
+        return world.Gpurund(*words, driver=world.DRIVERS[driver], before=before)
+
+    def gpurun(self, server, command, address=None, placement="free"):
+        before = ["taskset", "-c", self.client_core] if placement == "across" else []
+        tls = ["--tls"] if speaks_tls(server) else []
+        return [*before, world.GPURUN, "-q", *tls, "-l", address or server.address, "--", *command]
+
+    def forwarded(self, server, *words, address=None, placement="free"):
+        return run_json(self.gpurun(server, self.words(*words), address, placement),
+                        forwarded_environment(server))
+
+    def lanes(self, server):
+        """How many bulk lanes a session has: those of its connections that are not its log."""
+        with Held(self.gpurun(server, self.words("idle")), forwarded_environment(server)):
+            control = 1
+            return connections_to(server.port()) - control - 1
+
+
+def speaks_tls(server):
+    return "--tls" in server.process.args
+
+
+def forwarded_environment(server, **changes):
+    return world.client_environment(server, XDG_CONFIG_HOME=os.path.join(server.folder.name, "config"),
+                                    **changes)
+
+
+def run(command, environment, statuses=(0,)):
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=300)
+    if done.returncode not in statuses:
+        sys.exit(f"bench: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run_json(command, environment):
+    return json.loads(run(command, environment))
+
+
+class Held:
+    """A program that runs until `with` ends its standard input. It is ready once it has said so, in as
+    many lines as `processes`; then `result` is what it printed at its end."""
+
+    def __init__(self, command, environment, processes=1):
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        for _ in range(processes):
+            if self.process.stdout.readline() != "ready\n":
+                self.process.kill()
+                sys.exit(f"bench: {' '.join(command)} was not ready")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        said = self.process.stdout.read()
+        self.process.wait(world.SECONDS)
+        self.result = json.loads(said) if said.strip() else {}
+
+
+def connections_to(port):
+    """How many connections of this machine lead to a port of its loopback."""
+    established = "01"
+    with open("/proc/net/tcp", encoding="utf-8") as file:
+        rows = [line.split() for line in list(file)[1:]]
+    return sum(row[2].endswith(f":{port:04X}") and row[3] == established for row in rows)

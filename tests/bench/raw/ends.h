@@ -1,0 +1,58 @@
+// Two ends of a bare measurement: this process and a child, joined by TCP over loopback or by a
+// word of shared memory.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace gpurun::bench {
+
+enum class Placement { kFree, kAcross };  // Across: the ends stay on two different cores.
+
+// Ends the process with errno's words unless `fine`.
+void check(bool fine, const char* what);
+void send_all(int socket, const char* data, std::size_t size);
+// Ends the process quietly when the peer has gone.
+void receive_all(int socket, char* data, std::size_t size);
+
+// A child that runs `serve` with its ends of `connections` connections, and exits.
+class Pair {
+ public:
+  using Serve = std::function<void(const std::vector<int>& sockets)>;
+  Pair(Placement placement, int connections, const Serve& serve);
+  ~Pair();
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  const std::vector<int>& sockets() const { return sockets_; }
+
+ private:
+  std::vector<int> sockets_;
+  pid_t child_ = 0;
+};
+
+// A child that answers `pings` times in a word of shared memory; either end sleeps in a futex.
+class FutexPair {
+ public:
+  FutexPair(Placement placement, int pings);
+  ~FutexPair();
+  FutexPair(const FutexPair&) = delete;
+  FutexPair& operator=(const FutexPair&) = delete;
+  void ping() const;
+
+ private:
+  struct Word {
+    std::atomic<std::uint32_t> turn{0};  // 0: the parent's.
+  };
+  static void pass_to(Word* word, std::uint32_t turn);
+  static void wait_for(Word* word, std::uint32_t turn);
+
+  Word* word_ = nullptr;
+  pid_t child_ = 0;
+};
+
+}  // namespace gpurun::bench

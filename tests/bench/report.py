@@ -1,0 +1,97 @@
+"""Rows of a run: the medians of its rounds, beside the best of its baselines, and each with its bar."""
+import math
+import statistics
+
+from bars import best
+
+SHOWN = {"ns": (1e-3, "us"), "ms": (1, "ms"), "GB/s": (1, "GB/s"), "1/s": (1, "/s"), "MiB": (1, "MiB"),
+         "": (1, ""), "%": (1, "%")}
+
+COLUMNS = ("native", "alone", "gpurun", "gpurun across", "other")
+
+
+def median_of(rounds):
+    """Of each row the median over the rounds of its median and of its 99th percentile."""
+    return {name: {"unit": row["unit"],
+                   **{key: statistics.median(one[name][key] for one in rounds) for key in ("p50", "p99")}}
+            for name, row in rounds[0].items()}
+
+
+def best_of(measured):
+    """Of each baseline the best: what the machine can. Its 99th percentile is that of the same one."""
+    found = {}
+    for rows in measured:
+        for name, row in rows.items():
+            if name not in found or best(row["unit"], (row["p50"], found[name]["p50"])) == row["p50"]:
+                found[name] = row
+    return found
+
+
+class Row:
+    """`columns`: {"native" | "gpurun" | "gpurun across" | ...: {"p50": .., "p99": ..}}."""
+
+    def __init__(self, name, unit, columns, raw=None, lanes=1, others=None):
+        self.name, self.unit, self.columns = name, unit, columns
+        self.raw, self.lanes = raw or {}, lanes
+        self.others = others if others is not None else {}  # Rows of the same run, by name.
+        self.others[name] = self
+        self.text, self.met = "", None
+
+    def judge(self, bar):
+        if bar is not None:
+            self.text, self.met = bar.judge(self)
+        return self
+
+    def value(self, key):
+        return best(self.unit if key == "p50" else "ns",
+                    (column[key] for title, column in self.columns.items() if title.startswith("gpurun")))
+
+    def as_json(self):
+        return {"row": self.name, "unit": self.unit, "columns": self.columns, "bar": self.text,
+                "met": self.met}
+
+
+def one(value):
+    return {"p50": value, "p99": value}
+
+
+def rows_of(columns, raw, bars, lanes=1):
+    """Rows of what the bench client printed, per column."""
+    names = list(columns["gpurun"])
+    others = {}
+    rows = [Row(name, columns["gpurun"][name]["unit"],
+                {title: {key: rows[name][key] for key in ("p50", "p99")} for title, rows in columns.items()},
+                raw, lanes, others) for name in names]
+    return [row.judge(bars.get(row.name)) for row in rows]
+
+
+def shown(unit, column):
+    if column is None:
+        return "-"
+    factor, name = SHOWN[unit]
+    number, high = factor * column["p50"], factor * column["p99"]
+    digits = 0 if number >= 1000 or unit == "" and number == math.floor(number) else 2
+    text = f"{number:,.{digits}f} {name}".strip()
+    if unit == "ns" and high != number:
+        text += f" ({high:,.1f})"
+    return text
+
+
+def table(results):
+    """The lines of a table of all groups of a results file."""
+    lines, unmet, judged = [results["stand"]], 0, 0
+    for name, group in results["groups"].items():
+        titles = sorted({title for row in group["rows"] for title in row["columns"]}, key=COLUMNS.index)
+        lines += ["", f"{name}: {group['about']} ({group['stand']}; rounds: {group['rounds']})"]
+        for title, row in group["raw"].items():
+            lines.append(f"  {title:<48}{shown(row['unit'], row):>20}")
+        lines.append(f"  {'':<48}" + "".join(f"{title:>20}" for title in titles))
+        for row in group["rows"]:
+            line = f"  {row['row']:<48}" + "".join(
+                f"{shown(row['unit'], row['columns'].get(title)):>20}" for title in titles)
+            if row["met"] is not None:
+                judged += 1
+                unmet += not row["met"]
+                line += f"   {'met' if row['met'] else 'NOT MET'}: {row['bar']}"
+            lines.append(line.rstrip())
+    return [*lines, "", f"{judged - unmet} of {judged} bars met, {unmet} not"]

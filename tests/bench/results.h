@@ -1,0 +1,84 @@
+// What measuring programs share: samples in rows, and one JSON object of them on standard output.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpurun::bench {
+
+using Clock = std::chrono::steady_clock;
+
+inline double nanoseconds(Clock::duration took) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count());
+}
+
+// What a reading of the clock costs, which each sample would hold too much: the least of several,
+// because a busy machine only adds to it.
+double clock_nanoseconds();
+
+// One line of the result: samples in `unit`, smaller is better for "ns", larger for rates.
+struct Row {
+  std::string name, unit;
+  std::vector<double> samples;
+};
+
+class Results {
+ public:
+  // `quick`: a hundredth of the counts, for who wants to see that there are numbers at all.
+  explicit Results(bool quick) : quick_(quick) {}
+  int count(int full) const { return quick_ ? std::max(3, full / 100) : full; }
+
+  // Times each of `count(full)` calls of `call` by itself, in nanoseconds, after a tenth as many
+  // unmeasured. `settle` runs, unmeasured, after every `every` calls: it keeps queues from filling.
+  template <typename Call, typename Settle>
+  void each(const std::string& name, int full, Call call, int every, Settle settle) {
+    const int counted = count(full);
+    Row row{name, "ns", {}};
+    row.samples.reserve(static_cast<std::size_t>(counted));
+    const double clock = clock_nanoseconds();
+    for (int i = -counted / 10; i < counted; ++i) {
+      const Clock::time_point start = Clock::now();
+      call();
+      const Clock::time_point end = Clock::now();
+      if (i >= 0) row.samples.push_back(std::max(0.0, nanoseconds(end - start) - clock));
+      if ((i + counted) % every == every - 1) settle();
+    }
+    settle();
+    add(std::move(row));
+  }
+  template <typename Call>
+  void each(const std::string& name, int full, Call call) {
+    each(name, full, call, full + full, [] {});
+  }
+  // Bytes a second of each of `count(full)` calls of `call`, which moves `bytes`, after one
+  // unmeasured.
+  template <typename Call>
+  void rate(const std::string& name, std::size_t bytes, int full, Call call) {
+    Row row{name, "GB/s", {}};
+    for (int i = -1; i < count(full); ++i) {
+      const Clock::time_point start = Clock::now();
+      call();
+      const double took = nanoseconds(Clock::now() - start);
+      if (i >= 0) row.samples.push_back(static_cast<double>(bytes) / took);
+    }
+    add(std::move(row));
+  }
+  void one(const std::string& name, const std::string& unit, double value) {
+    add({name, unit, {value}});
+  }
+
+  void add(Row row) { rows_.push_back(std::move(row)); }
+
+  // One JSON object: {"row": {"unit": ..., "p50": ..., "p99": ..., "samples": N}, ...}.
+  void print() const;
+
+ private:
+  const bool quick_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace gpurun::bench

@@ -1,0 +1,93 @@
+"""Sessions that do nothing: what they take of processors and memory; and what a fence costs beside a
+neighbour that copies without end."""
+import statistics
+import time
+
+from bars import at_most, of_fair_share
+from machine import CLIENT, Held, forwarded_environment
+from report import Row, median_of, one
+import world
+
+MANY, LOOKED_AT_S = 256, 10
+CLIENT_MIB, WORKER_MIB, PROCESSOR_PERCENT = 16, 8, 1
+
+
+def memory_mib(pid, key):
+    """Rss: what the process has in memory; Pss: with its part of what it shares."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+def processor_s(pid):
+    process_clock = (~pid << 3) | 2  # As clock_getcpuclockid(3) names it: of all its threads.
+    return time.clock_gettime(process_clock)
+
+
+def idle(machine, server, processes=1):
+    return Held(machine.gpurun(server, machine.words("idle", processes)), forwarded_environment(server),
+                processes)
+
+
+def single(machine):
+    """One session's memory, beside the same program on the driver itself."""
+    natively, clients, workers = [], [], []
+    with machine.server() as server:
+        for _ in range(machine.rounds):
+            with Held(machine.words("idle"), machine.native_environment()) as held:
+                natively.append(memory_mib(held.process.pid, "Rss"))
+            with idle(machine, server):
+                clients.append(max(memory_mib(pid, "Rss") for pid in world.running(CLIENT)))
+                workers.append(max(memory_mib(pid, "Rss") for pid in server.workers()))
+            world.until(lambda: not server.workers(), "its worker ends")
+    own = statistics.median(natively)
+    yield Row("memory of an idle client", "MiB", {
+        "native": one(own), "gpurun": one(statistics.median(clients))}).judge(at_most(CLIENT_MIB, "MiB"))
+    yield Row("memory of its worker beyond the bare driver's", "MiB", {
+        "gpurun": one(statistics.median(workers) - own)}).judge(at_most(WORKER_MIB, "MiB"))
+
+
+def many(machine, own):
+    count = 4 if machine.quick else MANY
+    with machine.server() as server, idle(machine, server, count):
+        watched = [server.process.pid, *server.workers()]
+        clients = world.running(CLIENT)
+        begin, before = time.monotonic(), [sum(map(processor_s, pids)) for pids in (watched, clients)]
+        time.sleep(0.1 if machine.quick else LOOKED_AT_S)
+        taken = time.monotonic() - begin
+        after = [sum(map(processor_s, pids)) for pids in (watched, clients)]
+        shares = [100 * (late - early) / taken for early, late in zip(before, after)]
+        resident = statistics.mean(memory_mib(pid, "Rss") for pid in watched[1:])
+        proportional = statistics.mean(memory_mib(pid, "Pss") for pid in watched[1:])
+    yield Row(f"{count} idle sessions: of a core, on the server", "%", {"gpurun": one(shares[0])}).judge(
+        at_most(PROCESSOR_PERCENT, "%"))
+    yield Row(f"{count} idle sessions: of a core, in the clients", "%", {"gpurun": one(shares[1])})
+    yield Row(f"{count} idle sessions: each beyond the bare driver", "MiB", {
+        "gpurun": one(resident - own)}).judge(at_most(WORKER_MIB, "MiB"))
+    yield Row(f"{count} idle sessions: each, shared pages shared out", "MiB", {"gpurun": one(proportional)})
+
+
+
+
+def interference(machine):
+    raw, alone, beside = [], [], []
+    with machine.server() as server:
+        for _ in range(machine.rounds):
+            raw.append(machine.raw("free", "contended"))
+            alone.append(machine.forwarded(server, "waits"))
+            beside.append(machine.forwarded(server, "waits", "beside"))
+    raw = median_of(raw)  # What is fair is no best case.
+    columns = {"gpurun": median_of(beside)["copy out 4 B"],
+               "alone": median_of(alone)["copy out 4 B"]}
+    columns = {title: {key: row[key] for key in ("p50", "p99")} for title, row in columns.items()}
+    row = Row("fence beside a neighbour that saturates", "ns", columns, raw)
+    return [row.judge(of_fair_share(2))], raw
+
+
+def measure(machine):
+    first = list(single(machine))
+    own = first[0].columns["native"]["p50"]
+    beside, raw = interference(machine)
+    return [*first, *many(machine, own), *beside], raw

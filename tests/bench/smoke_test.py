@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Protects the bench from rot: every row that has a bar in docs/performance.md, and every raw baseline that
+a bar needs, comes out of it as a number. Which number, a test does not ask."""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+import bars  # noqa: E402
+from groups import GROUPS  # noqa: E402
+import world  # noqa: E402
+
+NEEDS_MORE = ("mnist", "sequences", "lone")  # nvcc, the emulated device.
+BY_CALL = ("posted", "fences", "objects", "copies")
+
+
+class Smoke(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path, cls.table = (os.path.join(folder, name) for name in ("json", "table"))
+            done = subprocess.run([os.path.join(HERE, "run"), "--build", world.ARGS.build, "--quick",
+                                   "--json", path, "--table", cls.table], capture_output=True,
+                                  text=True, timeout=400, stdin=subprocess.DEVNULL)
+            cls.said = done.stdout + done.stderr
+            if done.returncode != 0:
+                raise AssertionError(cls.said)
+            with open(path, encoding="utf-8") as file:
+                cls.groups = json.load(file)["groups"]
+            with open(cls.table, encoding="utf-8") as file:
+                cls.table = file.read()
+
+    def rows(self, group):
+        return {row["row"]: row for row in self.groups[group]["rows"]}
+
+    def test_every_group_has_been_measured(self):
+        for name in GROUPS:
+            if name not in NEEDS_MORE or f"{name} is left out: " not in self.said:
+                self.assertIn(name, self.groups)
+
+    def test_every_row_is_numbers_and_stands_in_the_table(self):
+        for name, group in self.groups.items():
+            self.assertTrue(group["rows"], name)
+            for row in group["rows"]:
+                self.assertTrue(row["columns"], row)
+                self.assertIn(row["row"], self.table)
+                # What one run has beyond another may be less than nothing.
+                difference = row["unit"] == "MiB" or "waits for own events" in row["row"]
+                for column in row["columns"].values():
+                    self.assertTrue(all(math.isfinite(number) and (number >= 0 or difference)
+                                        for number in column.values()), row)
+
+    def test_every_bar_is_judged(self):
+        for name in bars.BARS:
+            (group,) = (group for group in BY_CALL if name in self.rows(group))
+            self.assertIsNotNone(self.rows(group)[name]["met"], name)
+        for group, names in (("tls", bars.TLS_BARS), ("slow-link", bars.SLOW_LINK_BARS)):
+            for name in names:
+                self.assertIsNotNone(self.rows(group)[name]["met"], name)
+        for group in ("start", "steady", "sessions"):
+            judged = [row for row in self.rows(group).values() if row["met"] is not None]
+            self.assertGreaterEqual(len(judged), 4, group)
+
+    def test_baselines_are_of_the_same_run(self):
+        for group, baselines in (("fences", ("raw 64-byte ping-pong", "raw futex ping-pong")),
+                                 ("copies", ("raw stream x1", "memcpy 64 MiB")),
+                                 ("tls", ("AES-128-GCM on one core", "raw stream x1")),
+                                 ("sessions", ("raw ping-pong beside a stream",))):
+            for name in baselines:
+                self.assertGreater(self.groups[group]["raw"][name]["p50"], 0, name)
+
+    def test_round_trips_are_counted(self):
+        """Nothing is faster than the worker's answer and the result itself (a connect's may go by unseen
+        where the machine is busy)."""
+        for row in ("warm, plaintext: round trips, one after the other",
+                    "cold, TLS: round trips, one after the other"):
+            self.assertGreaterEqual(self.rows("start")[row]["columns"]["gpurun"]["p50"], 2)
+        (each,) = (row for name, row in self.rows("steady").items()
+                   if name == "copy: round trips for each result")
+        self.assertEqual(each["columns"]["gpurun"]["p50"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=2)

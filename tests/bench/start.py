@@ -1,0 +1,106 @@
+"""Start-up: how long, and how many round trips one after the other, from the client's first call to its
+first kernel's result; gpurun's own link and the whole process apart.
+
+Warm: client and server know the module. Cold: neither has ever seen it. Times at 0 ms are taken on
+loopback itself; round trips are counted where the wire takes 30 ms (chain.py)."""
+import itertools
+import os
+import statistics
+import tempfile
+import time
+
+from bars import at_most
+import chain
+from machine import forwarded_environment, run_json
+from report import Row, one
+import world
+
+ROUND_TRIPS_MS = (0, 1, 10, 30)
+COUNTED_AT_MS = 30
+OWN_MS, OWN_PROCESS_MS = 5, 40  # What may come on top of the round trips.
+CONTROL_MAX = 3
+PROCESS_MAX = {("plaintext", "warm"): 6, ("plaintext", "cold"): 7, ("TLS", "warm"): 7, ("TLS", "cold"): 8}
+HAND_OVER_MS = 2
+SALT = itertools.count()
+
+
+def start_max(mode, kind):
+    return 3 + (mode == "TLS") + (kind == "cold")
+
+
+class Started:
+    """One run of the small program."""
+
+    def __init__(self, machine, server, kind, round_trip_ms):
+        salt = f"{os.getpid()} {time.monotonic_ns()} {next(SALT)}" if kind == "cold" else "warm"
+        command = machine.words("start", salt)
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            if round_trip_ms == 0:
+                self.measure(machine, server, command, server.address)
+                return
+            with world.DelayedLink(server.port(), round_trip_ms / 1000, log=log) as link:
+                said = self.measure(machine, server, command, link.address)
+            events = chain.read(log)
+        begin, result = (said[name]["p50"] for name in ("first call", "first result"))
+        control = chain.opened(events, before=begin)
+        own = chain.opened(events, since=begin)
+        self.control_trips = chain.round_trips(events, control, begin)
+        self.trips = chain.round_trips(events, own, result)
+        self.process_trips = chain.round_trips(events, control | own)
+        self.hand_over_ms = chain.hand_over_ns(events, own) / 1e6
+
+    def measure(self, machine, server, command, address):
+        begin = time.monotonic()
+        said = run_json(machine.gpurun(server, command, address), forwarded_environment(server))
+        self.process_ms = 1000 * (time.monotonic() - begin)
+        self.start_ms = said["start"]["p50"] / 1e6
+        return said
+
+
+def median(runs, name):
+    values = [getattr(run, name) for run in runs]
+    return {"p50": statistics.median(values), "p99": max(values)}
+
+
+def rows_of(machine, server, mode):
+    runs = {}
+    Started(machine, server, "warm", 0)  # Now it is.
+    # A quick run has no time, but counts.
+    delays = (0, COUNTED_AT_MS) if machine.quick else ROUND_TRIPS_MS
+    for _ in range(machine.rounds):
+        for kind, delay in itertools.product(("warm", "cold"), delays):
+            runs.setdefault((kind, delay), []).append(Started(machine, server, kind, delay))
+    for kind in ("warm", "cold"):
+        counted = runs[kind, COUNTED_AT_MS]
+        yield (f"{kind}, {mode}: round trips, one after the other", "", median(counted, "trips"),
+               at_most(start_max(mode, kind), "round trips"))
+        for delay in delays:
+            allowed = OWN_MS + start_max(mode, kind) * delay
+            yield (f"{kind}, {mode}: time at {delay} ms RTT", "ms",
+                   median(runs[kind, delay], "start_ms"), at_most(allowed, "ms"))
+        yield (f"{kind}, {mode}: whole process, round trips", "", median(counted, "process_trips"),
+               at_most(PROCESS_MAX[mode, kind], "round trips"))
+        for delay in delays:
+            allowed = OWN_PROCESS_MS + PROCESS_MAX[mode, kind] * delay
+            yield (f"{kind}, {mode}: whole process at {delay} ms RTT", "ms",
+                   median(runs[kind, delay], "process_ms"), at_most(allowed, "ms"))
+    warm = runs["warm", COUNTED_AT_MS]
+    yield (f"gpurun's own link, {mode}: round trips before the program", "", median(warm, "control_trips"),
+           at_most(CONTROL_MAX, "round trips"))
+    yield (f"hand-over to a worker, {mode}", "ms", median(warm, "hand_over_ms"),
+           at_most(HAND_OVER_MS, "ms"))
+
+
+def measure(machine):
+    rows = []
+    for mode, words in (("plaintext", ()), ("TLS", ("--tls",))):
+        with machine.server(*words) as server:
+            rows += [Row(name, unit, {"gpurun": values}).judge(bar)
+                     for name, unit, values, bar in rows_of(machine, server, mode)]
+    locally = [machine.native("start", "warm")["start"]["p50"] / 1e6 for _ in range(machine.rounds)]
+    rows.append(Row("natively: time", "ms", {"native": one(statistics.median(locally))}))
+    if machine.under:
+        other = [machine.other("start", "warm")["start"]["p50"] / 1e6 for _ in range(machine.rounds)]
+        rows.append(Row("under the other command: time", "ms", {"other": one(statistics.median(other))}))
+    return rows, {}

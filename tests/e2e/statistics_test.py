@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Protects: the numbers of --stats are exact, on both sides of the wire: a program of known calls is
+told so many calls, fences and bytes, the worker has served what the client has sent, and a worker that
+does not answer at the end, or a program that dies, hangs nobody.
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import gpurun  # noqa: E402
+
+PROGRAM = sys.argv.pop()
+ROUNDS = 25
+
+
+def by_name(functions):
+    return {each["name"]: each for each in functions}
+
+
+class Counted(unittest.TestCase):
+    def measured(self, *words, **changes):
+        with world.Gpurund() as server:
+            done = world.measured(server, [PROGRAM, *words], **changes)
+        self.assertEqual((done.status, done.stderr), (0, ""))
+        self.assertEqual(len(done.statistics), 1)
+        return done.statistics[0]
+
+    def test_known_calls(self):
+        told = self.measured(str(ROUNDS))
+        client, worker = by_name(told["functions"]), by_name(told["worker"]["functions"])
+        for name, calls, fences in (("cuLaunchKernel", 2 * ROUNDS, 0), ("cuMemcpyDtoH_v2", ROUNDS, ROUNDS),
+                                    ("cuStreamCreate", 2, 0), ("cuStreamDestroy_v2", 2, 0),
+                                    ("cuMemFree_v2", 1, 0), ("cuModuleUnload", 1, 1)):
+            with self.subTest(function=name):
+                self.assertEqual(client[name]["entries"], calls)
+                self.assertEqual(client[name]["calls"], calls)
+                self.assertEqual(client[name]["fences"], fences)
+                self.assertEqual(client[name]["waits"], 0)
+        self.assertEqual(client["cuMemcpyDtoH_v2"]["received_bytes"], 4 * ROUNDS)
+        self.assertEqual(client["cuLaunchKernel"]["sent_bytes"], 0)
+        self.assertGreater(client["cuMemcpyDtoH_v2"]["longest_us"], 0)
+        self.assertLessEqual(client["cuMemcpyDtoH_v2"]["longest_us"], client["cuMemcpyDtoH_v2"]["waited_us"])
+        # What was sent is what was served.
+        sent = {name: each["calls"] for name, each in client.items() if each["calls"]}
+        self.assertEqual(sent, {name: each["calls"] for name, each in worker.items()})
+        self.assertEqual([name for name, each in worker.items() if each["failures"]], [])
+        self.assertGreater(worker["cuLaunchKernel"]["driver_us"], 0)
+        self.assertEqual(sum(sent.values()), told["calls"])
+
+    def test_batches_arrive_as_they_were_sent(self):
+        told = self.measured(str(ROUNDS))
+        sent, came = told["batches"], told["worker"]["batches"]
+        # The question about the numbers is the worker's last batch, and not the program's.
+        self.assertEqual(came["count"], sent["count"] + 1)
+        self.assertEqual(came["records"], sent["records"] + 1)
+        self.assertEqual(sent["records"], told["calls"])
+        self.assertEqual(sum(sent["by_records"]), sent["count"])
+        self.assertEqual(sum(sent["by_bytes"]), sent["count"])
+        self.assertEqual(sent["bytes"], sum(each["record_bytes"] for each in told["functions"]))
+        replies = told["worker"]["replies"]
+        self.assertEqual(sum(replies["by_items"]), replies["frames"])
+        self.assertGreaterEqual(replies["items"], sum(each["fences"] for each in told["functions"]))
+
+    def test_round_trips_count_the_question_about_the_numbers(self):
+        told = self.measured(str(ROUNDS))
+        fences = sum(each["fences"] for each in told["functions"])
+        self.assertEqual(told["report_round_trips"], 1)
+        self.assertEqual(told["blocking_round_trips"], fences + told["attach_round_trips"] + 1)
+
+    def test_without_it_nothing_is_said(self):
+        with world.Gpurund() as server:
+            done = gpurun(*server.options(), "--", PROGRAM, "3")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done\n", ""))
+
+    def test_table(self):
+        with world.Gpurund() as server:
+            done = gpurun("--stats", *server.options(), "--", PROGRAM, "3")
+        self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
+        for line in (r"^cuLaunchKernel +6 +0 ", r"^in the worker +calls ", r"^batches sent: \d+, ",
+                     r"^batches that came: \d+, ",
+                     r"blocking round trips: \d+, of them \d to attach, and 1 to ask for the worker's",
+                     r"^  cuModuleLoadDataEx waited \d.*\(1 round trips.*there \d.* in the driver"):
+            self.assertRegex(done.stderr, re.compile(line, re.M))
+        self.assertLessEqual(max(map(len, done.stderr.splitlines())), 200)
+
+    # The lease outlives the program here: with its end the daemon kills the worker, whatever it says.
+    def test_of_a_program_that_is_killed_the_worker_says_its_own(self):
+        line = re.compile(r"without asking for its worker's numbers: \d+ calls in \d+ batches"
+                          r"(; \w+: \d+ calls, \d+ us in the driver, \d+ us queued)+\n")
+        for how, status in (("killed", 128 + signal.SIGKILL), ("leave", 0)):
+            with self.subTest(how=how), world.Gpurund() as server:
+                words = ["sh", "-c", '"$0" 4 "$1"; echo $?; read line', PROGRAM, how]
+                run = subprocess.Popen([world.GPURUN, "--stats", *server.options(), "--", *words],
+                                       env=world.environment(), stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(run.stdout.readline(), f"{status}\n")
+                world.until(lambda: line.search(server.log()), "the worker's line")
+                _, errors = run.communicate("\n", timeout=world.SECONDS)
+                self.assertNotIn("gpurun", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Protects: what a copy sends over a slow link. Pages of zeros do not travel, what a codec makes
+smaller travels small, what it cannot travels as it is; and all of it arrives as it was.
+
+Its words: the image and the program driver_packed_copies.
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+
+ROUND_TRIP_S = 0.001
+LINK_BYTES_PER_S = 100_000_000 // 8  # 100 Mbit/s.
+TIMEOUT_S = 60
+# How many MiB, how often, and which share of these bytes may pass in either direction. What has gone before anybody knows how slow the link is (the buffers of sockets) goes as it is.
+BOUNDS = {
+    "zeros": (16, 1, 0.01),
+    "numbers": (24, 1, 0.6),
+    "random": (4, 1, 1.03),
+    "mixed": (8, 2, 0.6),  # A little over a quarter is at random.
+}
+
+
+def passed(server, command):
+    """Bytes in either direction, of a run that must end well."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        with world.DelayedLink(server.port(), ROUND_TRIP_S, LINK_BYTES_PER_S, log=log) as link:
+            done = world.measured(server, command, link.address, TIMEOUT_S)
+        if done.status != 0 or "PASSED" not in done.stdout:
+            raise AssertionError(f"{command}: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+        sums = {"up": 0, "down": 0}
+        with open(log, encoding="utf-8") as lines:
+            for line in lines:
+                event = json.loads(line)
+                if event["what"] in sums:
+                    sums[event["what"]] += event["bytes"]
+    return sums
+
+
+def main():
+    image, program = sys.argv[1:3]
+    wrong = []
+    with world.Gpurund() as server:
+        none = passed(server, [program, image, "zeros", "0"])  # All but the copies; and the image is known.
+        none = passed(server, [program, image, "zeros", "0"])
+        for what, (mebibytes, times, share) in BOUNDS.items():
+            sums = passed(server, [program, image, what, str(mebibytes)])
+            copied = times * mebibytes << 20
+            for way in ("up", "down"):
+                found = (sums[way] - none[way]) / copied
+                print(f"{what}, {mebibytes} MiB, {way}: {found:.3f} of the bytes", flush=True)
+                if found > share:
+                    wrong.append(f"{what} {way}: {found:.3f} of the bytes, more than {share}")
+    if wrong:
+        print("WRONG:", *wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+sys.exit(main())

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Protects what counts as a sanitizer's finding, and what a leak check says of threads that it did not
+see whole."""
+import unittest
+
+import reports
+
+LEAK = "==7==ERROR: LeakSanitizer: detected memory leaks\nDirect leak of 8 byte(s)\n"
+RACE = "WARNING: ThreadSanitizer: data race (pid=7)\n"
+UNSEEN = ("==7==Unable to get registers from thread 9.\n",
+          "==7==Could not attach to thread 9 (errno 1).\n",
+          "==7==Running thread 9 was not suspended. False leaks are possible.\n")
+
+
+class Finding(unittest.TestCase):
+    def test_a_report_is_one(self):
+        for text in (LEAK, RACE, "file.cc:7:3: runtime error: signed integer overflow\n"):
+            self.assertEqual(reports.finding(text), text)
+
+    def test_leaks_are_none_where_a_thread_was_not_seen(self):
+        for line in UNSEEN:
+            self.assertEqual(reports.finding(line), "")
+            self.assertEqual(reports.finding(line + LEAK), "")
+
+    def test_all_else_is_one_there_too(self):
+        for line in UNSEEN:
+            for text in (RACE, "==7==ERROR: AddressSanitizer: heap-use-after-free\n",
+                         "file.cc:7:3: runtime error: signed integer overflow\n"):
+                self.assertEqual(reports.finding(line + text + LEAK), text + LEAK)
+
+
+if __name__ == "__main__":
+    unittest.main()

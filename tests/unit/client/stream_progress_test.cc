@@ -1,0 +1,215 @@
+// A wait that is answered without the server must be one that would have ended at once: whatever
+// was issued since somebody waited, by whomever and in whatever stream it could run, forbids it.
+#include "client/stream_progress.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/record.h"
+#include "tests/unit/client/session_under_test.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr Handle kOtherContext = 0x5D00'0000'0000'0002;
+constexpr Handle kStream = 0x5D00'0000'0000'0401;
+constexpr Handle kOtherStream = 0x5D00'0000'0000'0402;
+constexpr std::uint64_t kLegacy = protocol::kStreamLegacy;
+constexpr std::uint64_t kThread = protocol::kStreamPerThread;
+
+class Progress : public ::testing::Test {
+ protected:
+  void issue(Handle stream) { issue(kContext, stream); }
+  // As the log does.
+  void issue(Handle context, Handle stream) {
+    ++last_;
+    for (auto* mark : progress_.marks(context, stream)) {
+      if (mark != nullptr) mark->store(last_, std::memory_order_release);
+    }
+  }
+  void wait(Waits waits, Handle stream = 0) {
+    issue(stream);
+    progress_.complete(waits, kContext, stream, last_);
+  }
+  bool idle(Handle stream) { return progress_.idle(Waits::kForStream, kContext, stream); }
+  bool context_idle() { return progress_.idle(Waits::kForContext, kContext, 0); }
+
+  StreamProgress progress_;
+  std::uint64_t last_ = 0;
+};
+
+TEST_F(Progress, WhatNobodyWaitedForIsNotIdle) {
+  EXPECT_FALSE(idle(kStream));
+  EXPECT_FALSE(idle(0));
+  EXPECT_FALSE(context_idle());
+  issue(kStream);
+  EXPECT_FALSE(idle(kStream));
+}
+
+TEST_F(Progress, ACreatedStreamIsIdleUntilItIsUsedAgain) {
+  issue(kStream);
+  issue(kOtherStream);
+  wait(Waits::kForStream, kStream);
+  EXPECT_TRUE(idle(kStream));
+  EXPECT_FALSE(idle(kOtherStream));
+  EXPECT_FALSE(idle(0));
+  EXPECT_FALSE(context_idle()) << "the other stream may still work";
+  issue(kOtherStream);
+  issue(0);
+  EXPECT_TRUE(idle(kStream)) << "what others do later is not its work";
+  issue(kStream);
+  EXPECT_FALSE(idle(kStream));
+}
+
+// The legacy stream's work waits for that of all blocking streams.
+TEST_F(Progress, TheLegacyStreamIsIdleWhenNothingCameAfterIt) {
+  issue(kStream);
+  wait(Waits::kForStream, 0);
+  EXPECT_TRUE(idle(0));
+  EXPECT_TRUE(idle(kLegacy));
+  EXPECT_FALSE(idle(kStream)) << "it may be a non-blocking one";
+  EXPECT_FALSE(context_idle());
+  issue(kStream);
+  EXPECT_FALSE(idle(0));
+  wait(Waits::kForStream, kLegacy);
+  EXPECT_TRUE(idle(0));
+  issue(kThread);
+  EXPECT_FALSE(idle(0));
+}
+
+TEST_F(Progress, AContextWithNothingButItsLegacyStreamIsIdleWithIt) {
+  issue(0);
+  wait(Waits::kForStream, 0);
+  EXPECT_TRUE(context_idle());
+  issue(kThread);
+  EXPECT_FALSE(context_idle());
+}
+
+TEST_F(Progress, AContextThatWasWaitedForIsIdleWithAllItsStreams) {
+  issue(kStream);
+  issue(kThread);
+  wait(Waits::kForContext);
+  EXPECT_TRUE(context_idle());
+  EXPECT_TRUE(idle(kStream));
+  EXPECT_TRUE(idle(kThread));
+  EXPECT_TRUE(idle(0));
+  issue(kStream);
+  EXPECT_FALSE(context_idle());
+  EXPECT_FALSE(idle(kStream));
+  EXPECT_FALSE(idle(kThread));
+}
+
+// There is one per thread: that one of them was waited for says nothing.
+TEST_F(Progress, APerThreadStreamIsIdleWithItsContextOnly) {
+  issue(kThread);
+  wait(Waits::kForStream, kThread);
+  EXPECT_FALSE(idle(kThread));
+  wait(Waits::kForContext);
+  EXPECT_TRUE(idle(kThread));
+}
+
+TEST_F(Progress, AnotherContextsWaitSaysNothing) {
+  issue(0);
+  issue(kOtherContext, 0);
+  progress_.complete(Waits::kForContext, kOtherContext, 0, last_);
+  EXPECT_FALSE(context_idle());
+  EXPECT_TRUE(progress_.idle(Waits::kForContext, kOtherContext, 0));
+}
+
+// A graph's nodes run in contexts of their own.
+TEST_F(Progress, AGraphMayKeepAnyContextBusy) {
+  wait(Waits::kForContext);
+  issue(kOtherContext, 0);
+  progress_.issued_anywhere(last_);
+  EXPECT_FALSE(context_idle());
+  wait(Waits::kForContext);
+  EXPECT_TRUE(context_idle());
+}
+
+// A handle's index is used again after its end; the new stream inherits nothing.
+TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
+  wait(Waits::kForStream, kStream);
+  const Handle next = kStream + limits::kHandlesMax;
+  issue(next);
+  EXPECT_FALSE(idle(next));
+  EXPECT_FALSE(idle(kStream));
+}
+
+CallSite waiting_site() {
+  CallSite result = site(3);
+  result.stream = kStream;
+  result.order = protocol::Order::kStream;
+  result.waits = Waits::kForStream;
+  return result;
+}
+
+TEST(IdleAnswered, ASecondWaitSendsNothing) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  int result = -1;
+  EXPECT_FALSE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+  auto called = call_elsewhere(*session, waiting_site());
+  worker.reply(worker.next());
+  EXPECT_EQ(called.get().returned, 0);
+  EXPECT_TRUE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+  EXPECT_EQ(result, 0);
+  // Another thread uses the stream.
+  auto posted = std::async(std::launch::async, [&session] {
+    return session->post(*Lane::current(), waiting_site(), ByteView());
+  });
+  EXPECT_EQ(posted.get(), 0);
+  EXPECT_FALSE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+}
+
+// A wait that has failed, or a question answered NOT_READY, says nothing about the stream.
+TEST(IdleAnswered, AWaitThatFailedProvesNothing) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  constexpr int kNotReady = 600;
+  auto called = call_elsewhere(*session, waiting_site());
+  worker.reply(worker.next(), kNotReady);
+  EXPECT_EQ(called.get().returned, kNotReady);
+  int result = -1;
+  EXPECT_FALSE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+}
+
+// Whoever has made calls since its last fence may have to hear that they failed: by a fence.
+TEST(IdleAnswered, OwnCallsOfUnknownOutcomeAreAskedAbout) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  auto called = call_elsewhere(*session, waiting_site());
+  worker.reply(worker.next());
+  EXPECT_EQ(called.get().returned, 0);
+  Lane& lane = *Lane::current();
+  ASSERT_EQ(session->post(lane, site(1), ByteView()), 0);  // In no stream.
+  int result = -1;
+  EXPECT_FALSE(session->idle_answered(lane, waiting_site(), &result));
+}
+
+TEST(IdleAnswered, ALostContextIsToldAndAnEndedSession) {
+  auto worker = std::make_unique<FakeWorker>();
+  const auto session = start(*worker);
+  auto called = call_elsewhere(*session, waiting_site());
+  worker->reply(worker->next());
+  EXPECT_EQ(called.get().returned, 0);
+  auto lost = call_elsewhere(*session, site(1));
+  const FakeWorker::Record record = worker->next();
+  protocol::ReplyHeader header;
+  header.kind = protocol::ReplyKind::kCallError;
+  header.flags = protocol::kReplyFlagSticky;
+  header.result = kIllegalAddress;
+  header.context = kContext;
+  worker->send_item(header);
+  worker->reply(record);
+  EXPECT_EQ(lost.get().returned, kIllegalAddress);
+  int result = -1;
+  EXPECT_TRUE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+  EXPECT_EQ(result, kIllegalAddress);
+  worker.reset();
+  auto gone = call_elsewhere(*session, site(2, kOtherContext));
+  EXPECT_EQ(gone.get().returned, kResultPeerGone);
+  EXPECT_TRUE(session->idle_answered(*Lane::current(), waiting_site(), &result));
+  EXPECT_EQ(result, kResultPeerGone);
+}
+
+}  // namespace
+}  // namespace gpurun::client

@@ -1,0 +1,226 @@
+// Protects the two messages by which a daemon tells a worker what it is to serve: what was said
+// arrives, and whatever is too long, too short or none is an error that leaves no descriptor open.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "protocol/control.h"
+#include "server/daemon/descriptor_message.h"
+#include "server/daemon/spawn_assignment.h"
+#include "server/daemon/spawn_hand_over.h"
+
+namespace gpurun::server {
+namespace {
+
+struct Pair {
+  UniqueFd ours, theirs;
+  Pair() {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    ours.reset(ends[0]);
+    theirs.reset(ends[1]);
+    const int room = 4 << 20;  // A message that is too long is to reach the receiver.
+    setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  }
+};
+
+std::vector<UniqueFd> files(std::size_t count) {
+  std::vector<UniqueFd> made;
+  while (made.size() < count) made.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return made;
+}
+std::vector<int> numbers(const std::vector<UniqueFd>& files) {
+  std::vector<int> all;
+  for (const UniqueFd& file : files) all.push_back(file.get());
+  return all;
+}
+std::ptrdiff_t open_descriptors() {
+  std::ptrdiff_t count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+// As send_message() would not: more descriptors than either side takes.
+void send_any(int socket, ByteView bytes, const std::vector<int>& attached) {
+  iovec run = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  std::vector<std::byte> control(CMSG_SPACE(attached.size() * sizeof(int)));
+  msghdr header{};
+  header.msg_iov = &run;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(attached.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(rights), attached.data(), attached.size() * sizeof(int));
+  ASSERT_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+// What `send` puts on the wire.
+template <typename Send>
+Bytes sent_by(Send send) {
+  const Pair pair;
+  EXPECT_TRUE(send(pair.ours.get()).ok());
+  Bytes bytes(std::size_t{1} << 20);
+  const ssize_t got = recv(pair.theirs.get(), bytes.data(), bytes.size(), 0);
+  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return bytes;
+}
+
+Assignment assignment_of(std::size_t letters) {
+  Assignment assignment;
+  assignment.memory_bytes = 12345;
+  assignment.leased = true;
+  assignment.gpus = 3;
+  assignment.visible.assign(letters, '7');
+  return assignment;
+}
+
+WorkerOrder order_of(const std::string& user) {
+  WorkerOrder order;
+  order.user.name = user;
+  order.user.token = "0123456789ab";
+  order.session.fill(1);
+  order.key.fill(2);
+  order.rows.fill(3);
+  order.encrypted = true;
+  order.lease.fill(4);
+  order.ticket.fill(5);
+  return order;
+}
+
+template <typename Receive>
+Code code_of(ByteView bytes, std::size_t attached, Receive receive) {
+  const Pair pair;
+  const std::vector<UniqueFd> given = files(attached);
+  const std::ptrdiff_t before = open_descriptors();
+  if (attached > 0) {
+    send_any(pair.ours.get(), bytes, numbers(given));
+  } else {
+    EXPECT_EQ(send(pair.ours.get(), bytes.data(), bytes.size(), 0),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  const Code code = receive(pair.theirs.get()).status().code();
+  EXPECT_EQ(open_descriptors(), before);
+  return code;
+}
+
+TEST(Assignments, ArriveAsTheyWereSaid) {
+  const Pair pair;
+  Assignment said = assignment_of(kVisibleBytesMax);
+  said.ledgers = files(kAttachedMax);
+  ASSERT_TRUE(send_assignment(pair.ours.get(), said).ok());
+  const auto heard = receive_assignment(pair.theirs.get());
+  ASSERT_TRUE(heard.ok()) << heard.status().to_string();
+  EXPECT_EQ(heard->visible, said.visible);
+  EXPECT_EQ(heard->ledgers.size(), kAttachedMax);
+  EXPECT_EQ(heard->memory_bytes, 12345u);
+  EXPECT_EQ(heard->gpus, 3u);
+  EXPECT_TRUE(heard->leased);
+}
+
+TEST(Assignments, BeyondTheBoundsAreNotSent) {
+  const Pair pair;
+  EXPECT_EQ(send_assignment(pair.ours.get(), assignment_of(kVisibleBytesMax + 1)).code(),
+            Code::kInternal);
+  Assignment many = assignment_of(1);
+  many.ledgers = files(kAttachedMax + 1);
+  EXPECT_EQ(send_assignment(pair.ours.get(), many).code(), Code::kInternal);
+  std::byte none;
+  EXPECT_EQ(recv(pair.theirs.get(), &none, 1, MSG_DONTWAIT), -1);
+}
+
+TEST(Assignments, ThatAreNoneAreRefused) {
+  const Bytes whole =
+      sent_by([](int socket) { return send_assignment(socket, assignment_of(kVisibleBytesMax)); });
+  const std::size_t fixed = whole.size() - kVisibleBytesMax;
+  const auto receive = [](int socket) { return receive_assignment(socket); };
+  EXPECT_EQ(code_of(whole, 0, receive), Code::kOk);
+  EXPECT_EQ(code_of(ByteView(whole).first(fixed), 0, receive), Code::kOk);  // No GPU is visible.
+  EXPECT_EQ(code_of(ByteView(whole).first(fixed - 1), 0, receive), Code::kProtocol);
+  EXPECT_EQ(code_of(ByteView(whole).first(1), 0, receive), Code::kProtocol);
+  EXPECT_EQ(code_of(whole, kAttachedMax + 1, receive), Code::kProtocol);
+  Bytes longer = whole;
+  longer.push_back(std::byte{'7'});
+  EXPECT_EQ(code_of(longer, 1, receive), Code::kProtocol);
+  Bytes other = whole;
+  other[0] ^= std::byte{1};
+  EXPECT_EQ(code_of(other, 1, receive), Code::kProtocol);
+  Pair gone;
+  gone.ours.reset();
+  EXPECT_EQ(receive(gone.theirs.get()).status().code(), Code::kPeerGone);
+}
+
+TEST(HandOvers, ArriveAsTheyWereSaid) {
+  const Pair pair;
+  const WorkerOrder said = order_of("someone");
+  const std::vector<UniqueFd> given = files(protocol::kConnectionsMax);
+  ASSERT_TRUE(send_hand_over(pair.ours.get(), said, numbers(given)).ok());
+  const auto heard = receive_hand_over(pair.theirs.get());
+  ASSERT_TRUE(heard.ok()) << heard.status().to_string();
+  EXPECT_EQ(heard->session, said.session);
+  EXPECT_EQ(heard->key, said.key);
+  EXPECT_EQ(heard->rows, said.rows);
+  EXPECT_EQ(heard->lease, said.lease);
+  EXPECT_EQ(heard->ticket, said.ticket);
+  EXPECT_EQ(heard->images, images_of(said.user));
+  EXPECT_TRUE(heard->encrypted);
+  EXPECT_EQ(heard->connections.size(), given.size());
+}
+
+TEST(HandOvers, BeyondTheBoundsAreNotSent) {
+  const Pair pair;
+  const WorkerOrder order = order_of("someone");
+  for (const std::size_t count : {std::size_t{1}, std::size_t{protocol::kConnectionsMax} + 1}) {
+    const std::vector<UniqueFd> given = files(count);
+    EXPECT_EQ(send_hand_over(pair.ours.get(), order, numbers(given)).code(), Code::kInternal);
+  }
+  const std::vector<UniqueFd> two = files(2);
+  EXPECT_EQ(send_hand_over(pair.ours.get(), order_of(std::string(256, 'x')), numbers(two)).code(),
+            Code::kInternal);
+  std::byte none;
+  EXPECT_EQ(recv(pair.theirs.get(), &none, 1, MSG_DONTWAIT), -1);
+}
+
+TEST(HandOvers, ThatAreNoneAreRefused) {
+  const std::vector<UniqueFd> two = files(2);
+  const Bytes whole = sent_by(
+      [&](int socket) { return send_hand_over(socket, order_of("someone"), numbers(two)); });
+  const auto receive = [](int socket) { return receive_hand_over(socket); };
+  EXPECT_EQ(code_of(whole, 2, receive), Code::kOk);
+  EXPECT_EQ(code_of(ByteView(whole).first(whole.size() - 1), 2, receive), Code::kProtocol);
+  Bytes longer = whole;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(code_of(longer, 2, receive), Code::kProtocol);
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
+    EXPECT_EQ(code_of(whole, count, receive), Code::kProtocol) << count;
+  }
+  Bytes other = whole;
+  other[0] ^= std::byte{1};
+  EXPECT_EQ(code_of(other, 2, receive), Code::kProtocol);
+  // One that says that it has a connection, and has one: a session has two at least.
+  Bytes alone = whole;
+  alone[4] = std::byte{1};
+  EXPECT_EQ(code_of(alone, 1, receive), Code::kProtocol);
+  // The folder's name lies last, and must have an end within the message.
+  const std::string name = images_of(order_of("someone").user);
+  const ByteView text = byte_view(name.data(), name.size());
+  Bytes endless = whole;
+  const auto place = std::search(endless.begin(), endless.end(), text.begin(), text.end());
+  ASSERT_NE(place, endless.end());
+  std::fill(place, endless.end(), std::byte{'x'});
+  EXPECT_EQ(code_of(endless, 2, receive), Code::kProtocol);
+}
+
+}  // namespace
+}  // namespace gpurun::server

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Protects that a second run forgives a test nothing but its neighbours: one that fails again has failed,
+one that passes alone is named, what a sanitizer saw stands, and many failures are no accident.
+
+usage: second_run_test.py SECOND_RUN COUNT_TESTS
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SECOND_RUN, COUNT_TESTS = sys.argv[1:]
+# Fails the first time only.
+ONCE = 'test -e {0} || {{ touch {0}; echo {1}; exit 1; }}'
+
+
+class SecondRun(unittest.TestCase):
+    def run_twice(self, commands):
+        """Name -> shell command. Returns the counts, and what the second run said on stderr."""
+        with tempfile.TemporaryDirectory() as build:
+            with open(os.path.join(build, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
+                for name, command in commands.items():
+                    file.write(f'add_test({name} "sh" "-c" [=[{command}]=])\n')
+            report = os.path.join(build, "report.xml")
+            subprocess.run(["ctest", "--test-dir", build, "--output-junit", report], timeout=60,
+                           check=False, capture_output=True)
+            done = subprocess.run([sys.executable, SECOND_RUN, build, report], timeout=60, check=True,
+                                  capture_output=True, text=True)
+            counted = subprocess.run([sys.executable, COUNT_TESTS, report], timeout=60, check=True,
+                                     capture_output=True, text=True)
+        return counted.stdout.split(), done.stderr
+
+    def test_one_that_passes_alone_has_passed_and_is_named(self):
+        counts, said = self.run_twice({"good": "true", "once": ONCE.format("mark", "late")})
+        self.assertEqual(counts, ["2", "0", "0", "1"])
+        self.assertIn("UNSTABLE: once: ", said)
+        self.assertNotIn("UNSTABLE: good", said)
+
+    def test_one_that_fails_again_has_failed(self):
+        counts, said = self.run_twice({"bad": "echo why; false", "once": ONCE.format("mark", "late")})
+        self.assertEqual(counts, ["1", "1", "0", "1"])
+        self.assertNotIn("UNSTABLE: bad", said)
+
+    def test_what_a_sanitizer_saw_stands(self):
+        for report in ("WARNING: ThreadSanitizer: data race", "a.cc:3:1: runtime error: signed overflow"):
+            counts, said = self.run_twice({"once": ONCE.format("mark", report)})
+            self.assertEqual(counts, ["0", "1", "0", "0"], report)
+            self.assertEqual(said, "")
+
+    def test_many_failures_are_no_accident(self):
+        counts, said = self.run_twice({f"once{i}": ONCE.format(f"mark{i}", "late") for i in range(4)})
+        self.assertEqual(counts, ["0", "4", "0", "0"])
+        self.assertEqual(said, "")
+
+    def test_a_names_signs_are_no_pattern(self):
+        counts, _ = self.run_twice({"once.a+b": ONCE.format("mark", "late"), "onceXab": "true"})
+        self.assertEqual(counts, ["2", "0", "0", "1"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

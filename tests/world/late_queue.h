@@ -1,0 +1,117 @@
+// What delayed_link is made of: a queue of pieces that may leave when their time has come, and a
+// wire that carries no more than so many bytes a second.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gpurun::world {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+
+// One direction of one connection; one thread adds, another passes on.
+class LateQueue {
+ public:
+  using Buffer = std::unique_ptr<std::vector<char>>;
+  struct Piece {
+    Buffer bytes;
+    std::size_t size = 0;  // 0: the direction's end.
+    Clock::time_point came, due;
+  };
+
+  // Of kPieceBytes; used again, so that a fast stream does not wait for fresh pages.
+  Buffer buffer() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (spare_.empty()) return std::make_unique<std::vector<char>>(kPieceBytes);
+    Buffer taken = std::move(spare_.back());
+    spare_.pop_back();
+    return taken;
+  }
+  void give_back(Buffer buffer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    spare_.push_back(std::move(buffer));
+  }
+
+  // Waits while too much is held: what a fast link holds in a long delay is much.
+  void add(Piece piece) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    room_.wait(lock, [this] { return pieces_.size() < kPiecesMax; });
+    pieces_.push_back(std::move(piece));
+    added_.notify_one();
+  }
+
+  // Calls `deliver` with each piece at its time, until it is the last. Once one cannot be delivered
+  // the others are dropped: their sender must not wait for who has gone.
+  template <typename Deliver>
+  void pass_on(Deliver deliver) {
+    Clock::time_point before = Clock::now() - kSeldom;
+    for (bool last = false, broken = false; !last;) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      added_.wait(lock, [this] { return !pieces_.empty(); });
+      Piece piece = std::move(pieces_.front());
+      pieces_.pop_front();
+      room_.notify_one();
+      lock.unlock();
+      last = piece.size == 0;
+      if (!broken) {
+        // A sleeper wakes late, by more than what the link is to show. Who is often due must not
+        // spin all the time.
+        const bool seldom = piece.due - before >= kSeldom;
+        std::this_thread::sleep_until(seldom ? piece.due - kEarly : piece.due);
+        while (Clock::now() < piece.due) {  // Who yields to a busy thread is back at the next tick.
+        }
+        before = piece.due;
+        broken = !deliver(piece);
+      }
+      give_back(std::move(piece.bytes));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kPiecesMax = 2048;  // Of kPieceBytes at most.
+  static constexpr auto kEarly = std::chrono::microseconds(150);
+  static constexpr auto kSeldom = std::chrono::milliseconds(1);
+  std::mutex mutex_;
+  std::condition_variable added_, room_;
+  std::deque<Piece> pieces_;
+  std::vector<Buffer> spare_;
+};
+
+// Connections take turns, because each waits for its piece before it brings the next: so TCP shares
+// a wire. Any thread's.
+class SlowWire {
+ public:
+  static constexpr std::size_t kTurnBytes = std::size_t{16} << 10;  // What a piece should have.
+
+  explicit SlowWire(double bytes_per_s) : bytes_per_s_(bytes_per_s) {}
+
+  // Returns when the last of `bytes` is on the wire.
+  void carry(std::size_t bytes) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Whoever was awake too late makes up for it.
+    free_at_ = std::max(free_at_, Clock::now() - kLateness);
+    free_at_ += std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s_));
+    const Clock::time_point gone = free_at_;
+    lock.unlock();
+    std::this_thread::sleep_until(gone);
+  }
+
+ private:
+  static constexpr auto kLateness = std::chrono::milliseconds(5);
+  const double bytes_per_s_;
+  std::mutex mutex_;
+  Clock::time_point free_at_ = Clock::now();
+};
+
+}  // namespace gpurun::world

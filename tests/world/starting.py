@@ -1,0 +1,36 @@
+"""How many round trips a program takes from its first call to its first kernel's result, counted by what
+gpurun's statistics and its trace say of the run; no time is measured."""
+import json
+import os
+import subprocess
+import tempfile
+
+from .arguments import GPUCTL, SECONDS
+from .run import environment
+
+
+# What tells that a kernel has run: waiting for it, or for what it has written.
+RESULTS = ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuMemcpyDtoH")
+
+
+def until_first_result(events):
+    """The calls that waited, of a trace, up to the first that brings a kernel's result, with it."""
+    slices = [each for each in events if each["ph"] == "X" and "call" in each.get("args", {})]
+    calls = {each["args"]["call"]: each["name"] for each in slices if each["cat"] == "call"}
+    launched = min(number for number, name in calls.items() if name.startswith("cuLaunchKernel"))
+    waited = sorted(each["args"]["call"] for each in slices if each["cat"] == "fence")
+    result = next(number for number in waited if number > launched and calls[number].startswith(RESULTS))
+    return [calls[number] for number in waited if number <= result]
+
+
+def start_trips(run):
+    """`run` lets the program run once with GPURUN_TRACE as its word says, and returns its statistics."""
+    with tempfile.TemporaryDirectory() as folder:
+        traces, out = (os.path.join(folder, name) for name in ("traces", "out"))
+        os.mkdir(traces)
+        counted = run(traces)
+        subprocess.run([GPUCTL, "trace", traces, "-o", out], env=environment(), check=True,
+                       capture_output=True, timeout=SECONDS)
+        with open(out, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    return counted["attach_round_trips"] + len(until_first_result(events))

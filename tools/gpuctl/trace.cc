@@ -1,0 +1,128 @@
+// Reads the files of processes, checks all of them, and only then writes.
+#include "tools/gpuctl/trace.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "base/unique_fd.h"
+#include "tools/gpurun/options.h"
+
+namespace gpurun::tools {
+namespace {
+
+// A process's file is as large as its recordings; what is larger is none of ours.
+constexpr std::size_t kFileBytesMax = std::size_t{1} << 30;
+
+Status about(const std::string& path, const std::string& what, Code code) {
+  return Status(code, path + ": " + what);
+}
+
+Result<Bytes> read_file(const std::string& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat facts {};
+  if (file.get() < 0 || fstat(file.get(), &facts) != 0) {
+    return about(path, std::strerror(errno), Code::kUnavailable);
+  }
+  if (!S_ISREG(facts.st_mode)) return about(path, "this is no file", Code::kUnavailable);
+  if (static_cast<std::uint64_t>(facts.st_size) > kFileBytesMax) {
+    return about(path, "too large for a trace", Code::kProtocol);
+  }
+  Bytes bytes(static_cast<std::size_t>(facts.st_size));
+  std::size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = read(file.get(), bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return about(path, std::strerror(errno), Code::kUnavailable);
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  bytes.resize(have);
+  return bytes;
+}
+
+Result<Traced> read_trace(const std::string& path) {
+  const Result<Bytes> bytes = read_file(path);
+  if (!bytes.ok()) return bytes.status();
+  Result<protocol::TraceFile> file = protocol::parse_trace_file(*bytes);
+  if (!file.ok()) return about(path, file.status().message(), Code::kProtocol);
+  Traced traced;
+  traced.file = *std::move(file);
+  Result<protocol::Recording> client = protocol::parse_recording(traced.file.client);
+  if (!client.ok()) return about(path, client.status().message(), Code::kProtocol);
+  traced.client = *std::move(client);
+  if (traced.file.worker.empty()) return traced;
+  Result<protocol::Recording> worker = protocol::parse_recording(traced.file.worker);
+  if (worker.ok()) {
+    traced.worker = *std::move(worker);
+  } else {
+    // A server that says nonsense costs its own rows only.
+    traced.file.no_worker = "what the server recorded is not sound: " + worker.status().message();
+  }
+  return traced;
+}
+
+Status add_folder(const std::string& folder, std::set<std::string>* files) {
+  std::error_code error;
+  const std::size_t before = files->size();
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().string();
+    if (name.ends_with(protocol::kTraceSuffix)) files->insert(name);
+  }
+  if (error) return about(folder, error.message(), Code::kUnavailable);
+  if (files->size() > before) return {};
+  return about(folder,
+               "no trace is in it; gpurun --trace " + folder +
+                   " -- PROGRAM writes one for each process that uses CUDA and ends by itself",
+               Code::kUnavailable);
+}
+
+}  // namespace
+
+Result<std::vector<Traced>> read_traces(const std::vector<std::string>& places) {
+  std::set<std::string> files;
+  for (const std::string& place : places) {
+    std::error_code error;
+    if (std::filesystem::is_directory(place, error)) {
+      GPURUN_RETURN_IF_ERROR(add_folder(place, &files));
+    } else {
+      files.insert(place);
+    }
+  }
+  std::vector<Traced> traces;
+  for (const std::string& file : files) {
+    Result<Traced> traced = read_trace(file);
+    if (!traced.ok()) return traced.status();
+    traces.push_back(*std::move(traced));
+  }
+  return traces;
+}
+
+int write_trace(const std::vector<std::string>& places, const std::string& path) {
+  const auto failed = [](const std::string& why) {
+    std::fprintf(stderr, "gpuctl: %s\n", why.c_str());
+    return int{kExitOwnFailure};
+  };
+  const Result<std::vector<Traced>> traces = read_traces(places);
+  if (!traces.ok()) return failed(traces.status().message());
+  const bool to_stdout = path == "-";
+  std::FILE* file = to_stdout ? stdout : std::fopen(path.c_str(), "we");
+  if (file == nullptr) return failed(path + ": " + std::strerror(errno));
+  Status written = write_timeline(*traces, file);
+  if (!to_stdout && std::fclose(file) != 0 && written.ok()) {
+    written = Status::from_errno(errno, "writing the timeline");
+  }
+  if (!written.ok()) return failed(path + ": " + written.message());
+  if (!to_stdout) std::printf("%s\n", path.c_str());
+  return 0;
+}
+
+}  // namespace gpurun::tools

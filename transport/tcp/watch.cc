@@ -1,0 +1,74 @@
+// One socket in an epoll of its own; EINTR everywhere.
+#include "transport/tcp/watch.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "transport/tcp/descriptor.h"
+
+namespace gpurun::transport::tcp {
+
+Result<std::unique_ptr<Watch>> TcpWatch::of(const TcpConnection& connection, int fd_min) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) {
+    return Status(Code::kResourceExhausted,
+                  connection.description() + ": no descriptor to watch it");
+  }
+  epoll = move_up(std::move(epoll), fd_min);
+  epoll_event event = {};
+  event.events = EPOLLONESHOT;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
+    return Status::from_errno(errno, connection.description() + ": watching");
+  }
+  return std::unique_ptr<Watch>(new TcpWatch(connection, std::move(epoll)));
+}
+
+// Like the connection's own descriptor: what the program has closed is not ours to close.
+TcpWatch::~TcpWatch() {
+  if (connection_.taken_away()) static_cast<void>(epoll_.release());
+}
+
+void TcpWatch::arm(bool armed) noexcept {
+  if (connection_.taken_away()) return;
+  epoll_event event = {};
+  event.events = EPOLLONESHOT | (armed ? EPOLLIN | EPOLLRDHUP : 0u);
+  // A failure means that the program has closed the one or the other: wait() finds out.
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
+}
+
+Status TcpWatch::wait(Deadline deadline) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // What has come since it was armed last makes it fire at once.
+    if (pauses_ == 0) arm(true);
+  }
+  for (;;) {
+    if (connection_.taken_away()) {
+      return Status(Code::kUnavailable, "the program has closed gpurun's descriptor " +
+                                            std::to_string(connection_.fd()));
+    }
+    epoll_event event = {};
+    const int ready = epoll_wait(epoll_.get(), &event, 1, deadline.poll_timeout_ms());
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) {
+      return Status(Code::kUnavailable,
+                    "the program has closed gpurun's descriptor " + std::to_string(epoll_.get()));
+    }
+    if (deadline.passed()) return Status(Code::kDeadline, connection_.description() + ": watching");
+  }
+}
+
+void TcpWatch::pause() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pauses_++ == 0) arm(false);
+}
+
+void TcpWatch::resume() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--pauses_ == 0) arm(true);
+}
+
+}  // namespace gpurun::transport::tcp
