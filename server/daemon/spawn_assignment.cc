@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "server/daemon/descriptor_message.h"
+#include "base/descriptor_message.h"
 #include "server/daemon/device_ledgers.h"
 
 namespace gpurun::server {
@@ -36,11 +36,12 @@ Status send_assignment(int socket, const Assignment& assignment) {
   std::memcpy(bytes.data() + sizeof fixed, assignment.visible.data(), assignment.visible.size());
   std::vector<int> ledgers;
   for (const UniqueFd& ledger : assignment.ledgers) ledgers.push_back(ledger.get());
-  return send_message(socket, bytes, ledgers);
+  return send_message(socket, bytes, ledgers, Wait::kNo);
 }
 
 Result<Assignment> receive_assignment(int socket) {
-  Result<DescriptorMessage> message = receive_message(socket, sizeof(Fixed) + kVisibleBytesMax);
+  Result<DescriptorMessage> message =
+      receive_message(socket, sizeof(Fixed) + kVisibleBytesMax, Wait::kYes);
   if (!message.ok()) return message.status();
   Fixed fixed{};
   if (message->bytes.size() < sizeof fixed) {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor_message.h"
 #include "protocol/control.h"
-#include "server/daemon/descriptor_message.h"
 
 namespace gpurun::server {
 namespace {
@@ -49,11 +49,11 @@ Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<in
   message.lease = order.lease;
   message.ticket = order.ticket;
   images.copy(message.images, images.size());
-  return send_message(socket, byte_view(&message, sizeof message), connections);
+  return send_message(socket, byte_view(&message, sizeof message), connections, Wait::kNo);
 }
 
 Result<HandOver> receive_hand_over(int socket) {
-  Result<DescriptorMessage> received = receive_message(socket, sizeof(Message));
+  Result<DescriptorMessage> received = receive_message(socket, sizeof(Message), Wait::kYes);
   if (!received.ok()) return received.status();
   Message message{};
   if (received->bytes.size() != sizeof message) return malformed();

@@ -25,8 +25,8 @@ bool ExchangeClient::ask(const ExchangeWords& question, const std::vector<int>& 
                          ExchangeWords* answer, std::vector<UniqueFd>* descriptors) {
   const std::lock_guard lock(mutex_);
   if (!socket_.valid()) return false;
-  Status status = send_words(socket_.get(), question, given, true);
-  if (status.ok()) status = receive_words(socket_.get(), answer, descriptors, true);
+  Status status = send_words(socket_.get(), question, given, Wait::kYes);
+  if (status.ok()) status = receive_words(socket_.get(), answer, descriptors, Wait::kYes);
   if (!status.ok()) {
     spdlog::warn("memory is not shared with other processes any more: {}", status.to_string());
     socket_.reset();

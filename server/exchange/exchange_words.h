@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/descriptor_message.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/interprocess.h"
@@ -21,7 +22,7 @@ enum class ExchangeResult : std::uint32_t { kDone = 0, kUnknown = 1, kFull = 2 }
 // About what is shared; nothing to the daemon.
 inline constexpr std::size_t kExchangeContentBytes = 512;
 // Pieces of memory in one message.
-inline constexpr std::size_t kExchangeDescriptorsMax = 64;
+inline constexpr std::size_t kExchangeDescriptorsMax = kAttachedMax;
 
 struct ExchangeWords {
   ExchangeStep step = ExchangeStep::kPut;
@@ -32,11 +33,10 @@ struct ExchangeWords {
   std::array<std::uint8_t, kExchangeContentBytes> content{};
 };
 
-// Both without waiting where `wait` is false. kPeerGone, kDeadline (nothing there, no room, or not
-// in time), kProtocol.
+// Errors as of send_message() and receive_message(); kProtocol too for what is no such message.
 Status send_words(int socket, const ExchangeWords& words, const std::vector<int>& descriptors,
-                  bool wait);
+                  Wait wait);
 Status receive_words(int socket, ExchangeWords* words, std::vector<UniqueFd>* descriptors,
-                     bool wait);
+                     Wait wait);
 
 }  // namespace gpurun::server

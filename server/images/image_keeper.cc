@@ -1,4 +1,4 @@
-// One SOCK_SEQPACKET message each way, with at most one descriptor (unix(7), SCM_RIGHTS).
+// One message each way, with at most one descriptor.
 #include "server/images/image_keeper.h"
 
 #include <errno.h>
@@ -10,15 +10,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <utility>
 
+#include "base/descriptor_message.h"
 #include "server/images/image_folder.h"
 
 namespace gpurun::server {
@@ -46,49 +47,22 @@ struct Answer {
 constexpr timeval kPatience = {120, 0};
 
 // False: the other side is gone, or does not answer in time. `descriptor` -1: none.
-bool send_message(int socket, const void* words, std::size_t bytes, int descriptor) {
-  iovec run = {const_cast<void*>(words), bytes};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &run;
-  header.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
-  }
-  ssize_t sent = 0;
-  do {
-    sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(bytes);
+template <typename Words>
+bool send_words(int socket, const Words& words, int descriptor) {
+  const std::size_t count = descriptor >= 0 ? 1 : 0;
+  return send_message(socket, bytes_of(words), std::span(&descriptor, count), Wait::kYes).ok();
 }
 
 // False also for a message of another length, or with more descriptors than one.
-bool receive_message(int socket, void* words, std::size_t bytes, UniqueFd* descriptor) {
-  iovec run = {words, bytes};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))];
-  msghdr header{};
-  header.msg_iov = &run;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  ssize_t got = 0;
-  do {
-    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return false;
-  const cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(rights), sizeof received);
-    descriptor->reset(received);
+template <typename Words>
+bool receive_words(int socket, Words* words, UniqueFd* descriptor) {
+  Result<DescriptorMessage> message = receive_message(socket, sizeof *words, Wait::kYes);
+  if (!message.ok() || message->bytes.size() != sizeof *words || message->attached.size() > 1) {
+    return false;
   }
-  return got == static_cast<ssize_t>(bytes) && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  std::memcpy(words, message->bytes.data(), sizeof *words);
+  if (!message->attached.empty()) *descriptor = std::move(message->attached[0]);
+  return true;
 }
 
 // What `request` asks for; whether it is one.
@@ -115,11 +89,11 @@ bool do_step(const Request& request, ImageFolder& folder, int given, UniqueFd* i
 bool serve(int socket, ImageFolder* folder) {
   Request request{};
   UniqueFd given;
-  if (!receive_message(socket, &request, sizeof request, &given)) return false;
+  if (!receive_words(socket, &request, &given)) return false;
   UniqueFd image;
   if (folder != nullptr && !do_step(request, *folder, given.get(), &image)) return false;
   const Answer answer{image.valid() ? 1u : 0u};
-  return send_message(socket, &answer, sizeof answer, image.get());
+  return send_words(socket, answer, image.get());
 }
 
 // Whose files it may open is all that is left of what it could do.
@@ -144,7 +118,7 @@ std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
                                        std::uint64_t bytes_max) {
   Beginning beginning{};
   UniqueFd none;
-  if (!receive_message(socket, &beginning, sizeof beginning, &none)) return nullptr;
+  if (!receive_words(socket, &beginning, &none)) return nullptr;
   const std::string part(beginning.part, strnlen(beginning.part, sizeof beginning.part));
   const std::string rooted = "/" + part + "/";
   if (part.empty() || part.size() > ImageKeeper::kNameBytesMax ||
@@ -179,7 +153,7 @@ class KeptImages final : public ImageKeeper {
     const std::lock_guard lock(mutex_);
     if (part.size() > kNameBytesMax) return socket_.reset();
     part.copy(beginning.part, part.size());
-    if (!send_message(socket_.get(), &beginning, sizeof beginning, -1)) socket_.reset();
+    if (!send_words(socket_.get(), beginning, -1)) socket_.reset();
   }
 
   std::optional<Bytes> find(const Sha256Digest& digest) override {
@@ -214,8 +188,8 @@ class KeptImages final : public ImageKeeper {
     const std::lock_guard lock(mutex_);
     if (!socket_.valid()) return false;
     Answer answer{};
-    if (!send_message(socket_.get(), &request, sizeof request, descriptor) ||
-        !receive_message(socket_.get(), &answer, sizeof answer, file)) {
+    if (!send_words(socket_.get(), request, descriptor) ||
+        !receive_words(socket_.get(), &answer, file)) {
       spdlog::warn("the keeper of images does not answer; this worker goes on without it");
       socket_.reset();
       return false;

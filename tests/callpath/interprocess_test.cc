@@ -98,11 +98,11 @@ class Liar {
     thread_ = std::thread([this] {
       server::ExchangeWords words;
       std::vector<UniqueFd> none;
-      while (server::receive_words(own_.get(), &words, &none, true).ok()) {
+      while (server::receive_words(own_.get(), &words, &none, Wait::kYes).ok()) {
         words.content_bytes = static_cast<std::uint32_t>(content.size());
         std::memcpy(words.content.data(), content.data(), content.size());
         words.descriptors = static_cast<std::uint32_t>(files.size());
-        if (!server::send_words(own_.get(), words, files, true).ok()) return;
+        if (!server::send_words(own_.get(), words, files, Wait::kYes).ok()) return;
       }
     });
     WorldOptions options;

@@ -183,7 +183,7 @@ TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
   for (const std::uint32_t wrong : {0u, 4u, ~0u}) {
     Served worker(book_, mutex_, 1);
     words.step = static_cast<ExchangeStep>(wrong);
-    EXPECT_TRUE(send_words(worker.raw(), words, {}, true).ok());
+    EXPECT_TRUE(send_words(worker.raw(), words, {}, Wait::kYes).ok());
     protocol::SharingHandle handle{};
     EXPECT_FALSE(worker->put({}, {}, &handle));
     EXPECT_TRUE(worker.refused());
@@ -191,7 +191,7 @@ TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
   Served worker(book_, mutex_, 1);
   words = {};
   words.content_bytes = kExchangeContentBytes + 1;
-  EXPECT_TRUE(send_words(worker.raw(), words, {}, true).ok());
+  EXPECT_TRUE(send_words(worker.raw(), words, {}, Wait::kYes).ok());
   protocol::SharingHandle handle{};
   EXPECT_FALSE(worker->put({}, {}, &handle));
 }

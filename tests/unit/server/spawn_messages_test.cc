@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "protocol/control.h"
-#include "server/daemon/descriptor_message.h"
+#include "base/descriptor_message.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 
