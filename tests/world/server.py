@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from .arguments import ARGS, GPURUND, SECONDS
-from .processes import can_lend_users, children, is_spare, name_of
+from .processes import can_lend_users, children, is_spare, name_of, until
 from .run import environment
 
 
@@ -64,7 +64,15 @@ class Gpurund:
             raise
         finally:
             self.errors = self.log()
+            until(self.cleaned, "its folder can be removed")
+
+    def cleaned(self):
+        """Its folder is gone. What a keeper of images began may still come into it: they outlive it a moment."""
+        try:
             self.folder.cleanup()
+        except OSError:
+            return False
+        return True
 
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
