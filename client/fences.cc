@@ -163,4 +163,21 @@ bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
+bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
+  Impl& impl = *impl_;
+  if (!may_answer_early() || !impl.progress.take_early_wait(site.context, site.stream))
+    return false;
+  site.order = protocol::Order::kStream;
+  site.flags = protocol::kFlagBarrier;
+  site.quiet = true;
+  const std::span<const ByteView> parts(&payload, 1);
+  std::uint64_t sequence = 0;
+  *result = impl.append(lane, site, parts, false, &sequence);
+  if (*result != 0) return true;
+  impl.wake_sender();
+  impl.output.write_kept();
+  *result = impl.errors.take(lane, site.context);
+  return true;
+}
+
 }  // namespace gpurun::client

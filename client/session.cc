@@ -154,7 +154,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
 
   const CommandLog::Slot slot =
       reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
-              progress.marks(site.context, site.stream));
+              progress.marks(site.context, site.stream, site.quiet));
   if (slot.start == nullptr) return kResultPeerGone;
   protocol::RecordHeader header;
   header.opcode = site.opcode;

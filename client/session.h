@@ -63,6 +63,9 @@ struct CallSite {
   std::uint64_t bulk = 0;  // Transfer; chosen by the session's own functions.
   // Not sent. What the call waits for: all that is complete, and printed, when it succeeds.
   Waits waits = Waits::kNot;
+  // Likewise. Work of a stream that ends by itself and soon, waits for nothing but its stream, and
+  // that the program sees nothing of until it reads what was written (docs/adr/0033).
+  bool quiet = false;
 };
 
 struct Reply {
@@ -200,6 +203,12 @@ class Session {
   // last fence, so there is none to hear of that it would have heard of by another one), or the
   // session's end. False: call the worker.
   bool idle_answered(Lane& lane, const CallSite& site, int* result);
+  // The program waits for the created, non-blocking stream site.stream. True: nothing but quiet
+  // work was issued there since it was complete, so the wait was posted (`payload` as for post())
+  // and `*result` is what the call returns: 0, an earlier failure, or the session's end. The worker
+  // starts no later call on the device before that work is complete, and answers no later question
+  // before. False: nothing was done; call the worker.
+  bool wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result);
   // Whether a record of `event` shall carry kFlagTell.
   bool event_wanted(Handle event) const noexcept;
   // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.

@@ -53,14 +53,16 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   // The index's earlier owner has ended; whoever still asks about it finds another one's.
   Slot* slot = &chunk[index % kChunkSlots];
   slot->owner.store(0, std::memory_order_relaxed);
-  for (auto* number : {&slot->issued, &slot->done, &slot->others_issued, &slot->all_done}) {
+  for (auto* number :
+       {&slot->issued, &slot->done, &slot->quiet_issued, &slot->others_issued, &slot->all_done}) {
     number->store(0, std::memory_order_relaxed);
   }
+  slot->early_waits.store(0, std::memory_order_relaxed);
   slot->owner.store(handle, std::memory_order_release);
   return slot;
 }
 
-CommandLog::Marks StreamProgress::marks(Handle context, Handle stream) noexcept {
+CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, bool quiet) noexcept {
   CommandLog::Marks marks{};
   if (context != 0) {
     if (Slot* slot = claim(context); slot != nullptr) {
@@ -68,7 +70,9 @@ CommandLog::Marks StreamProgress::marks(Handle context, Handle stream) noexcept 
     }
   }
   if (is_created(stream)) {
-    if (Slot* slot = claim(stream); slot != nullptr) marks[1] = &slot->issued;
+    if (Slot* slot = claim(stream); slot != nullptr) {
+      marks[1] = quiet ? &slot->quiet_issued : &slot->issued;
+    }
   }
   return marks;
 }
@@ -84,7 +88,9 @@ void StreamProgress::complete(Waits waits, Handle context, Handle stream,
   // Of a per-thread stream nothing is kept: there is one for each thread.
   if (!whole && stream == protocol::kStreamPerThread) return;
   Slot* slot = find(!whole && is_created(stream) ? stream : context);
-  if (slot != nullptr) raise(whole ? slot->all_done : slot->done, sequence);
+  if (slot == nullptr) return;
+  raise(whole ? slot->all_done : slot->done, sequence);
+  slot->early_waits.store(0, std::memory_order_relaxed);
 }
 
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
@@ -93,7 +99,9 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
   const std::uint64_t all_done = value_of(of_context->all_done);
   if (waits == Waits::kForStream && is_created(stream)) {
     const Slot* const own = find(stream);
-    return own != nullptr && value_of(own->issued) <= std::max(value_of(own->done), all_done);
+    if (own == nullptr) return false;
+    const std::uint64_t done = std::max(value_of(own->done), all_done);
+    return value_of(own->issued) <= done && value_of(own->quiet_issued) <= done;
   }
   const std::uint64_t legacy_done = std::max(value_of(of_context->done), all_done);
   if (value_of(of_context->issued) > legacy_done) return false;
@@ -101,6 +109,18 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
   const bool legacy = waits == Waits::kForStream && stream < protocol::kStreamPerThread;
   if (legacy) return value_of(of_context->others_issued) <= legacy_done;
   return value_of(of_context->others_issued) <= all_done && value_of(anywhere_issued_) <= all_done;
+}
+
+bool StreamProgress::take_early_wait(Handle context, Handle stream) noexcept {
+  const Slot* const of_context = find(context);
+  Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
+    return false;
+  }
+  if (value_of(own->issued) > std::max(value_of(own->done), value_of(of_context->all_done))) {
+    return false;
+  }
+  return own->early_waits.fetch_add(1, std::memory_order_relaxed) < kEarlyWaitsMax;
 }
 
 }  // namespace gpurun::client

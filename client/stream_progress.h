@@ -1,6 +1,7 @@
 // StreamProgress: what the client knows of its streams' ends by itself: which calls were issued to
 // a stream, and up to which one all are known to be complete because somebody has waited. Waiting
-// for a stream to which nothing was issued since costs no round trip (docs/adr/0024).
+// for a stream to which nothing was issued since costs no round trip (docs/adr/0024), nor does
+// waiting for one to which only quiet work was (docs/adr/0033).
 //
 // Any thread; no locks but at a handle's first use. One slot per index of the handle table.
 #pragma once
@@ -28,14 +29,19 @@ class StreamProgress {
   ~StreamProgress();
 
   // Where the number of a call stands that may add work to `stream` (as CallSite::stream) of
-  // `context`; without a stream (0) to the context's legacy one. For the log to write, at once.
-  CommandLog::Marks marks(Handle context, Handle stream) noexcept;
+  // `context`; without a stream (0) to the context's legacy one. `quiet`: as CallSite::quiet, which
+  // counts in created streams. For the log to write, at once.
+  CommandLog::Marks marks(Handle context, Handle stream, bool quiet) noexcept;
   // The call `sequence` may add work to any context: a graph's nodes have their own.
   void issued_anywhere(std::uint64_t sequence) noexcept;
   // All that was issued there before `sequence`, a call that waited for it, is complete.
   void complete(Waits waits, Handle context, Handle stream, std::uint64_t sequence) noexcept;
   // Nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
+  // Nothing but quiet work was issued to the created `stream` of `context` since it was complete.
+  // True at most kEarlyWaitsMax times in a row: then somebody has to wait for it.
+  bool take_early_wait(Handle context, Handle stream) noexcept;
+  static constexpr std::uint32_t kEarlyWaitsMax = 64;
 
  private:
   // Of a created stream: its own. Of a context: its legacy stream's.
@@ -43,6 +49,10 @@ class StreamProgress {
     std::atomic<Handle> owner{0};
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> done{0};
+    // A created stream's: quiet work, which `issued` leaves out, and take_early_wait()s since it
+    // was complete.
+    std::atomic<std::uint64_t> quiet_issued{0};
+    std::atomic<std::uint32_t> early_waits{0};
     // A context's: to its created and per-thread streams; and up to where all of it is complete.
     std::atomic<std::uint64_t> others_issued{0};
     std::atomic<std::uint64_t> all_done{0};

@@ -102,4 +102,13 @@ int call_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<co
   return result;
 }
 
+bool wait_row_early(const Here& here, std::uint16_t opcode, CallSite site, int* result,
+                    void* const* arguments) {
+  protocol::PackedCall call;
+  if (!call.pack(*driver_abi::find_row(opcode), arguments, {}).ok()) return false;
+  site.opcode = opcode;
+  site.form = protocol::Form::kCall;
+  return here.session().wait_answered_early(*here.lane, site, call.bytes(), result);
+}
+
 }  // namespace gpurun::client::interpose

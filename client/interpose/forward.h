@@ -112,6 +112,10 @@ int post_row(const Here& here, std::uint16_t row, CallSite site, std::span<const
              void* const* arguments);
 int call_row(const Here& here, std::uint16_t row, CallSite site, std::span<const Handle> minted,
              void* const* arguments);
+// Of a row that waits for a stream: true, and what it returns, when that is answered before it is
+// over (Session::wait_answered_early()).
+bool wait_row_early(const Here& here, std::uint16_t row, CallSite site, int* result,
+                    void* const* arguments);
 
 template <typename... Arguments>
 int post_row(const Here& here, std::uint16_t row, const CallSite& site,
@@ -124,6 +128,13 @@ int call_row(const Here& here, std::uint16_t row, const CallSite& site,
              std::initializer_list<Handle> minted, Arguments... arguments) {
   void* const places[] = {static_cast<void*>(&arguments)..., nullptr};
   return call_row(here, row, site, std::span<const Handle>(minted.begin(), minted.size()), places);
+}
+
+template <typename Argument>
+bool wait_row_early(const Here& here, std::uint16_t row, const CallSite& site, int* result,
+                    Argument argument) {
+  void* const places[] = {static_cast<void*>(&argument), nullptr};
+  return wait_row_early(here, row, site, result, static_cast<void* const*>(places));
 }
 
 // Of a call that waits for a stream or a context, or asks about it: true, and what it returns, when

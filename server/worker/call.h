@@ -64,7 +64,8 @@ struct Handlers {
   // Hears of a call that no handler will see, because its context or stream is none: for what
   // somebody waits for besides the reply. May be nullptr.
   void (*not_run)(Call&, int result) = nullptr;
-  // Questions, see questions.cc. 0: none.
+  // A wait that may be answered early, and questions; see questions.cc. 0: none.
+  std::uint16_t stream_synchronize = 0;
   std::uint16_t stream_query = 0;
   std::uint16_t event_query = 0;
   std::uint16_t event_elapsed_time = 0;

@@ -39,7 +39,7 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 
 void DeviceBarrier::forget(std::uint64_t context) {
   std::erase_if(marks_, [&](const auto& each) {
-    if (each.first.second != context) return false;
+    if (std::get<1>(each.first) != context) return false;
     if (kept_ == each.second.event || kept_ == each.second.other) kept_ = nullptr;
     if (each.second.event == pending_) {
       pending_ = nullptr;
@@ -49,20 +49,22 @@ void DeviceBarrier::forget(std::uint64_t context) {
   });
 }
 
-void* DeviceBarrier::owed_to(std::uint32_t lane) {
-  for (auto at = marks_.lower_bound({lane, 0}); at != marks_.end() && at->first.first == lane;
-       ++at) {
-    Mark& mark = at->second;
-    if (!mark.owed) continue;
-    if (driver_.cuEventQuery(mark.event) == kErrorNotReady) return mark.event;
-    mark.owed = false;
+std::vector<void*> DeviceBarrier::owed_to(std::uint32_t lane, std::uint64_t context) {
+  std::vector<void*> events;
+  for (auto& [key, mark] : marks_) {
+    const auto [of_lane, of_context, owed] = key;
+    if (!mark.owed || (of_lane != lane && (owed == Owed::kToLane || of_context != context))) {
+      continue;
+    }
+    mark.owed = driver_.cuEventQuery(mark.event) == kErrorNotReady;
+    if (mark.owed) events.push_back(mark.event);
   }
-  return nullptr;
+  return events;
 }
 
-int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream) {
+int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owed owed) {
   if (is_capturing(driver_, stream)) return 0;
-  Mark& mark = marks_[{header.lane, header.context}];
+  Mark& mark = marks_[{header.lane, header.context, owed}];
   if (kept_ != nullptr && mark.event == kept_) std::swap(mark.event, mark.other);
   void*& event = mark.event;
   int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);

@@ -1,6 +1,7 @@
 // DeviceBarrier: keeps an answered-early call first on the device. After the call an event is
 // recorded in its stream; every other stream waits for that event before its next call. The thread
-// that made the call believes it complete: what it asks about the device waits for it, too.
+// that made the call believes it complete: what it asks about the device waits for it, too. So does
+// what any thread asks behind a wait for a stream: that one may have told the others.
 //
 // Streams that are capturing stay out of it: an event of ours must not enter the program's graph.
 // One thread at a time, with the call's context current.
@@ -11,6 +12,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "protocol/record.h"
 #include "server/driver/driver_functions.h"
@@ -23,11 +25,14 @@ class DeviceBarrier {
 
   // `stream` (the driver's) is about to get the call of `header`. 0 or the CUresult.
   int before(const protocol::RecordHeader& header, void* stream);
+  // Whose questions are asked behind a barrier call: its own lane's, or those of all lanes that
+  // have its context.
+  enum class Owed : std::uint8_t { kToLane, kToContext };
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
-  int after(const protocol::RecordHeader& header, void* stream);
-  // The event behind the last answered-early call of `lane` that may be incomplete; nullptr: there
-  // is none. What the lane asks about the device is asked behind it.
-  void* owed_to(std::uint32_t lane);
+  int after(const protocol::RecordHeader& header, void* stream, Owed owed);
+  // The events behind the answered-early calls that may be incomplete: what `lane` asks about the
+  // device, with `context` current, is asked behind them.
+  std::vector<void*> owed_to(std::uint32_t lane, std::uint64_t context);
   // The last barrier, while it may be incomplete: its call, and the event behind it.
   struct Pending {
     protocol::RecordHeader call;
@@ -49,9 +54,10 @@ class DeviceBarrier {
     void* other = nullptr;  // In its place while it is kept.
     bool owed = false;      // May be incomplete.
   };
+  using MarkKey = std::tuple<std::uint32_t, std::uint64_t, Owed>;  // Lane, context.
 
   const DriverFunctions& driver_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, Mark> marks_;  // By lane and context.
+  std::map<MarkKey, Mark> marks_;
   void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
   Pending last_;                // Likewise, whatever became of it.
   const void* kept_ = nullptr;  // See keep().

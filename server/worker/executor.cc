@@ -84,6 +84,9 @@ int ExecutorState::prepare(Call& call) {
     if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
     call.driver_stream_ = reinterpret_cast<void*>(found.value);
+    // A question adds nothing to its stream: that another lane's barrier comes first is not its
+    // stream's business.
+    if (is_question(call)) return 0;
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
     return result;
@@ -160,7 +163,9 @@ CallOutcome ExecutorState::run_unobserved(Call& call) {
   const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
   if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
-    const int result = barrier.after(header, call.driver_stream_);
+    using Owed = DeviceBarrier::Owed;
+    const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
+    const int result = barrier.after(header, call.driver_stream_, owed);
     if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
   }
   return outcome;
@@ -287,7 +292,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
   if (is_question(call)) {
     auto question = std::make_unique<Call>(std::move(call));
     finish(item);
-    return ask(std::move(question));
+    return answer_question(std::move(question));
   }
   const CallOutcome outcome = run(call);
   switch (outcome.kind) {

@@ -54,11 +54,13 @@ struct ExecutorState {
   // questions.cc
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
   bool is_question(const Call& call) const;
+  bool is_early_wait(const RecordHeader& header) const;
   EarlyKey early_key(const RecordHeader& header) const;
   void ask(std::unique_ptr<Call> call);
   bool asks_about_queued(const Call& call) const;
   void answer_question(std::unique_ptr<Call> call);
-  void ask_behind(std::shared_ptr<Call> call, void* event);
+  void ask_the_driver(Call& call);
+  void ask_behind(std::shared_ptr<Call> call, std::vector<void*> owed);
   void ask_again();
 
   // standing.cc

@@ -1,6 +1,8 @@
 // Questions: whether a stream or an event is done, and the time between two events. They wait for
 // nothing that a local driver would not have waited for already: what stands queued is not done,
-// and what was answered before it was done is waited for, by the lane that was answered.
+// and what was answered before it was done is waited for, by the lane that was answered. A wait for
+// a stream that was answered early (docs/adr/0033) is waited for by the questions of every lane:
+// they are what its end is known by, and the lane that was answered may have told the others.
 #include <array>
 #include <utility>
 
@@ -11,6 +13,7 @@ namespace gpurun::server {
 namespace {
 
 constexpr std::uint64_t kBarriers = ~std::uint64_t{0};  // In place of a context.
+constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};  // In place of a lane.
 
 }  // namespace
 
@@ -26,6 +29,12 @@ bool ExecutorState::is_question(const Call& call) const {
          (header.flags & protocol::kFlagBarrier) == 0;
 }
 
+bool ExecutorState::is_early_wait(const RecordHeader& header) const {
+  return header.order == Order::kStream && header.form == Form::kCall && header.opcode != 0 &&
+         header.opcode == options.handlers.stream_synchronize &&
+         (header.flags & protocol::kFlagBarrier) != 0 && (header.flags & protocol::kFlagFence) == 0;
+}
+
 // Calls that CUDA completes before they return, and that were answered early.
 ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
   if ((header.flags & protocol::kFlagFence) != 0) return {};
@@ -33,6 +42,8 @@ ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) con
   const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
                      header.opcode == options.handlers.memory_free;
   if (!copy && !frees) return {};
+  // Each barrier stands behind the one before: the last will do.
+  if (is_early_wait(header)) return std::pair{kAllLanes, header.context};
   return std::pair{header.lane, copy ? kBarriers : header.context};
 }
 
@@ -43,6 +54,8 @@ void ExecutorState::ask(std::unique_ptr<Call> call) {
        at != early.end() && at->first.first == header.lane; ++at) {
     before.push_back(at->second);
   }
+  const auto wait = early.find({kAllLanes, header.context});
+  if (wait != early.end()) before.push_back(wait->second);
   if (before.empty()) return answer_question(std::move(call));
   queued_bytes += cost(*call);
   queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
@@ -62,20 +75,25 @@ bool ExecutorState::asks_about_queued(const Call& call) const {
 
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   if (asks_about_queued(*call)) return answer(*call, kErrorNotReady);
-  if (void* const event = barrier.owed_to(call->header_.lane); event != nullptr) {
-    return ask_behind(keep(std::move(*call)), event);
-  }
-  const CallOutcome outcome = run(*call);
-  answer(*call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+  const RecordHeader& header = call->header_;
+  std::vector<void*> owed = barrier.owed_to(header.lane, header.context);
+  if (!owed.empty()) return ask_behind(keep(std::move(*call)), std::move(owed));
+  ask_the_driver(*call);
 }
 
-// On a helper: the lane waits for the answer.
-void ExecutorState::ask_behind(std::shared_ptr<Call> call, void* event) {
+void ExecutorState::ask_the_driver(Call& call) {
+  const CallOutcome outcome = run(call);
+  answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+}
+
+// On a helper: the lane waits for the answer. Once only: what other lanes are answered early
+// meanwhile, this question was not made behind.
+void ExecutorState::ask_behind(std::shared_ptr<Call> call, std::vector<void*> owed) {
   const HandleTable::Found context = handles.find(call->header_.context, HandleKind::kContext);
-  const auto wait = [this, call, event, context] {
+  const auto wait = [this, call, owed = std::move(owed), context] {
     // A failure is the question's own to find.
     if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) == 0) {
-      (void)options.driver.cuEventSynchronize(event);
+      for (void* const event : owed) (void)options.driver.cuEventSynchronize(event);
     }
     {
       const std::lock_guard lock(wake_mutex);
@@ -95,7 +113,13 @@ void ExecutorState::ask_again() {
     const std::lock_guard lock(wake_mutex);
     calls.swap(asked);
   }
-  for (const auto& call : calls) answer_question(std::make_unique<Call>(std::move(*call)));
+  for (const auto& call : calls) {
+    if (asks_about_queued(*call)) {
+      answer(*call, kErrorNotReady);
+    } else {
+      ask_the_driver(*call);
+    }
+  }
 }
 
 }  // namespace gpurun::server

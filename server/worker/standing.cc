@@ -93,11 +93,14 @@ void ExecutorState::tell_standing() {
     each->reset();
     if (!can_ask || !still_stands(standing)) continue;
     told_of_standing = true;
+    const std::string kind =
+        is_early_wait(standing.copy) ? "wait for a stream" : "synchronous copy to the device";
     const std::string words =
         "of one thread has stood for " + std::to_string(options.standing_after.count()) +
-        " ms behind a synchronous copy to the device of another, which was answered early and "
+        " ms behind a " + kind +
+        " of another, which was answered early and "
         "stands behind unfinished work. If that work waits for this very call, neither ends: "
-        "GPURUN_SYNC=1 makes such copies wait before they return, as on a local GPU";
+        "GPURUN_SYNC=1 makes such calls wait before they return, as on a local GPU";
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kOutput;
     item.flags = protocol::kReplyFlagErrors;

@@ -38,6 +38,12 @@ int wait_for_stream(Call& call) {
 }
 
 CallOutcome stream_synchronize(Call& call) {
+  // Answered early: that no later call starts on the device before the stream's work is complete,
+  // the executor sees to, as it does for any barrier.
+  const protocol::RecordHeader& header = call.header();
+  const bool barrier = (header.flags & protocol::kFlagBarrier) != 0;
+  if (barrier && header.order == protocol::Order::kStream && !call.awaited())
+    return CallOutcome::done(0);
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   const HandleTable::Found stream = stream_of(call);
   if (stream.result != 0) return CallOutcome::done(stream.result);
@@ -116,6 +122,7 @@ void add_synchronize_handlers(Handlers& handlers) {
   for (const char* symbol : {"cuStreamQuery", "cuStreamQuery_ptsz"}) {
     set(handlers, symbol, stream_query);
   }
+  handlers.stream_synchronize = driver_abi::find_row("cuStreamSynchronize")->opcode;
   handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
   handlers.event_query = driver_abi::find_row("cuEventQuery")->opcode;
   handlers.event_elapsed_time = driver_abi::find_row("cuEventElapsedTime_v2")->opcode;

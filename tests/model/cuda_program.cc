@@ -5,13 +5,15 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 
 namespace gpurun::model {
 namespace {
 
-constexpr const char* kKinds[] = {"launch", "late", "copy", "record",
-                                  "wait",   "sync", "free", "load"};
+constexpr const char* kKinds[] = {"launch", "late",  "copy", "record", "wait",
+                                  "sync",   "early", "free", "load"};
+constexpr int kKindCount = static_cast<int>(std::size(kKinds));
 
 bool same_stream(const CudaStep& a, const CudaStep& b) {
   return a.context == b.context && a.stream == b.stream;
@@ -39,13 +41,15 @@ bool is_record_of(const CudaProgram& program, std::size_t record, std::size_t wa
 bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   const CudaStep& a = program[i];
   const CudaStep& b = program[j];
-  if (!a.on_device()) return false;
+  const bool early = a.kind == CudaStep::kEarly;
+  if (!a.on_device() && !early) return false;
   if (b.kind == CudaStep::kFree) return a.context == b.context;  // Its memory may be in use.
   if (!b.of_stream()) return false;
-  // The call returned when the copy was complete, and whatever is called later comes after that.
-  if (a.kind == CudaStep::kCopy) return true;
+  // The call returned when the copy was complete, or what was waited for, and whatever is called
+  // later comes after that.
+  if (a.kind == CudaStep::kCopy || early) return true;
   if (same_stream(a, b)) return true;
-  if (b.kind == CudaStep::kSync) return b.stream == '0' && through_legacy(a, b);
+  if (b.waits()) return b.stream == '0' && through_legacy(a, b);
   return through_legacy(a, b) || (b.kind == CudaStep::kWait && is_record_of(program, i, j));
 }
 
@@ -71,8 +75,8 @@ CudaProgram program_from(const std::string& text) {
     CudaStep step;
     words >> kind >> place >> step.event;
     int known = 0;
-    while (known < 8 && kind != kKinds[known]) ++known;
-    if (known == 8 || place.empty()) {
+    while (known < kKindCount && kind != kKinds[known]) ++known;
+    if (known == kKindCount || place.empty()) {
       std::fprintf(stderr, "no step: %s\n", part.c_str());
       std::exit(2);
     }
@@ -91,7 +95,7 @@ std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program) {
     for (std::size_t i = 0; i < j; ++i) before[i][j] = directly_before(program, i, j);
   }
   for (std::size_t k = 0; k < count; ++k) {
-    if (!program[k].on_device()) continue;
+    if (!program[k].on_device() && program[k].kind != CudaStep::kEarly) continue;
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t j = k + 1; j < count; ++j) {
         if (before[i][k] && before[k][j]) before[i][j] = true;
@@ -111,7 +115,7 @@ bool must_be_issued_before(const CudaProgram& program, std::size_t later, std::s
 bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier) {
   const CudaStep& a = program[earlier];
   const CudaStep& b = program[later];
-  if (a.kind == CudaStep::kCopy) return true;
+  if (a.kind == CudaStep::kCopy || a.kind == CudaStep::kEarly) return true;
   if (a.of_stream() && b.of_stream()) {
     if (same_stream(a, b) || through_legacy(a, b)) return true;
     // Records and their users, in the order of the calls: each looks at the last one.

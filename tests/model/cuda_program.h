@@ -7,6 +7,7 @@
 //   copy P       a synchronous copy from the host, in a legacy stream; the client answers it early
 //   record P E   cuEventRecord of the event E (0 or 1)       wait P E   cuStreamWaitEvent
 //   sync P       cuStreamSynchronize: its thread waits, the others go on
+//   early P      the same, answered early: behind quiet work; its thread goes on too
 //   free C       cuMemFree in the context C (A or B): its thread goes on
 //   load C       a call on the context that is none of a stream (cuModuleGetFunction and the like)
 // Places: A0 is the legacy default stream of the context A, Ap and Aq the per-thread default
@@ -21,7 +22,7 @@
 namespace gpurun::model {
 
 struct CudaStep {
-  enum Kind { kLaunch, kLate, kCopy, kRecord, kWait, kSync, kFree, kLoad } kind = kLaunch;
+  enum Kind { kLaunch, kLate, kCopy, kRecord, kWait, kSync, kEarly, kFree, kLoad } kind = kLaunch;
   char context = 'A';
   char stream = '0';  // '0', 'p', 'q', 'b', 'c', 'n', 'm'.
   int event = 0;
@@ -29,7 +30,8 @@ struct CudaStep {
   bool of_stream() const { return kind != kFree && kind != kLoad; }
   bool of_event() const { return kind == kRecord || kind == kWait; }
   // Something that the device does, or a point in its stream.
-  bool on_device() const { return of_stream() && kind != kSync; }
+  bool on_device() const { return of_stream() && !waits(); }
+  bool waits() const { return kind == kSync || kind == kEarly; }
 };
 using CudaProgram = std::vector<CudaStep>;
 
@@ -39,7 +41,8 @@ CudaProgram program_from(const std::string& text);
 
 // What must have happened before what: [i][j] says that the step i comes before the step j > i.
 // For steps of the device: i is complete before j starts. For kSync and kFree as j: i is complete
-// before the call is. kLoad has no part in it.
+// before the call is. kEarly: what comes before it comes before all that does after. kLoad has no
+// part in it.
 std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program);
 
 // Whether the host's call `later` may only be made once `earlier` has been (kFree: has returned):

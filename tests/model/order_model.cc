@@ -42,7 +42,8 @@ using protocol::Order;
 using protocol::RecordHeader;
 using protocol::RecordView;
 
-constexpr std::uint16_t kLateCode = 1, kFreeCode = 2, kLoadCode = 3, kSyncCode = 4, kMeetCode = 5;
+constexpr std::uint16_t kLateCode = 1, kFreeCode = 2, kLoadCode = 3, kSyncCode = 4, kMeetCode = 5,
+                        kEarlyCode = 6;
 constexpr const char* kStreams = "0pqbcnm";
 
 std::uint64_t handle(HandleKind kind, std::uint64_t index) {
@@ -122,6 +123,11 @@ class Run {
         now->returned(waiting.header().sequence - 1);
         return result;
       });
+    };
+    options.handlers.stream_synchronize = kEarlyCode;
+    options.handlers.by_opcode[kEarlyCode] = [](Call& call) {
+      now->note(call.header().sequence - 1);
+      return CallOutcome::done(0);
     };
     options.handlers.by_opcode[kMeetCode] = [](Call& call) {
       const HandleTable::Found found = call.resolve_stream(protocol::kStreamPerThread);
@@ -259,7 +265,7 @@ class Run {
   void returned(std::size_t index) {
     const Quiet quiet;
     for (std::size_t i = 0; i < index; ++i) {
-      if (!before[i][index]) continue;
+      if (!before[i][index] || !program[i].on_device()) continue;
       const bool holds =
           steps[i].operation >= 0 && device.complete(static_cast<std::size_t>(steps[i].operation));
       if (!holds) wrong("returns before the end of", index, i);
@@ -347,6 +353,11 @@ RecordView Run::record_of(std::size_t index) {
     case CudaStep::kSync:
       header.opcode = kSyncCode;
       header.flags = protocol::kFlagFence;
+      break;
+    case CudaStep::kEarly:
+      header.opcode = kEarlyCode;
+      header.form = Form::kCall;
+      header.flags = protocol::kFlagBarrier;
       break;
     case CudaStep::kFree:
       header.opcode = kFreeCode;
@@ -460,12 +471,14 @@ CudaProgram any_program() {
     place.stream = kStreams[model::choose(7)];
   }
   CudaStep::Kind kinds[5];
-  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(8));
+  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(9));
   CudaProgram program;
   while (program.size() < length) {
     CudaStep step = places[model::choose(3)];
     step.kind = kinds[model::choose(5)];
     if (!step.of_stream() || step.kind == CudaStep::kCopy) step.stream = '0';
+    // The client knows only of these that nothing else stands there.
+    if (step.kind == CudaStep::kEarly) step.stream = model::choose(2) == 0 ? 'n' : 'm';
     if (step.of_event()) step.event = model::choose(4) == 3 ? 1 : 0;
     program.push_back(step);
   }
@@ -514,10 +527,12 @@ void small_programs() {
   const int more = std::getenv("GPURUN_MODEL_LONGER") == nullptr ? 0 : 1;
   all_of(
       "launch A0, late A0, launch Ap, late Ap, late Ab, launch An, late An, copy A, record A0 0, "
-      "record Ab 0, record An 0, wait A0 0, wait Am 0, wait Ab 0, free A, load A, late B0, "
+      "record Ab 0, record An 0, wait A0 0, wait Am 0, wait Ab 0, early An, free A, load A, late "
+      "B0, "
       "launch Bn, copy B, free B",
       3 + more);
-  all_of("record An 0, record Ab 0, late Am, wait Am 0, wait Ab 0, late Ab, launch An", 4 + more);
+  all_of("early An, record An 0, record Ab 0, late Am, wait Am 0, wait Ab 0, late Ab, launch An",
+         4 + more);
 }
 
 constexpr model::Scenario kScenarios[] = {{"programs", programs}, {"small", small_programs}};

@@ -51,6 +51,10 @@ bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
 // A pinned source beyond is read by threads of ours, as the wire takes it: the call neither copies
 // it nor waits for room.
 constexpr std::uint64_t kReadAtOnceBytes = limits::kBulkChunkBytes;
+// Larger copies take longer than a program may be told that they are done before they are: they are
+// no quiet work (CallSite).
+constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
+static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
 // The driver stages as much of pageable memory at once and lets larger copies wait.
 constexpr std::uint64_t kStagedBytes = 64 << 10;
 
@@ -136,6 +140,8 @@ class Run {
     // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
     // work before it waits for.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
+    site.quiet = single() && copy_.width <= kQuietCopyBytesMax && known(to) &&
+                 waiting_ != Waiting::kSynchronous && reading != Session::Reading::kInTurn;
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
   }
 

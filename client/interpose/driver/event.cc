@@ -46,6 +46,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) here.session().event_recorded_elsewhere(event);
   if (here.session().event_wanted(event)) site.flags |= protocol::kFlagTell;
   site.subject = event;
+  site.quiet = !here.session().is_shared(event);
   protocol::EventPayload payload;
   payload.flags = flags;
   if (here.session().is_shared(event)) {

@@ -6,6 +6,10 @@
 namespace gpurun::client::interpose {
 namespace {
 
+// Larger ones take longer than a program may be told that they are done before they are: they are
+// no quiet work (CallSite).
+constexpr std::uint64_t kQuietFillBytesMax = std::uint64_t{1} << 20;
+
 CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
               size_t count, CUstream given) {
   Here here;
@@ -29,6 +33,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   CallSite site = here.stream_site(stream);
   site.opcode = code;
   site.form = protocol::Form::kMemset;
+  site.quiet = range.has_value() && count * element_bytes <= kQuietFillBytesMax;
   if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
   // Whether an address that we do not know is valid, the worker's driver must say.
   Reply reply;

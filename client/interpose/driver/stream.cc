@@ -59,6 +59,16 @@ int enter_stream(Here& here, CUstream given, Handle* stream) {
   return here.stream(given, stream);
 }
 
+// Whether a wait for the stream is answered before it is over (docs/adr/0033). Not of a blocking
+// stream: what stands there may stand behind the legacy one's work.
+bool waits_early(const Here& here, Handle stream, int* result) {
+  const Stream* const known = find_stream(here, stream);
+  if (known == nullptr || (known->flags & CU_STREAM_NON_BLOCKING) == 0) return false;
+  const CallSite site = here.stream_site(stream);
+  if (known_idle(here, site, Waits::kForStream, result)) return true;
+  return wait_row_early(here, opcode::cuStreamSynchronize, site, result, as<CUstream>(stream));
+}
+
 }  // namespace
 
 Stream* find_stream(const Here& here, Handle stream) noexcept {
@@ -123,6 +133,8 @@ CUresult cuStreamSynchronize(CUstream given) {
   Here here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
+  int result = 0;
+  if (waits_early(here, stream, &result)) return cuda(result);
   return cuda(synchronize_stream(here, stream));
 }
 

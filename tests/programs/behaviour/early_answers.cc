@@ -1,11 +1,15 @@
 // Driver API: what CUDA has done before it returns is done, as far as anybody can tell. A
-// synchronous copy in, a free and the end of pinned memory wait for the work before them: bytes
-// that this brings, functions that it calls and graphs that it runs have come, and questions say
-// that it is done. What is called later, on any stream, in any context, finds what was copied.
+// synchronous copy in, a free and the end of pinned memory wait for the work before them, a wait
+// for a stream for its fills: bytes that this brings, functions that it calls and graphs that it
+// runs have come, and questions say that it is done. What is called later, on any stream, in any
+// context, finds what was written.
 #include <sys/wait.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "driver_test.h"
@@ -158,6 +162,79 @@ void questions(const Device& device) {
   }
 }
 
+// Threads wait for each other, by no way of CUDA's.
+class Meeting {
+ public:
+  explicit Meeting(unsigned count) : count_(count) {}
+  void meet() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const unsigned turn = turn_;
+    if (++here_ == count_) {
+      here_ = 0;
+      ++turn_;
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return turn_ != turn; });
+  }
+
+ private:
+  const unsigned count_;
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  unsigned here_ = 0, turn_ = 0;
+};
+
+// A wait for a stream that has only been given fills and small copies. Who was told of it, by
+// whatever way, finds it over: by questions, and by launches on streams that wait for no other.
+void waits(const Device& device) {
+  constexpr unsigned kThreads = 4, kRounds = 100, kCount = 64 << 10;
+  Meeting all(kThreads);
+  std::vector<CUstream> streams;
+  std::vector<CUevent> events;
+  std::vector<CUdeviceptr> filled;
+  for (unsigned i = 0; i < kThreads; ++i) {
+    streams.push_back(device.stream(CU_STREAM_NON_BLOCKING));
+    events.push_back(device.event());
+    filled.push_back(device.memory(kCount * 4));
+  }
+  const auto work = [&](unsigned mine) {
+    MUST(cuCtxSetCurrent(device.context));
+    const CUstream own = device.stream(CU_STREAM_NON_BLOCKING);
+    unsigned* const seen = device.pinned(4);
+    const unsigned other = (mine + 1) % kThreads;
+    for (unsigned round = 1; round <= kRounds; ++round) {
+      const unsigned value = round * 10 + mine;
+      MUST(cuMemsetD32Async(filled[mine], value - 1, kCount, streams[mine]));
+      MUST(cuMemcpyHtoDAsync(filled[mine] + (kCount - 1) * 4, &value, 4, streams[mine]));
+      MUST(cuEventRecord(events[mine], streams[mine]));
+      MUST(cuStreamSynchronize(streams[mine]));
+      MUST(cuStreamQuery(streams[mine]));
+      MUST(cuEventQuery(events[mine]));
+      all.meet();
+      MUST(cuStreamQuery(streams[other]));
+      MUST(cuEventQuery(events[other]));
+      CUdeviceptr at = filled[other] + (kCount - 1) * 4;
+      unsigned one = 1;
+      void* arguments[] = {&at, &one};
+      MUST(cuLaunchKernel(device.pass_on, 1, 1, 1, 1, 1, 1, 0, own, arguments, nullptr));
+      MUST(cuMemcpyDtoHAsync(seen, at, 4, own));
+      MUST(cuStreamSynchronize(own));
+      EXPECT(*seen == round * 10 + other + 1);
+      all.meet();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+  for (std::thread& each : threads) each.join();
+  // A wait behind work that is not quiet is one.
+  const CUdeviceptr value = device.memory(4);
+  device.launch_linger(streams[0], value, 5);
+  MUST(cuMemsetD32Async(value, 6, 1, streams[0]));
+  MUST(cuEventRecord(events[0], streams[0]));
+  MUST(cuStreamSynchronize(streams[0]));
+  MUST(cuEventQuery(events[0]));
+}
+
 // Earlier work may still write what a copy reads: the copy carries what that leaves there.
 void sources(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
@@ -288,6 +365,7 @@ int main(int argc, char** argv) {
   end_after(100);
   const Device device(argv[1]);
   // First what needs no witness: a graph with copies out, while it lives, makes each copy wait.
+  waits(device);
   questions(device);
   barriers(device, argv[1]);
   sources(device);

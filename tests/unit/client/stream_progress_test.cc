@@ -20,9 +20,9 @@ class Progress : public ::testing::Test {
  protected:
   void issue(Handle stream) { issue(kContext, stream); }
   // As the log does.
-  void issue(Handle context, Handle stream) {
+  void issue(Handle context, Handle stream, bool quiet = false) {
     ++last_;
-    for (auto* mark : progress_.marks(context, stream)) {
+    for (auto* mark : progress_.marks(context, stream, quiet)) {
       if (mark != nullptr) mark->store(last_, std::memory_order_release);
     }
   }
@@ -31,6 +31,8 @@ class Progress : public ::testing::Test {
     progress_.complete(waits, kContext, stream, last_);
   }
   bool idle(Handle stream) { return progress_.idle(Waits::kForStream, kContext, stream); }
+  void issue_quietly(Handle stream) { issue(kContext, stream, true); }
+  bool may_wait_early(Handle stream) { return progress_.take_early_wait(kContext, stream); }
   bool context_idle() { return progress_.idle(Waits::kForContext, kContext, 0); }
 
   StreamProgress progress_;
@@ -134,6 +136,50 @@ TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
   EXPECT_FALSE(idle(kStream));
 }
 
+// Fills, small copies: done soon, and nothing comes of them before somebody reads.
+TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
+  EXPECT_FALSE(may_wait_early(kStream)) << "nothing is known of it";
+  issue_quietly(kStream);
+  EXPECT_TRUE(may_wait_early(kStream));
+  EXPECT_FALSE(idle(kStream));
+  EXPECT_FALSE(context_idle());
+  issue(kStream);
+  issue_quietly(kStream);
+  EXPECT_FALSE(may_wait_early(kStream)) << "a kernel may stand before the fill";
+  wait(Waits::kForStream, kStream);
+  EXPECT_TRUE(idle(kStream));
+  issue_quietly(kStream);
+  EXPECT_FALSE(idle(kStream));
+  EXPECT_TRUE(may_wait_early(kStream));
+  issue(kOtherStream);
+  EXPECT_TRUE(may_wait_early(kStream)) << "non-blocking streams stand behind no other";
+  EXPECT_FALSE(may_wait_early(kOtherStream));
+  wait(Waits::kForContext);
+  issue_quietly(kOtherStream);
+  EXPECT_TRUE(may_wait_early(kOtherStream));
+}
+
+// What stands in the legacy stream and in those of threads stands behind others' work.
+TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
+  for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
+    issue_quietly(stream);
+    EXPECT_FALSE(may_wait_early(stream)) << stream;
+    EXPECT_FALSE(idle(stream)) << stream;
+  }
+}
+
+// So that failures are told and a program that only waits is at the device's pace.
+TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < StreamProgress::kEarlyWaitsMax; ++i) {
+      issue_quietly(kStream);
+      ASSERT_TRUE(may_wait_early(kStream)) << i;
+    }
+    EXPECT_FALSE(may_wait_early(kStream));
+    wait(Waits::kForStream, kStream);
+  }
+}
+
 CallSite waiting_site() {
   CallSite result = site(3);
   result.stream = kStream;
@@ -183,6 +229,66 @@ TEST(IdleAnswered, OwnCallsOfUnknownOutcomeAreAskedAbout) {
   ASSERT_EQ(session->post(lane, site(1), ByteView()), 0);  // In no stream.
   int result = -1;
   EXPECT_FALSE(session->idle_answered(lane, waiting_site(), &result));
+}
+
+CallSite quiet_site() {
+  CallSite result = site(7);
+  result.stream = kStream;
+  result.order = protocol::Order::kStream;
+  result.quiet = true;
+  return result;
+}
+
+TEST(EarlyWait, IsABarrierThatNobodyAwaits) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  Lane& lane = *Lane::current();
+  int result = -1;
+  EXPECT_FALSE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
+  ASSERT_EQ(session->post(lane, quiet_site(), ByteView()), 0);
+  EXPECT_EQ(worker.next().header.opcode, quiet_site().opcode);
+  EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
+  EXPECT_EQ(result, 0);
+  const FakeWorker::Record record = worker.next();
+  EXPECT_EQ(record.header.opcode, waiting_site().opcode);
+  EXPECT_EQ(record.header.order, protocol::Order::kStream);
+  EXPECT_EQ(record.header.flags, protocol::kFlagBarrier);
+  EXPECT_EQ(record.header.stream, kStream);
+}
+
+// Another process may be told by ways that we do not see, and look at the memory.
+TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  Lane& lane = *Lane::current();
+  ASSERT_EQ(session->post(lane, quiet_site(), ByteView()), 0);
+  int result = -1;
+  session->share_memory();
+  EXPECT_FALSE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
+  session->unshare_memory();
+  EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
+}
+
+TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  Lane& lane = *Lane::current();
+  ASSERT_EQ(session->post(lane, quiet_site(), ByteView()), 0);
+  const FakeWorker::Record record = worker.next();
+  protocol::ReplyHeader header;
+  header.kind = protocol::ReplyKind::kCallError;
+  header.result = kInvalidImage;
+  header.lane = record.header.lane;
+  header.call_sequence = record.header.sequence;
+  header.context = kContext;
+  worker.send_item(header);
+  // Behind it on the wire: who has this answer has the error.
+  auto called = call_elsewhere(*session, site(1));
+  worker.reply(worker.next());
+  EXPECT_EQ(called.get().returned, 0);
+  int result = -1;
+  EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
+  EXPECT_EQ(result, kInvalidImage);
 }
 
 TEST(IdleAnswered, ALostContextIsToldAndAnEndedSession) {

@@ -28,13 +28,22 @@ using ::testing::ElementsAre;
 constexpr auto kWait = 10s;
 
 // Opcodes of the test's own calls.
-enum Opcode : std::uint16_t { kRun, kFail, kHoldUntilOpen, kWaitForGate, kBlockOnGate, kEcho };
+enum Opcode : std::uint16_t {
+  kRun,
+  kFail,
+  kHoldUntilOpen,
+  kWaitForGate,
+  kBlockOnGate,
+  kEcho,
+  kRun2
+};
 
 std::uint64_t handle(HandleKind kind, std::uint64_t index) {
   return protocol::kHandleTag << protocol::kHandleTagShift |
          static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift | index;
 }
 const std::uint64_t kContext = handle(HandleKind::kContext, 1);
+const std::uint64_t kOtherContext = handle(HandleKind::kContext, 4);
 const std::uint64_t kStreamX = handle(HandleKind::kStream, 2);
 const std::uint64_t kStreamY = handle(HandleKind::kStream, 3);
 
@@ -149,6 +158,7 @@ class ExecutorTest : public ::testing::Test {
     executor_.reset();
     executor_ = std::make_unique<Executor>(options_, outbox_);
     ASSERT_EQ(executor_->handles().bind(kContext, HandleKind::kContext, 11), 0);
+    ASSERT_EQ(executor_->handles().bind(kOtherContext, HandleKind::kContext, 12), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamY, HandleKind::kStream, 33), 0);
   }
@@ -168,6 +178,37 @@ class ExecutorTest : public ::testing::Test {
     record.payload = payload;
     EXPECT_TRUE(executor_->accept({&record, 1}).ok());
     return last_;
+  }
+  // A wait for the stream X by lane 1, as the client posts it.
+  void wait_early(std::uint64_t context) {
+    RecordHeader header;
+    header.opcode = options_.handlers.stream_synchronize;
+    header.form = protocol::Form::kCall;
+    header.stream = kStreamX;
+    header.context = context;
+    header.flags = protocol::kFlagBarrier;
+    header.lane = 1;
+    accept(header);
+  }
+  // A question of `lane` about the stream Y. Returns its number.
+  std::uint64_t ask(std::uint64_t context, std::uint32_t lane) {
+    RecordHeader header;
+    header.opcode = options_.handlers.stream_query;
+    header.form = protocol::Form::kCall;
+    header.stream = kStreamY;
+    header.context = context;
+    header.flags = protocol::kFlagFence;
+    header.lane = lane;
+    accept(header);
+    return last_;
+  }
+  void accept(RecordHeader header) {
+    protocol::RecordView record;
+    header.order = Order::kStream;
+    header.sequence = ++last_;
+    header.bytes = sizeof header;
+    record.header = header;
+    EXPECT_TRUE(executor_->accept({&record, 1}).ok());
   }
   struct Reply {
     protocol::ReplyHeader header;
@@ -393,6 +434,55 @@ TEST_F(ExecutorTest, ABarrierComesFirstOnTheDevice) {
   call(kRun, Order::kStream, protocol::kStreamPerThread);  // It is complete: no wait.
   EXPECT_THAT(stage_.said(),
               ElementsAre("1", "record in 0", "wait in 22", "2", "3", "4", "wait in 33", "5", "6"));
+}
+
+// A wait for a stream that was answered early (docs/adr/0033): whoever asks later finds it over,
+// for the thread that was answered may have told him. Once only: with others that go on being
+// answered early the question would never be.
+TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.driver.cuEventSynchronize = [](void* event) {
+    stage->say("waits for " + name(event));
+    return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
+  };
+  start();
+  wait_early(kContext);
+  const std::uint64_t elsewhere = ask(kOtherContext, 3);
+  EXPECT_EQ(receive().header.call_sequence, elsewhere);
+  const std::uint64_t question = ask(kContext, 2);
+  open();  // The barrier's event is never complete: a later early wait may have recorded it again.
+  EXPECT_EQ(receive().header.call_sequence, question);
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "record in 22", "2", "waits for 77", "3"));
+}
+
+// Behind what was answered early and has not been issued, too.
+TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.driver.cuEventSynchronize = [](void*) { return 0; };
+  start();
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  wait_early(kContext);
+  ask(kContext, 2);
+  const std::uint64_t elsewhere = ask(kOtherContext, 3);
+  EXPECT_EQ(receive().header.call_sequence, elsewhere);
+  stage_.event_state = 0;
+  open();
+  EXPECT_EQ(receive().header.result, 0);
+  EXPECT_THAT(stage_.said(), ElementsAre("4", "1", "2", "record in 22", "3"));
+}
+
+// A copy's own lane asks behind it, and no other: ADR 16.
+TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
+  options_.handlers.stream_query = kEcho;
+  start();
+  call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
+  const std::uint64_t question = ask(kContext, 2);
+  EXPECT_EQ(receive().header.call_sequence, question);
 }
 
 TEST_F(ExecutorTest, EndsWithCallsStillQueued) {
