@@ -1,0 +1,97 @@
+// CLI11 reads the words; the file comes first, so that they find its settings in their places.
+#include "server/daemon/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "protocol/control.h"
+
+namespace gpurun::server {
+namespace {
+
+void add_options(CLI::App& app, Config& config, CommandLine& words) {
+  app.add_option("--config", words.config_file,
+                 "TOML file with these settings; options override it");
+  app.add_option("--listen", config.listen, "address and port to listen on: HOST[:PORT]")
+      ->capture_default_str();
+  app.add_option("--driver", config.driver,
+                 "real, emulated, or a CUDA driver library by absolute path")
+      ->capture_default_str();
+  app.add_option("--worker", config.worker, "gpurun-worker; beside this program by default");
+  auto* file = app.add_option("--secret-file", config.secret_file,
+                              "file (mode 0600) with the secret that users must know");
+  app.add_option("--secret-fd", config.secret_fd, "descriptor to read the secret from")
+      ->excludes(file);
+  app.add_option("--ready-fd", config.ready_fd,
+                 "descriptor to write the address to, once this server listens");
+  app.add_flag("--insecure-plaintext", config.insecure_plaintext,
+               "let clients beyond this machine do without TLS, if they say so, too");
+  app.add_flag("--tls", config.tls, "speak TLS only, also within this machine");
+  app.add_option("--tls-certificate", config.tls_certificate,
+                 "PEM file with this server's certificate; else it makes one");
+  app.add_option("--tls-key", config.tls_key, "PEM file (mode 0600) with its private key");
+  app.add_flag("--fingerprint", words.fingerprint,
+               "print the fingerprint of this server's key, by which clients know it, and end");
+  app.add_option("--tokens", config.tokens, "file of users' tokens (gpuctl token); or none");
+  app.add_option("--audit", config.audit,
+                 "who did what, a line each: syslog, none, or a file by absolute path")
+      ->capture_default_str();
+  app.add_option("--worker-uids", words.worker_uids,
+                 "users that workers run as when this is root: FIRST-LAST, or none");
+  app.add_option("--confinement", config.confinement,
+                 "full, or none: workers can do what this daemon's user can")
+      ->capture_default_str();
+  app.add_option("--worker-memory", config.worker_memory,
+                 "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--spare-workers", config.spare_workers,
+                 "workers that are started before there is a lease for them; 1 by default");
+  app.add_option("--spare-level", config.spare_level,
+                 "what they have done: mapped (the driver), or initialised (after cuInit)")
+      ->capture_default_str();
+  app.add_option("--cache", config.cache,
+                 "folder for code images, so that none is sent twice; or none");
+  app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
+  app.add_flag("--for-one-run", config.for_one_run)->group("");  // gpurun's, for its private one.
+  app.add_flag("--verbose", words.verbose, "log every connection: --log info");
+  app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
+}
+
+// The file's settings first, so that parsing the command line leaves them where it says nothing.
+Status read_config_file_of(int argc, const char* const* argv, Config* config) {
+  for (int index = 1; index < argc; ++index) {
+    const std::string_view word = argv[index];
+    if (word == "--config" && index + 1 < argc) return read_config_file(argv[index + 1], config);
+    if (word.starts_with("--config=")) {
+      return read_config_file(std::string(word.substr(std::strlen("--config="))), config);
+    }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<std::optional<int>> read_command_line(int argc, char** argv, Config* config,
+                                             CommandLine* words) {
+  GPURUN_RETURN_IF_ERROR(read_config_file_of(argc, argv, config));
+  CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
+  add_options(app, *config, *words);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return std::optional<int>(app.exit(error));
+    std::fprintf(stderr, "gpurund: %s; gpurund --help shows what there is\n", error.what());
+    return std::optional<int>(kExitWrongUsage);
+  }
+  config->cache_told = config->cache_told || app.count("--cache") > 0;
+  config->spare_workers_told = config->spare_workers_told || app.count("--spare-workers") > 0;
+  config->tokens_told = config->tokens_told || app.count("--tokens") > 0;
+  words->log_told = app.count("--log") > 0;
+  return std::optional<int>();
+}
+
+}  // namespace gpurun::server

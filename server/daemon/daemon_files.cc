@@ -1,0 +1,145 @@
+// Where nothing is said, what is usual for this machine; what was said must be right.
+#include "server/daemon/daemon_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "base/user_folders.h"
+#include "protocol/run_secret.h"
+#include "transport/tcp/address.h"
+
+namespace gpurun::server {
+namespace {
+
+// A longer file is no secret but a mistake.
+constexpr std::size_t kSecretBytesMax = 4096;
+constexpr std::size_t kSecretBytesMin = 16;
+// The bytes of an audit log that nobody asked for; what is older is kept once.
+constexpr std::uint64_t kOwnAuditBytesMax = std::uint64_t{64} << 20;
+
+Result<Bytes> read_secret_from(int fd, const std::string& name) {
+  Bytes secret(kSecretBytesMax + 1);
+  std::size_t bytes = 0;
+  while (bytes < secret.size()) {
+    const ssize_t got = read(fd, secret.data() + bytes, secret.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, name);
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  // An editor's line end is not part of it.
+  while (bytes > 0 &&
+         (secret[bytes - 1] == std::byte{'\n'} || secret[bytes - 1] == std::byte{'\r'})) {
+    --bytes;
+  }
+  secret.resize(bytes);
+  if (bytes < kSecretBytesMin || bytes > kSecretBytesMax) {
+    return Status(Code::kInvalidArgument, name + ": a secret has " +
+                                              std::to_string(kSecretBytesMin) + " to " +
+                                              std::to_string(kSecretBytesMax) + " bytes");
+  }
+  return secret;
+}
+
+}  // namespace
+
+Result<Bytes> read_secret(const Config& config) {
+  if (config.secret_fd >= 0) {
+    const UniqueFd fd(config.secret_fd);
+    return read_secret_from(fd.get(), "--secret-fd");
+  }
+  if (config.secret_file.empty()) return Bytes();
+  const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return Status::from_errno(errno, config.secret_file);
+  struct stat about;
+  if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
+  if ((about.st_mode & 077) != 0) {
+    return Status(Code::kRefused, config.secret_file + ": others may read it; make it mode 0600");
+  }
+  return read_secret_from(fd.get(), config.secret_file);
+}
+
+Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& listener) {
+  const auto advised = [](Code code, const std::string& why) {
+    return Status(code, "no secret can be made for this run: " + why +
+                            "; name a file with a secret by --secret-file");
+  };
+  const std::string folder = protocol::run_secret_folder();
+  if (folder.empty()) return advised(Code::kUnavailable, "XDG_RUNTIME_DIR names no folder for it");
+  const Result<transport::tcp::HostPort> place =
+      transport::tcp::parse_host_port(listener.address(), 0);
+  if (!place.ok()) return place.status();
+  Result<std::unique_ptr<RunSecret>> secret = RunSecret::create(folder, place->port);
+  if (!secret.ok()) return advised(secret.status().code(), secret.status().message());
+  return secret;
+}
+
+Result<SharedIdentity> this_servers_identity(const Config& config) {
+  bool made = false;
+  auto identity = open_identity({config.tls_certificate, config.tls_key, state_folder()}, &made);
+  if (!identity.ok()) {
+    return Status(identity.status().code(), "TLS: " + identity.status().message());
+  }
+  const std::string name = transport::tls::to_string((*identity)->fingerprint());
+  if (made) {
+    spdlog::warn(
+        "made a key for this server in {}; its fingerprint, by which clients know it, is {}",
+        state_folder(), name);
+  } else {
+    spdlog::info("the fingerprint of this server's key is {}", name);
+  }
+  return identity;
+}
+
+Result<SharedIdentity> identity_for(const transport::Listener& listener, const Config& config) {
+  const Result<transport::tcp::SocketAddress> address =
+      transport::tcp::local_address(listener.fd());
+  if (!address.ok()) return address.status();
+  const bool told = config.tls || !config.tls_certificate.empty() || !config.tls_key.empty();
+  if (address->is_loopback() && !told) return SharedIdentity();
+  auto identity = this_servers_identity(config);
+  if (identity.ok() || told || !config.insecure_plaintext) return identity;
+  spdlog::warn("no client can speak {}", identity.status().message());
+  return SharedIdentity();
+}
+
+Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
+                                                const transport::tls::Identity* identity) {
+  const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
+  if (path.empty() || path == "none") return std::shared_ptr<TokenStore>();
+  if (path[0] != '/') {
+    return Status(Code::kInvalidArgument, "tokens: '" + path + "' is no absolute path");
+  }
+  const auto read = protocol::read_token_file(path);
+  if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
+  const Status left = leave_fingerprint(path, identity);
+  if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());
+  return std::make_shared<TokenStore>(path);
+}
+
+Result<std::unique_ptr<AuditLog>> open_audit(const Config& config) {
+  const auto named = [](const Status& status) {
+    return Status(status.code(), "audit: " + status.message());
+  };
+  const bool told = !config.audit.empty();
+  if (told || access("/dev/log", W_OK) == 0) {
+    auto log = AuditLog::open(told ? config.audit : "syslog");
+    if (!log.ok()) return named(log.status());
+    return log;
+  }
+  const std::string folder = state_folder();
+  if (!folder.empty()) mkdir(folder.c_str(), 0700);  // What is wrong with it, opening says.
+  auto own = AuditLog::open(folder.empty() ? "none" : folder + "/audit.log", kOwnAuditBytesMax);
+  if (own.ok() && !folder.empty()) spdlog::info("the audit log is {}/audit.log", folder);
+  if (own.ok()) return own;
+  spdlog::warn("no audit log is kept: {}", own.status().message());
+  return AuditLog::open("none");
+}
+
+}  // namespace gpurun::server
