@@ -311,6 +311,36 @@ TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
   EXPECT_EQ(CALL(cuKernelGetFunction, &gone, kernel), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// One kernel in turn in two contexts: in each it is the function of that context, whichever was
+// launched last, and after a context's end as before it.
+TEST_F(EmulatedLaunch, KeepsTheFunctionsOfALibrarysKernelApartByContext) {
+  CUlibrary library_handle = nullptr;
+  CUkernel kernel = nullptr;
+  ASSERT_EQ(
+      CALL(cuLibraryLoadData, &library_handle, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+      CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuLibraryGetKernel, &kernel, library_handle, "small"), CUDA_SUCCESS);
+  for (int round = 0; round < 2; ++round) {
+    CUcontext other = nullptr;
+    CUfunction here = nullptr, there = nullptr;
+    ASSERT_EQ(CALL(cuCtxCreate_v2, &other, 0, 0), CUDA_SUCCESS);
+    for (int turn = 0; turn < 4; ++turn) {
+      const bool first = turn % 2 == 0;
+      ASSERT_EQ(CALL(cuCtxSetCurrent, first ? context_ : other), CUDA_SUCCESS);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(CALL(cuLaunchKernel, reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0,
+                       nullptr, nullptr, nullptr),
+                  CUDA_SUCCESS);
+      }
+      EXPECT_EQ(CALL(cuKernelGetFunction, first ? &here : &there, kernel), CUDA_SUCCESS);
+    }
+    EXPECT_NE(here, there);
+    EXPECT_EQ(CALL(cuCtxDestroy_v2, other), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxSetCurrent, context_), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(CALL(cuLibraryUnload, library_handle), CUDA_SUCCESS);
+}
+
 // Two texts that need each other, as a program links the PTX of a library to its own.
 TEST_F(EmulatedLaunch, LinksPtxTexts) {
   static const char kCaller[] = R"(.version 8.0

@@ -114,7 +114,7 @@ struct LaunchRequest {
 // How a grid ended. The first failure counts; `block` and `thread` say where it happened.
 struct GridResult {
   int code = kGridOk;
-  std::string kernel;
+  std::string kernel;   // Its name; empty on success.
   std::string message;  // One sentence without the kernel's name; empty on success.
   Extent block{0, 0, 0};
   Extent thread{0, 0, 0};

@@ -128,12 +128,14 @@ void EngineCore::enlist(const GridPtr& grid) {
   active_.push_back(grid);
   active_count_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
   if (options_.watchdog_ms == 0) return;
-  const Clock::time_point now = Clock::now();
   const GridFamily* const family = grid->request.family;
-  grid->started = family == nullptr ? now : family->started;
+  grid->started = family == nullptr ? Clock::now() : family->started;
   grid->reports = family == nullptr ? 0 : family->reports;
-  // Short grids, one after the other, are over before the watchdog wakes.
-  if (now >= next_report(*grid)) report(*grid, now);
+  // Short grids, one after the other, are over before the watchdog wakes. The first is never due.
+  if (family != nullptr && family->launched > 0) {
+    const Clock::time_point now = Clock::now();
+    if (now >= next_report(*grid)) report(*grid, now);
+  }
   if (watching_) return;
   watching_ = true;
   if (watch_thread_.joinable()) {
@@ -168,25 +170,24 @@ GridResult EngineCore::run(const LaunchRequest& request) {
   });
   // Ours alone while it is small: nobody needs to wake up.
   grid->open = grid->block_count > 1 && grid->block_count * grid->block_threads > kSmallGridThreads;
-  {
-    std::lock_guard lock(mutex_);
-    enlist(grid);
-  }
   Patience patience;
-  while (!waiter.over.load()) {
+  std::unique_lock lock(mutex_);
+  enlist(grid);
+  for (;;) {
     Task task;
-    std::unique_lock lock(mutex_);
-    if (take(grid.get(), &task)) {
-      lock.unlock();
-      be_patient(&patience, work(std::move(task), *runner));
-      continue;
-    }
+    const bool taken = take(grid.get(), &task);
     lock.unlock();
-    // Others have its last blocks.
-    std::unique_lock waiting(waiter.mutex);
-    if (!waiter.over.load()) waiter.cv.wait_for(waiting, std::chrono::milliseconds(1));
+    if (taken) {
+      be_patient(&patience, work(std::move(task), *runner));
+    } else {
+      // Others have its last blocks.
+      std::unique_lock waiting(waiter.mutex);
+      if (!waiter.over.load()) waiter.cv.wait_for(waiting, std::chrono::milliseconds(1));
+    }
+    if (waiter.over.load()) break;
+    lock.lock();
   }
-  std::lock_guard lock(waiter.mutex);
+  const std::lock_guard over(waiter.mutex);
   return std::move(waiter.result);
 }
 
@@ -268,6 +269,7 @@ bool EngineCore::take_from(const GridPtr& grid, Task* task) {
                              grid->fruitless >= std::min(waiting, kFruitlessTurns);
     if (can_start && start_first) {
       grid->fruitless = 0;
+      task->spare = spare_block_locked(*grid);
     } else if (waiting > 0) {
       task->block = std::move(grid->waiting.front());
       grid->waiting.pop_front();
@@ -294,12 +296,14 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
       if (outcome == Block::Outcome::kFinished) ++turn.finished;
     }
     if (outcome == Block::Outcome::kFinished) {
+      if (block == nullptr) block = std::move(task.spare);
       start_blocks(grid, std::move(block), runner, &turn);
     } else {
       turn.waiting = std::move(block);
     }
   } else {
     turn.waiting = std::move(task.block);
+    turn.spare = std::move(task.spare);
   }
   const bool fruitful = turn.finished > 0 || turn.waiting == nullptr;
   settle(task.grid, std::move(turn), continued);
@@ -309,7 +313,8 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
 // Starts blocks in index order, one after the other, until one waits.
 void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner,
                               Turn* turn) {
-  const Clock::time_point start = Clock::now();
+  // Who asks for the time pays for it: the only block does not.
+  const Clock::time_point start = grid.block_count > 1 ? Clock::now() : Clock::time_point();
   bool asked_for_help = false;
   for (std::uint32_t count = 0; !grid.stopped(); ++count) {
     // Clusters start together, so only here where all of their blocks can be taken.
@@ -327,10 +332,10 @@ void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRun
     ++turn->finished;
     if (!turn->siblings.empty()) break;
     if (count % 16 != 0) continue;
+    if (grid.next_block.load(std::memory_order_relaxed) >= grid.block_count) break;
     const Clock::duration elapsed = Clock::now() - start;
     if (active_count_.load(std::memory_order_relaxed) > 1 && elapsed > kSlice) break;
-    if (elapsed > kSlowBlock && !asked_for_help &&
-        grid.next_block.load(std::memory_order_relaxed) < grid.block_count) {
+    if (elapsed > kSlowBlock && !asked_for_help) {
       asked_for_help = true;
       std::lock_guard lock(mutex_);
       grid.open = true;
@@ -354,19 +359,23 @@ bool EngineCore::start_cluster(Grid& grid, std::unique_ptr<Block>* block, std::u
   return true;
 }
 
+std::unique_ptr<Block> EngineCore::spare_block_locked(const Grid& grid) {
+  std::vector<std::unique_ptr<Block>>& spare =
+      spare_blocks_[Block::stack_class(grid.request.stack_bytes)];
+  if (spare.empty()) return nullptr;
+  std::unique_ptr<Block> block = std::move(spare.back());
+  spare.pop_back();
+  spare_stacks_ -= block->stacks();
+  return block;
+}
+
 std::unique_ptr<Block> EngineCore::get_block(Grid& grid) {
-  const std::size_t stack_bytes = Block::stack_class(grid.request.stack_bytes);
+  std::unique_ptr<Block> block;
   {
     std::lock_guard lock(mutex_);
-    std::vector<std::unique_ptr<Block>>& spare = spare_blocks_[stack_bytes];
-    if (!spare.empty()) {
-      std::unique_ptr<Block> block = std::move(spare.back());
-      spare.pop_back();
-      spare_stacks_ -= block->stacks();
-      return block;
-    }
+    block = spare_block_locked(grid);
   }
-  std::unique_ptr<Block> block = Block::create(stack_bytes);
+  if (block == nullptr) block = Block::create(Block::stack_class(grid.request.stack_bytes));
   if (block == nullptr) grid.fail(kGridOutOfMemory, "no memory for the stacks of its threads");
   return block;
 }
@@ -411,13 +420,13 @@ void EngineCore::settle(const GridPtr& grid, Turn turn, bool continued) {
   grid->listed = false;
   active_.erase(std::find(active_.begin(), active_.end(), grid));
   active_count_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
-  std::deque<std::unique_ptr<Block>> waiting = std::move(grid->waiting);
+  std::list<std::unique_ptr<Block>> waiting = std::move(grid->waiting);
   lock.unlock();
   finish(grid, std::move(waiting));
 }
 
 // Nobody works on the grid any more.
-void EngineCore::finish(const GridPtr& grid, std::deque<std::unique_ptr<Block>> waiting) {
+void EngineCore::finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> waiting) {
   for (std::unique_ptr<Block>& block : waiting) block->abandon();
   if (!waiting.empty()) {
     std::lock_guard lock(mutex_);

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +39,7 @@ class EngineCore {
   struct Task {
     GridPtr grid;
     std::unique_ptr<Block> block;  // To be continued; none: start new blocks.
+    std::unique_ptr<Block> spare;  // For the first new one; may be none.
     bool more_hands = false;       // Another thread would find work in this grid.
   };
   // How a thread's turn at a grid ended.
@@ -67,8 +68,9 @@ class EngineCore {
   void start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner, Turn* turn);
   bool start_cluster(Grid& grid, std::unique_ptr<Block>* block, std::uint64_t first, Turn* turn);
   std::unique_ptr<Block> get_block(Grid& grid);
+  std::unique_ptr<Block> spare_block_locked(const Grid& grid);
   void settle(const GridPtr& grid, Turn turn, bool continued);
-  void finish(const GridPtr& grid, std::deque<std::unique_ptr<Block>> waiting);
+  void finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> waiting);
   void keep_locked(std::unique_ptr<Block> block);
   void be_patient(Patience* patience, bool fruitful);
   void watch();

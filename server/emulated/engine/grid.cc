@@ -58,7 +58,7 @@ void Grid::block_id(std::uint64_t index, std::uint32_t block[3]) const {
 
 GridResult Grid::take_result() {
   std::lock_guard lock(result_mutex_);
-  result_.kernel = std::string(request.name);
+  if (result_.code != kGridOk) result_.kernel = std::string(request.name);
   return std::move(result_);
 }
 

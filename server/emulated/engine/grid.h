@@ -5,7 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,8 +51,8 @@ struct Grid {
   std::atomic<std::uint64_t> next_block{0};
 
   // Guarded by the engine's mutex from here on.
-  std::deque<std::unique_ptr<Block>>
-      waiting;                     // Blocks that gave way, or wait for their first turn.
+  // Blocks that gave way, or wait for their first turn. A list: empty, it has no memory.
+  std::list<std::unique_ptr<Block>> waiting;
   std::uint64_t resident_max = 1;  // Blocks that have started and not ended, at most.
   std::uint64_t finished = 0;
   std::uint32_t fruitless = 0;  // Turns since a block last started or finished.

@@ -266,7 +266,8 @@ CUresult check_stream_use(driver_abi::CaptureFamily family, Stream& stream) {
     const bool told = capture->invalidated() && rule.invalidated.code != 0;
     return refuse(capture, told ? rule.invalidated : rule.capturing);
   }
-  const bool legacy = &stream == stream.context().legacy_stream().get();
+  // Each launch asks: what does not block is not the legacy stream, which takes a lock to find.
+  const bool legacy = stream.is_blocking() && &stream == stream.context().legacy_stream().get();
   return legacy ? refuse_context(stream.context(), true, rule.legacy) : CUDA_SUCCESS;
 }
 

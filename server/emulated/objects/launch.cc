@@ -11,11 +11,16 @@
 
 namespace gpurun::emulated {
 
-LaunchOperation::LaunchOperation(KernelLaunch launch) : launch_(std::move(launch)) {
-  auto* block = reinterpret_cast<const std::byte*>(launch_.parameters.data());
-  for (const KernelParameter& parameter : launch_.function->attributes().parameters) {
-    pointers_.push_back(const_cast<std::byte*>(block + parameter.offset));
-  }
+LaunchOperation::LaunchOperation(KernelLaunch launch) : launch_(std::move(launch)) {}
+
+void** LaunchOperation::parameter_pointers() const {
+  std::call_once(pointers_made_, [this] {
+    auto* block = reinterpret_cast<const std::byte*>(launch_.parameters.data());
+    for (const KernelParameter& parameter : launch_.function->attributes().parameters) {
+      pointers_.push_back(const_cast<std::byte*>(block + parameter.offset));
+    }
+  });
+  return pointers_.empty() ? nullptr : pointers_.data();
 }
 
 namespace {
@@ -78,9 +83,11 @@ CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
   request.family = &family;
   const bool logged = kernel_log::wanted();
   const std::uint64_t begin = logged ? kernel_log::now() : 0;
-  const auto start = std::chrono::steady_clock::now();
+  const bool timed = request.regions == nullptr && launch.code.fast != nullptr;
+  const auto start =
+      timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   const int code = engine.run(request).code;  // The engine has said what failed.
-  if (request.regions == nullptr && launch.code.fast != nullptr) {
+  if (timed) {
     launch.code.fast->ran_without(std::chrono::steady_clock::now() - start);
   }
   if (logged) kernel_log::ended(described(context, launch, level, begin, code));

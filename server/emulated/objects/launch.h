@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "server/emulated/engine/engine.h"
@@ -33,13 +34,13 @@ class LaunchOperation final : public Operation {
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
   const KernelLaunch& launch() const { return launch_; }
   // One pointer for each parameter, as a launch takes them; null without parameters.
-  void** parameter_pointers() const {
-    return pointers_.empty() ? nullptr : const_cast<void**>(pointers_.data());
-  }
+  void** parameter_pointers() const;
 
  private:
   const KernelLaunch launch_;
-  std::vector<void*> pointers_;
+  // Made when somebody asks: few do.
+  mutable std::once_flag pointers_made_;
+  mutable std::vector<void*> pointers_;
 };
 
 }  // namespace gpurun::emulated

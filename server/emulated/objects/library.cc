@@ -9,6 +9,16 @@ namespace gpurun::emulated {
 CUresult Kernel::function(const ContextPtr& context, std::shared_ptr<Function>* function) {
   const auto library = library_.lock();
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::uint64_t context_id = context->id();
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_context_ == context_id) {
+      if (auto last = last_.lock()) {
+        *function = std::move(last);
+        return CUDA_SUCCESS;
+      }
+    }
+  }
   std::shared_ptr<ContextModule> module;
   const CUresult loaded = library->module(context, &module);
   if (loaded != CUDA_SUCCESS) return loaded;
@@ -17,6 +27,9 @@ CUresult Kernel::function(const ContextPtr& context, std::shared_ptr<Function>* 
       module->function(name_.c_str(), settings(context->device().ordinal()), function, &why);
   if (result == CUDA_SUCCESS) {
     (*function)->set_kernel(handle());
+    const std::lock_guard lock(mutex_);
+    last_ = *function;
+    last_context_ = context_id;
   } else {
     say_unusable(name_, why);
   }

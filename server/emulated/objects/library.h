@@ -34,6 +34,9 @@ class Kernel final : public Object {
   const std::string name_;
   std::mutex mutex_;
   std::map<int, std::shared_ptr<FunctionSettings>> settings_;  // By device.
+  // What function() found last, for the context of that id: most programs launch in one.
+  std::weak_ptr<Function> last_;
+  std::uint64_t last_context_ = 0;
 };
 
 // Any thread.

@@ -1,11 +1,19 @@
 // The queue of a stream and the loop that executes it.
 #include "server/emulated/objects/stream.h"
 
+#include <chrono>
+
 #include "server/emulated/objects/context.h"
 #include "server/emulated/objects/kernel_log.h"
 
 namespace gpurun::emulated {
 namespace {
+
+// A stream that is full has room again when so many wait: who feeds it sleeps once for many.
+constexpr std::uint64_t kQueuedRoom = Stream::kQueuedMax / 2;
+constexpr auto kRoomWait = std::chrono::milliseconds(1);
+// A queue that was longer gives its memory back.
+constexpr std::size_t kKeptEntriesMax = 2 * Stream::kQueuedMax;
 
 std::uint64_t next_stream_id() {
   static std::atomic<std::uint64_t> next{1};
@@ -57,6 +65,8 @@ std::uint64_t Stream::enqueue(OperationPtr operation, std::vector<Dependency> de
   if (start && !run_soon(shared_from_this())) {
     // No thread: the caller executes the queue itself, which is slow but right.
     drain();
+  } else if (position - completed_.load(std::memory_order_relaxed) > kQueuedMax) {
+    wait_for_room(position);
   }
   return position;
 }
@@ -64,34 +74,72 @@ std::uint64_t Stream::enqueue(OperationPtr operation, std::vector<Dependency> de
 void Stream::drain() {
   std::unique_lock lock(mutex_);
   while (!queue_.empty()) {
-    Entry entry = std::move(queue_.front());
-    queue_.pop_front();
+    // All at once: who enqueues wants the lock too.
+    batch_.swap(queue_);
     lock.unlock();
-    for (const Dependency& dependency : entry.dependencies) {
-      dependency.stream->wait_for(dependency.position);
+    for (Entry& entry : batch_) {
+      execute(std::move(entry));  // What the operation holds ends here, before it is complete.
+      complete_one();
     }
-    if (entry.operation->is_mark()) {
-      marking_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
-    if (context_->sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
-      kernel_log::set_running_stream(id_);
-      const CUresult result = entry.operation->run(*context_);
-      if (result != CUDA_SUCCESS) context_->fail(result);
-    }
-    entry = Entry();  // What the operation holds is released before its completion is seen.
+    batch_.clear();
+    if (batch_.capacity() > kKeptEntriesMax) batch_.shrink_to_fit();
     lock.lock();
-    completed_.fetch_add(1, std::memory_order_release);
-    if (waiters_ > 0) completion_.notify_all();
   }
   running_ = false;
+}
+
+void Stream::execute(Entry entry) {
+  for (const Dependency& dependency : entry.dependencies) {
+    dependency.stream->wait_for(dependency.position);
+  }
+  if (entry.operation->is_mark()) {
+    marking_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  if (context_->sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
+    kernel_log::set_running_stream(id_);
+    const CUresult result = entry.operation->run(*context_);
+    if (result != CUDA_SUCCESS) context_->fail(result);
+  }
+}
+
+// What the operation did happens before all that anybody does who finds it complete.
+void Stream::complete_one() {
+  const std::uint64_t completed = completed_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (completed < awaited_.load(std::memory_order_seq_cst)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    awaited_.store(kNone, std::memory_order_relaxed);  // Who waits for a later one says so again.
+  }
+  completion_.notify_all();
+}
+
+void Stream::await_locked(std::uint64_t position) const {
+  if (position < awaited_.load(std::memory_order_relaxed)) {
+    awaited_.store(position, std::memory_order_seq_cst);
+  }
 }
 
 void Stream::wait_for(std::uint64_t position) const {
   if (reached(position)) return;
   std::unique_lock lock(mutex_);
-  ++waiters_;
-  completion_.wait(lock, [&] { return reached(position); });
-  --waiters_;
+  while (true) {
+    await_locked(position);
+    if (completed_.load(std::memory_order_seq_cst) >= position) return;
+    completion_.wait(lock);
+  }
+}
+
+void Stream::wait_for_room(std::uint64_t position) {
+  const std::uint64_t enough = position - kQueuedRoom;
+  const auto end = std::chrono::steady_clock::now() + kRoomWait;
+  std::unique_lock lock(mutex_);
+  if (completed_.load(std::memory_order_relaxed) == stood_at_) return;
+  while (true) {
+    await_locked(enough);
+    if (completed_.load(std::memory_order_seq_cst) >= enough) return;
+    if (completion_.wait_until(lock, end) == std::cv_status::timeout) break;
+  }
+  stood_at_ = completed_.load(std::memory_order_relaxed);
 }
 
 std::shared_ptr<Capture> Stream::capture() const {

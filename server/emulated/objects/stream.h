@@ -4,7 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,6 +22,7 @@ class Context;
 class Stream final : public Object, public Runnable, public std::enable_shared_from_this<Stream> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kStream;
+  static constexpr std::uint64_t kQueuedMax = 1024;
 
   // A point in another stream that an operation waits for before it starts.
   struct Dependency {
@@ -40,7 +40,9 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
   bool is_blocking() const { return (flags_ & CU_STREAM_NON_BLOCKING) == 0; }
   std::uint64_t id() const { return id_; }
 
-  // Appends `operation` and returns its position, counted from 1. 0: no thread can be had.
+  // Appends `operation` and returns its position, counted from 1. 0: no thread can be had. Behind
+  // kQueuedMax others the caller waits a moment for the stream to catch up, as with a GPU, whose
+  // queues are not endless either; never for a stream that stands.
   std::uint64_t enqueue(OperationPtr operation, std::vector<Dependency> dependencies);
 
   std::uint64_t position() const { return enqueued_.load(std::memory_order_acquire); }
@@ -66,10 +68,17 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
   std::atomic<bool> destroyed{false};
 
  private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   struct Entry {
     OperationPtr operation;
     std::vector<Dependency> dependencies;
   };
+
+  void execute(Entry entry);
+  void complete_one();
+  // Makes the completion of `position` wake who waits. With the mutex.
+  void await_locked(std::uint64_t position) const;
+  void wait_for_room(std::uint64_t position);
 
   const std::shared_ptr<Context> context_;
   const unsigned flags_;
@@ -78,11 +87,15 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
 
   mutable std::mutex mutex_;
   mutable std::condition_variable completion_;
-  mutable int waiters_ = 0;
-  std::deque<Entry> queue_;
+  std::vector<Entry> queue_;
   bool running_ = false;
+  std::vector<Entry> batch_;        // What is being executed: of the one thread that does that.
+  std::uint64_t stood_at_ = kNone;  // Completed when a wait for room was in vain.
   std::atomic<std::uint64_t> enqueued_{0};
   std::atomic<std::uint64_t> completed_{0};
+  // The first position that somebody sleeps for, written under the mutex. Who completes one writes
+  // completed_ and then reads this, who goes to sleep the other way around: one sees the other.
+  mutable std::atomic<std::uint64_t> awaited_{kNone};
   std::atomic<std::uint64_t> marking_{0};  // The position of the last mark that was begun.
   std::atomic<bool> captured_{false};
   std::shared_ptr<Capture> capture_;

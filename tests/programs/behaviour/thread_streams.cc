@@ -97,6 +97,8 @@ void legacy(const Device& device) {
       EXPECT(cuStreamQuery(each.before) == CUDA_ERROR_NOT_READY);
       MUST(cuMemcpyHtoDAsync(flag, one, 4, helper));
       MUST(cuStreamSynchronize(each.before));
+      // That a kernel has seen what the copy wrote does not put the copy before the next fill.
+      MUST(cuStreamSynchronize(helper));
     }
   }
   // One after the other through several threads: the legacy stream is one for all.
