@@ -454,8 +454,7 @@ TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
   const std::uint64_t question = ask(kContext, 2);
   open();  // The barrier's event is never complete: a later early wait may have recorded it again.
   EXPECT_EQ(receive().header.call_sequence, question);
-  EXPECT_THAT(stage_.said(),
-              ElementsAre("1", "record in 22", "2", "waits for 77", "3"));
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "2", "waits for 77", "3"));
 }
 
 // Behind what was answered early and has not been issued, too.

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "protocol/control.h"
 #include "base/descriptor_message.h"
+#include "protocol/control.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 
