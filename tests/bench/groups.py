@@ -1,5 +1,6 @@
 """The groups of the bench: each measures and gives rows. docs/performance.md says what each is for."""
 import calls
+import emulated
 import loops
 import sequences
 import sessions
@@ -14,6 +15,7 @@ GROUPS = {
     "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
     "sequences": ("what the bytes of repeated calls cost", sequences.measure),
     "lone": ("when a launch starts that no other call follows (emulated device)", calls.lone),
+    "emulated": ("kernels on the emulated device, beside plain loop nests", emulated.measure),
     "start": ("start-up, from the first call to the first kernel's result", start.measure),
     "steady": ("a loop of launches, of which each turn reads a result", loops.steady),
     "mnist": ("sample_mnist's start and its loop (null device)", loops.mnist),

@@ -7,7 +7,7 @@ from bars import best
 SHOWN = {"ns": (1e-3, "us"), "ms": (1, "ms"), "GB/s": (1, "GB/s"), "1/s": (1, "/s"), "MiB": (1, "MiB"),
          "": (1, ""), "%": (1, "%")}
 
-COLUMNS = ("native", "alone", "gpurun", "gpurun across", "other")
+COLUMNS = ("native", "plain C++", "alone", "gpurun", "gpurun across", "other")
 
 
 def median_of(rounds):

@@ -15,7 +15,7 @@ import bars  # noqa: E402
 from groups import GROUPS  # noqa: E402
 import world  # noqa: E402
 
-NEEDS_MORE = ("mnist", "sequences", "lone")  # nvcc, the emulated device.
+NEEDS_MORE = ("mnist", "sequences", "lone", "emulated")  # nvcc, the emulated device.
 BY_CALL = ("posted", "fences", "objects", "copies")
 
 
