@@ -77,10 +77,11 @@ Result<DescriptorMessage> receive_message(int socket, std::size_t bytes_max, Wai
   } while (got < 0 && errno == EINTR);
   if (got < 0) return failure(errno);
   take_descriptors(header, &message.attached);
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  const bool whole = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (!whole || got == 0) {
     for (const UniqueFd& each : message.attached) let_not_linger(each);
-    return Status(Code::kProtocol, "a message is longer than it may be");
   }
+  if (!whole) return Status(Code::kProtocol, "a message is longer than it may be");
   if (got == 0) return Status(Code::kPeerGone, "the other end of a message has closed");
   message.bytes.resize(static_cast<std::size_t>(got));
   return message;

@@ -27,7 +27,8 @@ struct DescriptorMessage {
 };
 
 // kDeadline: nothing is there, or not in time. kPeerGone: the other end has closed. kProtocol: it
-// has more than `bytes_max`, or more descriptors than kAttachedMax; such sockets do not linger.
+// has more than `bytes_max`, or more descriptors than kAttachedMax. What came along then, or
+// with no byte, does not linger.
 Result<DescriptorMessage> receive_message(int socket, std::size_t bytes_max, Wait wait);
 
 // A stranger's socket that lingers holds up whoever closes it last. Of what is no socket, nothing.

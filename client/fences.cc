@@ -87,6 +87,7 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
   if (answered) {
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
+    lane.early_waits_ = 0;
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
   if (stats.enabled()) {
@@ -165,8 +166,11 @@ bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
 
 bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
   Impl& impl = *impl_;
-  if (!may_answer_early() || !impl.progress.take_early_wait(site.context, site.stream))
+  if (!may_answer_early() || lane.early_waits_ >= StreamProgress::kQuietMax ||
+      !impl.progress.may_wait_early(lane.id(), site.context, site.stream)) {
     return false;
+  }
+  ++lane.early_waits_;
   site.order = protocol::Order::kStream;
   site.flags = protocol::kFlagBarrier;
   site.quiet = true;

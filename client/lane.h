@@ -71,8 +71,9 @@ class Lane {
   bool answered_ = false;      // Guarded by mutex_.
   int result_ = 0;             // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
-  Bytes reply_;          // Keeps its capacity from call to call.
-  bool posted_ = false;  // A call since the last one that was answered.
+  Bytes reply_;                    // Keeps its capacity from call to call.
+  bool posted_ = false;            // A call since the last one that was answered.
+  std::uint32_t early_waits_ = 0;  // Likewise (Session::wait_answered_early()).
 
   // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
   struct Seen {

@@ -184,6 +184,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
+  const bool early = (site.flags & protocol::kFlagBarrier) != 0 && !fence && !site.quiet;
+  if (early) progress.copied_early(lane.id(), slot.sequence);
   lane.posted_ = true;
   if (fence) await(lane, slot.sequence);
   log.commit(slot);

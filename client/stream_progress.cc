@@ -57,7 +57,7 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
        {&slot->issued, &slot->done, &slot->quiet_issued, &slot->others_issued, &slot->all_done}) {
     number->store(0, std::memory_order_relaxed);
   }
-  slot->early_waits.store(0, std::memory_order_relaxed);
+  slot->quiet_pieces.store(0, std::memory_order_relaxed);
   slot->owner.store(handle, std::memory_order_release);
   return slot;
 }
@@ -72,6 +72,7 @@ CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, bool quie
   if (is_created(stream)) {
     if (Slot* slot = claim(stream); slot != nullptr) {
       marks[1] = quiet ? &slot->quiet_issued : &slot->issued;
+      if (quiet) slot->quiet_pieces.fetch_add(1, std::memory_order_relaxed);
     }
   }
   return marks;
@@ -84,13 +85,16 @@ void StreamProgress::issued_anywhere(std::uint64_t sequence) noexcept {
 void StreamProgress::complete(Waits waits, Handle context, Handle stream,
                               std::uint64_t sequence) noexcept {
   if (waits == Waits::kNot) return;
+  // A stream's next call stands behind every copy that was answered early; a context's wait is for
+  // that context.
+  if (waits == Waits::kForStream) raise(waited_, sequence);
   const bool whole = waits == Waits::kForContext;
   // Of a per-thread stream nothing is kept: there is one for each thread.
   if (!whole && stream == protocol::kStreamPerThread) return;
   Slot* slot = find(!whole && is_created(stream) ? stream : context);
   if (slot == nullptr) return;
   raise(whole ? slot->all_done : slot->done, sequence);
-  slot->early_waits.store(0, std::memory_order_relaxed);
+  slot->quiet_pieces.store(0, std::memory_order_relaxed);
 }
 
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
@@ -111,16 +115,25 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
   return value_of(of_context->others_issued) <= all_done && value_of(anywhere_issued_) <= all_done;
 }
 
-bool StreamProgress::take_early_wait(Handle context, Handle stream) noexcept {
+bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
+                                    Handle stream) const noexcept {
   const Slot* const of_context = find(context);
-  Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
   if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
     return false;
   }
-  if (value_of(own->issued) > std::max(value_of(own->done), value_of(of_context->all_done))) {
+  if (value_of(own->issued) > std::max(value_of(own->done), value_of(of_context->all_done)) ||
+      own->quiet_pieces.load(std::memory_order_relaxed) > kQuietMax) {
     return false;
   }
-  return own->early_waits.fetch_add(1, std::memory_order_relaxed) < kEarlyWaitsMax;
+  // Whatever waits stands behind such a copy: one that has succeeded since proves its end.
+  const std::uint64_t copy = value_of(early_copy_);
+  const bool of_lane = (copy & ((std::uint64_t{1} << kLaneBits) - 1)) == lane;
+  return copy == 0 || of_lane || copy >> kLaneBits < value_of(waited_);
+}
+
+void StreamProgress::copied_early(std::uint32_t lane, std::uint64_t sequence) noexcept {
+  raise(early_copy_, sequence << kLaneBits | lane);
 }
 
 }  // namespace gpurun::client

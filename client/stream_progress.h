@@ -38,10 +38,13 @@ class StreamProgress {
   void complete(Waits waits, Handle context, Handle stream, std::uint64_t sequence) noexcept;
   // Nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
-  // Nothing but quiet work was issued to the created `stream` of `context` since it was complete.
-  // True at most kEarlyWaitsMax times in a row: then somebody has to wait for it.
-  bool take_early_wait(Handle context, Handle stream) noexcept;
-  static constexpr std::uint32_t kEarlyWaitsMax = 64;
+  // Nothing but quiet work was issued to the created `stream` of `context` since it was complete,
+  // and at most kQuietMax pieces of that; and no synchronous copy of another lane than `lane` that
+  // was answered early may be incomplete: what is waited for may stand behind that.
+  bool may_wait_early(std::uint32_t lane, Handle context, Handle stream) const noexcept;
+  // The call `sequence` of `lane` is a synchronous copy that is answered early.
+  void copied_early(std::uint32_t lane, std::uint64_t sequence) noexcept;
+  static constexpr std::uint32_t kQuietMax = 64;
 
  private:
   // Of a created stream: its own. Of a context: its legacy stream's.
@@ -49,10 +52,10 @@ class StreamProgress {
     std::atomic<Handle> owner{0};
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> done{0};
-    // A created stream's: quiet work, which `issued` leaves out, and take_early_wait()s since it
-    // was complete.
+    // A created stream's: quiet work, which `issued` leaves out, and how much of it was issued
+    // since somebody waited, early waits included.
     std::atomic<std::uint64_t> quiet_issued{0};
-    std::atomic<std::uint32_t> early_waits{0};
+    std::atomic<std::uint32_t> quiet_pieces{0};
     // A context's: to its created and per-thread streams; and up to where all of it is complete.
     std::atomic<std::uint64_t> others_issued{0};
     std::atomic<std::uint64_t> all_done{0};
@@ -68,6 +71,11 @@ class StreamProgress {
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
   std::mutex claiming_;
   std::atomic<std::uint64_t> anywhere_issued_{0};
+  std::atomic<std::uint64_t> waited_{0};  // The last call that waited for a stream and succeeded.
+  // The last copy that was answered early: number and lane, written together.
+  static constexpr int kLaneBits = 17;
+  static_assert(limits::kLanesMax < std::size_t{1} << kLaneBits);
+  std::atomic<std::uint64_t> early_copy_{0};
   std::atomic<bool> forgetful_{false};  // Some call has found no memory.
 };
 

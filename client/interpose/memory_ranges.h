@@ -37,6 +37,12 @@ struct MemoryRange {
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID; chosen by add_range().
 
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
+  // Whoever ends it waits for what `context_of_work` was given before: so it may be written after
+  // the program was told that it has been. Unmapping and unloading do not, nor does the end of
+  // another context's memory.
+  bool ends_behind(Handle context_of_work) const {
+    return kind == MemoryKind::kPool || (kind == MemoryKind::kDevice && context == context_of_work);
+  }
   bool covers(std::uint64_t address, std::uint64_t count) const {
     return address >= base && address - base <= bytes && count <= bytes - (address - base);
   }

@@ -53,9 +53,8 @@ std::vector<void*> DeviceBarrier::owed_to(std::uint32_t lane, std::uint64_t cont
   std::vector<void*> events;
   for (auto& [key, mark] : marks_) {
     const auto [of_lane, of_context, owed] = key;
-    if (!mark.owed || (of_lane != lane && (owed == Owed::kToLane || of_context != context))) {
-      continue;
-    }
+    const bool to_others = owed == Owed::kToContext && (context == 0 || of_context == context);
+    if (!mark.owed || (of_lane != lane && !to_others)) continue;
     mark.owed = driver_.cuEventQuery(mark.event) == kErrorNotReady;
     if (mark.owed) events.push_back(mark.event);
   }

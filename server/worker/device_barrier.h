@@ -31,7 +31,7 @@ class DeviceBarrier {
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);
   // The events behind the answered-early calls that may be incomplete: what `lane` asks about the
-  // device, with `context` current, is asked behind them.
+  // device, of `context` (0: of any), is asked behind them.
   std::vector<void*> owed_to(std::uint32_t lane, std::uint64_t context);
   // The last barrier, while it may be incomplete: its call, and the event behind it.
   struct Pending {

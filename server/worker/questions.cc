@@ -54,8 +54,10 @@ void ExecutorState::ask(std::unique_ptr<Call> call) {
        at != early.end() && at->first.first == header.lane; ++at) {
     before.push_back(at->second);
   }
-  const auto wait = early.find({kAllLanes, header.context});
-  if (wait != early.end()) before.push_back(wait->second);
+  // Of all contexts: they are issued soon, and the time between two events is asked for with any.
+  for (auto at = early.lower_bound({kAllLanes, 0}); at != early.end(); ++at) {
+    before.push_back(at->second);
+  }
   if (before.empty()) return answer_question(std::move(call));
   queued_bytes += cost(*call);
   queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
@@ -76,7 +78,9 @@ bool ExecutorState::asks_about_queued(const Call& call) const {
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   if (asks_about_queued(*call)) return answer(*call, kErrorNotReady);
   const RecordHeader& header = call->header_;
-  std::vector<void*> owed = barrier.owed_to(header.lane, header.context);
+  forget_contexts();
+  const bool of_any = header.opcode == options.handlers.event_elapsed_time;
+  std::vector<void*> owed = barrier.owed_to(header.lane, of_any ? 0 : header.context);
   if (!owed.empty()) return ask_behind(keep(std::move(*call)), std::move(owed));
   ask_the_driver(*call);
 }
@@ -102,7 +106,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, std::vector<void*> ow
     }
     woken.notify_one();
   };
-  if (context.result != 0) return answer(*call, context.result);
+  if (context.result != 0) return ask_the_driver(*call);
   if (!parking->run(wait).ok()) answer(*call, kErrorOutOfMemory);
 }
 

@@ -96,8 +96,11 @@ class Run {
   // A synchronous copy in implies that all before it is done. The program could tell only by bytes
   // that come into its memory, and by what it asks, which the worker answers behind the copy.
   bool may_return_early() const {
-    return waiting_ == Waiting::kSynchronous && known(copy_.destination.address) &&
-           here_.session().may_answer_early();
+    if (waiting_ != Waiting::kSynchronous || !here_.session().may_answer_early()) return false;
+    const auto range = find_range(copy_.destination.address);
+    // A module's variables are left to its end: who unloads it has no more use for what was copied.
+    return range.has_value() &&
+           (range->ends_behind(site_.context) || range->kind == MemoryKind::kModule);
   }
 
   // Nobody may see the destination unwritten on return.
@@ -140,9 +143,16 @@ class Run {
     // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
     // work before it waits for.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
-    site.quiet = single() && copy_.width <= kQuietCopyBytesMax && known(to) &&
-                 waiting_ != Waiting::kSynchronous && reading != Session::Reading::kInTurn;
+    site.quiet = reading != Session::Reading::kInTurn && is_quiet(to);
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
+  }
+
+  bool is_quiet(std::uint64_t to) const {
+    if (!single() || copy_.width > kQuietCopyBytesMax || waiting_ == Waiting::kSynchronous) {
+      return false;
+    }
+    const auto range = find_range(to);
+    return range.has_value() && range->ends_behind(site_.context);
   }
 
   // The source stays as it is until the copy is complete, but for what is ordered before the copy.

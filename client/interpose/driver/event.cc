@@ -1,4 +1,6 @@
 // Events: made without a round trip; a completion that the worker tells is not asked for.
+#include <atomic>
+
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/stream.h"
@@ -10,6 +12,9 @@ constexpr unsigned kFlagsKnown =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 // A call that looks at or `ends` an event, after its earlier users.
+// Some event was made for other processes: one of them may ask as soon as a wait is over.
+std::atomic<bool> interprocess_events{false};
+
 int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   const Handle event = handle_of(given);
@@ -46,7 +51,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) here.session().event_recorded_elsewhere(event);
   if (here.session().event_wanted(event)) site.flags |= protocol::kFlagTell;
   site.subject = event;
-  site.quiet = !here.session().is_shared(event);
+  site.quiet = !interprocess_events.load(std::memory_order_relaxed);
   protocol::EventPayload payload;
   payload.flags = flags;
   if (here.session().is_shared(event)) {
@@ -81,6 +86,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
   if (out == nullptr || (flags & ~kFlagsKnown) != 0 || shared_timed) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) interprocess_events = true;
   const Handle event = here.handles().mint(HandleKind::kEvent, here.context->handle, nullptr);
   if (event == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const int result = post_row(here, opcode::cuEventCreate, here.site(protocol::Order::kImmediate),

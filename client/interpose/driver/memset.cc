@@ -33,7 +33,8 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   CallSite site = here.stream_site(stream);
   site.opcode = code;
   site.form = protocol::Form::kMemset;
-  site.quiet = range.has_value() && count * element_bytes <= kQuietFillBytesMax;
+  site.quiet = range.has_value() && range->ends_behind(site.context) &&
+               count * element_bytes <= kQuietFillBytesMax;
   if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
   // Whether an address that we do not know is valid, the worker's driver must say.
   Reply reply;

@@ -235,6 +235,66 @@ void waits(const Device& device) {
   MUST(cuEventQuery(events[0]));
 }
 
+// What ends memory, or shows it to others, may come right behind the wait.
+void ends(const Device& device) {
+  const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
+  CUmemAllocationProp of = {};
+  of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  of.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.device};
+  size_t granule = 0;
+  MUST(cuMemGetAllocationGranularity(&granule, &of, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const std::vector<unsigned char> from(4096, 1);
+  for (int round = 0; round < 20; ++round) {
+    CUdeviceptr at;
+    CUmemGenericAllocationHandle memory;
+    CUmemAccessDesc access = {of.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    MUST(cuMemAddressReserve(&at, granule, 0, 0, 0));
+    MUST(cuMemCreate(&memory, granule, &of, 0));
+    MUST(cuMemMap(at, granule, 0, memory, 0));
+    MUST(cuMemSetAccess(at, granule, &access, 1));
+    if (round % 2 == 0) {
+      MUST(cuMemcpyHtoD(at, from.data(), from.size()));
+    } else {
+      for (size_t i = 0; i + 4096 <= granule; i += 4096)
+        MUST(cuMemsetD8Async(at + i, 1, 4096, stream));
+      MUST(cuStreamSynchronize(stream));
+    }
+    MUST(cuMemUnmap(at, granule));
+    MUST(cuMemRelease(memory));
+    MUST(cuMemAddressFree(at, granule));
+  }
+  CUcontext second;
+  MUST(cuCtxCreate(&second, nullptr, 0, device.device));
+  const CUdeviceptr theirs = device.memory(kLarge);
+  MUST(cuCtxSetCurrent(device.context));
+  for (size_t i = 0; i < kLarge; i += 64 << 10) {
+    MUST(cuMemsetD8Async(theirs + i, 1, 64 << 10, stream));
+  }
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuCtxSetCurrent(second));
+  MUST(cuMemFree(theirs));
+  // The time between two events is asked for with any context.
+  MUST(cuCtxSetCurrent(device.context));
+  const CUdeviceptr mine = device.memory(kLarge);
+  const CUevent begin = device.event(), end = device.event();
+  for (int round = 0; round < 20; ++round) {
+    MUST(cuCtxSetCurrent(device.context));
+    MUST(cuEventRecord(begin, stream));
+    for (size_t i = 0; i < kLarge; i += 64 << 10) {
+      MUST(cuMemsetD8Async(mine + i, 1, 64 << 10, stream));
+    }
+    MUST(cuEventRecord(end, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuCtxSetCurrent(second));
+    float milliseconds = -1;
+    MUST(cuEventElapsedTime(&milliseconds, begin, end));
+    EXPECT(milliseconds >= 0);
+  }
+  MUST(cuCtxDestroy(second));
+  MUST(cuCtxSetCurrent(device.context));
+  MUST(cuCtxSynchronize());
+}
+
 // Earlier work may still write what a copy reads: the copy carries what that leaves there.
 void sources(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
@@ -366,6 +426,7 @@ int main(int argc, char** argv) {
   const Device device(argv[1]);
   // First what needs no witness: a graph with copies out, while it lives, makes each copy wait.
   waits(device);
+  ends(device);
   questions(device);
   barriers(device, argv[1]);
   sources(device);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "protocol/record.h"
 #include "tests/unit/client/session_under_test.h"
 
@@ -13,6 +15,8 @@ namespace {
 constexpr Handle kOtherContext = 0x5D00'0000'0000'0002;
 constexpr Handle kStream = 0x5D00'0000'0000'0401;
 constexpr Handle kOtherStream = 0x5D00'0000'0000'0402;
+constexpr std::uint32_t kLane = 5;
+constexpr std::uint32_t kOtherLane = 6;
 constexpr std::uint64_t kLegacy = protocol::kStreamLegacy;
 constexpr std::uint64_t kThread = protocol::kStreamPerThread;
 
@@ -32,7 +36,9 @@ class Progress : public ::testing::Test {
   }
   bool idle(Handle stream) { return progress_.idle(Waits::kForStream, kContext, stream); }
   void issue_quietly(Handle stream) { issue(kContext, stream, true); }
-  bool may_wait_early(Handle stream) { return progress_.take_early_wait(kContext, stream); }
+  bool may_wait_early(Handle stream, std::uint32_t lane = kLane) {
+    return progress_.may_wait_early(lane, kContext, stream);
+  }
   bool context_idle() { return progress_.idle(Waits::kForContext, kContext, 0); }
 
   StreamProgress progress_;
@@ -168,16 +174,36 @@ TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
   }
 }
 
-// So that failures are told and a program that only waits is at the device's pace.
+// So that a program which only fills and waits is at the device's pace, and no question stands
+// behind more than that.
 TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
   for (int round = 0; round < 3; ++round) {
-    for (std::uint32_t i = 0; i < StreamProgress::kEarlyWaitsMax; ++i) {
+    for (std::uint32_t i = 0; i < StreamProgress::kQuietMax; ++i) {
       issue_quietly(kStream);
       ASSERT_TRUE(may_wait_early(kStream)) << i;
     }
+    issue_quietly(kStream);
     EXPECT_FALSE(may_wait_early(kStream));
+    issue_quietly(kOtherStream);
+    EXPECT_TRUE(may_wait_early(kOtherStream));
     wait(Waits::kForStream, kStream);
+    wait(Waits::kForStream, kOtherStream);
   }
+}
+
+// Another thread's copy that was answered early may stand behind a kernel, and this stream's work
+// behind the copy; who made it has been told that it is done.
+TEST_F(Progress, BehindAnotherLanesCopyAWaitIsOne) {
+  issue_quietly(kStream);
+  issue(0);
+  progress_.copied_early(kLane, last_);
+  EXPECT_TRUE(may_wait_early(kStream, kLane));
+  EXPECT_FALSE(may_wait_early(kStream, kOtherLane));
+  wait(Waits::kForContext);
+  issue_quietly(kStream);
+  EXPECT_FALSE(may_wait_early(kStream, kOtherLane)) << "the copy may be another context's";
+  wait(Waits::kForStream, kOtherStream);
+  EXPECT_TRUE(may_wait_early(kStream, kOtherLane)) << "every stream stands behind the copy";
 }
 
 CallSite waiting_site() {
@@ -269,6 +295,27 @@ TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
   EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
 }
 
+// A failure is told by a fence: one comes soon, whatever streams a thread waits for.
+TEST(EarlyWait, OfOneThreadIsFollowedByARealOneInTheEnd) {
+  FakeWorker worker;
+  const auto session = start(worker);
+  std::uint32_t early = 0;
+  std::thread([&] {  // A lane of its own.
+    Lane& lane = *Lane::current();
+    int result = -1;
+    for (bool more = true; more && early <= StreamProgress::kQuietMax; early += more ? 1 : 0) {
+      CallSite fill = quiet_site(), wait = waiting_site();
+      fill.stream = wait.stream = kStream + early;
+      ASSERT_EQ(session->post(lane, fill, ByteView()), 0);
+      worker.next();
+      more = session->wait_answered_early(lane, wait, ByteView(), &result);
+      if (more) worker.next();
+    }
+  })
+      .join();
+  EXPECT_EQ(early, StreamProgress::kQuietMax);
+}
+
 TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -285,7 +332,7 @@ TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
   // Behind it on the wire: who has this answer has the error.
   auto called = call_elsewhere(*session, site(1));
   worker.reply(worker.next());
-  EXPECT_EQ(called.get().returned, 0);
+  EXPECT_EQ(called.get().result, 0);
   int result = -1;
   EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
   EXPECT_EQ(result, kInvalidImage);

@@ -222,5 +222,22 @@ TEST(HandOvers, ThatAreNoneAreRefused) {
   EXPECT_EQ(code_of(endless, 2, receive), Code::kProtocol);
 }
 
+// A stranger could choose how long whoever closes his socket last waits.
+TEST(DescriptorMessages, NoSocketLingersThatCameWithNothing) {
+  const Pair pair;
+  const UniqueFd given(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_TRUE(given.valid());
+  const Bytes too_long(64);
+  for (const ByteView bytes : {ByteView(), ByteView(too_long)}) {
+    linger lingers = {1, 60};
+    ASSERT_EQ(setsockopt(given.get(), SOL_SOCKET, SO_LINGER, &lingers, sizeof lingers), 0);
+    send_any(pair.ours.get(), bytes, {given.get()});
+    EXPECT_FALSE(receive_message(pair.theirs.get(), 32, Wait::kYes).ok());
+    socklen_t length = sizeof lingers;
+    ASSERT_EQ(getsockopt(given.get(), SOL_SOCKET, SO_LINGER, &lingers, &length), 0);
+    EXPECT_EQ(lingers.l_onoff, 0) << bytes.size();
+  }
+}
+
 }  // namespace
 }  // namespace gpurun::server
