@@ -95,6 +95,7 @@ int fail(const char* what) {
 void prepare(int socket) {
   const int on = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // Of a listener's too: what comes before somebody accepts is stamped, and inherits this.
   setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
 }
 
@@ -182,21 +183,22 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
   if (writer.joinable()) writer.join();
 }
 
-// As a real link: the server accepts when the client's last word of the handshake has come, which
-// is a round trip and a half after its first; here the client was told at once, and its words wait.
+// As a real link: the client knows after a round trip that it is connected, and may speak; the
+// server accepts when the client's last word of the handshake has come, half a round trip later.
+// Here the client was told at once, and its words wait.
 void serve(Link& link, int connection, int near) {
   const Clock::time_point accepted = Clock::now();
   if (link.logged) link.log.add(connection, "open", accepted, accepted, 0);
-  std::this_thread::sleep_until(accepted + 2 * link.delay);
+  prepare(near);
+  std::this_thread::sleep_until(accepted + 3 * link.delay);
   const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (far >= 0 &&
       connect(far, reinterpret_cast<const sockaddr*>(&link.target), sizeof link.target) == 0) {
-    prepare(near);
     prepare(far);
     std::thread answers([&link, connection, far, near, accepted] {
       relay(link, connection, far, near, false, accepted + 3 * link.delay);
     });
-    relay(link, connection, near, far, true, accepted);
+    relay(link, connection, near, far, true, accepted + 2 * link.delay);
     answers.join();
   }
   if (far >= 0) close(far);
@@ -205,6 +207,7 @@ void serve(Link& link, int connection, int near) {
 
 int run(Link& link, const char* log) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  prepare(listener);
   sockaddr_in own{};
   own.sin_family = AF_INET;
   own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
