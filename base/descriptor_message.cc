@@ -34,7 +34,7 @@ void take_descriptors(msghdr& header, std::vector<UniqueFd>* into) {
   }
 }
 
-int flags_of(Wait wait) { return wait == Wait::kNo ? MSG_DONTWAIT : 0; }
+int flags_of(Wait wait) { return wait == Wait::kNever ? MSG_DONTWAIT : 0; }
 
 }  // namespace
 

@@ -15,7 +15,7 @@ namespace gpurun {
 inline constexpr std::size_t kAttachedMax = 64;  // Descriptors; the kernel takes 253.
 
 // kYes: as long as the socket does (SO_RCVTIMEO, SO_SNDTIMEO).
-enum class Wait : std::uint8_t { kNo, kYes };
+enum class Wait : std::uint8_t { kNever, kYes };
 
 // The descriptors stay the caller's. kInternal: more than kAttachedMax. kDeadline: no room, or not
 // in time. kPeerGone: the other end has closed.

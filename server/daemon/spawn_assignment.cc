@@ -36,7 +36,7 @@ Status send_assignment(int socket, const Assignment& assignment) {
   std::memcpy(bytes.data() + sizeof fixed, assignment.visible.data(), assignment.visible.size());
   std::vector<int> ledgers;
   for (const UniqueFd& ledger : assignment.ledgers) ledgers.push_back(ledger.get());
-  return send_message(socket, bytes, ledgers, Wait::kNo);
+  return send_message(socket, bytes, ledgers, Wait::kNever);
 }
 
 Result<Assignment> receive_assignment(int socket) {

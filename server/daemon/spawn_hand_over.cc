@@ -49,7 +49,7 @@ Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<in
   message.lease = order.lease;
   message.ticket = order.ticket;
   images.copy(message.images, images.size());
-  return send_message(socket, byte_view(&message, sizeof message), connections, Wait::kNo);
+  return send_message(socket, byte_view(&message, sizeof message), connections, Wait::kNever);
 }
 
 Result<HandOver> receive_hand_over(int socket) {

@@ -15,7 +15,7 @@ bool ExchangeBook::serve(int socket, Owner owner, const protocol::Id& lease) {
   for (int message = 0; message < kMessagesMax; ++message) {
     ExchangeWords asked;
     std::vector<UniqueFd> given;
-    const Status received = receive_words(socket, &asked, &given, Wait::kNo);
+    const Status received = receive_words(socket, &asked, &given, Wait::kNever);
     if (received.code() == Code::kDeadline) return true;
     if (!received.ok() || !answer(socket, owner, lease, asked, std::move(given))) return false;
   }
@@ -54,7 +54,7 @@ bool ExchangeBook::answer(int socket, Owner owner, const protocol::Id& lease,
     default:
       return false;
   }
-  return send_words(socket, words, descriptors, Wait::kNo).ok();
+  return send_words(socket, words, descriptors, Wait::kNever).ok();
 }
 
 ExchangeResult ExchangeBook::put(Owner owner, const protocol::Id& lease, const ExchangeWords& asked,
