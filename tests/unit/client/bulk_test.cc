@@ -175,6 +175,7 @@ TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
   ASSERT_EQ(copy_in(source, Session::Reading::kSoon), 0);  // Nobody reads yet.
   const FakeWorker::Record record = worker_->next();
   EXPECT_TRUE(take_transfer(record.header.bulk, source.size()) == source);
+  session_->await_read(source);
 }
 
 TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
