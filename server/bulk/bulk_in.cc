@@ -88,9 +88,9 @@ bool BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& 
         go_on = transfer.kind == Kind::kCopy && transfer.given == header.offset;
       }
     } else {
+      const std::uint64_t before = transfer.came.through();
       transfer.came.add(header.offset, bytes);
-      says.emplace_back(FrameKind::kChunkReceipt,
-                        BulkHeader{header.transfer, transfer.came.through(), header.total, 0});
+      tell_what_came(header.transfer, transfer, before, says);
     }
     if (transfer.kind == Kind::kWhole) {
       go_on = transfer.failure != 0 || transfer.came.through() == transfer.total;
@@ -167,17 +167,27 @@ bool BulkIn::make_whole(Transfer& transfer) {
   return transfer.whole != nullptr;
 }
 
+// A receipt for each chunk by which there is more without a gap: they are sent by their number
+// (BulkLanes), and the client may have no room for another chunk that would bring the next.
+void BulkIn::tell_what_came(std::uint64_t number, const Transfer& transfer, std::uint64_t before,
+                            Says& says) {
+  const std::uint64_t through = transfer.came.through();
+  for (std::uint64_t at = before; at < through; at += limits::kBulkChunkBytes) {
+    says.emplace_back(FrameKind::kChunkReceipt, BulkHeader{number, through, transfer.total, 0});
+  }
+}
+
 // What came before its call was known.
 void BulkIn::move_to_whole(std::uint64_t number, Transfer& transfer, Says& says) {
   if (transfer.staged.empty() || !make_whole(transfer)) return;
+  const std::uint64_t before = transfer.came.through();
   for (const auto& [offset, chunk] : transfer.staged) {
     std::memcpy(transfer.whole->bytes().data() + offset, chunk.bytes, chunk.size);
     staging_.give_back(chunk.bytes);
     transfer.came.add(offset, chunk.size);
   }
   transfer.staged.clear();
-  says.emplace_back(FrameKind::kChunkReceipt,
-                    BulkHeader{number, transfer.came.through(), transfer.total, 0});
+  tell_what_came(number, transfer, before, says);
 }
 
 std::optional<BulkIn::Chunk> BulkIn::next(std::uint64_t number) {

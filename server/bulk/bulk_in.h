@@ -128,6 +128,8 @@ class BulkIn {
 
   bool make_whole(Transfer& transfer);
   int take(std::uint64_t number, std::shared_ptr<WholePayload>* payload);
+  void tell_what_came(std::uint64_t number, const Transfer& transfer, std::uint64_t before,
+                      Says& says);
   void move_to_whole(std::uint64_t number, Transfer& transfer, Says& says);
   void abandon(std::uint64_t number, Transfer& transfer, Says& says);
   void remember_end(std::uint64_t number);

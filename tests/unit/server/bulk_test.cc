@@ -399,6 +399,31 @@ TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
   EXPECT_LT(waits, small);
 }
 
+// Of several connections one may bring the first chunk last; the client's window may be full by
+// then, so that no other chunk brings another receipt.
+TEST(WorkerBulk, AReceiptComesWhenAGapIsClosed) {
+  constexpr std::size_t kCame = 6;
+  WorkerOptions options;
+  options.handlers.generic = [](Call&) { return CallOutcome::done(0); };
+  RawClient client(options);
+  const Bytes bytes = pattern(8 * kChunk);
+  protocol::RecordHeader load;
+  load.form = protocol::Form::kRaw;
+  load.order = protocol::Order::kStream;
+  load.flags = kFence;
+  load.bulk = 1;
+  client.record(load, {}, 1);
+  for (std::size_t i = 1; i < kCame; ++i)
+    client.chunk(1, i * kChunk, bytes.size(), part(bytes, i * kChunk));
+  client.chunk(1, 0, bytes.size(), part(bytes, 0));
+  std::uint64_t told = 0;
+  while (told != kCame * kChunk && !HasFailure()) {
+    const RawClient::BulkFrame frame = client.bulk();
+    if (frame.kind == FrameKind::kChunkReceipt) told = frame.header.offset;
+  }
+  EXPECT_EQ(told, kCame * kChunk);
+}
+
 TEST(WorkerBulk, ACutInTheMiddleEndsTheSession) {
   RawClient client;
   Bytes memory(4 * kChunk);
