@@ -66,22 +66,26 @@ void in_shares(const std::vector<int>& sockets, Share share) {
   for (std::thread& other : others) other.join();
 }
 
-void measure_ping(Placement placement, Results* results) {
+// A word there and back between two threads.
+void ping_pongs(const char* row, Placement placement, Results* results) {
   const int pings = results->count(kPings) + results->count(kPings) / 10;
-  {
-    const Pair pair(placement, 1, [pings](const std::vector<int>& sockets) {
-      char ping[kPing];
-      for (int i = 0; i < pings; ++i) {
-        receive_all(sockets[0], ping, kPing);
-        send_all(sockets[0], ping, kPing);
-      }
-    });
-    char ping[kPing] = {};
-    results->each("raw 64-byte ping-pong", kPings, [&] {
-      send_all(pair.sockets()[0], ping, kPing);
-      receive_all(pair.sockets()[0], ping, kPing);
-    });
-  }
+  const Pair pair(placement, 1, [pings](const std::vector<int>& sockets) {
+    char ping[kPing];
+    for (int i = 0; i < pings; ++i) {
+      receive_all(sockets[0], ping, kPing);
+      send_all(sockets[0], ping, kPing);
+    }
+  });
+  char ping[kPing] = {};
+  results->each(row, kPings, [&] {
+    send_all(pair.sockets()[0], ping, kPing);
+    receive_all(pair.sockets()[0], ping, kPing);
+  });
+}
+
+void measure_ping(Placement placement, Results* results) {
+  ping_pongs("raw 64-byte ping-pong", placement, results);
+  const int pings = results->count(kPings) + results->count(kPings) / 10;
   const FutexPair futex(placement, pings);
   results->each("raw futex ping-pong", kPings, [&] { futex.ping(); });
 }
@@ -133,21 +137,7 @@ void measure_contended(Placement placement, Results* results) {
   close(flowing[1]);
   char word = 0;
   check(read(flowing[0], &word, 1) == 1, "the neighbour");
-  const int pings = results->count(kPings) + results->count(kPings) / 10;
-  {
-    const Pair pair(placement, 1, [pings](const std::vector<int>& sockets) {
-      char ping[kPing];
-      for (int i = 0; i < pings; ++i) {
-        receive_all(sockets[0], ping, kPing);
-        send_all(sockets[0], ping, kPing);
-      }
-    });
-    char ping[kPing] = {};
-    results->each("raw ping-pong beside a stream", kPings, [&] {
-      send_all(pair.sockets()[0], ping, kPing);
-      receive_all(pair.sockets()[0], ping, kPing);
-    });
-  }
+  ping_pongs("raw ping-pong beside a stream", placement, results);
   kill(neighbour,
        SIGKILL);  // Before its pipe is full. Its other end dies of the broken connection.
   waitpid(neighbour, nullptr, 0);
