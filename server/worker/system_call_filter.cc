@@ -76,6 +76,16 @@ class Program {
     when_equal(bits, 1), answer(then);
     answer(otherwise);
   }
+  // setsockopt(2), but for SO_LINGER. Numbers of options mean something only with their level: it
+  // is TCP_CONGESTION's, too.
+  void nothing_lingers(long call) {
+    begin(call, 6);
+    load(argument(1));
+    when_equal(SOL_SOCKET, 3);
+    load(argument(2));
+    when_equal(SO_LINGER, 1), answer(kForbid);
+    answer(kAllow);
+  }
   // prlimit64(2), of this process, that sets nothing.
   void limits_are_read(long call) {
     begin(call, 11);
@@ -128,7 +138,7 @@ void add_common(Program& program) {
   program.by_value(SYS_rt_sigaction, 0, {SIGSYS}, kForbid, kAllow);
   program.limits_are_read(SYS_prlimit64);
   // Whoever closes such a socket last waits: the daemon, were one sent to it.
-  program.by_value(SYS_setsockopt, 2, {SO_LINGER}, kForbid, kAllow);
+  program.nothing_lingers(SYS_setsockopt);
   // No F_SETOWN or F_SETSIG, which send signals to others.
   program.by_value(SYS_fcntl, 1,
                    {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_DUPFD_CLOEXEC,

@@ -1,6 +1,7 @@
 """What docs/performance.md asks of each row, and whether it is met."""
 
 PING, STREAM, CIPHER = "raw 64-byte ping-pong", "raw stream x{lanes}", "AES-128-GCM on one core"
+UNPACED = ", Reno"  # Which does not hold its own packets back, as BBR does.
 BESIDE_A_STREAM = "raw ping-pong beside a stream"
 RATES = ("GB/s", "1/s")  # Units of which more is better.
 
@@ -42,8 +43,9 @@ def of_ping(times, more_us=0):
 
 
 def stream_of(row):
-    """As many connections as the session has bulk lanes."""
-    return row.raw[STREAM.format(lanes=row.lanes)]["p50"]
+    """As many connections as the session has bulk lanes; the faster kind."""
+    name = STREAM.format(lanes=row.lanes)
+    return max(row.raw[each]["p50"] for each in (name, name + UNPACED))
 
 
 def of_stream(share):

@@ -37,19 +37,21 @@ void pin(Placement placement, int which) {
   }
 }
 
-void no_delay(int socket) {
+void prepare(int socket, Pacing pacing) {
   const int on = 1;
   check(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
+  if (pacing == Pacing::kAsTheSystem) return;
+  check(setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == 0, "TCP_CONGESTION");
 }
 
-std::vector<int> connect_to(const sockaddr_in& address, int connections) {
+std::vector<int> connect_to(const sockaddr_in& address, int connections, Pacing pacing) {
   std::vector<int> sockets;
   for (int i = 0; i < connections; ++i) {
     sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     check(sockets.back() >= 0, "socket");
     check(connect(sockets.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0,
           "connect");
-    no_delay(sockets.back());
+    prepare(sockets.back(), pacing);
   }
   return sockets;
 }
@@ -82,7 +84,7 @@ void receive_all(int socket, char* data, std::size_t size) {
   }
 }
 
-Pair::Pair(Placement placement, int connections, const Serve& serve) {
+Pair::Pair(Placement placement, int connections, const Serve& serve, Pacing pacing) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   check(listener >= 0, "socket");
   sockaddr_in address{};
@@ -97,13 +99,13 @@ Pair::Pair(Placement placement, int connections, const Serve& serve) {
   pin(placement, child_ == 0 ? 1 : 0);
   if (child_ == 0) {
     close(listener);
-    serve(connect_to(address, connections));
+    serve(connect_to(address, connections, pacing));
     std::_Exit(0);
   }
   for (int i = 0; i < connections; ++i) {
     sockets_.push_back(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     check(sockets_.back() >= 0, "accept");
-    no_delay(sockets_.back());
+    prepare(sockets_.back(), pacing);
   }
   close(listener);
 }

@@ -13,6 +13,7 @@
 namespace gpurun::bench {
 
 enum class Placement { kFree, kAcross };  // Across: the ends stay on two different cores.
+enum class Pacing { kAsTheSystem, kNone };   // None: Reno, where the system's choice may be BBR.
 
 // Ends the process with errno's words unless `fine`.
 void check(bool fine, const char* what);
@@ -24,7 +25,8 @@ void receive_all(int socket, char* data, std::size_t size);
 class Pair {
  public:
   using Serve = std::function<void(const std::vector<int>& sockets)>;
-  Pair(Placement placement, int connections, const Serve& serve);
+  Pair(Placement placement, int connections, const Serve& serve,
+       Pacing pacing = Pacing::kAsTheSystem);
   ~Pair();
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;

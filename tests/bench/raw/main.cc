@@ -3,7 +3,8 @@
 //
 //   PLACEMENT   across: the two ends stay on different cores; free: as the scheduler likes.
 //   ping        64 bytes there and back, by TCP over loopback and by a futex in shared memory
-//   streams N.. 64 MiB by TCP over so many connections, a memcpy at each end; and memcpy alone
+//   streams N.. 64 MiB by TCP over so many connections, a memcpy at each end, as the system sets
+//               connections up and with Reno; and memcpy alone
 //   contended   the ping-pong beside a stream that never ends
 //   cipher      AES-GCM as "openssl speed -evp aes-128-gcm -bytes 16384" measures it
 #include <openssl/evp.h>
@@ -90,26 +91,35 @@ void measure_ping(Placement placement, Results* results) {
   results->each("raw futex ping-pong", kPings, [&] { futex.ping(); });
 }
 
+void measure_stream(const std::string& row, Placement placement, Pacing pacing, int connections,
+                    const std::vector<char>& source, Results* results) {
+  const int streams = results->count(kStreams) + 1;
+  const auto serve = [streams](const std::vector<int>& sockets) {
+    std::vector<char> into(kStreamBytes);
+    for (int i = 0; i < streams; ++i) {
+      in_shares(sockets, [&into](int socket, std::size_t at, std::size_t size) {
+        receive_share(socket, into.data() + at, size);
+      });
+      send_all(sockets[0], "!", 1);
+    }
+  };
+  const Pair pair(placement, connections, serve, pacing);
+  results->rate(row, kStreamBytes, kStreams, [&] {
+    in_shares(pair.sockets(), [&source](int socket, std::size_t at, std::size_t size) {
+      send_share(socket, source.data() + at, size);
+    });
+    char done = 0;
+    receive_all(pair.sockets()[0], &done, 1);
+  });
+}
+
 void measure_streams(Placement placement, const std::vector<std::string>& words, Results* results) {
   const std::vector<char> source(kStreamBytes, 'x');
-  const int streams = results->count(kStreams) + 1;
   for (const std::string& word : words) {
-    const Pair pair(placement, std::atoi(word.c_str()), [streams](const std::vector<int>& sockets) {
-      std::vector<char> into(kStreamBytes);
-      for (int i = 0; i < streams; ++i) {
-        in_shares(sockets, [&into](int socket, std::size_t at, std::size_t size) {
-          receive_share(socket, into.data() + at, size);
-        });
-        send_all(sockets[0], "!", 1);
-      }
-    });
-    results->rate("raw stream x" + word, kStreamBytes, kStreams, [&] {
-      in_shares(pair.sockets(), [&source](int socket, std::size_t at, std::size_t size) {
-        send_share(socket, source.data() + at, size);
-      });
-      char done = 0;
-      receive_all(pair.sockets()[0], &done, 1);
-    });
+    const int connections = std::atoi(word.c_str());
+    const std::string row = "raw stream x" + word;
+    measure_stream(row, placement, Pacing::kAsTheSystem, connections, source, results);
+    measure_stream(row + ", Reno", placement, Pacing::kNone, connections, source, results);
   }
   std::vector<char> copy(kStreamBytes, 'y');
   results->rate("memcpy 64 MiB", kStreamBytes, kStreams, [&] {

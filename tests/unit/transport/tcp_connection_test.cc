@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -32,6 +34,22 @@ TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
   ASSERT_TRUE((*adopted)->send({&hello, 1}, Deadline::in(kTimeout)).ok());
   Bytes got(2);
   EXPECT_TRUE((*client)->receive(got, 2, Deadline::in(kTimeout)).ok());
+}
+
+// Where the system's choice paces what it sends (BBR), a stream within one machine is a third
+// slower.
+TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
+  const auto server = (*listener)->accept(Deadline::in(kTimeout));
+  ASSERT_TRUE(client.ok() && server.ok());
+  for (const int fd : {(*client)->fd(), (*server)->fd()}) {
+    char control[16] = {};
+    socklen_t bytes = sizeof control;
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes), 0);
+    EXPECT_STREQ(control, "reno");
+  }
 }
 
 // Hundreds of idle sessions cost a server what their threads cost that wake up to look at a
