@@ -1,5 +1,7 @@
 // Bulk: the payload bytes of copies and images, beside the command log. Chunks of
-// limits::kBulkChunkBytes; transfers take turns, so a large one does not hold up a small one.
+// limits::kBulkChunkBytes. Streams take turns, so that a large copy of one does not hold up a small
+// one of another; transfers of one stream go in their order, as the worker needs them: what came
+// before its turn would have left the worker's caches by then.
 //
 // A chunk that is sent has a slot of the window until the worker's receipt says that it has
 // retired: so what is under way is bounded by limits::kBulkWindowBytes, of which one transfer takes
@@ -22,7 +24,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -33,8 +37,9 @@
 #include "transport/transport.h"
 
 namespace gpurun::protocol {
+class BulkHeads;
 struct ChunkOnWire;
-}
+}  // namespace gpurun::protocol
 
 namespace gpurun::client {
 
@@ -72,11 +77,16 @@ class Bulk {
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
 
-  // A transfer to the worker: its number; nothing is sent yet. `source` is not empty.
-  std::uint64_t open(ByteView source);
+  // Transfers whose bytes are needed in the order in which they are opened: those of one stream.
+  // Two streams in one line cost fairness and nothing else.
+  using Line = std::pair<std::uint64_t, std::uint64_t>;
+
+  // A transfer to the worker: its number; nothing is sent yet. `source` is not empty. Without a
+  // line it takes turns with all others.
+  std::uint64_t open(ByteView source, std::optional<Line> line = {});
   // Likewise, of a copy that takes its turn in a stream: it is sent when the worker asks for it
   // (wanted()), and its source is not read before.
-  std::uint64_t open_in_turn(ByteView source);
+  std::uint64_t open_in_turn(ByteView source, std::optional<Line> line = {});
   // The record was not appended after all.
   void forget(std::uint64_t transfer);
   // Returns when the source may be reused: when all but the last kTransferWindowBytes have been
@@ -122,13 +132,15 @@ class Bulk {
   // Its bytes [0, head_end) are sent from the source itself; those behind are copied into slots.
   struct Outgoing {
     std::uint64_t transfer = 0;
+    Line line;
     ByteView source;
     bool later = false;                    // Who called does not wait. All of it is head,
     std::uint64_t after = 0;               // once completions 1 to this one are in place.
     bool on_demand = false;                // Not before the worker asks for it,
     bool in_turn = false;                  // when a stream has come to it.
     std::shared_ptr<const Bytes> offered;  // Backs `source` of an offered one.
-    bool over = false;                     // Abandoned by the worker.
+    bool over = false;                     // Abandoned by the worker,
+    bool dropped = false;                  // or done with for another reason.
     std::uint64_t head_end = 0;
     std::uint64_t head = 0;    // Of the head, bytes that have been taken to be sent.
     std::uint64_t filled = 0;  // From head_end on: all before have been copied.
@@ -139,7 +151,9 @@ class Bulk {
     std::deque<Chunk> chunks;  // Handed to a connection, not yet retired.
 
     bool taken() const { return head == head_end && filled == source.size(); }
+    bool handed_over() const { return dropped || sent == source.size(); }
   };
+  using InLine = std::deque<std::shared_ptr<Outgoing>>;
   struct Incoming {
     MutableBytes destination;
     bool unattended = false;
@@ -165,12 +179,13 @@ class Bulk {
   bool may_send(const Outgoing& out) const noexcept;
   bool is_read(ByteView memory) const noexcept;
   bool still_reads(ByteView memory) const noexcept;
-  std::uint64_t add(Outgoing out);
+  std::uint64_t add(Outgoing out, std::optional<Line> line);
   static void begin_later(Outgoing& out);
   Chunk take_chunk(const Outgoing& out, std::uint64_t offset);
   void begin_read(Outgoing& out, ByteView piece);
   void end_read(Outgoing& out, ByteView piece);
   void copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
+  std::shared_ptr<Outgoing> first_to_send(InLine& line);
   std::shared_ptr<Outgoing> next_to_send();
   Status send_receipt(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
   Status send_next(std::unique_lock<std::mutex>& lock, Channel& channel);
@@ -182,7 +197,8 @@ class Bulk {
 
   // bulk_receive.cc
   void run_receiver(Channel& channel);
-  Status receive_frame(transport::Connection& connection, Bytes& scratch);
+  Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
+                       Bytes& scratch);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        const protocol::ChunkOnWire& chunk, Bytes& scratch);
   void note_receipt(const protocol::BulkHeader& receipt);
@@ -213,7 +229,8 @@ class Bulk {
   std::vector<ByteView> reading_;  // Pieces of sources that are copied or sent just now.
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;
-  std::uint64_t last_served_ = 0;  // The transfer that had its turn last.
+  std::map<Line, InLine> lines_;  // Of those that may go once their bytes are there.
+  Line last_served_;              // The line that had its turn last.
   std::map<std::uint64_t, Incoming> incoming_;
   std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
   std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/bulk.h"
+#include "protocol/bulk_head.h"
 #include "protocol/chunk_wire.h"
 
 namespace gpurun::client {
@@ -105,43 +106,30 @@ bool Bulk::cancel(std::uint64_t transfer) {
 }
 
 void Bulk::run_receiver(Channel& channel) {
+  protocol::BulkHeads heads;
   Bytes scratch;
   Status status;
-  while (status.ok()) status = receive_frame(*channel.connection, scratch);
+  while (status.ok()) status = receive_frame(*channel.connection, heads, scratch);
   listener_.failed(listener_.user, std::move(status));
 }
 
-Status Bulk::receive_frame(transport::Connection& connection, Bytes& scratch) {
-  std::byte head[protocol::kFrameHeaderBytes];
-  // Unbounded here and below: silence is watched on the log channel, which shuts this one down.
-  Result<std::size_t> got = connection.receive(head, sizeof head, Deadline::never());
-  if (!got.ok()) return got.status();
-  const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
-  if (!frame.ok()) return frame.status();
-  if (frame->kind == FrameKind::kHeartbeat) return {};
-  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
-                     frame->kind == FrameKind::kChunkReceipt ||
-                     frame->kind == FrameKind::kChunkAbandoned ||
-                     frame->kind == FrameKind::kChunkWanted;
-  if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
-    return Status(Code::kProtocol, "a frame that does not belong on a bulk connection");
-  }
-  std::byte bulk_head[protocol::kBulkHeaderBytes];
-  got = connection.receive(bulk_head, sizeof bulk_head, Deadline::never());
-  if (!got.ok()) return got.status();
-  const std::size_t bytes = frame->payload_bytes - protocol::kBulkHeaderBytes;
-  const Result<BulkHeader> header = protocol::parse_bulk_header(frame->kind, bulk_head, bytes);
-  if (!header.ok()) return header.status();
-  if (header->transfer > last_transfer_.load(std::memory_order_acquire)) {
+// Unbounded here and below: silence is watched on the log channel, which shuts this one down.
+Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
+                           Bytes& scratch) {
+  const auto head = heads.receive(connection);
+  if (!head.ok()) return head.status();
+  if (!head->has_value()) return {};
+  const auto& [kind, header, bytes] = **head;
+  if (header.transfer > last_transfer_.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
-  if (frame->kind == FrameKind::kChunkReceipt) return retire(*header);
-  if (frame->kind == FrameKind::kChunkAbandoned) return abandoned(*header);
-  if (frame->kind == FrameKind::kChunkWanted) return wanted(header->transfer, 0);
+  if (kind == FrameKind::kChunkReceipt) return retire(header);
+  if (kind == FrameKind::kChunkAbandoned) return abandoned(header);
+  if (kind == FrameKind::kChunkWanted) return wanted(header.transfer, 0);
   const Result<protocol::ChunkOnWire> chunk =
-      protocol::receive_chunk_head(connection, frame->kind, *header, bytes);
+      protocol::receive_chunk_head(connection, kind, header, bytes);
   if (!chunk.ok()) return chunk.status();
-  return receive_chunk(connection, *header, *chunk, scratch);
+  return receive_chunk(connection, header, *chunk, scratch);
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "client/bulk.h"
@@ -38,26 +39,30 @@ bool Bulk::may_copy(const Outgoing& out) const noexcept {
 }
 
 // With the lock held.
-std::uint64_t Bulk::add(Outgoing out) {
+std::uint64_t Bulk::add(Outgoing out, std::optional<Line> line) {
+  constexpr std::uint64_t kAlone = ~std::uint64_t{0};
   out.transfer = mint();
+  out.line = line.value_or(Line{kAlone, out.transfer});
   const std::uint64_t transfer = out.transfer;
-  outgoing_.emplace(transfer, std::make_shared<Outgoing>(std::move(out)));
+  const auto added = std::make_shared<Outgoing>(std::move(out));
+  outgoing_.emplace(transfer, added);
+  if (!added->on_demand) lines_[added->line].push_back(added);
   return transfer;
 }
 
-std::uint64_t Bulk::open(ByteView source) {
+std::uint64_t Bulk::open(ByteView source, std::optional<Line> line) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Outgoing out;
   out.source = source;
-  return add(std::move(out));
+  return add(std::move(out), line);
 }
 
-std::uint64_t Bulk::open_in_turn(ByteView source) {
+std::uint64_t Bulk::open_in_turn(ByteView source, std::optional<Line> line) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Outgoing out;
   out.source = source;
   out.on_demand = out.in_turn = true;
-  return add(std::move(out));
+  return add(std::move(out), line);
 }
 
 std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
@@ -68,7 +73,7 @@ std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
   out.source = *payload;
   out.on_demand = true;
   out.offered = std::move(payload);
-  return add(std::move(out));
+  return add(std::move(out), {});
 }
 
 Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
@@ -81,6 +86,8 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
   if (!found->second->on_demand) {
     return Status(Code::kProtocol, "the worker wants what was not offered");
   }
+  // Its stream waits for it alone: before later ones, which go ahead of their turn.
+  if (!found->second->later) lines_[found->second->line].push_front(found->second);
   begin_later(*found->second);
   found->second->after = watermark;
   to_send_.notify_all();
@@ -123,6 +130,7 @@ void Bulk::await_read(ByteView memory) noexcept {
 // With the lock held.
 void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
   if (at->second->offered != nullptr) offered_bytes_ -= at->second->source.size();
+  at->second->dropped = true;
   outgoing_.erase(at);
   read_.notify_all();
 }
@@ -236,14 +244,19 @@ bool Bulk::may_send(const Outgoing& out) const noexcept {
   return out.after <= completed_through_ && has_slot_for(out);
 }
 
-// The first transfer after the one that had its turn last which can go on.
+// The first that has not all been handed over, if it can go on.
+std::shared_ptr<Bulk::Outgoing> Bulk::first_to_send(InLine& line) {
+  while (!line.empty() && line.front()->handed_over()) line.pop_front();
+  return !line.empty() && may_send(*line.front()) ? line.front() : nullptr;
+}
+
+// That of the first line after the one that had its turn last which can go on.
 std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
-  const auto start = outgoing_.upper_bound(last_served_);
-  for (auto at = start; at != outgoing_.end(); ++at) {
-    if (may_send(*at->second)) return at->second;
-  }
-  for (auto at = outgoing_.begin(); at != start; ++at) {
-    if (may_send(*at->second)) return at->second;
+  auto at = lines_.upper_bound(last_served_);
+  for (std::size_t left = lines_.size(); left != 0; --left) {
+    if (at == lines_.end()) at = lines_.begin();
+    if (auto found = first_to_send(at->second)) return found;
+    at = at->second.empty() ? lines_.erase(at) : std::next(at);
   }
   return nullptr;
 }
@@ -264,7 +277,7 @@ Status Bulk::send_receipt(std::unique_lock<std::mutex>& lock, transport::Connect
 Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   const std::shared_ptr<Outgoing> out = next_to_send();
   if (out == nullptr) return {};
-  last_served_ = out->transfer;
+  last_served_ = out->line;
   Chunk chunk;
   ByteView payload;
   const bool in_place = out->head != out->head_end;

@@ -16,6 +16,15 @@ namespace {
 // costs less than a transfer, but delays what other threads append, and no chunk of it is packed.
 constexpr std::uint64_t kLittleUnderWay = std::uint64_t{512} << 10;
 
+// The stream whose turn the bytes are for. Handles of streams are the session's own; the program's
+// three words for streams mean another one in each context or thread.
+std::optional<Bulk::Line> line_of(const Lane& lane, const CallSite& site) {
+  if (site.order != protocol::Order::kStream) return std::nullopt;
+  if (site.stream > protocol::kStreamPerThread) return Bulk::Line{site.stream, 0};
+  const bool of_thread = site.stream == protocol::kStreamPerThread;
+  return Bulk::Line{of_thread, of_thread ? lane.id() : site.context};
+}
+
 }  // namespace
 
 int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
@@ -62,10 +71,10 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
     // Transfers are numbered as their records: see Bulk.
     const std::lock_guard<std::mutex> lock(bulk_order);
     if (reading == Reading::kInTurn) {
-      site.bulk = bulk->open_in_turn(source);
+      site.bulk = bulk->open_in_turn(source, line_of(lane, site));
       site.flags |= protocol::kFlagBulkOnDemand;
     } else {
-      site.bulk = bulk->open(source);
+      site.bulk = bulk->open(source, line_of(lane, site));
     }
     if (const int refused = append(lane, site, parts, reply != nullptr, &number); refused != 0) {
       bulk->forget(site.bulk);

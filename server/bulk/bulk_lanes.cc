@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "protocol/bulk_head.h"
 #include "protocol/chunk_wire.h"
 
 namespace gpurun::server {
@@ -19,11 +20,14 @@ constexpr std::size_t kSaidMax = 65'536;
 // must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
 constexpr std::size_t kChunksPerReceipt = 4;
 
+// Set on receivers, which look for receipts after each frame: nobody need be woken for those that
+// become due while such a thread is at work.
+thread_local bool looks_for_receipts = false;
+
 }  // namespace
 
-BulkLanes::BulkLanes(std::vector<transport::Connection*> connections, bool packs)
-    : connections_(std::move(connections)),
-      packs_(packs),
+BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs)
+    : packs_(packs),
       staging_in_(limits::kBulkWindowBytes),
       staging_out_(kStagingOutBytes),
       in_(staging_in_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
@@ -33,7 +37,9 @@ BulkLanes::BulkLanes(std::vector<transport::Connection*> connections, bool packs
       out_(staging_out_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
                           [](void* user, FrameKind kind, const BulkHeader& header, ByteView bytes) {
                             static_cast<BulkLanes*>(user)->say({kind, header, bytes});
-                          }}) {}
+                          }}) {
+  for (transport::Connection* connection : connections) lanes_.emplace_back(connection);
+}
 
 BulkLanes::~BulkLanes() { stop(); }
 
@@ -43,9 +49,9 @@ Status BulkLanes::start(Listener listener) {
     return Status(Code::kResourceExhausted, "no address space for staging memory");
   }
   try {
-    for (transport::Connection* connection : connections_) {
-      threads_.emplace_back([this, connection] { run_sender(*connection); });
-      threads_.emplace_back([this, connection] { run_receiver(*connection); });
+    for (Lane& lane : lanes_) {
+      threads_.emplace_back([this, &lane] { run_sender(lane); });
+      threads_.emplace_back([this, &lane] { run_receiver(lane); });
     }
   } catch (const std::system_error& error) {
     stop();
@@ -57,7 +63,7 @@ Status BulkLanes::start(Listener listener) {
 void BulkLanes::stop() {
   stopping_ = true;
   in_.stop();
-  for (transport::Connection* connection : connections_) connection->shut_down();
+  for (Lane& lane : lanes_) lane.connection->shut_down();
   {
     const std::lock_guard lock(mutex_);
     due_.notify_all();
@@ -87,34 +93,39 @@ void BulkLanes::say(const Said& said) {
                    Status(Code::kProtocol, "the client reads nothing on its bulk connections"));
 }
 
-// With the lock held. A receipt costs both sides a thread's sleep.
+// With the lock held. A receipt costs both sides a thread's sleep, or a part of one's turn.
 void BulkLanes::note_receipt(const BulkHeader& receipt) {
   receipts_[receipt.transfer] = receipt;
   const bool large = receipt.total > limits::kBulkChunkBytes;
   if (++chunks_untold_ < kChunksPerReceipt && !(large && receipt.offset == receipt.total)) return;
   receipts_due_ = true;
-  due_.notify_one();
+  if (!looks_for_receipts) due_.notify_one();
+}
+
+// With the lock held.
+bool BulkLanes::next_receipt(Said* said) {
+  if (!receipts_due_) return false;
+  *said = {FrameKind::kChunkReceipt, receipts_.begin()->second, {}};
+  receipts_.erase(receipts_.begin());
+  if (receipts_.empty()) {
+    receipts_due_ = false;
+    chunks_untold_ = 0;
+  }
+  return true;
 }
 
 // Receipts first: the client waits for room.
 bool BulkLanes::next_to_say(Said* said) {
-  if (receipts_due_) {
-    *said = {FrameKind::kChunkReceipt, receipts_.begin()->second, {}};
-    receipts_.erase(receipts_.begin());
-    if (receipts_.empty()) {
-      receipts_due_ = false;
-      chunks_untold_ = 0;
-    }
-    return true;
-  }
+  if (next_receipt(said)) return true;
   if (said_.empty()) return false;
   *said = said_.front();
   said_.pop_front();
   return true;
 }
 
-void BulkLanes::run_sender(transport::Connection& connection) {
+void BulkLanes::run_sender(Lane& lane) {
   protocol::ChunkPacker packer(packs_);
+  transport::Connection& connection = *lane.connection;
   for (;;) {
     Said said;
     {
@@ -123,8 +134,12 @@ void BulkLanes::run_sender(transport::Connection& connection) {
       if (stopping_) return;
     }
     const bool chunk = said.kind == FrameKind::kChunk;
-    const Status sent = chunk ? protocol::send_chunk(connection, packer, said.header, said.bytes)
-                              : protocol::send_bulk_word(connection, said.kind, said.header);
+    Status sent;
+    {
+      const std::lock_guard sending(lane.sending);
+      sent = chunk ? protocol::send_chunk(connection, packer, said.header, said.bytes)
+                   : protocol::send_bulk_word(connection, said.kind, said.header);
+    }
     const bool room =
         chunk && out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
     if (room && !stopping_) listener_.time(listener_.user);
@@ -135,47 +150,59 @@ void BulkLanes::run_sender(transport::Connection& connection) {
   }
 }
 
-void BulkLanes::run_receiver(transport::Connection& connection) {
+void BulkLanes::run_receiver(Lane& lane) {
+  looks_for_receipts = true;
+  protocol::BulkHeads heads;
   Bytes scratch;
   Status status;
-  while (status.ok()) status = receive_frame(connection, scratch);
+  while (status.ok()) {
+    status = receive_frame(*lane.connection, heads, scratch);
+    if (status.ok()) status = give_receipts(lane);
+  }
   if (!stopping_) listener_.failed(listener_.user, status);
 }
 
-Status BulkLanes::receive_frame(transport::Connection& connection, Bytes& scratch) {
-  std::byte head[protocol::kFrameHeaderBytes];
-  // Unbounded here and below, for the reason above.
-  Result<std::size_t> got = connection.receive(head, sizeof head, Deadline::never());
-  if (!got.ok()) return got.status();
-  const Result<protocol::FrameHeader> frame = protocol::parse_frame_header(head);
-  if (!frame.ok()) return frame.status();
-  if (frame->kind == FrameKind::kHeartbeat && frame->payload_bytes == 0) return {};
-  const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
-                     frame->kind == FrameKind::kChunkReceipt ||
-                     frame->kind == FrameKind::kChunkAbandoned;
-  if (!known || frame->payload_bytes < protocol::kBulkHeaderBytes) {
+// Those that are due, here if nobody sends on this connection just now: the client's receiver takes
+// what comes whatever its sender does, so that this waits for nothing that waits for us.
+Status BulkLanes::give_receipts(Lane& lane) {
+  const std::unique_lock sending(lane.sending, std::try_to_lock);
+  Said said;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!sending.owns_lock()) {
+        if (receipts_due_) due_.notify_one();
+        return {};
+      }
+      if (!next_receipt(&said)) return {};
+    }
+    GPURUN_RETURN_IF_ERROR(protocol::send_bulk_word(*lane.connection, said.kind, said.header));
+  }
+}
+
+// Unbounded, as above.
+Status BulkLanes::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
+                                Bytes& scratch) {
+  const auto head = heads.receive(connection);
+  if (!head.ok()) return head.status();
+  if (!head->has_value()) return {};
+  const auto& [kind, header, bytes] = **head;
+  if (kind == FrameKind::kChunkWanted) {
     return Status(Code::kProtocol, "a frame that a client does not send on a bulk connection");
   }
-  std::byte bulk_head[protocol::kBulkHeaderBytes];
-  got = connection.receive(bulk_head, sizeof bulk_head, Deadline::never());
-  if (!got.ok()) return got.status();
-  const std::size_t bytes = frame->payload_bytes - protocol::kBulkHeaderBytes;
-  const Result<BulkHeader> header = protocol::parse_bulk_header(frame->kind, bulk_head, bytes);
-  if (!header.ok()) return header.status();
-  if (frame->kind == FrameKind::kChunkReceipt) return out_.receipt(*header);
-  if (frame->kind == FrameKind::kChunkAbandoned) {
-    in_.given_up(*header);
+  if (kind == FrameKind::kChunkReceipt) return out_.receipt(header);
+  if (kind == FrameKind::kChunkAbandoned) {
+    in_.given_up(header);
     return {};
   }
-
   const Result<protocol::ChunkOnWire> chunk =
-      protocol::receive_chunk_head(connection, frame->kind, *header, bytes);
+      protocol::receive_chunk_head(connection, kind, header, bytes);
   if (!chunk.ok()) return chunk.status();
-  const Result<BulkIn::Landing> landing = in_.claim(*header, chunk->bytes);
+  const Result<BulkIn::Landing> landing = in_.claim(header, chunk->bytes);
   if (!landing.ok()) return landing.status();
   const MutableBytes into(landing->into, landing->into == nullptr ? 0 : chunk->bytes);
   GPURUN_RETURN_IF_ERROR(protocol::receive_chunk(connection, *chunk, into, scratch));
-  if (in_.landed(*header, chunk->bytes, *landing) && !stopping_) listener_.time(listener_.user);
+  if (in_.landed(header, chunk->bytes, *landing) && !stopping_) listener_.time(listener_.user);
   return {};
 }
 

@@ -1,5 +1,6 @@
 // BulkLanes: the bulk connections of a session: a sender and a receiver thread for each, and what
-// is to be sent. Bytes to the device go to in(), bytes from it come from out().
+// is to be sent. Bytes to the device go to in(), bytes from it come from out(). A receiver that has
+// receipts to give and finds nobody sending gives them by itself (docs/adr/0026).
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,10 @@
 #include "server/bulk/bulk_out.h"
 #include "server/bulk/staging.h"
 #include "transport/transport.h"
+
+namespace gpurun::protocol {
+class BulkHeads;
+}
 
 namespace gpurun::server {
 
@@ -37,7 +42,7 @@ class BulkLanes {
   };
 
   // Borrows the connections. `packs`: the client knows packed chunks (Feature::kPackedChunks).
-  BulkLanes(std::vector<transport::Connection*> connections, bool packs);
+  BulkLanes(const std::vector<transport::Connection*>& connections, bool packs);
   ~BulkLanes();  // After stop(), and when nothing of the driver's touches staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
@@ -53,6 +58,11 @@ class BulkLanes {
   Staging& staging_out() noexcept { return staging_out_; }
 
  private:
+  struct Lane {
+    explicit Lane(transport::Connection* over) : connection(over) {}
+    transport::Connection* const connection;
+    std::mutex sending;  // Before mutex_.
+  };
   struct Said {
     protocol::FrameKind kind;
     protocol::BulkHeader header;
@@ -61,13 +71,16 @@ class BulkLanes {
 
   void say(const Said& said);
   void note_receipt(const protocol::BulkHeader& receipt);
+  bool next_receipt(Said* said);
   bool next_to_say(Said* said);
-  void run_sender(transport::Connection& connection);
-  void run_receiver(transport::Connection& connection);
-  Status receive_frame(transport::Connection& connection, Bytes& scratch);
+  void run_sender(Lane& lane);
+  void run_receiver(Lane& lane);
+  Status give_receipts(Lane& lane);
+  Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
+                       Bytes& scratch);
   void changed();
 
-  const std::vector<transport::Connection*> connections_;
+  std::deque<Lane> lanes_;  // Fixed.
   const bool packs_;
   Staging staging_in_;
   Staging staging_out_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <map>
 #include <vector>
 
 #include "protocol/packed_chunk.h"
@@ -127,8 +128,10 @@ class BulkTest : public testing::Test {
       return session_->copy_out(*Lane::current(), CallSite(), destination, 0x2000, wait);
     });
   }
-  int copy_in(ByteView source, Session::Reading reading) {
-    return session_->copy_in(*Lane::current(), CallSite(), 0x1000, source, reading);
+  int copy_in(ByteView source, Session::Reading reading, Handle stream = 0) {
+    CallSite site;
+    site.stream = stream;
+    return session_->copy_in(*Lane::current(), site, 0x1000, source, reading);
   }
 
   std::unique_ptr<FakeWorker> worker_;
@@ -235,12 +238,12 @@ TEST_F(BulkTest, WhatWasNotOfferedCannotBeAskedFor) {
   EXPECT_EQ(session_->death().code(), Code::kProtocol);
 }
 
-TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOne) {
+TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
   // Static: pinned sources are read until their copies are complete, and this test ends before.
   static const Bytes large = pattern(8 * kMiB);
   static const Bytes small = pattern(2 * limits::kBulkChunkBytes);
-  ASSERT_EQ(copy_in(large, Session::Reading::kSoon), 0);
-  ASSERT_EQ(copy_in(small, Session::Reading::kSoon), 0);
+  ASSERT_EQ(copy_in(large, Session::Reading::kSoon, 100), 0);
+  ASSERT_EQ(copy_in(small, Session::Reading::kSoon, 101), 0);
   worker_->next();
   const std::uint64_t wanted = worker_->next().header.bulk;
   std::size_t of_small = 0;
@@ -251,6 +254,28 @@ TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOne) {
     ++chunks;
   }
   EXPECT_LE(chunks, 8);
+}
+
+// What came before its turn would wait in the worker, and out of its caches.
+TEST_F(BulkTest, TransfersOfAStreamGoInTheirOrder) {
+  static const Bytes source = pattern(8 * limits::kBulkChunkBytes);
+  for (const Handle stream : {100, 100, 101, 100, 101}) {
+    ASSERT_EQ(copy_in(source, Session::Reading::kSoon, stream), 0);
+  }
+  std::map<std::uint64_t, std::vector<std::uint64_t>> sent;  // By stream: transfers.
+  std::map<std::uint64_t, std::uint64_t> stream_of;
+  for (int i = 0; i < 5; ++i) {
+    const FakeWorker::Record record = worker_->next();
+    stream_of[record.header.bulk] = record.header.stream;
+  }
+  for (int i = 0; i < 5 * 8; ++i) {
+    const BulkFrame chunk = next_bulk();
+    sent[stream_of[chunk.bulk.transfer]].push_back(chunk.bulk.transfer);
+  }
+  EXPECT_EQ(sent[100].size(), 3 * 8U);
+  EXPECT_TRUE(std::is_sorted(sent[100].begin(), sent[100].end()));
+  EXPECT_EQ(sent[101].size(), 2 * 8U);
+  EXPECT_TRUE(std::is_sorted(sent[101].begin(), sent[101].end()));
 }
 
 TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
