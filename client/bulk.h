@@ -33,13 +33,13 @@
 #include "base/result.h"
 #include "client/thread.h"
 #include "protocol/chunk_packer.h"
+#include "protocol/chunk_wire.h"
 #include "protocol/frame.h"
 #include "transport/transport.h"
 
 namespace gpurun::protocol {
 class BulkHeads;
-struct ChunkOnWire;
-}  // namespace gpurun::protocol
+}
 
 namespace gpurun::client {
 
@@ -167,7 +167,8 @@ class Bulk {
         : bulk(of), connection(over), packer(packs) {}
     Bulk* const bulk;
     transport::Connection* const connection;
-    protocol::ChunkPacker packer;  // The sender's.
+    protocol::ChunkPacker packer;  // The sender's, as the next.
+    protocol::ChunkToSend chunk;
     Thread sender;
     Thread receiver;
   };

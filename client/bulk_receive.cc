@@ -8,7 +8,6 @@
 
 #include "client/bulk.h"
 #include "protocol/bulk_head.h"
-#include "protocol/chunk_wire.h"
 
 namespace gpurun::client {
 
@@ -217,7 +216,7 @@ Status Bulk::complete(std::uint64_t watermark) {
       ++completed_through_;
     }
     through = completed_through_;
-    to_send_.notify_one();  // A transfer that was asked for may have waited for it.
+    if (!lines_.empty()) to_send_.notify_one();  // One that was asked for may have waited for it.
   }
   listener_.completed(listener_.user, through);
   return {};

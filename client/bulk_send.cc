@@ -7,7 +7,6 @@
 #include <string>
 
 #include "client/bulk.h"
-#include "protocol/chunk_wire.h"
 
 namespace gpurun::client {
 
@@ -297,7 +296,8 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   sending_.push_back({chunk.slot, false});
   const BulkHeader header{out->transfer, chunk.offset, out->source.size(), 0};
   lock.unlock();
-  Status status = protocol::send_chunk(*channel.connection, channel.packer, header, payload);
+  channel.chunk.begin(channel.packer, header, payload);
+  Status status = channel.chunk.send_rest(channel.packer, *channel.connection);
   lock.lock();
   if (in_place) {
     end_read(*out, payload);

@@ -38,25 +38,52 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
   return connection.send({&part, 1}, Deadline::never());
 }
 
-// A chunk, packed as `packer` decides, which hears what it took. The connection's sender.
-template <typename Connection>
-Status send_chunk(Connection& connection, ChunkPacker& packer, const BulkHeader& header,
-                  ByteView chunk) {
-  const ChunkPacker::Packed packed = packer.pack(chunk);
-  const std::size_t bytes = packed.packed ? packed.bytes : chunk.size();
-  ChunkHead head(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,
-                 bytes + (packed.packed ? kPackedHeadBytes : 0));
-  head.packed = packed.head;
-  std::array<ByteView, kPagesMax / 2 + 2> parts;
-  std::size_t count = 0;
-  parts[count++] = packed.packed ? bytes_of(head) : bytes_of(head).first(kChunkHeadBytes);
-  if (!packed.packed) parts[count++] = chunk;
-  for (const ByteView part : packed.parts) parts[count++] = part;
-  const ChunkPacker::Clock::time_point start = ChunkPacker::Clock::now();
-  Status status = connection.send(std::span(parts.data(), count), Deadline::never());
-  packer.sent(bytes, ChunkPacker::Clock::now() - start);
-  return status;
-}
+// A chunk on its way out, packed as `packer` decides, which hears what it took. One for each
+// connection: its parts lie here and in the packer until the last byte has gone.
+class ChunkToSend {
+ public:
+  ChunkToSend() = default;
+  ChunkToSend(const ChunkToSend&) = delete;
+  ChunkToSend& operator=(const ChunkToSend&) = delete;
+
+  void begin(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
+    const ChunkPacker::Packed packed = packer.pack(chunk);
+    bytes_ = packed.packed ? packed.bytes : chunk.size();
+    head_ = ChunkHead(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,
+                      bytes_ + (packed.packed ? kPackedHeadBytes : 0));
+    head_.packed = packed.head;
+    first_ = count_ = 0;
+    parts_[count_++] = packed.packed ? bytes_of(head_) : bytes_of(head_).first(kChunkHeadBytes);
+    if (!packed.packed) parts_[count_++] = chunk;
+    for (const ByteView part : packed.parts) parts_[count_++] = part;
+    start_ = ChunkPacker::Clock::now();
+  }
+  // What has not gone; nothing at the end, and before the first begin().
+  std::span<const ByteView> left() const { return std::span(parts_).subspan(first_, count_ - first_); }
+  // So many bytes of it have.
+  void went(ChunkPacker& packer, std::size_t bytes) {
+    while (first_ != count_ && bytes >= parts_[first_].size()) bytes -= parts_[first_++].size();
+    if (first_ != count_) {
+      parts_[first_] = parts_[first_].subspan(bytes);
+    } else {
+      packer.sent(bytes_, ChunkPacker::Clock::now() - start_);
+    }
+  }
+  template <typename Connection>
+  Status send_rest(ChunkPacker& packer, Connection& connection) {
+    GPURUN_RETURN_IF_ERROR(connection.send(left(), Deadline::never()));
+    first_ = count_;
+    packer.sent(bytes_, ChunkPacker::Clock::now() - start_);
+    return {};
+  }
+
+ private:
+  ChunkHead head_{FrameKind::kChunk, BulkHeader{}, 0};
+  std::array<ByteView, kPagesMax / 2 + 2> parts_;
+  std::size_t first_ = 0, count_ = 0;
+  std::size_t bytes_ = 0;
+  ChunkPacker::Clock::time_point start_;
+};
 
 // What a frame of kChunk or kChunkPacked carries.
 struct ChunkOnWire {

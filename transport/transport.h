@@ -71,6 +71,13 @@ class Connection {
   //   kPeerGone  final, as when the deadline cuts a send in half: later calls fail the same way.
   virtual Status send(std::span<const ByteView> parts, Deadline deadline) = 0;
 
+  // Sends what of `parts` can go without waiting, and returns how many bytes: when not all, the rest
+  // is what has to be sent next. 0 also where a transport cannot do so. Threads and errors as send().
+  virtual Result<std::size_t> send_some(std::span<const ByteView> parts) {
+    (void)parts;
+    return std::size_t{0};
+  }
+
   // Receives at least `bytes_min` and at most `into.size()` bytes; returns how many. One thread at
   // a time, which may be another than the one in send(). 0 < bytes_min <= into.size().
   //   kDeadline  fewer than bytes_min had come; what had come is kept for the next call.

@@ -19,6 +19,9 @@ constexpr std::size_t kSaidMax = 65'536;
 // Retired chunks that the client hears of together. Fewer than the slots that it keeps for whoever
 // must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
 constexpr std::size_t kChunksPerReceipt = 4;
+// A copy's bytes that whoever has them sends by itself. Larger ones are sent beside what the device
+// is doing for the next.
+constexpr std::size_t kSentAtOnceMax = std::size_t{64} << 10;
 
 // Set on receivers, which look for receipts after each frame: nobody need be woken for those that
 // become due while such a thread is at work.
@@ -27,8 +30,7 @@ thread_local bool looks_for_receipts = false;
 }  // namespace
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs)
-    : packs_(packs),
-      staging_in_(limits::kBulkWindowBytes),
+    : staging_in_(limits::kBulkWindowBytes),
       staging_out_(kStagingOutBytes),
       in_(staging_in_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
                         [](void* user, FrameKind kind, const BulkHeader& header) {
@@ -38,7 +40,7 @@ BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, boo
                           [](void* user, FrameKind kind, const BulkHeader& header, ByteView bytes) {
                             static_cast<BulkLanes*>(user)->say({kind, header, bytes});
                           }}) {
-  for (transport::Connection* connection : connections) lanes_.emplace_back(connection);
+  for (transport::Connection* connection : connections) lanes_.emplace_back(connection, packs);
 }
 
 BulkLanes::~BulkLanes() { stop(); }
@@ -77,6 +79,8 @@ void BulkLanes::changed() {
 }
 
 void BulkLanes::say(const Said& said) {
+  const bool small = said.kind == FrameKind::kChunk && said.header.total <= kSentAtOnceMax;
+  if (small && send_at_once(said)) return;
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
@@ -123,26 +127,86 @@ bool BulkLanes::next_to_say(Said* said) {
   return true;
 }
 
+// Without waiting: who has the bytes may have calls of other streams to see to. False: somebody
+// else sends, something else comes first, or the connection takes nothing just now. What it takes
+// in part its sender goes on with.
+bool BulkLanes::send_at_once(const Said& said) {
+  for (Lane& lane : lanes_) {
+    std::unique_lock sending(lane.sending, std::try_to_lock);
+    if (!sending.owns_lock() || lane.has_rest) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || receipts_due_ || !said_.empty()) return false;
+    }
+    lane.chunk.begin(lane.packer, said.header, said.bytes);
+    const Result<std::size_t> went = lane.connection->send_some(lane.chunk.left());
+    if (went.ok() && *went == 0) return false;
+    if (went.ok()) lane.chunk.went(lane.packer, *went);
+    if (went.ok() && !lane.chunk.left().empty()) {
+      lane.begun = said;
+      const std::lock_guard lock(mutex_);
+      lane.has_rest = true;
+      due_.notify_all();
+      return true;
+    }
+    sending.unlock();
+    if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()))) changed();
+    if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
+    return true;
+  }
+  return false;
+}
+
+// The sender, as the next two.
+Status BulkLanes::send_rest(Lane& lane) {
+  Said begun;
+  Status sent;
+  {
+    const std::lock_guard sending(lane.sending);
+    if (!lane.has_rest) return {};
+    sent = lane.chunk.send_rest(lane.packer, *lane.connection);
+    begun = lane.begun;
+    const std::lock_guard lock(mutex_);
+    lane.has_rest = false;
+  }
+  gone(begun);
+  return sent;
+}
+
+Status BulkLanes::send(Lane& lane, const Said& said) {
+  std::unique_lock sending(lane.sending);
+  while (lane.has_rest) {
+    sending.unlock();
+    GPURUN_RETURN_IF_ERROR(send_rest(lane));
+    sending.lock();
+  }
+  if (said.kind != FrameKind::kChunk) {
+    return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
+  }
+  lane.chunk.begin(lane.packer, said.header, said.bytes);
+  Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
+  sending.unlock();
+  gone(said);
+  return sent;
+}
+
+void BulkLanes::gone(const Said& said) {
+  const bool room = out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
+  if (room && !stopping_) listener_.time(listener_.user);
+}
+
 void BulkLanes::run_sender(Lane& lane) {
-  protocol::ChunkPacker packer(packs_);
-  transport::Connection& connection = *lane.connection;
   for (;;) {
     Said said;
+    bool has_said = false;
     {
       std::unique_lock lock(mutex_);
-      due_.wait(lock, [&] { return stopping_ || next_to_say(&said); });
+      due_.wait(lock, [&] {
+        return stopping_ || lane.has_rest || (has_said = next_to_say(&said));
+      });
       if (stopping_) return;
     }
-    const bool chunk = said.kind == FrameKind::kChunk;
-    Status sent;
-    {
-      const std::lock_guard sending(lane.sending);
-      sent = chunk ? protocol::send_chunk(connection, packer, said.header, said.bytes)
-                   : protocol::send_bulk_word(connection, said.kind, said.header);
-    }
-    const bool room =
-        chunk && out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
-    if (room && !stopping_) listener_.time(listener_.user);
+    const Status sent = has_said ? send(lane, said) : send_rest(lane);
     if (!sent.ok()) {
       if (!stopping_) listener_.failed(listener_.user, sent);
       return;
@@ -170,7 +234,7 @@ Status BulkLanes::give_receipts(Lane& lane) {
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (!sending.owns_lock()) {
+      if (!sending.owns_lock() || lane.has_rest) {
         if (receipts_due_) due_.notify_one();
         return {};
       }

@@ -1,6 +1,7 @@
 // BulkLanes: the bulk connections of a session: a sender and a receiver thread for each, and what
 // is to be sent. Bytes to the device go to in(), bytes from it come from out(). A receiver that has
-// receipts to give and finds nobody sending gives them by itself (docs/adr/0026).
+// receipts to give and finds nobody sending gives them by itself, and so does with a small copy's
+// bytes whoever hears that the device has written them (docs/adr/0026).
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocol/chunk_wire.h"
 #include "protocol/frame.h"
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
@@ -58,18 +60,26 @@ class BulkLanes {
   Staging& staging_out() noexcept { return staging_out_; }
 
  private:
-  struct Lane {
-    explicit Lane(transport::Connection* over) : connection(over) {}
-    transport::Connection* const connection;
-    std::mutex sending;  // Before mutex_.
-  };
   struct Said {
-    protocol::FrameKind kind;
+    protocol::FrameKind kind = protocol::FrameKind::kHeartbeat;
     protocol::BulkHeader header;
     ByteView bytes;
   };
+  struct Lane {
+    Lane(transport::Connection* over, bool packs) : connection(over), packer(packs) {}
+    transport::Connection* const connection;
+    std::mutex sending;  // Before mutex_; never held when the executor is told. Guards all below.
+    protocol::ChunkPacker packer;
+    protocol::ChunkToSend chunk;
+    Said begun;             // Of which `chunk` has something left.
+    bool has_rest = false;  // Set and cleared with both locks.
+  };
 
   void say(const Said& said);
+  bool send_at_once(const Said& said);
+  Status send(Lane& lane, const Said& said);
+  Status send_rest(Lane& lane);
+  void gone(const Said& said);
   void note_receipt(const protocol::BulkHeader& receipt);
   bool next_receipt(Said* said);
   bool next_to_say(Said* said);
@@ -81,7 +91,6 @@ class BulkLanes {
   void changed();
 
   std::deque<Lane> lanes_;  // Fixed.
-  const bool packs_;
   Staging staging_in_;
   Staging staging_out_;
   BulkIn in_;

@@ -50,25 +50,26 @@ bool BulkOut::all_given(std::uint64_t number) const {
 }
 
 void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
+  BulkHeader header{number, chunk.offset, 0, 0};
+  bool goes = false;
   bool room = false;
   {
     const std::lock_guard lock(mutex_);
     const auto found = transfers_.find(number);
     if (found == transfers_.end()) return;
     Transfer& transfer = found->second;
+    header.total = transfer.total;
     transfer.copied += chunk.size;
     --transfer.asked;
     if (transfer.failure == 0) transfer.failure = result;
     const bool last = transfer.copied == transfer.total;
     if (last) --unnumbered_;
-    if (transfer.failure == 0) {
-      BulkHeader header{number, chunk.offset, transfer.total, 0};
+    goes = transfer.failure == 0;
+    if (goes) {
       if (last) header.watermark = ++numbered_;
       transfer.said += chunk.size;
       ++transfer.unsent;
       ++unsent_;
-      // Under the lock: the numbers go out in their order.
-      listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size});
     } else {
       staging_.give_back(chunk.bytes);
       if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
@@ -76,6 +77,7 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
     room = unsent_ < kChunksAheadMax && std::exchange(starving_, false);
     forget_when_done(found);
   }
+  if (goes) listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size});
   if (room) listener_.room(listener_.user);
 }
 

@@ -169,6 +169,21 @@ Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
   return {};
 }
 
+Result<std::size_t> TcpConnection::send_some(std::span<const ByteView> parts) {
+  if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
+  const PartCursor cursor(parts);
+  if (cursor.done()) return std::size_t{0};
+  iovec vectors[kVectorsMax];
+  msghdr message = {};
+  message.msg_iov = vectors;
+  message.msg_iovlen = fill(cursor, vectors);
+  if (taken_away()) return gone_by_the_program();
+  const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+  return gone("sending", errno);
+}
+
 Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_min,
                                            Deadline deadline) {
   if (bytes_min == 0 || bytes_min > into.size()) {

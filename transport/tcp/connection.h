@@ -28,6 +28,7 @@ class TcpConnection final : public Connection {
   const Capabilities& capabilities() const override { return capabilities_; }
   const std::string& description() const override { return description_; }
   Status send(std::span<const ByteView> parts, Deadline deadline) override;
+  Result<std::size_t> send_some(std::span<const ByteView> parts) override;
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
   void shut_down() noexcept override;
   Result<std::unique_ptr<Watch>> watch() override;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <future>
 
 #include "transport/transport.h"
@@ -50,6 +51,26 @@ TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
     ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes), 0);
     EXPECT_STREQ(control, "reno");
   }
+}
+
+// Nobody reads: what does not fit is left to the caller, and nobody waits.
+TEST(TcpConnectionTest, SendSomeTakesWhatGoesAtOnce) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
+  const auto server = (*listener)->accept(Deadline::in(kTimeout));
+  ASSERT_TRUE(client.ok() && server.ok());
+  const Bytes bytes(std::size_t{64} << 20, std::byte{7});
+  const ByteView parts[] = {ByteView(bytes).first(10), ByteView(bytes).subspan(10)};
+  const Result<std::size_t> went = (*client)->send_some(parts);
+  ASSERT_TRUE(went.ok());
+  EXPECT_GT(*went, 10U);
+  EXPECT_LT(*went, bytes.size());
+  Bytes got(*went);
+  ASSERT_TRUE((*server)->receive(got, got.size(), Deadline::in(kTimeout)).ok());
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), bytes.begin()));
+  (*client)->shut_down();
+  EXPECT_EQ((*client)->send_some(parts).status().code(), Code::kPeerGone);
 }
 
 // Hundreds of idle sessions cost a server what their threads cost that wake up to look at a
