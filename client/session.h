@@ -82,13 +82,16 @@ struct SessionOptions {
   // before it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;
   static constexpr long kSpinUsMax = 1000;
+  // GPURUN_BULK_CONNECTIONS, 1 to kBulkConnectionsMax: connections that share the bytes of copies.
+  unsigned bulk_connections = 1;
+  static constexpr long kBulkConnectionsMax = 8;
   // For tests; the product uses the bounds of protocol/limits.h.
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
   std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
-  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_SPIN_US (another text than a number in its range counts
-  // as none, with a warning) and CUDA_LAUNCH_BLOCKING.
+  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS (another text than a
+  // number in its range counts as none, with a warning) and CUDA_LAUNCH_BLOCKING.
   static SessionOptions from_environment();
 };
 

@@ -15,21 +15,32 @@ bool says_yes(const char* variable) {
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
 }
 
-std::chrono::microseconds spin_of_environment() {
-  const char* value = std::getenv("GPURUN_SPIN_US");
-  if (value == nullptr || *value == '\0') return BriefSpin::kSpan;
-  long span = 0;
+// The number that a variable holds. Another text counts as none, and is said once for each variable.
+long number_of(const char* variable, long least, long most, long otherwise,
+               std::atomic_flag* said) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return otherwise;
+  long number = 0;
   const char* const end = value + std::strlen(value);
-  const auto [rest, error] = std::from_chars(value, end, span);
-  if (error == std::errc() && rest == end && span >= 0 && span <= SessionOptions::kSpinUsMax) {
-    return std::chrono::microseconds(span);
+  const auto [rest, error] = std::from_chars(value, end, number);
+  if (error == std::errc() && rest == end && number >= least && number <= most) return number;
+  if (!said->test_and_set(std::memory_order_relaxed)) {
+    GPURUN_LOG(kWarning, "%s is '%.32s': no number of %ld to %ld; it is not used", variable, value,
+               least, most);
   }
+  return otherwise;
+}
+
+std::chrono::microseconds spin_of_environment() {
   static std::atomic_flag said;
-  if (!said.test_and_set(std::memory_order_relaxed)) {
-    GPURUN_LOG(kWarning, "GPURUN_SPIN_US is '%.32s': no number of 0 to %ld; it is not used", value,
-               SessionOptions::kSpinUsMax);
-  }
-  return BriefSpin::kSpan;
+  return std::chrono::microseconds(number_of("GPURUN_SPIN_US", 0, SessionOptions::kSpinUsMax,
+                                             BriefSpin::kSpan.count(), &said));
+}
+
+unsigned bulk_connections_of_environment() {
+  static std::atomic_flag said;
+  return static_cast<unsigned>(number_of("GPURUN_BULK_CONNECTIONS", 1,
+                                         SessionOptions::kBulkConnectionsMax, 1, &said));
 }
 
 }  // namespace
@@ -40,6 +51,7 @@ SessionOptions SessionOptions::from_environment() {
   options.statistics = says_yes("GPURUN_STATS");
   options.launches_wait = says_yes("CUDA_LAUNCH_BLOCKING");
   options.spin = spin_of_environment();
+  options.bulk_connections = bulk_connections_of_environment();
   return options;
 }
 

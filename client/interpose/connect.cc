@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "client/death_board.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/process.h"
@@ -43,7 +44,9 @@ Result<Attached> connect_from_environment() {
   AttachOptions options;
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
-  if (SessionOptions::from_environment().statistics || recording_wanted()) {
+  const SessionOptions wanted = SessionOptions::from_environment();
+  options.bulk_connections = wanted.bulk_connections;
+  if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
   }
   shared_memory_board.store(MemoryBoard::open(session->deaths), std::memory_order_release);
@@ -52,6 +55,8 @@ Result<Attached> connect_from_environment() {
   }
   Result<Attached> attached = attach(*session, options);
   if (!attached.ok()) return somewhere(attached.status());
+  GPURUN_LOG(kInfo, "attached to %s; copies' bytes have %zu connections",
+             attached->channels.server_name.c_str(), attached->channels.bulk.size());
   return attached;
 }
 

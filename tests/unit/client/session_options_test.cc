@@ -37,6 +37,22 @@ TEST(SessionOptions, WhatIsNoSpanIsSaidOnceAndNotUsed) {
   EXPECT_EQ(said.find("1001"), std::string::npos) << said;
 }
 
+TEST(SessionOptions, ConnectionsAreCountedInTheirRange) {
+  const auto connections_of = [](const char* text) {
+    setenv("GPURUN_BULK_CONNECTIONS", text, 1);
+    const unsigned count = SessionOptions::from_environment().bulk_connections;
+    unsetenv("GPURUN_BULK_CONNECTIONS");
+    return count;
+  };
+  EXPECT_EQ(SessionOptions::from_environment().bulk_connections, 1U);
+  EXPECT_EQ(connections_of("2"), 2U);
+  EXPECT_EQ(connections_of("8"), 8U);
+  testing::internal::CaptureStderr();
+  for (const char* text : {"0", "9", "-1", "two"}) EXPECT_EQ(connections_of(text), 1U) << text;
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("GPURUN_BULK_CONNECTIONS is '0': no number of 1 to 8"), std::string::npos);
+}
+
 TEST(SessionOptions, YesIsAnyTextButNothingAndZero) {
   for (const char* text : {"1", "yes"}) {
     setenv("GPURUN_SYNC", text, 1);
