@@ -7,7 +7,7 @@
 // retired: so what is under way is bounded by limits::kBulkWindowBytes, of which one transfer takes
 // at most kTransferWindowBytes. What the program leaves alone until it is sent goes out from where
 // it lies; only what it may use again before then is copied into its slot. What is received goes
-// straight into the program's memory (docs/adr/0026).
+// straight into the program's memory (docs/adr/0026), but where that has gaps.
 //
 // Any thread may call everything. Order: open() the transfer, append the record that names it, then
 // send. Transfers are opened in the order of their records (Session sees to it): the oldest one
@@ -31,6 +31,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/host_box.h"
 #include "client/thread.h"
 #include "protocol/chunk_packer.h"
 #include "protocol/chunk_wire.h"
@@ -113,9 +114,9 @@ class Bulk {
   // Waits until none of it has, or the session ends.
   void await_read(ByteView memory) noexcept;
 
-  // Bytes of `transfer` will come and go to `destination`. Before the record is appended.
-  // `unattended`: nobody waits for it (see outstanding()).
-  void expect(std::uint64_t transfer, MutableBytes destination, bool unattended);
+  // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
+  // appended. `unattended`: nobody waits for it (see outstanding()).
+  void expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
@@ -155,7 +156,8 @@ class Bulk {
   };
   using InLine = std::deque<std::shared_ptr<Outgoing>>;
   struct Incoming {
-    MutableBytes destination;
+    HostBox destination;
+    std::uint64_t total = 0;
     bool unattended = false;
     std::uint64_t claimed = 0;  // Bytes that have come or are being received.
     std::uint64_t received = 0;
@@ -196,12 +198,16 @@ class Bulk {
   void abandon(std::uint64_t transfer);
   void drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at);
 
-  // bulk_receive.cc
+  // bulk_receive.cc. A receiver's memory, kept from chunk to chunk.
+  struct Scratch {
+    Bytes packed;
+    Bytes lines;  // A chunk whose bytes belong to places with gaps between them.
+  };
   void run_receiver(Channel& channel);
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
-                       Bytes& scratch);
+                       Scratch& scratch);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
-                       const protocol::ChunkOnWire& chunk, Bytes& scratch);
+                       const protocol::ChunkOnWire& chunk, Scratch& scratch);
   void note_receipt(const protocol::BulkHeader& receipt);
   Status abandoned(const protocol::BulkHeader& header);
   Status complete(std::uint64_t watermark);

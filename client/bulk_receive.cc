@@ -68,10 +68,11 @@ void Bulk::join() noexcept {
   }
 }
 
-void Bulk::expect(std::uint64_t transfer, MutableBytes destination, bool unattended) {
+void Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Incoming in;
   in.destination = destination;
+  in.total = destination.bytes();
   in.unattended = unattended;
   incoming_.emplace(transfer, in);
   if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
@@ -81,7 +82,7 @@ bool Bulk::outstanding(ByteView memory) const noexcept {
   if (!outstanding()) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::any_of(incoming_.begin(), incoming_.end(), [memory](const auto& each) {
-    const MutableBytes to = each.second.destination;
+    const MutableBytes to = each.second.destination.reach();
     return each.second.unattended && to.data() < memory.data() + memory.size() &&
            memory.data() < to.data() + to.size();
   });
@@ -91,7 +92,7 @@ bool Bulk::cancel(std::uint64_t transfer) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto found = incoming_.find(transfer);
   if (found == incoming_.end()) return false;
-  found->second.claimed = found->second.destination.size();  // No further chunk gets in.
+  found->second.claimed = found->second.total;  // No further chunk gets in.
   // Bounded by the life of the connection: its end ends a receive in progress.
   written_.wait(lock, [&] {
     const auto now = incoming_.find(transfer);
@@ -106,7 +107,7 @@ bool Bulk::cancel(std::uint64_t transfer) {
 
 void Bulk::run_receiver(Channel& channel) {
   protocol::BulkHeads heads;
-  Bytes scratch;
+  Scratch scratch;
   Status status;
   while (status.ok()) status = receive_frame(*channel.connection, heads, scratch);
   listener_.failed(listener_.user, std::move(status));
@@ -114,7 +115,7 @@ void Bulk::run_receiver(Channel& channel) {
 
 // Unbounded here and below: silence is watched on the log channel, which shuts this one down.
 Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
-                           Bytes& scratch) {
+                           Scratch& scratch) {
   const auto head = heads.receive(connection);
   if (!head.ok()) return head.status();
   if (!head->has_value()) return {};
@@ -132,35 +133,42 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,
-                           const protocol::ChunkOnWire& chunk, Bytes& scratch) {
+                           const protocol::ChunkOnWire& chunk, Scratch& scratch) {
   const std::size_t bytes = chunk.bytes;
-  MutableBytes into;
+  std::optional<HostBox> box;  // Else its call has failed: thrown away.
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = incoming_.find(header.transfer);
-    if (found != incoming_.end() &&
-        found->second.claimed + bytes <= found->second.destination.size()) {
+    if (found != incoming_.end() && found->second.claimed + bytes <= found->second.total) {
       Incoming& in = found->second;
-      if (header.total != in.destination.size()) {
+      if (header.total != in.total) {
         return Status(Code::kProtocol, "a transfer of another size than was asked for");
       }
       in.claimed += bytes;
       ++in.writers;
-      into = in.destination.subspan(static_cast<std::size_t>(header.offset), bytes);
+      box = in.destination;
     }
   }
-  const bool wanted = into.data() != nullptr;  // Else its call has failed: thrown away.
-  Status status = protocol::receive_chunk(connection, chunk, into, scratch);
-  std::uint64_t finished = wanted ? 0 : header.watermark;
+  const bool scattered = box.has_value() && !box->is_dense();
+  MutableBytes into;
+  if (scattered) {
+    scratch.lines.resize(bytes);
+    into = scratch.lines;
+  } else if (box.has_value()) {
+    into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
+  }
+  Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
+  if (status.ok() && scattered) write_box(*box, header.offset, into);
+  std::uint64_t finished = box.has_value() ? 0 : header.watermark;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = incoming_.find(header.transfer);
-    if (wanted && found != incoming_.end()) {
+    if (box.has_value() && found != incoming_.end()) {
       Incoming& in = found->second;
       --in.writers;
       if (status.ok()) in.received += bytes;
       if (header.watermark != 0) in.watermark = header.watermark;
-      if (status.ok() && in.received == in.destination.size()) {
+      if (status.ok() && in.received == in.total) {
         if (in.watermark == 0) return Status(Code::kProtocol, "a completion without its number");
         finished = in.watermark;
         if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
@@ -194,7 +202,7 @@ Status Bulk::abandoned(const BulkHeader& header) {
     const auto found = incoming_.find(header.transfer);
     if (found != incoming_.end()) {
       unattended = found->second.unattended;
-      found->second.claimed = found->second.destination.size();  // No further chunk gets in.
+      found->second.claimed = found->second.total;  // No further chunk gets in.
     }
   }
   // One that somebody waits for stays until its cancel(), which tells that it did not come.

@@ -134,19 +134,20 @@ int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
   CopyPayload copy;
   copy.source = device_source;
   copy.bytes = destination.size();
-  return impl_->copy_out(lane, site, destination, bytes_of(copy), wait);
+  return impl_->copy_out(lane, site, HostBox::of(destination), bytes_of(copy), wait);
 }
 
-int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
+int Session::copy_out(Lane& lane, CallSite site, const HostBox& destination,
                       const protocol::BoxCopyPayload& box, bool wait) {
   site.flags |= protocol::kFlagBox;
   wait = wait || impl_->options.every_call_is_a_fence;
   return impl_->copy_out(lane, site, destination, bytes_of(box), wait);
 }
 
-int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination, ByteView head,
+int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destination, ByteView head,
                             bool wait) {
-  if (destination.size() > limits::kBulkBytesMax) return kResultInvalidValue;
+  const std::uint64_t bytes = destination.bytes();
+  if (bytes > limits::kBulkBytesMax) return kResultInvalidValue;
   site.order = protocol::Order::kStream;
   site.form = Form::kCopyOut;
   site.bulk = 0;
@@ -154,17 +155,15 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination,
   const std::span<const ByteView> parts(&head, 1);
   Reply reply;
   reply.result = -1;  // Not answered.
-  if (wait && destination.size() <= limits::kInlineBytesMax) {
+  if (wait && bytes <= limits::kInlineBytesMax) {
     const int result = session->call(lane, site, parts, &reply);
     if (reply.result != 0) return result;
-    if (reply.payload.size() != destination.size()) {
+    if (reply.payload.size() != bytes) {
       die(Status(Code::kProtocol, "a copy of another size than was asked for"));
       return kResultPeerGone;
     }
-    if (!destination.empty()) {
-      std::memcpy(destination.data(), reply.payload.data(), destination.size());
-    }
-    stats.count_received(site.opcode, destination.size());
+    write_box(destination, 0, reply.payload);
+    stats.count_received(site.opcode, bytes);
     return result;
   }
   site.bulk = bulk->mint();
@@ -174,7 +173,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, MutableBytes destination,
     bulk->cancel(site.bulk);
     return refused;
   }
-  stats.count_received(site.opcode, destination.size());
+  stats.count_received(site.opcode, bytes);
   if (!wait) {
     wake_sender();
     return 0;

@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "client/host_box.h"
 #include "client/thread.h"
 
 namespace gpurun::client {
@@ -25,20 +26,10 @@ class Session;
 
 class GraphHost {
  public:
-  // The program's side of a copy: lines of `width` bytes.
-  struct Box {
-    std::uint64_t address = 0;
-    std::uint64_t line_pitch = 0;
-    std::uint64_t slice_pitch = 0;
-    std::uint64_t width = 0;
-    std::uint64_t lines = 1;
-    std::uint64_t slices = 1;
-    std::uint64_t bytes() const noexcept { return width * lines * slices; }
-  };
   struct Operation {
     void (*function)(void*) = nullptr;  // A function, or
     void* user = nullptr;
-    Box from, to;  // a copy: `from`: it goes out; `to`: it comes in; both: it stays here.
+    HostBox from, to;  // a copy: `from`: it goes out; `to`: it comes in; both: it stays here.
   };
 
   // That wait for their thread. In an honest worker each holds a thread of the driver.
@@ -93,9 +84,5 @@ class GraphHost {
   Line functions_;
   Line copies_;
 };
-
-// Copies between `bytes`, which lie close, and the box from its byte `offset` on.
-void read_box(const GraphHost::Box& box, std::uint64_t offset, MutableBytes bytes) noexcept;
-void write_box(const GraphHost::Box& box, std::uint64_t offset, ByteView bytes) noexcept;
 
 }  // namespace gpurun::client

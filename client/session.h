@@ -29,6 +29,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/handles.h"
+#include "client/host_box.h"
 #include "client/lane.h"
 #include "client/stream_progress.h"
 #include "protocol/record.h"
@@ -179,8 +180,8 @@ class Session {
   // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
                bool wait);
-
-  int copy_out(Lane& lane, CallSite site, MutableBytes destination,
+  // Likewise, of a box (record.h) to one of the program's, of as many bytes.
+  int copy_out(Lane& lane, CallSite site, const HostBox& destination,
                const protocol::BoxCopyPayload& box, bool wait);
 
   // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this

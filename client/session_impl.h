@@ -68,7 +68,7 @@ struct Session::Impl {
   bool travels_in_record(ByteView source) const noexcept;
   // Session's, with the record's head: CopyPayload, or BoxCopyPayload with its flag.
   int copy_in(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
-  int copy_out(Lane& lane, CallSite site, MutableBytes destination, ByteView head, bool wait);
+  int copy_out(Lane& lane, CallSite site, const HostBox& destination, ByteView head, bool wait);
 
   // sender.cc. The sending role: at most one thread sends on the log. Whoever gives it up asks
   // whether something came meanwhile, so nothing waits for a timer.

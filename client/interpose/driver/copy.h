@@ -1,7 +1,8 @@
 // Copies of boxes of bytes: what all of cuMemcpy* come down to.
 //
-// Lines that lie close together are one line. What remains goes line by line: each is a record of
-// its own, and nothing is waited for until the last.
+// Lines that lie close together are one line. What remains is one record as a box (box_record.cc);
+// only long lines to the device from memory with gaps, and what must wait for its turn to be read,
+// go line by line: each is a record of its own, and nothing is waited for until the last.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,12 @@ struct Copy {
   }
   // Lines, then slices, without gaps on either side become one line; not in arrays.
   void merge();
+  bool single_line() const { return lines == 1 && slices == 1; }
+  // Between its first byte there and its last there is nothing but its bytes.
+  bool is_dense(const CopySide& side) const {
+    return (lines == 1 || side.line_pitch == width) &&
+           (slices == 1 || side.slice_pitch == width * lines);
+  }
 };
 
 // The box of bytes that the structure describes, in as few lines as it can be; INVALID_VALUE, or
@@ -65,12 +72,17 @@ enum class Waiting : std::uint8_t {
 // In the order of `stream`. `code` names the call for errors and statistics. A CUresult.
 int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
              Waiting waiting);
-// Likewise, of a copy that has_array() and stays_inside(), into a stream that does not capture.
-int run_array_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
-                   Waiting waiting);
+// Likewise, as one record where that can be; of a copy that stays_inside(), with a side on the
+// device, into a stream that captures nothing but copies within the device.
+int run_box_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+                 Waiting waiting);
 
 // From its start, one past a side's last byte; nothing for what no memory can hold.
 std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy);
+
+// A synchronous copy to the device may return before it is complete: nobody could tell.
+bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
+                      Waiting waiting);
 
 // When the source of a copy to the device is read, which `stays` as it is until the copy is
 // complete, or not. May wait for the stream first: 0, or that wait's failure.

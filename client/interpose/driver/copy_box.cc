@@ -69,7 +69,7 @@ class Run {
     const bool from_device = copy_.source.place == Place::kDevice;
     const bool to_device = copy_.destination.place == Place::kDevice;
     if (!from_device && !to_device) return on_host();
-    early_ = !from_device && may_return_early();
+    early_ = !from_device && may_return_early(here_, site_, copy_.destination, waiting_);
     int result = 0;
     for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
       for (std::uint64_t line = 0; line < copy_.lines && result == 0; ++line) {
@@ -90,18 +90,6 @@ class Run {
   }
 
   static bool known(std::uint64_t address) { return find_range(address).has_value(); }
-
-  bool single() const { return copy_.lines == 1 && copy_.slices == 1; }
-
-  // A synchronous copy in implies that all before it is done. The program could tell only by bytes
-  // that come into its memory, and by what it asks, which the worker answers behind the copy.
-  bool may_return_early() const {
-    if (waiting_ != Waiting::kSynchronous || !here_.session().may_answer_early()) return false;
-    const auto range = find_range(copy_.destination.address);
-    // A module's variables are left to its end: who unloads it has no more use for what was copied.
-    return range.has_value() &&
-           (range->ends_behind(site_.context) || range->kind == MemoryKind::kModule);
-  }
 
   // Nobody may see the destination unwritten on return.
   bool must_wait_out() const {
@@ -148,7 +136,7 @@ class Run {
   }
 
   bool is_quiet(std::uint64_t to) const {
-    if (!single() || copy_.width > kQuietCopyBytesMax || waiting_ == Waiting::kSynchronous) {
+    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax || waiting_ == Waiting::kSynchronous) {
       return false;
     }
     const auto range = find_range(to);
@@ -159,18 +147,18 @@ class Run {
   bool stays_on_return(std::uint64_t from) const {
     if (waiting_ == Waiting::kSynchronous || copy_.source.place != Place::kPinned) return false;
     // Of a box only its first line was looked at.
-    return single() || place_of(from, copy_.width) == Place::kPinned;
+    return copy_.single_line() || place_of(from, copy_.width) == Place::kPinned;
   }
 
   int out(std::uint64_t to, std::uint64_t from) {
     return here_.session().copy_out(*here_.lane, site_,
                                     mutable_bytes(reinterpret_cast<void*>(to), copy_.width), from,
-                                    single() && must_wait_out());
+                                    copy_.single_line() && must_wait_out());
   }
 
   int finish() {
     const bool out = copy_.destination.place != Place::kDevice;
-    if (out) return single() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
+    if (out) return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
     // Whether an address that we do not know is valid, the worker's driver must say.
     const bool asked = in && !known(copy_.destination.address);
@@ -186,6 +174,18 @@ class Run {
 };
 
 }  // namespace
+
+// A synchronous copy in implies that all before it is done. The program could tell only by bytes
+// that come into its memory, and by what it asks, which the worker answers behind the copy.
+bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
+                      Waiting waiting) {
+  if (waiting != Waiting::kSynchronous || !here.session().may_answer_early()) return false;
+  if (destination.place == Place::kArray) return true;
+  const auto range = find_range(destination.address);
+  // A module's variables are left to its end: who unloads it has no more use for what was copied.
+  return range.has_value() &&
+         (range->ends_behind(site.context) || range->kind == MemoryKind::kModule);
+}
 
 std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
   std::uint64_t slices = 0, lines = 0, all = 0;
@@ -271,6 +271,21 @@ bool stays_inside(const Here& here, const Copy& copy) {
   return !reaches_beyond(here, copy.source, copy) && !reaches_beyond(here, copy.destination, copy);
 }
 
+namespace {
+
+// Beyond, what a line's own record and transfer cost is little beside putting lines together.
+constexpr std::uint64_t kLineAloneBytes = std::uint64_t{64} << 10;
+
+bool goes_as_box(const Copy& copy) {
+  if (copy.has_array()) return true;
+  if (copy.single_line()) return false;
+  if (copy.source.on_device()) return true;
+  if (!copy.destination.on_device()) return false;
+  return copy.width < kLineAloneBytes || copy.is_dense(copy.source);
+}
+
+}  // namespace
+
 int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
              Waiting waiting) {
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
@@ -285,7 +300,7 @@ int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wa
     const int result = work_of(here, copy, &work);
     return result != 0 ? result : capture_work(here, stream, std::move(work));
   }
-  if (copy.has_array()) return run_array_copy(here, code, stream, copy, waiting);
+  if (goes_as_box(copy)) return run_box_copy(here, code, stream, copy, waiting);
   return Run(here, code, stream, copy, waiting).run();
 }
 

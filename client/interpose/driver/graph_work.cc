@@ -13,7 +13,7 @@ GraphCopySide device_side(const CopySide& side) {
   return {side.address, side.line_pitch, side.slice_pitch, side.array, side.x, side.y, side.z};
 }
 
-GraphHost::Box box_of(const CopySide& side, const Copy& copy) {
+HostBox box_of(const CopySide& side, const Copy& copy) {
   return {side.address, side.line_pitch, side.slice_pitch, copy.width, copy.lines, copy.slices};
 }
 

@@ -1,4 +1,4 @@
-// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, pageable and pinned, both ways. Random bytes,
+// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, an image, pageable and pinned, both ways. Random bytes,
 // which nobody gains from compressing; then zeros, which need not travel at all.
 #include <cstring>
 #include <random>
@@ -109,6 +109,29 @@ void measure_several_at_once(const Stage& s, Results* results) {
   });
 }
 
+// An image whose lines have gaps on the device.
+void measure_boxes(const Stage& s, Results* results) {
+  constexpr std::size_t kLines = 1000, kWidth = 1000, kPitch = 1024;
+  CUDA_MEMCPY2D device{};
+  device.WidthInBytes = kWidth;
+  device.Height = kLines;
+  CUDA_MEMCPY2D in = device, out = device;
+  in.srcMemoryType = out.dstMemoryType = CU_MEMORYTYPE_HOST;
+  in.dstMemoryType = out.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  in.srcHost = out.dstHost = s.pinned;
+  in.srcPitch = out.dstPitch = kWidth;
+  in.dstDevice = out.srcDevice = s.memory;
+  in.dstPitch = out.srcPitch = kPitch;
+  const auto each = [&](const char* row, const CUDA_MEMCPY2D& box) {
+    results->rate(row, kLines * kWidth, kSmall / 20, [&] {
+      MUST(CU(cuMemcpy2DAsync_v2)(&box, s.stream));
+      MUST(CU(cuStreamSynchronize)(s.stream));
+    });
+  };
+  each("copy in 1,000 lines of 1,000 bytes, pinned", in);
+  each("copy out 1,000 lines of 1,000 bytes, pinned", out);
+}
+
 }  // namespace
 
 void measure_copies(const Stage& s, Results* results) {
@@ -118,6 +141,7 @@ void measure_copies(const Stage& s, Results* results) {
   measure_small(s, pageable.data(), results);
   measure_large(s, pageable.data(), "", results);
   measure_several_at_once(s, results);
+  measure_boxes(s, results);
   std::memset(pageable.data(), 0, Stage::kBytes);
   std::memset(s.pinned, 0, Stage::kBytes);
   measure_large(s, pageable.data(), " of zeros", results);

@@ -1,0 +1,181 @@
+// Copies of boxes that are one record each: the worker copies boxes (protocol::kFlagBox). Where the
+// program's memory has gaps, what can be read at once is put together here, what comes is taken
+// apart as it comes (Bulk), and what must wait for its turn to be read goes line by line.
+#include <algorithm>
+
+#include "client/host_box.h"
+#include "client/interpose/arrays.h"
+#include "client/interpose/driver/copy.h"
+#include "client/interpose/memory_ranges.h"
+#include "client/interpose/stream.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using protocol::BoxCopyPayload;
+using protocol::BoxSide;
+
+// What is put together for one record, at least a line.
+constexpr std::uint64_t kGatheredBytesMax = std::uint64_t{8} << 20;
+
+// Whole lines of one slice, or whole slices.
+struct Part {
+  std::uint64_t slice = 0, line = 0;
+  std::uint64_t slices = 1, lines = 1;
+};
+
+class BoxRun {
+ public:
+  BoxRun(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
+      : here_(here), copy_(copy), waiting_(waiting), site_(here.stream_site(stream)) {
+    site_.opcode = code;
+  }
+
+  int run() {
+    if (!copy_.source.on_device()) return in();
+    return copy_.destination.on_device() ? within() : out();
+  }
+
+ private:
+  Part whole() const { return {0, 0, copy_.slices, copy_.lines}; }
+
+  std::uint64_t bytes_of_part(const Part& part) const {
+    return copy_.width * part.lines * part.slices;
+  }
+
+  BoxSide side(const CopySide& of, const Part& part, std::uint64_t* address) const {
+    BoxSide side;
+    if (of.place == Place::kArray) {
+      side.array = of.array;
+      side.x = of.x;
+      side.y = of.y + part.line;
+      side.z = of.z + part.slice;
+    } else {
+      *address = of.address + part.slice * of.slice_pitch + part.line * of.line_pitch;
+      side.line_pitch = of.line_pitch;
+      // Of a single slice its distance to the next means nothing.
+      side.slice_lines = copy_.slices == 1 ? copy_.lines : of.slice_pitch / of.line_pitch;
+    }
+    return side;
+  }
+
+  BoxCopyPayload box(const Part& part) const {
+    BoxCopyPayload box;
+    box.copy.bytes = bytes_of_part(part);
+    box.width = copy_.width;
+    box.lines = part.lines;
+    box.slices = part.slices;
+    if (copy_.source.on_device()) box.source = side(copy_.source, part, &box.copy.source);
+    if (copy_.destination.on_device()) {
+      box.destination = side(copy_.destination, part, &box.copy.destination);
+    }
+    return box;
+  }
+
+  // The program's memory.
+  HostBox host_box(const CopySide& of) const {
+    return {of.address, of.line_pitch, of.slice_pitch, copy_.width, copy_.lines, copy_.slices};
+  }
+  std::uint64_t offset_of(const Part& part) const {
+    return (part.slice * copy_.lines + part.line) * copy_.width;
+  }
+
+  // 0 as long as `visit` returns it, for parts of so many lines at most.
+  template <typename Visit>
+  int for_each_part(std::uint64_t lines_max, Visit visit) const {
+    int result = 0;
+    const std::uint64_t step = std::min(copy_.lines, std::max<std::uint64_t>(lines_max, 1));
+    for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
+      for (std::uint64_t line = 0; line < copy_.lines && result == 0; line += step) {
+        result = visit(Part{slice, line, 1, std::min(step, copy_.lines - line)});
+      }
+    }
+    return result;
+  }
+  template <typename Visit>
+  int for_each_gathered(Visit visit) const {
+    if (bytes_of_part(whole()) <= kGatheredBytesMax) return visit(whole());
+    return for_each_part(kGatheredBytesMax / copy_.width, visit);
+  }
+  bool is_last(const Part& part) const {
+    return part.slice + part.slices == copy_.slices && part.line + part.lines == copy_.lines;
+  }
+
+  bool knows(const CopySide& of) const {
+    if (of.place != Place::kArray) return find_range(of.address).has_value();
+    const ArrayBox box = {of.x, of.y, of.z, copy_.width, copy_.lines, copy_.slices};
+    return check_array_box(here_, of.array, box) == Sound::kRight;
+  }
+
+  int within() {
+    CallSite site = site_;
+    site.form = protocol::Form::kCopyDevice;
+    site.flags |= protocol::kFlagBox;
+    const BoxCopyPayload payload = box(whole());
+    const bool sure =
+        knows(copy_.source) && knows(copy_.destination) &&
+        (copy_.source.place != copy_.destination.place ||
+         check_array_pair(here_, copy_.source.array, copy_.destination.array) == Sound::kRight);
+    if (sure) return here_.session().post(*here_.lane, site, bytes_of(payload));
+    Reply reply;
+    return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
+  }
+
+  int in() {
+    const CopySide& from = copy_.source;
+    const bool sure = knows(copy_.destination);
+    const bool early = sure && may_return_early(here_, site_, copy_.destination, waiting_);
+    const std::uint64_t reach = extent(from, copy_).value_or(0);
+    const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&
+                       place_of(from.address, reach) == Place::kPinned;
+    const ByteView source = byte_view(reinterpret_cast<const void*>(from.address), reach);
+    Session::Reading reading = Session::Reading::kNow;
+    int result = choose_reading(here_, site_, waiting_, stays, source, &reading);
+    if (result != 0) return result;
+    const auto send = [&](const Part& part, ByteView bytes, Session::Reading when) {
+      CallSite site = site_;
+      if (early && is_last(part)) site.flags |= protocol::kFlagBarrier;
+      return here_.session().copy_in(*here_.lane, site, box(part), bytes, when);
+    };
+    if (copy_.is_dense(from)) {
+      result = send(whole(), source, reading);
+    } else if (reading == Session::Reading::kInTurn) {
+      result = for_each_part(1, [&](const Part& part) {
+        std::uint64_t address = 0;
+        (void)side(from, part, &address);
+        return send(part, byte_view(reinterpret_cast<const void*>(address), copy_.width), reading);
+      });
+    } else {
+      Bytes gathered;
+      result = for_each_gathered([&](const Part& part) {
+        gathered.resize(bytes_of_part(part));
+        read_box(host_box(from), offset_of(part), gathered);
+        return send(part, gathered, Session::Reading::kNow);
+      });
+    }
+    if (result != 0 || (sure && (waiting_ != Waiting::kSynchronous || early))) return result;
+    // Whether the box is inside an array that we do not know, the worker's driver must say.
+    return synchronize_stream(here_, site_.stream);
+  }
+
+  int out() {
+    const bool wait =
+        waiting_ == Waiting::kSynchronous || copy_.destination.place == Place::kPageable;
+    return here_.session().copy_out(*here_.lane, site_, host_box(copy_.destination), box(whole()),
+                                    wait);
+  }
+
+  const Here& here_;
+  const Copy& copy_;
+  const Waiting waiting_;
+  CallSite site_;
+};
+
+}  // namespace
+
+int run_box_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+                 Waiting waiting) {
+  return BoxRun(here, code, stream, copy, waiting).run();
+}
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Protects: a copy of two or three dimensions is one call on the wire however many lines it has, whatever
+lies between them, on the device or in the program's memory.
+
+Its word: the program driver_boxes.
+"""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+COPIES = 5 * 3 * 2  # Ways, which sides have gaps, waited for and not: of a thousand lines each.
+OTHERS = 60  # To set up, to fill and to read what was copied, and to end.
+
+
+class BoxRecords(unittest.TestCase):
+    def test_a_box_is_one_call(self):
+        with world.Gpurund() as server:
+            done = world.measured(server, [PROGRAM, "lines"])
+        self.assertEqual((done.status, done.stdout), (0, "PASSED\n"), done.stderr)
+        (statistics,) = done.statistics
+        self.assertGreater(statistics["calls"], COPIES)
+        self.assertLess(statistics["calls"], COPIES + OTHERS)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=2)
