@@ -123,7 +123,8 @@ Result<Connections> open_all(Openings& openings) {
     openings[i]->thread = std::make_unique<Thread>();
     failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
   }
-  if (encrypted) static_cast<void>(transport::tls::client_context());  // Who needs it says why not.
+  // Who needs it says why not.
+  if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::KnownBy::kKey));
   if (failure.ok() && !encrypted) open_one(openings[0].get());
   Connections connections;
   for (const auto& opening : openings) {

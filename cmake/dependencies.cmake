@@ -28,6 +28,18 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
   target_include_directories(gpurun_openssl SYSTEM INTERFACE ${OPENSSL_INCLUDE_DIR})
   target_link_libraries(gpurun_openssl INTERFACE
     ${GPURUN_SSL_ARCHIVE} ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
+  # Its default provider's start, of which transport/tls/few_algorithms.cc makes a smaller one.
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_INCLUDES ${OPENSSL_INCLUDE_DIR})
+  set(CMAKE_REQUIRED_LIBRARIES ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
+  check_c_source_compiles("#include <openssl/core.h>
+    OSSL_provider_init_fn ossl_default_provider_init;
+    int main(void) { return ossl_default_provider_init(0, 0, 0, 0); }" GPURUN_OPENSSL_DEFAULT_PROVIDER)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(GPURUN_OPENSSL_DEFAULT_PROVIDER)
+    target_compile_definitions(gpurun_openssl INTERFACE GPURUN_OPENSSL_DEFAULT_PROVIDER)
+  endif()
 else()
   target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL)
 endif()

@@ -254,7 +254,7 @@ Result<Readiness> make_ready(const CommandLine& line) {
       mapping = driver.status();
       take_no_more();
     }
-    if (line.tls) static_cast<void>(transport::tls::server_context());
+    if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::KnownBy::kKey));
   }
   Result<Assignment> assignment = receive_assignment(kHandOverFd);
   if (!assignment.ok()) return mapping.ok() ? assignment.status() : mapping;
@@ -272,7 +272,7 @@ Result<Readiness> make_ready(const CommandLine& line) {
   ready.status = ready.started.ok() ? ready.confined : ready.started.status();
   // Made by the first who needs it, which would be the session's handshake. It takes as long as
   // all else here together, so not where nobody will.
-  if (line.tls) static_cast<void>(transport::tls::server_context());
+  if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::KnownBy::kKey));
   return ready;
 }
 

@@ -36,11 +36,12 @@ class TlsConnection final : public Connection {
         capabilities_(below_->capabilities()),
         sealer_(std::move(sealer)),
         opener_(std::move(opener)),
-        incoming_(
+        incoming_bytes_(
             std::max(leftover.size(), options.reads_ahead ? kReadAheadBytes : kRecordBytesMax)),
+        incoming_(new std::byte[incoming_bytes_]),
         end_(leftover.size()) {
     capabilities_.encrypted = true;
-    std::copy(leftover.begin(), leftover.end(), incoming_.begin());
+    std::copy(leftover.begin(), leftover.end(), incoming_.get());
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -85,7 +86,10 @@ class TlsConnection final : public Connection {
   Bytes outgoing_;
 
   const std::unique_ptr<Protection> opener_;
-  Bytes incoming_;  // Records as they came: [begin_, end_).
+  // Records as they came: [begin_, end_). The rest is nothing yet, not even zeros: those would take
+  // pages that a session which says little never needs, and time at its start.
+  const std::size_t incoming_bytes_;
+  const std::unique_ptr<std::byte[]> incoming_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t wanted_ = 0;  // Bytes of the next record that are missing.
@@ -191,7 +195,7 @@ Result<bool> TlsConnection::record_is_whole() {
     wanted_ = kRecordHeaderBytes - held;
     return false;
   }
-  const std::byte* head = incoming_.data() + begin_;
+  const std::byte* head = incoming_.get() + begin_;
   const std::size_t sealed =
       std::to_integer<std::size_t>(head[3]) << 8 | std::to_integer<std::size_t>(head[4]);
   // Whatever it is, after the handshake its type is hidden; the version is a relic that counts for
@@ -208,14 +212,14 @@ Result<bool> TlsConnection::record_is_whole() {
 Status TlsConnection::fill(Deadline deadline) {
   if (begin_ == end_) begin_ = end_ = 0;
   // Behind what is there, or from the front when that is too little.
-  if (incoming_.size() - end_ < wanted_) {
-    std::memmove(incoming_.data(), incoming_.data() + begin_, end_ - begin_);
+  if (incoming_bytes_ - end_ < wanted_) {
+    std::memmove(incoming_.get(), incoming_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
-  const std::size_t room = options_.reads_ahead ? incoming_.size() - end_ : wanted_;
+  const std::size_t room = options_.reads_ahead ? incoming_bytes_ - end_ : wanted_;
   const Result<std::size_t> got =
-      below_->receive(MutableBytes(incoming_.data() + end_, room), wanted_, deadline);
+      below_->receive(MutableBytes(incoming_.get() + end_, room), wanted_, deadline);
   if (!got.ok()) return got.status();
   end_ += *got;
   return {};
@@ -258,7 +262,7 @@ Result<std::size_t> TlsConnection::open_record(MutableBytes into) {
   if (rest_.empty()) rest_.resize(kSealedBytesMax);
   const std::size_t sealed = std::to_integer<std::size_t>(incoming_[begin_ + 3]) << 8 |
                              std::to_integer<std::size_t>(incoming_[begin_ + 4]);
-  const ByteView record(incoming_.data() + begin_, kRecordHeaderBytes + sealed);
+  const ByteView record(incoming_.get() + begin_, kRecordHeaderBytes + sealed);
   const Result<Protection::Opened> opened = opener_->open(record, into, rest_);
   if (!opened.ok()) return protocol_error(opened.status().message());
   begin_ += record.size();
@@ -319,11 +323,11 @@ Result<std::size_t> TlsConnection::receive(MutableBytes into, std::size_t bytes_
 Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection>&& below, Channel channel,
                                            const TlsOptions& options) {
   const bool is_server = channel.is_server;
-  Result<std::unique_ptr<Protection>> sealer =
-      Protection::create(is_server ? channel.server_traffic : channel.client_traffic, true);
+  Result<std::unique_ptr<Protection>> sealer = Protection::create(
+      is_server ? channel.server_traffic : channel.client_traffic, true, channel.known_by);
   if (!sealer.ok()) return sealer.status();
-  Result<std::unique_ptr<Protection>> opener =
-      Protection::create(is_server ? channel.client_traffic : channel.server_traffic, false);
+  Result<std::unique_ptr<Protection>> opener = Protection::create(
+      is_server ? channel.client_traffic : channel.server_traffic, false, channel.known_by);
   if (!opener.ok()) return opener.status();
   return std::unique_ptr<Connection>(new TlsConnection(std::move(below), *std::move(sealer),
                                                        *std::move(opener),

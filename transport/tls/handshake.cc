@@ -143,9 +143,10 @@ Status Handshake::open(SSL_CTX* context) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_client(const ServerTrust& trust) {
-  const Result<SSL_CTX*> ours = client_context();
+  const KnownBy known_by = trust.key ? KnownBy::kKey : KnownBy::kCertificate;
+  const Result<SSL_CTX*> ours = client_context(known_by);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(false));
+  std::unique_ptr<Handshake> made(new Handshake(false, known_by));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL* ssl = made->ssl_.get();
   SSL_set_connect_state(ssl);
@@ -164,7 +165,7 @@ Result<std::unique_ptr<Handshake>> Handshake::of_client(const ServerTrust& trust
 }
 
 Status Handshake::trust_authorities(const ServerTrust& trust) {
-  const Result<const Library*> ours = library();
+  const Result<const Library*> ours = library(KnownBy::kCertificate);
   if (!ours.ok()) return ours.status();
   const Owned<X509_STORE> store(X509_STORE_new());
   if (store == nullptr) return broken("trusting authorities");
@@ -191,9 +192,9 @@ Status Handshake::trust_authorities(const ServerTrust& trust) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Identity> identity) {
-  const Result<SSL_CTX*> ours = server_context();
+  const Result<SSL_CTX*> ours = server_context(KnownBy::kCertificate);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(true));
+  std::unique_ptr<Handshake> made(new Handshake(true, KnownBy::kCertificate));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   GPURUN_RETURN_IF_ERROR(identity->present(made->ssl_.get()));
@@ -202,9 +203,9 @@ Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Id
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(const PreSharedKey& key) {
-  const Result<SSL_CTX*> ours = server_context();
+  const Result<SSL_CTX*> ours = server_context(KnownBy::kKey);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(true));
+  std::unique_ptr<Handshake> made(new Handshake(true, KnownBy::kKey));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   made->key_ = key;
@@ -247,13 +248,15 @@ Status Handshake::failure(Connection& over) {
   const std::string where = over.description() + ": TLS: ";
   // An alert of ours, so that the other end can say why; it has a moment to take it.
   static_cast<void>(flush(over, Deadline::in(std::chrono::milliseconds(100))));
-  if (ERR_GET_LIB(error) == ERR_LIB_SSL) {
+  // Who knows a key alone has nothing to read a certificate with.
+  const bool no_key = key_ && SSL_get_state(ssl_.get()) == TLS_ST_CR_CERT;
+  if (no_key || ERR_GET_LIB(error) == ERR_LIB_SSL) {
     const int reason = ERR_GET_REASON(error);
-    if (reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255) {
+    if (!no_key && reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255) {
       ERR_clear_error();
       return Status(Code::kRefused, where + meaning(reason - SSL_AD_REASON_OFFSET));
     }
-    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    if (no_key || reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
       ERR_clear_error();
       return Status(Code::kRefused,
                     where + (key_ ? std::string("the server does not know our key")

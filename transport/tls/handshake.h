@@ -52,6 +52,7 @@ struct Channel {
   Secret client_traffic{};
   Secret server_traffic{};
   bool is_server = false;
+  KnownBy known_by = KnownBy::kKey;
   // The same at both ends of this very channel, and of no other (exporter, section 7.5): a proof
   // that covers it cannot be used on another channel.
   Secret binding{};
@@ -78,7 +79,10 @@ class Handshake {
   Status answer(Connection& over, Deadline deadline);
 
  private:
-  explicit Handshake(bool is_server) { channel_.is_server = is_server; }
+  Handshake(bool is_server, KnownBy known_by) {
+    channel_.is_server = is_server;
+    channel_.known_by = known_by;
+  }
 
   Status open(SSL_CTX* context);
   // Once: what is to be said is said, and true returned when the handshake is over.

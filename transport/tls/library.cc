@@ -6,7 +6,10 @@
 #include <openssl/evp.h>
 #include <openssl/provider.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr_legacy.h>
 #include <openssl/x509.h>
+
+#include "transport/tls/few_algorithms.h"
 
 namespace gpurun::transport::tls {
 namespace {
@@ -14,14 +17,16 @@ namespace {
 // RFC 8446's mandatory suite: what all processors that we know have instructions for. Everything
 // that we do with secrets beside OpenSSL (key_schedule.h) is SHA-256's.
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
+// Between ends that know one key both are ours, and the first of these is what they use.
 constexpr const char* kGroups = "X25519:P-256";
+constexpr const char* kGroup = "X25519";
 
 Status does_not_start() {
   return Status(Code::kInternal, "OpenSSL does not start: " + take_openssl_error());
 }
 
-Result<SSL_CTX*> make_context(const SSL_METHOD* method) {
-  const Result<const Library*> ours = library();
+Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
+  const Result<const Library*> ours = library(known_by);
   if (!ours.ok()) return ours.status();
   SSL_CTX* made = SSL_CTX_new_ex((*ours)->context, nullptr, method);
   if (made == nullptr) return does_not_start();
@@ -31,7 +36,8 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method) {
   SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
   if (SSL_CTX_set_min_proto_version(made, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(made, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_ciphersuites(made, kSuite) != 1 || SSL_CTX_set1_groups_list(made, kGroups) != 1 ||
+      SSL_CTX_set_ciphersuites(made, kSuite) != 1 ||
+      SSL_CTX_set1_groups_list(made, known_by == KnownBy::kKey ? kGroup : kGroups) != 1 ||
       // A ticket would be a record after the handshake, whose keys are ours by then.
       SSL_CTX_set_num_tickets(made, 0) != 1) {
     SSL_CTX_free(made);
@@ -40,41 +46,82 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method) {
   return made;
 }
 
-Result<Library> make_library() {
-  constexpr std::uint64_t kNothing = OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT;
+// A process's first start decides: of what it says to leave away, nothing comes later by itself.
+constexpr std::uint64_t kNothing = OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT;
+// Texts of errors, and tables from the time before there were providers: what goes by keys needs
+// neither, and they take as long as all else.
+constexpr std::uint64_t kNoTables =
+    OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS | OPENSSL_INIT_NO_LOAD_SSL_STRINGS |
+    OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS;
+
+Result<Library> make_library(KnownBy known_by) {
+  const bool few = kHasFewAlgorithms && known_by == KnownBy::kKey;
+  const std::uint64_t left_away = kNothing | (few ? kNoTables : 0);
   Library made;
-  if (OPENSSL_init_crypto(kNothing, nullptr) != 1 || OPENSSL_init_ssl(kNothing, nullptr) != 1 ||
+  if (OPENSSL_init_crypto(left_away, nullptr) != 1 || OPENSSL_init_ssl(left_away, nullptr) != 1 ||
       (made.context = OSSL_LIB_CTX_new()) == nullptr ||
-      OSSL_PROVIDER_load(made.context, "default") == nullptr ||
+      !(few ? load_few_algorithms(made.context)
+            : OSSL_PROVIDER_load(made.context, "default") != nullptr) ||
       (made.aes_128_gcm = EVP_CIPHER_fetch(made.context, "AES-128-GCM", nullptr)) == nullptr) {
     return does_not_start();
   }
   return made;
 }
 
+// Of TLS's own errors: when one is to be told.
+void load_texts() {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  static_cast<void>(ERR_load_SSL_strings());
+#pragma GCC diagnostic pop
+}
+
+template <typename Made, Made (*make)(KnownBy)>
+const Made& once(KnownBy known_by) {
+  if (known_by == KnownBy::kKey) {
+    static const auto* const by_key = new Made(make(KnownBy::kKey));
+    return *by_key;
+  }
+  static const auto* const by_certificate = new Made(make(KnownBy::kCertificate));
+  return *by_certificate;
+}
+
+Result<SSL_CTX*> make_client(KnownBy known_by) {
+  return make_context(TLS_client_method(), known_by);
+}
+Result<SSL_CTX*> make_server(KnownBy known_by) {
+  return make_context(TLS_server_method(), known_by);
+}
+
 }  // namespace
 
-Result<const Library*> library() {
-  static const Result<Library>* const made = new Result<Library>(make_library());
-  if (!made->ok()) return made->status();
-  return &**made;
+Result<const Library*> library(KnownBy known_by) {
+  const auto& made = once<Result<Library>, &make_library>(known_by);
+  if (!made.ok()) return made.status();
+  return &*made;
 }
 
-Result<SSL_CTX*> client_context() {
-  static const auto* const made = new Result<SSL_CTX*>(make_context(TLS_client_method()));
-  return *made;
+Result<SSL_CTX*> client_context(KnownBy known_by) {
+  return once<Result<SSL_CTX*>, &make_client>(known_by);
 }
 
-Result<SSL_CTX*> server_context() {
-  static const auto* const made = new Result<SSL_CTX*>(make_context(TLS_server_method()));
-  return *made;
+Result<SSL_CTX*> server_context(KnownBy known_by) {
+  return once<Result<SSL_CTX*>, &make_server>(known_by);
 }
 
 std::string take_openssl_error() {
   const unsigned long first = ERR_get_error();
   ERR_clear_error();
-  const char* reason = first == 0 ? nullptr : ERR_reason_error_string(first);
-  return reason == nullptr ? "unknown error" : reason;
+  if (first == 0) return "unknown error";
+  const char* reason = ERR_reason_error_string(first);
+  if (reason == nullptr) {
+    load_texts();
+    reason = ERR_reason_error_string(first);
+  }
+  if (reason != nullptr) return reason;
+  char number[64];
+  ERR_error_string_n(first, number, sizeof number);
+  return number;
 }
 
 void Free::operator()(SSL* object) const { SSL_free(object); }

@@ -18,18 +18,24 @@ typedef struct ssl_session_st SSL_SESSION;  // As <openssl/ssl.h> has it.
 
 namespace gpurun::transport::tls {
 
+// By what an end of a connection is known. For a key OpenSSL starts with the few algorithms that
+// there are then (few_algorithms.h), because a program waits for that at its first call of CUDA; a
+// certificate may be of any kind.
+enum class KnownBy { kKey, kCertificate };
+
 struct Library {
   OSSL_LIB_CTX* context = nullptr;
   EVP_CIPHER* aes_128_gcm = nullptr;
 };
 
-// Made at the first call and never destroyed: threads may use it until the process ends. Any
-// thread. kInternal: OpenSSL lacks what it should have. kResourceExhausted: memory.
-Result<const Library*> library();
-// TLS 1.3 only, one cipher suite, no tickets; shared by the handshakes of that side. Made likewise,
-// each for itself: few processes are both.
-Result<SSL_CTX*> client_context();
-Result<SSL_CTX*> server_context();
+// Made at the first call, each for itself, and never destroyed: threads may use it until the
+// process ends. Few processes need both. Any thread. kInternal: OpenSSL lacks what it should have.
+// kResourceExhausted: memory.
+Result<const Library*> library(KnownBy known_by);
+// TLS 1.3 only, one cipher suite, no tickets; shared by the handshakes of that side and kind. Made
+// likewise: few processes are both sides.
+Result<SSL_CTX*> client_context(KnownBy known_by);
+Result<SSL_CTX*> server_context(KnownBy known_by);
 
 // Takes what OpenSSL's queue of this thread holds, as text; "unknown error" for nothing.
 std::string take_openssl_error();

@@ -23,8 +23,9 @@ Status broken() {
 
 }  // namespace
 
-Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_secret, bool to_seal) {
-  const Result<const Library*> ours = library();
+Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_secret, bool to_seal,
+                                                       KnownBy known_by) {
+  const Result<const Library*> ours = library(known_by);
   if (!ours.ok()) return ours.status();
   Owned<EVP_CIPHER_CTX> context(EVP_CIPHER_CTX_new());
   if (context == nullptr || EVP_CipherInit_ex2(context.get(), (*ours)->aes_128_gcm, nullptr,

@@ -31,8 +31,9 @@ constexpr std::size_t sealed_record_bytes(std::size_t plain) {
 // A direction's key, and the number of its next record.
 class Protection {
  public:
-  // kInternal: OpenSSL does not work.
-  static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal);
+  // `known_by`: by which of the libraries, the handshake's. kInternal: OpenSSL does not work.
+  static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal,
+                                                    KnownBy known_by = KnownBy::kKey);
   ~Protection();
   Protection(const Protection&) = delete;
   Protection& operator=(const Protection&) = delete;

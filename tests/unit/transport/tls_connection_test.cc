@@ -3,6 +3,8 @@
 #include "transport/tls/connection.h"
 
 #include <gtest/gtest.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
@@ -13,6 +15,7 @@
 #include "transport/faulty/connection.h"
 #include "transport/loopback/connection.h"
 #include "transport/tcp/connection.h"
+#include "transport/tls/few_algorithms.h"
 
 namespace gpurun::transport::tls {
 namespace {
@@ -142,9 +145,41 @@ TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
   trust.key = key_of("who", 1);
   Ends ends = shake(*Handshake::of_client(trust), *Handshake::of_server(identity));
   EXPECT_EQ(ends.client.status().code(), Code::kRefused) << ends.client.status().to_string();
+  EXPECT_NE(ends.client.status().message().find("does not know our key"), std::string::npos);
   ends = shake(*Handshake::of_client({}), *Handshake::of_server(key_of("who", 1)));
   EXPECT_FALSE(ends.client.ok());
   EXPECT_FALSE(ends.server.ok());
+}
+
+// What goes by a key starts with few algorithms, which is what makes its start short; what goes by
+// a certificate in the same process has all of them, whichever of the two came first.
+TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
+  const auto has = [](KnownBy known_by, const char* cipher, const char* key) {
+    OSSL_LIB_CTX* const context = (*library(known_by))->context;
+    EVP_CIPHER* const found = EVP_CIPHER_fetch(context, cipher, nullptr);
+    EVP_PKEY_CTX* const made = EVP_PKEY_CTX_new_from_name(context, key, nullptr);
+    EVP_CIPHER_free(found);
+    EVP_PKEY_CTX_free(made);
+    static_cast<void>(take_openssl_error());
+    return std::pair(found != nullptr, made != nullptr);
+  };
+  EXPECT_EQ(has(KnownBy::kKey, "AES-128-GCM", "X25519"), std::pair(true, true));
+  EXPECT_EQ(has(KnownBy::kKey, "ChaCha20-Poly1305", "RSA"),
+            std::pair(!kHasFewAlgorithms, !kHasFewAlgorithms));
+  EXPECT_EQ(has(KnownBy::kCertificate, "ChaCha20-Poly1305", "RSA"), std::pair(true, true));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(shake_with_keys(key_of("who", 1), key_of("who", 1)).client.ok());
+    const auto identity = *Identity::make("host.example");
+    EXPECT_TRUE(shake(*Handshake::of_client({}), *Handshake::of_server(identity)).client.ok());
+  }
+}
+
+// Their texts are not loaded before one is to be told.
+TEST(TlsLibrary, ItsErrorsHaveTexts) {
+  EXPECT_EQ(take_openssl_error(), "unknown error");
+  ERR_raise(ERR_LIB_SSL, SSL_R_NO_SHARED_CIPHER);
+  EXPECT_EQ(take_openssl_error(), "no shared cipher");
+  EXPECT_EQ(take_openssl_error(), "unknown error") << "the queue is empty";
 }
 
 TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
