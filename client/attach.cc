@@ -38,7 +38,7 @@ Result<protocol::Attach> first_words(const SessionData& session, const AttachOpt
   protocol::Attach attach;
   attach.version = protocol::our_version(protocol::Sender::kClient);
   attach.version.features = options.features;
-  attach.rows = protocol::rows_digest(options.rows);
+  attach.rows = protocol::known_rows_digest(options.rows);
   attach.lease = session.lease;
   attach.ticket = session.ticket;
   attach.session = *id;

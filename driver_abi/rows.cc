@@ -14,6 +14,8 @@ namespace {
 
 std::span<const Row> rows() noexcept { return kRows; }
 
+std::span<const std::uint8_t, 32> rows_digest() noexcept { return kDigest; }
+
 std::span<const std::uint16_t> opcodes_by_key() noexcept { return kByKey; }
 
 // apigen refuses gaps, so that an opcode is a place.

@@ -1,4 +1,6 @@
 """Writes rows.inc (the rows as C++ data, with look-ups) and opcodes.h."""
+import hashlib
+import struct
 
 CAMEL = {None: "kPlain", "ptds": "kPtds", "ptsz": "kPtsz"}
 
@@ -49,6 +51,9 @@ def render(types, rows):
     lines.append("constexpr Row kRows[] = {")
     lines += ["  " + row_data(types, row) for row in rows]
     lines.append("};")
+    digest = hashlib.sha256(b"".join(struct.pack("<HQ", row.opcode, int(row.hash(types), 16))
+                                     for row in rows)).digest()
+    lines.append("constexpr std::uint8_t kDigest[32] = {%s};" % ", ".join(map(str, digest)))
     lines.append("// Opcodes in the order of their symbols (as strcmp orders them).")
     lines.append("constexpr std::uint16_t kBySymbol[] = {")
     ordered = sorted(rows, key=lambda row: row.symbol.encode())

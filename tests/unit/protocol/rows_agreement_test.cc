@@ -58,6 +58,13 @@ TEST(RowsAgreement, EqualTablesAreNotTold) {
   EXPECT_THAT(lacking(rows, rows), IsEmpty());
 }
 
+// That of the true table is made with the table.
+TEST(RowsAgreement, TheTrueTablesDigestIsThatOfItsRows) {
+  const auto rows = driver_abi::rows();
+  EXPECT_EQ(known_rows_digest(rows), rows_digest(rows));
+  EXPECT_EQ(known_rows_digest(rows.first(9)), rows_digest(rows.first(9)));
+}
+
 TEST(RowsAgreement, WhatTheServerLacksIsNamedAndWhatWeLackIsNot) {
   const std::vector<Row> few = {row("cuA", 1, 10), row("cuC", 3, 30)};
   const std::vector<Row> many = {row("cuA", 1, 10), row("cuB", 2, 20), row("cuC", 3, 30),
