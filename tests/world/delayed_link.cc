@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -146,27 +147,33 @@ std::size_t receive(int socket, char* data, std::size_t most, Clock::time_point*
 }
 
 // One direction of a connection: reads at once, writes each piece when its time has come. Nothing
-// can be said before `spoken`.
-void relay(Link& link, int connection, int source, int sink, bool up, Clock::time_point spoken) {
+// can be said before `spoken`, and nothing passes before the server's side is `reached`; all is
+// ready by then, because nothing of it is the link's to show.
+void relay(Link& link, int connection, int source, int sink, bool up, Clock::time_point spoken,
+           const std::shared_future<bool>& reached) {
   const char* what = up ? "up" : "down";
   std::mt19937 chance(link.seed + 2 * static_cast<unsigned>(connection) + (up ? 1 : 0));
   SlowWire* wire = up ? link.up.get() : link.down.get();
   LateQueue queue;
-  const auto deliver = [&link, connection, sink, what](const LateQueue::Piece& piece) {
+  const auto deliver = [&link, connection, sink, what, &reached](const LateQueue::Piece& piece) {
+    if (!reached.get()) return false;
     if (piece.size == 0) return shutdown(sink, SHUT_WR) == 0;
     // Before the send: who hears it may have answered, and ended, before this thread goes on.
     if (link.logged) link.log.add(connection, what, piece.came, Clock::now(), piece.size);
-    return send_all(sink, piece.bytes->data(), piece.size);
+    return send_all(sink, piece.bytes.get(), piece.size);
   };
   const bool direct = link.delay.count() == 0 && wire == nullptr;
   std::thread writer;
   if (!direct) writer = std::thread([&queue, &deliver] { queue.pass_on(deliver); });
   std::uniform_real_distribution<double> longer(1, 3);
+  // What nobody could have said yet is on no wire.
+  if (wire != nullptr) std::this_thread::sleep_until(spoken);
   for (bool last = false, broken = false; !last;) {
     LateQueue::Piece piece{queue.buffer(), 0, {}, {}};
     std::size_t most = link.seed != 0 ? kOddSizes[chance() % kOddSizes.size()] : kPieceBytes;
     if (wire != nullptr) most = std::min(most, SlowWire::kTurnBytes);
-    piece.size = receive(source, piece.bytes->data(), most, &piece.came);
+    if (!up && !reached.get()) most = 0;
+    if (most > 0) piece.size = receive(source, piece.bytes.get(), most, &piece.came);
     piece.came = std::max(piece.came, spoken);
     last = piece.size == 0;
     if (direct) {
@@ -190,17 +197,23 @@ void serve(Link& link, int connection, int near) {
   const Clock::time_point accepted = Clock::now();
   if (link.logged) link.log.add(connection, "open", accepted, accepted, 0);
   prepare(near);
-  std::this_thread::sleep_until(accepted + 3 * link.delay);
   const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (far >= 0 &&
-      connect(far, reinterpret_cast<const sockaddr*>(&link.target), sizeof link.target) == 0) {
-    prepare(far);
-    std::thread answers([&link, connection, far, near, accepted] {
-      relay(link, connection, far, near, false, accepted + 3 * link.delay);
-    });
-    relay(link, connection, near, far, true, accepted + 2 * link.delay);
-    answers.join();
-  }
+  prepare(far);
+  std::promise<bool> reaching;
+  const std::shared_future<bool> reached(reaching.get_future());
+  std::thread answers([&link, connection, far, near, accepted, &reached] {
+    relay(link, connection, far, near, false, accepted + 3 * link.delay, reached);
+  });
+  std::thread words([&link, connection, far, near, accepted, &reached] {
+    relay(link, connection, near, far, true, accepted + 2 * link.delay, reached);
+  });
+  if (link.delay.count() > 0) wait_until(accepted + 3 * link.delay);
+  const bool connected =
+      connect(far, reinterpret_cast<const sockaddr*>(&link.target), sizeof link.target) == 0;
+  if (!connected) shutdown(near, SHUT_RDWR);
+  reaching.set_value(connected);
+  answers.join();
+  words.join();
   if (far >= 0) close(far);
   close(near);
 }

@@ -19,20 +19,29 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
+// A sleeper wakes late, by more than what the link is to show.
+inline void wait_until(Clock::time_point due) {
+  constexpr auto kEarly = std::chrono::microseconds(150);
+  std::this_thread::sleep_until(due - kEarly);
+  while (Clock::now() < due) {  // Who yields to a busy thread is back at the next tick.
+  }
+}
+
 // One direction of one connection; one thread adds, another passes on.
 class LateQueue {
  public:
-  using Buffer = std::unique_ptr<std::vector<char>>;
+  using Buffer = std::unique_ptr<char[]>;
   struct Piece {
     Buffer bytes;
     std::size_t size = 0;  // 0: the direction's end.
     Clock::time_point came, due;
   };
 
-  // Of kPieceBytes; used again, so that a fast stream does not wait for fresh pages.
+  // Of kPieceBytes; used again, so that a fast stream does not wait for fresh pages, and not
+  // filled: most words are short, and would wait for all of these.
   Buffer buffer() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (spare_.empty()) return std::make_unique<std::vector<char>>(kPieceBytes);
+    if (spare_.empty()) return Buffer(new char[kPieceBytes]);
     Buffer taken = std::move(spare_.back());
     spare_.pop_back();
     return taken;
@@ -64,11 +73,12 @@ class LateQueue {
       lock.unlock();
       last = piece.size == 0;
       if (!broken) {
-        // A sleeper wakes late, by more than what the link is to show. Who is often due must not
-        // spin all the time.
+        // Who is often due must not spin all the time.
         const bool seldom = piece.due - before >= kSeldom;
-        std::this_thread::sleep_until(seldom ? piece.due - kEarly : piece.due);
-        while (Clock::now() < piece.due) {  // Who yields to a busy thread is back at the next tick.
+        if (seldom) {
+          wait_until(piece.due);
+        } else {
+          std::this_thread::sleep_until(piece.due);
         }
         before = piece.due;
         broken = !deliver(piece);
@@ -79,7 +89,6 @@ class LateQueue {
 
  private:
   static constexpr std::size_t kPiecesMax = 2048;  // Of kPieceBytes at most.
-  static constexpr auto kEarly = std::chrono::microseconds(150);
   static constexpr auto kSeldom = std::chrono::milliseconds(1);
   std::mutex mutex_;
   std::condition_variable added_, room_;
