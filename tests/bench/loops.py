@@ -6,11 +6,9 @@ import contextlib
 import json
 import os
 import re
-import socket
-import threading
-import time
 
 from bars import at_most
+from links import bounded, raw_links
 from machine import Missing, forwarded_environment, run
 from report import Row, one
 import start
@@ -34,54 +32,13 @@ def trips_of(machine, server, command, statuses=(0,), **changes):
     return statistics_of_one, said
 
 
-def echo(listener):
-    while True:
-        try:
-            near, _ = listener.accept()
-        except OSError:
-            return
-        with near:
-            while word := near.recv(64):
-                near.sendall(word)
-
-
-def link_of(delay):
-    return f"raw ping-pong, {delay} ms RTT"
-
-
-def raw_links(machine):
-    """The median of some bare ping-pongs over each link."""
-    rows = {}
-    listener = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=echo, args=(listener,), daemon=True).start()
-    for delay in delays(machine):
-        with world.DelayedLink(listener.getsockname()[1], delay / 1000) as link:
-            host, port = link.address.split(":")
-            with socket.create_connection((host, int(port))) as near:
-                taken = []
-                for _ in range(12):
-                    begin = time.monotonic()
-                    near.sendall(bytes(64))
-                    near.recv(64)
-                    taken.append(1000 * (time.monotonic() - begin))
-        rows[link_of(delay)] = {"unit": "ms", **one(sorted(taken[2:])[len(taken) // 2 - 1])}
-    listener.close()
-    return rows
-
-
 def delays(machine):
     return DELAYS_MS[:1] if machine.quick else DELAYS_MS
 
 
-def bounded(local_ms, results, delay, raw):
-    """A round trip takes what a bare ping-pong does over the same link: sleeping ends wake late."""
-    trip = max(delay, raw[link_of(delay)]["p50"]) if delay else 0
-    return at_most(round(local_ms + results * trip + MORE_MS, 2), "ms")
-
-
 def steady(machine):
     """Two forms: a copy that waits, and one that does not with a synchronise behind it."""
-    rows, raw = [], raw_links(machine)
+    rows, raw = [], raw_links(delays(machine))
     with machine.server() as server:
         for form, what in (((), "copy"), (("async",), "async copy + synchronise")):
             rows += steady_rows(machine, server, form, what, raw)
@@ -106,7 +63,8 @@ def steady_rows(machine, server, form, what, raw):
                 taken.append(machine.forwarded(server, *words, address=link.address)["loop"]["p50"] / 1e6)
     for delay, taken in times.items():
         yield Row(f"{what}: {RESULTS} results, {delay} ms RTT", "ms",
-                  {"native": one(local), "gpurun": one(min(taken))}).judge(bounded(local, RESULTS, delay, raw))
+                  {"native": one(local), "gpurun": one(min(taken))}).judge(
+                      bounded(local + MORE_MS, RESULTS, delay, raw))
     if machine.under:
         other = [machine.other(*words)["loop"]["p50"] / 1e6 for _ in range(machine.rounds)]
         yield Row(f"{what}: under the other command", "ms", {"other": one(min(other))})
@@ -133,7 +91,7 @@ def mnist(machine):
     step it waits for the upload of two steps ago: that is no result, and may last a round trip."""
     if not os.path.exists(TRAINING):
         raise Missing("sample_mnist is not built here: it needs nvcc")
-    rows, raw = [], raw_links(machine)
+    rows, raw = [], raw_links(delays(machine))
     for mode, words in (("plaintext", ()), ("TLS", ("--tls",))):
         with machine.server(*words) as server:
             for kind in ("cold", "warm"):
@@ -170,4 +128,4 @@ def loop_rows(machine, server, every, what, raw):
     yield Row(f"{what}: {results} results, loopback", "ms", {"gpurun": one(local)})
     for delay, taken in times.items():
         yield Row(f"{what}: {results} results, {delay} ms RTT", "ms", {"gpurun": one(min(taken))}).judge(
-            bounded(local, results, delay, raw))
+            bounded(local + MORE_MS, results, delay, raw))

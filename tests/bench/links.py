@@ -1,0 +1,51 @@
+"""What a delayed link takes for a bare ping-pong, and what a bar may therefore allow over one."""
+import socket
+import threading
+import time
+
+from bars import at_most
+from report import one
+import world
+
+PINGS, FIRST = 12, 2  # The first ones do not count.
+
+
+def echo(listener):
+    while True:
+        try:
+            near, _ = listener.accept()
+        except OSError:
+            return
+        with near:
+            while word := near.recv(64):
+                near.sendall(word)
+
+
+def link_of(delay):
+    return f"raw ping-pong, {delay} ms RTT"
+
+
+def raw_links(delays):
+    """The median of some bare ping-pongs over each link."""
+    rows = {}
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=echo, args=(listener,), daemon=True).start()
+    for delay in delays:
+        with world.DelayedLink(listener.getsockname()[1], delay / 1000) as link:
+            host, port = link.address.split(":")
+            with socket.create_connection((host, int(port))) as near:
+                taken = []
+                for _ in range(PINGS):
+                    begin = time.monotonic()
+                    near.sendall(bytes(64))
+                    near.recv(64)
+                    taken.append(1000 * (time.monotonic() - begin))
+        rows[link_of(delay)] = {"unit": "ms", **one(sorted(taken[FIRST:])[(PINGS - FIRST) // 2 - 1])}
+    listener.close()
+    return rows
+
+
+def bounded(local_ms, trips, delay, raw):
+    """A round trip takes what a bare ping-pong does over the same link: sleeping ends wake late."""
+    trip = max(delay, raw[link_of(delay)]["p50"]) if delay else 0
+    return at_most(round(local_ms + trips * trip, 2), "ms")

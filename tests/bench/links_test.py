@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Protects what bars allow for round trips over a delayed link: what a bare ping-pong takes there, but no
+less than the link's own delay, and nothing where there is no link."""
+import os
+import sys
+import types
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+import links  # noqa: E402
+import world  # noqa: E402
+
+DELAY_MS = 2
+
+
+def allows(bar, took):
+    return bar.judge(types.SimpleNamespace(value=lambda _: took))[1]
+
+
+class Links(unittest.TestCase):
+    def test_a_ping_pong_takes_the_delay_at_least(self):
+        raw = links.raw_links((DELAY_MS,))
+        self.assertGreaterEqual(raw[links.link_of(DELAY_MS)]["p50"], DELAY_MS)
+
+    def test_a_round_trip_may_take_what_a_ping_pong_takes(self):
+        for took, each in ((2.5, 2.5), (1.5, DELAY_MS)):
+            bar = links.bounded(5, 4, DELAY_MS, {links.link_of(DELAY_MS): {"p50": took}})
+            self.assertTrue(allows(bar, 5 + 4 * each), took)
+            self.assertFalse(allows(bar, 5.01 + 4 * each), took)
+
+    def test_without_a_link_there_is_none(self):
+        bar = links.bounded(5, 4, 0, {})
+        self.assertTrue(allows(bar, 5))
+        self.assertFalse(allows(bar, 5.01))
+
+
+if __name__ == "__main__":
+    world.main()
