@@ -1,7 +1,7 @@
 // A provider for OpenSSL with the few algorithms that connections proved by a key use.
 //
 // OpenSSL makes an object of each algorithm that its providers have of a kind, when the first of
-// that kind is wanted: of 130 ciphers for the one that we use. Here are no others to be made, and
+// that kind is wanted: of 124 ciphers for the one that we use. Here are no others to be made, and
 // none that a peer could talk us into. The algorithms themselves are OpenSSL's own.
 #pragma once
 
