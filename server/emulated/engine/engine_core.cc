@@ -21,6 +21,11 @@ constexpr std::uint64_t kSmallGridThreads = 1024;
 constexpr auto kSlowBlock = std::chrono::microseconds(50);
 // With several grids, how long a thread stays with one of them.
 constexpr auto kSlice = std::chrono::milliseconds(1);
+// How long a thread may be busy with blocks that it has taken at once, and into how many pieces for
+// each thread the blocks that are left are divided.
+constexpr auto kClaimTime = std::chrono::nanoseconds(100'000);
+constexpr std::uint64_t kClaimsLeft = 4;
+constexpr std::uint64_t kBlocksBetweenLooks = 16;
 // Turns without progress after which a non-cooperative grid gets a further resident block.
 constexpr std::size_t kFruitlessTurns = 4;
 // Idle stacks that are kept for later launches; each has a page or two of touched memory.
@@ -310,30 +315,62 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
   return fruitful;
 }
 
+// How many blocks to take at once. Taken one by one, small blocks cost as much as they do, and their
+// threads write neighbouring pieces of memory in turns.
+//
+// More than one only of a kernel in its fast form. Its blocks never give way: whoever took a range
+// runs it to its end, or the grid has failed; so no block is left that was taken and never started.
+// And no block waits in vain for a lower one: the lowest of all that have not ended is either not
+// taken, and then a thread without blocks takes it next, or all blocks before it in its range have
+// ended, and then it runs.
+std::uint64_t EngineCore::blocks_at_once(const Grid& grid, std::uint64_t run,
+                                         Clock::duration elapsed) const {
+  if (grid.request.regions == nullptr || grid.cluster_blocks > 1 || run == 0) {
+    return grid.cluster_blocks;
+  }
+  // A share of what is left, so that all threads come to the end together.
+  const std::uint64_t next = grid.next_block.load(std::memory_order_relaxed);
+  const std::uint64_t left = grid.block_count - std::min(next, grid.block_count);
+  const std::uint64_t share = left / (kClaimsLeft * static_cast<std::uint64_t>(threads_max_));
+  const auto spent = std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count()));
+  const std::uint64_t in_time = static_cast<std::uint64_t>(kClaimTime.count()) * run / spent;
+  return std::max<std::uint64_t>(1, std::min(share, in_time));
+}
+
 // Starts blocks in index order, one after the other, until one waits.
 void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner,
                               Turn* turn) {
   // Who asks for the time pays for it: the only block does not.
   const Clock::time_point start = grid.block_count > 1 ? Clock::now() : Clock::time_point();
+  Clock::duration elapsed{};
   bool asked_for_help = false;
-  for (std::uint32_t count = 0; !grid.stopped(); ++count) {
-    // Clusters start together, so only here where all of their blocks can be taken.
-    const std::uint64_t index =
-        grid.next_block.fetch_add(grid.cluster_blocks, std::memory_order_relaxed);
-    if (index >= grid.block_count) break;
+  std::uint64_t started = 0;
+  std::uint64_t look = 1;  // At the clock, when so many have been started.
+  std::uint64_t index = 0, end = 0;
+  while (!grid.stopped()) {
+    if (index == end) {
+      const std::uint64_t count = blocks_at_once(grid, started, elapsed);
+      index = grid.next_block.fetch_add(count, std::memory_order_relaxed);
+      if (index >= grid.block_count) break;
+      end = std::min(index + count, grid.block_count);
+    }
     if (block == nullptr) block = get_block(grid);
     if (block == nullptr) break;
+    // Clusters start together, so only here where all of their blocks can be taken.
     if (!start_cluster(grid, &block, index, turn)) break;
-    blocks_.fetch_add(grid.cluster_blocks, std::memory_order_relaxed);
+    started += grid.cluster_blocks;
+    index += grid.cluster_blocks;
     if (block->step(runner) != Block::Outcome::kFinished) {
       turn->waiting = std::move(block);
-      return;
+      break;
     }
     ++turn->finished;
     if (!turn->siblings.empty()) break;
-    if (count % 16 != 0) continue;
+    if (index != end || started < look) continue;
+    look = started + kBlocksBetweenLooks;
     if (grid.next_block.load(std::memory_order_relaxed) >= grid.block_count) break;
-    const Clock::duration elapsed = Clock::now() - start;
+    elapsed = Clock::now() - start;
     if (active_count_.load(std::memory_order_relaxed) > 1 && elapsed > kSlice) break;
     if (elapsed > kSlowBlock && !asked_for_help) {
       asked_for_help = true;
@@ -342,6 +379,7 @@ void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRun
       wake_one_locked();
     }
   }
+  blocks_.fetch_add(started, std::memory_order_relaxed);
   turn->spare = std::move(block);
 }
 

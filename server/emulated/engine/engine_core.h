@@ -65,6 +65,7 @@ class EngineCore {
   bool take_from(const GridPtr& grid, Task* task);
   // Does it. Called without the mutex; returns whether anything but polling happened.
   bool work(Task task, BlockRunner& runner);
+  std::uint64_t blocks_at_once(const Grid& grid, std::uint64_t run, Clock::duration elapsed) const;
   void start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner, Turn* turn);
   bool start_cluster(Grid& grid, std::unique_ptr<Block>* block, std::uint64_t first, Turn* turn);
   std::unique_ptr<Block> get_block(Grid& grid);
