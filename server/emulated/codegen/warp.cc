@@ -1,6 +1,6 @@
 // Warp instructions (PTX ISA, sections 9.7.9.5 shfl and 9.7.13 vote, match, activemask, redux,
-// elect, bar.warp): inputs go to the frame, the engine runs one function for all lanes. The forms
-// without .sync, which PTX gave up with sm_70, are refused.
+// elect, bar.warp): the engine runs one function for all lanes. The forms without .sync, which PTX
+// gave up with sm_70, are refused.
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/codegen/warp_call.h"
@@ -37,10 +37,19 @@ struct Result {
   Value* predicate;
 };
 
+Value* exchange(FunctionBuilder& b, const Operation& op, Value* mask, Value* function,
+                llvm::ArrayRef<Value*> inputs) {
+  llvm::SmallVector<Value*, 8> arguments{b.constant(32, op.site), mask, function};
+  arguments.append(inputs.begin(), inputs.end());
+  while (arguments.size() < 3 + kExchangeInputs) arguments.push_back(b.constant(32, 0));
+  return b.call_runtime("exchange", b.int_type(64), arguments);
+}
+
 Result run(FunctionBuilder& b, const Operation& op, Value* mask, const std::string& function,
            llvm::ArrayRef<Value*> inputs) {
-  const auto words = call_warp(b, op, mask, function.c_str(), inputs, 2);
-  return {words[0], b.ir.CreateICmpNE(words[1], b.constant(32, 0))};
+  Value* words = exchange(b, op, mask, b.helper_address(function.c_str()), inputs);
+  Value* second = b.ir.CreateTrunc(b.ir.CreateLShr(words, 32), b.int_type(32));
+  return {b.ir.CreateTrunc(words, b.int_type(32)), b.ir.CreateICmpNE(second, b.constant(32, 0))};
 }
 
 std::string function_name(const char* family, std::string_view mode) {
@@ -112,7 +121,8 @@ void emit_elect(FunctionBuilder& b, const Operation& op) {
 
 void emit_warp_barrier(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 1, 1);
-  call_warp(b, op, b.read(b.operand(op, 0), 32), nullptr, {}, 0);
+  Value* nothing = llvm::ConstantPointerNull::get(b.pointer_type());
+  exchange(b, op, b.read(b.operand(op, 0), 32), nothing, {});
 }
 
 constexpr VariantRow kWarpRows[] = {

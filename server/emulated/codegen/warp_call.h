@@ -1,5 +1,6 @@
-// How translated code does something that takes a whole warp: each lane leaves its inputs in its
-// frame and calls the engine, which runs one function for all lanes (device_abi.h, WarpFunction).
+// How translated code does something with many words that takes a whole warp: each lane leaves its
+// inputs in its frame and calls the engine, which runs one function for all lanes (device_abi.h,
+// WarpFunction).
 #pragma once
 
 #include "server/emulated/codegen/function_builder.h"

@@ -106,7 +106,7 @@ bool Block::begin(Grid& grid, std::uint64_t index, std::shared_ptr<Cluster> clus
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];
     warp.live = lane_mask(thread_count_ - w * kWarpLanes);
-    warp.ready = warp.polling = warp.at_cluster = 0;
+    warp.ready = warp.polling = warp.at_cluster = warp.exchanged = 0;
     warp.last_lane = warp.group_count = warp.active_count = 0;
   }
   for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {

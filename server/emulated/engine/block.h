@@ -105,6 +105,10 @@ class Block {
     std::uint32_t ready = 0;    // Waits no longer, and may continue.
     std::uint32_t polling = 0;  // Gave way; continues when nothing else can.
     std::uint32_t at_cluster = 0;
+    // Regions: the one in which all live lanes continue, or kRegionMixed; lanes with results in
+    // exchanged_.
+    std::uint32_t common_next = 0;
+    std::uint32_t exchanged = 0;
     std::uint32_t last_lane = 0;
     std::uint32_t group_count = 0;
     std::uint32_t active_count = 0;
@@ -146,6 +150,7 @@ class Block {
   void ended(Fiber& self);
   bool others_can_run(std::uint32_t warp_index) const;
   void thread_ended(std::uint32_t thread);
+  void release_without_the_ended();
   bool come_to_barrier(std::uint32_t thread, std::uint32_t id, std::uint32_t count);
   bool come_to_reduction(std::uint32_t thread, std::uint32_t id, std::uint32_t count,
                          BarrierReduction reduction, bool value);
@@ -165,8 +170,16 @@ class Block {
   bool pass_together(const RegionCut& cut);
   void reduce_together(const RegionCut& cut);
   bool exchange_together(const RegionCut& cut);
-  std::uint32_t common_next() const;
+  bool masks_agree(const RegionCut& cut, std::uint32_t warp_index) const;
+  void exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp);
+  std::uint32_t common_next(std::uint32_t begin, std::uint32_t end) const;
+  void come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t next);
+  bool come_as_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t next);
+  bool come_to_barrier_as_warp(const RegionCut& cut, std::uint32_t warp_index);
   void come_to_cut(std::uint32_t lane);
+  bool come_to_exchange(const RegionCut& cut, std::uint32_t lane);
+  std::uint32_t take_ready(std::uint32_t begin);
+  void take_results(std::uint32_t warp_index, std::uint32_t lanes);
   // Where a thread is that its number tells of.
   void place_by_number(ThreadContext& thread) const;
   std::uint32_t count_lanes(std::uint32_t Warp::*lanes) const;
@@ -208,6 +221,12 @@ class Block {
   std::unique_ptr<std::uint8_t, Free> region_memory_;
   std::size_t region_bytes_ = 0;
   RegionFrame region_frame_{};
+  // Words of lanes that come to an exchange each for itself.
+  struct LaneWords {
+    std::uint32_t in[kExchangeInputs];
+    std::uint32_t out[kExchangeResults];
+  };
+  LaneWords* exchanged_ = nullptr;
 };
 
 }  // namespace gpurun::emulated

@@ -40,7 +40,9 @@ bool Block::prepare_regions(Fiber& self) {
   const std::size_t local = aligned(lanes * program.local_bytes);
   const std::size_t numbers = aligned(lanes * sizeof(std::uint32_t));
   const std::size_t addresses = aligned(lanes * sizeof(std::uint64_t));
-  const std::size_t bytes = slots + local + 2 * numbers + 2 * addresses;
+  const std::size_t own_words = aligned(lanes * sizeof(LaneWords));
+  const std::size_t bytes =
+      slots + local + (3 + kExchangeInputs) * numbers + 2 * addresses + own_words;
   if (bytes > region_bytes_) {
     region_memory_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kAlignment, bytes)));
     region_bytes_ = region_memory_ == nullptr ? 0 : bytes;
@@ -59,9 +61,14 @@ bool Block::prepare_regions(Fiber& self) {
   region_frame_.local = take(local);
   region_frame_.next = reinterpret_cast<std::uint32_t*>(take(numbers));
   region_frame_.operand = reinterpret_cast<std::uint32_t*>(take(numbers));
+  region_frame_.second = reinterpret_cast<std::uint32_t*>(take(numbers));
+  for (std::uint32_t*& word : region_frame_.word) {
+    word = reinterpret_cast<std::uint32_t*>(take(numbers));
+  }
   region_frame_.in = reinterpret_cast<std::uint64_t*>(take(addresses));
   region_frame_.out = reinterpret_cast<std::uint64_t*>(take(addresses));
   region_frame_.result = results_;
+  exchanged_ = reinterpret_cast<LaneWords*>(take(own_words));
   region_frame_.capacity = lanes;
   ThreadContext& thread = self.thread;
   thread.block = &context_;
@@ -78,7 +85,7 @@ void Block::run_together(ThreadContext& thread) {
   while (!grid_->stopped()) {
     std::uint32_t next = program.functions[region](&thread, &region_frame_, 0, thread_count_);
     const bool each_has_said = next == kRegionMixed;
-    if (each_has_said) next = common_next();
+    if (each_has_said) next = common_next(0, thread_count_);
     if (next == kRegionEnded) {
       live_threads_ = 0;
       return;
@@ -92,18 +99,18 @@ void Block::run_together(ThreadContext& thread) {
   outcome_ = Outcome::kStopped;
 }
 
-// Where all lanes continue, or kRegionMixed.
-std::uint32_t Block::common_next() const {
+// Where all of these lanes continue, or kRegionMixed.
+std::uint32_t Block::common_next(std::uint32_t begin, std::uint32_t end) const {
   const std::uint32_t* const next = region_frame_.next;
-  const std::uint32_t first = next[0];
+  const std::uint32_t first = next[begin];
   std::uint32_t differences = 0;
-  for (std::uint32_t lane = 1; lane < thread_count_; ++lane) differences |= next[lane] ^ first;
+  for (std::uint32_t lane = begin; lane < end; ++lane) differences |= next[lane] ^ first;
   return differences == 0 ? first : kRegionMixed;
 }
 
 // All threads of the block have come to this cut. False: they do not all go on; nothing was done.
 bool Block::pass_together(const RegionCut& cut) {
-  if (cut.kind == CutKind::kWarp) return exchange_together(cut);
+  if (cut.kind == CutKind::kWarp || cut.kind == CutKind::kExchange) return exchange_together(cut);
   const std::uint32_t whole = (thread_count_ + kWarpLanes - 1) / kWarpLanes * kWarpLanes;
   if (cut.count != 0 && cut.count != thread_count_ && cut.count != whole) return false;
   if (barriers_[cut.id % kBarriersPerBlock].arrived != 0) return false;
@@ -125,31 +132,113 @@ void Block::reduce_together(const RegionCut& cut) {
 // Where each warp's lanes name all of its lanes.
 bool Block::exchange_together(const RegionCut& cut) {
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
-    const std::uint32_t* const masks = region_frame_.operand + w * kWarpLanes;
-    const std::uint32_t live = warps_[w].live;
-    if ((live & ~masks[0]) != 0) return false;
-    std::uint32_t differences = 0;
-    const std::uint32_t lanes = std::min(kWarpLanes, thread_count_ - w * kWarpLanes);
-    for (std::uint32_t lane = 1; lane < lanes; ++lane) differences |= masks[lane] ^ masks[0];
-    if (differences != 0) return false;
+    if (!masks_agree(cut, w)) return false;
   }
-  if (cut.function == nullptr) return true;
-  for (std::uint32_t w = 0; w < warp_count_; ++w) {
+  exchange(cut, 0, warp_count_);
+  return true;
+}
+
+// Whether the warp's live lanes, all of which have come to the cut, name each other.
+bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index) const {
+  const std::uint32_t live = warps_[warp_index].live;
+  if ((cut.known & kKnownMask) != 0) return (live & ~cut.mask) == 0;
+  const std::uint32_t* const masks = region_frame_.operand + warp_index * kWarpLanes;
+  const std::uint32_t first = masks[std::countr_zero(live)];
+  std::uint32_t differences = 0;
+  for (std::uint32_t lanes = live; lanes != 0; lanes &= lanes - 1) {
+    differences |= masks[std::countr_zero(lanes)] ^ first;
+  }
+  return differences == 0 && (live & ~first) == 0;
+}
+
+// Does what the live lanes of these warps have come to, all of them.
+void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp) {
+  if (cut.function == nullptr) return;
+  std::uint32_t lane = first_warp * kWarpLanes;
+  if (cut.kind == CutKind::kExchange) {
+    WarpWords words;
+    for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
+      const bool known = (cut.known & kKnownWord << i) != 0;
+      words.in[i] = known ? &cut.words[i] : region_frame_.word[i] + lane;
+      words.step[i] = known ? 0 : 1;
+    }
+    words.out[0] = cut.results > 0 ? region_frame_.result + lane : nullptr;
+    words.out[1] = cut.results > 1 ? region_frame_.second + lane : nullptr;
+    for (std::uint32_t w = first_warp; w < last_warp; ++w) {
+      cut.words_function(warps_[w].live, words);
+      for (std::uint32_t i = 0; i < kExchangeInputs; ++i) words.in[i] += words.step[i] * kWarpLanes;
+      for (std::uint32_t*& out : words.out) out = out == nullptr ? out : out + kWarpLanes;
+    }
+    return;
+  }
+  for (std::uint32_t w = first_warp; w < last_warp; ++w, lane += kWarpLanes) {
     WarpSlot* const slots = warps_[w].slots;
-    const std::uint32_t lanes = std::min(kWarpLanes, thread_count_ - w * kWarpLanes);
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      const std::uint32_t index = w * kWarpLanes + lane;
-      slots[lane] = {reinterpret_cast<const std::uint32_t*>(region_frame_.in[index]),
-                     reinterpret_cast<std::uint32_t*>(region_frame_.out[index])};
+    for (std::uint32_t lanes = warps_[w].live; lanes != 0; lanes &= lanes - 1) {
+      const auto i = static_cast<std::uint32_t>(std::countr_zero(lanes));
+      slots[i] = {reinterpret_cast<const std::uint32_t*>(region_frame_.in[lane + i]),
+                  reinterpret_cast<std::uint32_t*>(region_frame_.out[lane + i])};
     }
     cut.function(warps_[w].live, slots);
   }
+}
+
+// Lanes that have run come to their cuts, all to that before region `next` or each to its own:
+// warps whose lanes are all at one place at once, others lane by lane.
+void Block::come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t next) {
+  while (begin < end) {
+    const std::uint32_t last = std::min(end, (begin / kWarpLanes + 1) * kWarpLanes);
+    if (come_as_warp(begin, last, next)) begin = last;
+    for (; begin < last; ++begin) come_to_cut(begin);
+  }
+}
+
+// False: lanes of the warp are elsewhere, or do not agree; nothing was done.
+bool Block::come_as_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t next) {
+  const std::uint32_t w = begin / kWarpLanes;
+  Warp& warp = warps_[w];
+  const std::uint32_t lanes = ~std::uint32_t{0} >> (kWarpLanes - (end - begin))
+                                                       << (begin % kWarpLanes);
+  if (warp.live != lanes) return false;
+  if (next == kRegionMixed) next = common_next(begin, end);
+  if (next == kRegionMixed) return false;
+  if (next == kRegionEnded) {
+    warp.live = 0;
+    live_threads_ -= end - begin;
+    release_without_the_ended();
+    return true;
+  }
+  const RegionCut& cut = grid_->request.regions->cuts[next - 1];
+  if (cut.kind == CutKind::kReduction) return false;
+  warp.common_next = next;
+  if (cut.kind == CutKind::kBarrier) return come_to_barrier_as_warp(cut, w);
+  if (!masks_agree(cut, w)) return false;
+  exchange(cut, w, w + 1);
+  warp.ready = lanes;
+  warps_ready_ |= std::uint32_t{1} << w;
+  return true;
+}
+
+bool Block::come_to_barrier_as_warp(const RegionCut& cut, std::uint32_t warp_index) {
+  const Warp& warp = warps_[warp_index];
+  const std::uint32_t id = cut.id % kBarriersPerBlock;
+  Barrier& barrier = barriers_[id];
+  const std::uint32_t expected = cut.count != 0 ? cut.count : live_threads_;
+  const std::uint32_t arrived =
+      barrier.arrived + static_cast<std::uint32_t>(std::popcount(warp.live));
+  if (arrived > expected) return false;  // It is complete before the last of them comes.
+  barriers_used_ |= std::uint32_t{1} << id;
+  barrier.expected = cut.count;
+  barrier.arrived = arrived;
+  barrier.waiting[warp_index] |= warp.live;
+  barrier.warps |= std::uint32_t{1} << warp_index;
+  if (arrived == expected) release_barrier(barrier);
   return true;
 }
 
 // One lane comes to its cut, as its thread would.
 void Block::come_to_cut(std::uint32_t lane) {
   const std::uint32_t next = region_frame_.next[lane];
+  warps_[lane / kWarpLanes].common_next = kRegionMixed;
   if (next == kRegionEnded) return thread_ended(lane);
   const RegionCut& cut = grid_->request.regions->cuts[next - 1];
   bool passes = false;
@@ -166,19 +255,65 @@ void Block::come_to_cut(std::uint32_t lane) {
                             reinterpret_cast<const std::uint32_t*>(region_frame_.in[lane]),
                             reinterpret_cast<std::uint32_t*>(region_frame_.out[lane]));
       break;
+    case CutKind::kExchange:
+      passes = come_to_exchange(cut, lane);
+      break;
   }
   if (!passes) return;
   warps_[lane / kWarpLanes].ready |= std::uint32_t{1} << (lane % kWarpLanes);
   warps_ready_ |= std::uint32_t{1} << (lane / kWarpLanes);
 }
 
+bool Block::come_to_exchange(const RegionCut& cut, std::uint32_t lane) {
+  LaneWords& words = exchanged_[lane];
+  for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
+    words.in[i] = (cut.known & kKnownWord << i) != 0 ? cut.words[i] : region_frame_.word[i][lane];
+  }
+  const std::uint32_t mask = (cut.known & kKnownMask) != 0 ? cut.mask : region_frame_.operand[lane];
+  warps_[lane / kWarpLanes].exchanged |= std::uint32_t{1} << (lane % kWarpLanes);
+  return come_to_warp(lane, mask, cut.function, words.in, words.out);
+}
+
+// Takes the lanes from `begin` on that are ready for the same region, and gives the one behind
+// them.
+std::uint32_t Block::take_ready(std::uint32_t begin) {
+  const std::uint32_t* const next = region_frame_.next;
+  const std::uint32_t region = next[begin];
+  std::uint32_t end = begin;
+  do {
+    const std::uint32_t w = end / kWarpLanes;
+    Warp& warp = warps_[w];
+    const std::uint32_t from = end % kWarpLanes;
+    auto count = static_cast<std::uint32_t>(std::countr_one(warp.ready >> from));
+    if (warp.common_next != region) {
+      std::uint32_t alike = 0;
+      while (alike < count && next[end + alike] == region) ++alike;
+      count = alike;
+    }
+    if (count == 0) break;
+    const std::uint32_t lanes = ~std::uint32_t{0} >> (kWarpLanes - count) << from;
+    if ((warp.exchanged & lanes) != 0) take_results(w, warp.exchanged & lanes);
+    warp.ready &= ~lanes;
+    if (warp.ready == 0) warps_ready_ &= ~(std::uint32_t{1} << w);
+    end += count;
+  } while (end % kWarpLanes == 0 && end < thread_count_);
+  return end;
+}
+
+// Puts what exchanges gave to each of the lanes to where the code of regions looks for it.
+void Block::take_results(std::uint32_t warp_index, std::uint32_t lanes) {
+  warps_[warp_index].exchanged &= ~lanes;
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const std::uint32_t lane =
+        warp_index * kWarpLanes + static_cast<std::uint32_t>(std::countr_zero(lanes));
+    region_frame_.result[lane] = exchanged_[lane].out[0];
+    region_frame_.second[lane] = exchanged_[lane].out[1];
+  }
+}
+
 void Block::run_apart(ThreadContext& thread) {
   const RegionProgram& program = *grid_->request.regions;
-  const auto is_ready = [this](std::uint32_t lane) {
-    return (warps_[lane / kWarpLanes].ready >> (lane % kWarpLanes) & 1) != 0;
-  };
-  const std::uint32_t* const next = region_frame_.next;
-  for (std::uint32_t lane = 0; lane < thread_count_; ++lane) come_to_cut(lane);
+  come_to_cuts(0, thread_count_, kRegionMixed);
   while (live_threads_ > 0 && !grid_->stopped()) {
     if (warps_ready_ == 0) {
       if (settle()) continue;
@@ -194,18 +329,12 @@ void Block::run_apart(ThreadContext& thread) {
     const std::uint32_t begin =
         current_warp_ * kWarpLanes +
         static_cast<std::uint32_t>(std::countr_zero(warps_[current_warp_].ready));
-    const std::uint32_t region = next[begin];
-    std::uint32_t end = begin;
-    do {
-      Warp& warp = warps_[end / kWarpLanes];
-      warp.ready &= ~(std::uint32_t{1} << (end % kWarpLanes));
-      if (warp.ready == 0) warps_ready_ &= ~(std::uint32_t{1} << (end / kWarpLanes));
-      ++end;
-    } while (end < thread_count_ && is_ready(end) && next[end] == region);
+    const std::uint32_t region = region_frame_.next[begin];
+    const std::uint32_t end = take_ready(begin);
     const std::uint32_t result = program.functions[region](&thread, &region_frame_, begin, end);
     if (result != kRegionMixed)
       std::fill(region_frame_.next + begin, region_frame_.next + end, result);
-    for (std::uint32_t lane = begin; lane < end; ++lane) come_to_cut(lane);
+    come_to_cuts(begin, end, result);
   }
   if (live_threads_ > 0) outcome_ = Outcome::kStopped;
 }

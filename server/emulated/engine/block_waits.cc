@@ -282,6 +282,10 @@ void Block::thread_ended(std::uint32_t thread) {
     const WarpGroup& group = warp.groups[g];
     if ((group.mask & warp.live & ~group.arrived) == 0) complete_group(warp, g, group.arrived);
   }
+  release_without_the_ended();
+}
+
+void Block::release_without_the_ended() {
   for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {
     Barrier& barrier = barriers_[std::countr_zero(used)];
     if (barrier.arrived != 0 && barrier.expected == 0 && barrier.arrived >= live_threads_) {

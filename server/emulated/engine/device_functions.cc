@@ -44,6 +44,14 @@ void warp(ThreadContext* thread, std::uint32_t, std::uint32_t mask, WarpFunction
   block_of(thread).warp(fiber_of(thread), mask, function, in, out);
 }
 
+std::uint64_t exchange(ThreadContext* thread, std::uint32_t, std::uint32_t mask,
+                       WarpFunction function, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  const std::uint32_t in[kExchangeInputs] = {a, b, c};
+  std::uint32_t out[kExchangeResults] = {};
+  block_of(thread).warp(fiber_of(thread), mask, function, in, out);
+  return out[0] | std::uint64_t{out[1]} << 32;
+}
+
 std::uint32_t active_mask(ThreadContext* thread, std::uint32_t site) {
   return block_of(thread).active_mask(fiber_of(thread), site);
 }
@@ -208,6 +216,7 @@ constexpr RuntimeFunctions kFunctions = {
     .cluster_arrive = cluster_arrive,
     .cluster_wait = cluster_wait,
     .warp = warp,
+    .exchange = exchange,
     .active_mask = active_mask,
     .yield = yield,
     .sleep = sleep,

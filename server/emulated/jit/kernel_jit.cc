@@ -188,6 +188,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
     define(function.name, function.address);
   for (const WarpFunctionName& warp : warp_functions()) {
     define(warp.name, address_of(warp.function));
+    define(std::string(warp.name) + kWordsSuffix, address_of(warp.words_function));
   }
 #define GPURUN_DEFINE(field) define("gpurun_device_" #field, address_of(runtime.field))
   GPURUN_DEFINE(barrier_sync);
@@ -196,6 +197,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(cluster_arrive);
   GPURUN_DEFINE(cluster_wait);
   GPURUN_DEFINE(warp);
+  GPURUN_DEFINE(exchange);
   GPURUN_DEFINE(active_mask);
   GPURUN_DEFINE(yield);
   GPURUN_DEFINE(sleep);

@@ -85,8 +85,7 @@ void LaneCode::emit_resume() {
     for (Instruction* value : thread_.live_in(first)) {
       Value* found = nullptr;
       if (value == cut.call) {
-        found = ir_.CreateLoad(value->getType(),
-                               shell_.element(ir_, shell_.result, ir_.getInt32Ty(), linear()));
+        found = result_of(cut);
       } else if (thread_.is_recomputed(value)) {
         found = compute_again(value);
       } else {
@@ -99,6 +98,19 @@ void LaneCode::emit_resume() {
     }
   }
   ir_.CreateBr(blocks_[first]);
+}
+
+Value* LaneCode::result_of(const Cut& cut) {
+  Type* number = ir_.getInt32Ty();
+  const auto load = [&](Value* array) {
+    return ir_.CreateLoad(number, shell_.element(ir_, array, number, linear()));
+  };
+  Value* result = load(shell_.result);
+  if (cut.kind != CutKind::kExchange) return result;
+  result = ir_.CreateZExt(result, ir_.getInt64Ty());
+  if (cut.results < 2) return result;
+  return ir_.CreateOr(result,
+                      ir_.CreateShl(ir_.CreateZExt(load(shell_.second), ir_.getInt64Ty()), 32));
 }
 
 Value* LaneCode::compute_again(Instruction* value) {
@@ -143,6 +155,12 @@ void LaneCode::emit_cut(const Cut& cut, unsigned index) {
   if (cut.kind == CutKind::kReduction) {
     ir_.CreateStore(read(cut.call->getArgOperand(4)),
                     shell_.element(ir_, shell_.operand, number, lane));
+  } else if (cut.kind == CutKind::kExchange) {
+    for (unsigned i = 0; i <= kExchangeInputs; ++i) {
+      if (llvm::isa<llvm::ConstantInt>(cut.exchanged(i))) continue;
+      Value* array = i == 0 ? shell_.operand : shell_.word[i - 1];
+      ir_.CreateStore(read(cut.exchanged(i)), shell_.element(ir_, array, number, lane));
+    }
   } else if (cut.kind == CutKind::kWarp) {
     ir_.CreateStore(read(cut.call->getArgOperand(2)),
                     shell_.element(ir_, shell_.operand, number, lane));

@@ -29,6 +29,7 @@ class LaneCode {
   void emit_end(Block* block);
   void emit_cut(const Cut& cut, unsigned index);
   Block* edge(Block* from, Block* to);
+  Value* result_of(const Cut& cut);
   Value* compute_again(llvm::Instruction* value);
 
   RegionShell& shell_;

@@ -74,6 +74,10 @@ void RegionShell::create_loops() {
   next = field(frame, pointer, offsetof(RegionFrame, next));
   operand = field(frame, pointer, offsetof(RegionFrame, operand));
   result = field(frame, pointer, offsetof(RegionFrame, result));
+  second = field(frame, pointer, offsetof(RegionFrame, second));
+  for (unsigned i = 0; i < kExchangeInputs; ++i) {
+    word[i] = field(frame, pointer, offsetof(RegionFrame, word) + i * sizeof(std::uint32_t*));
+  }
   in = field(frame, pointer, offsetof(RegionFrame, in));
   out = field(frame, pointer, offsetof(RegionFrame, out));
   capacity = field(frame, entry_.getInt64Ty(), offsetof(RegionFrame, capacity));

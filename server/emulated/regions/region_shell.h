@@ -45,7 +45,8 @@ class RegionShell {
 
   // The frame, loaded once.
   Value *thread = nullptr, *slots = nullptr, *local = nullptr, *next = nullptr, *operand = nullptr;
-  Value *result = nullptr, *in = nullptr, *out = nullptr, *capacity = nullptr;
+  Value *result = nullptr, *second = nullptr, *word[kExchangeInputs] = {};
+  Value *in = nullptr, *out = nullptr, *capacity = nullptr;
 
   // Where the code of slices and lanes begins and where it goes when it is done.
   Block *slice_begin = nullptr, *slice_done = nullptr;

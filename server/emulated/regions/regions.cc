@@ -10,6 +10,7 @@
 #include "server/emulated/regions/region_shell.h"
 #include "server/emulated/regions/slice_code.h"
 #include "server/emulated/regions/thread_code.h"
+#include "server/emulated/runtime/warp_functions.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -68,22 +69,48 @@ llvm::Constant* table_of(llvm::Module& module, llvm::ArrayRef<llvm::Constant*> e
                                   llvm::ConstantArray::get(array, entries), name);
 }
 
+llvm::Constant* or_null(llvm::LLVMContext& context, llvm::Constant* pointer) {
+  if (pointer != nullptr) return pointer;
+  return llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
+}
+
+// The function of an exchange for lanes whose words stand side by side.
+llvm::Constant* words_function(llvm::Module& module, const Cut& cut) {
+  auto* function = llvm::dyn_cast_or_null<llvm::Function>(cut.function);
+  if (cut.kind != CutKind::kExchange || function == nullptr) return nullptr;
+  return llvm::cast<llvm::Constant>(
+      module
+          .getOrInsertFunction((function->getName() + kWordsSuffix).str(),
+                               function->getFunctionType())
+          .getCallee());
+}
+
 void write_program(llvm::Module& module, const ThreadCode& thread,
                    llvm::ArrayRef<llvm::Constant*> functions) {
   llvm::LLVMContext& context = module.getContext();
   llvm::Type* number = llvm::Type::getInt32Ty(context);
   llvm::Type* pointer = llvm::PointerType::get(context, 0);
   const auto u32 = [&](std::uint64_t value) { return llvm::ConstantInt::get(number, value); };
-  auto* cut_type = llvm::StructType::get(context, {number, number, number, number, pointer});
+  auto* words_type = llvm::ArrayType::get(number, kExchangeInputs);
+  auto* cut_type = llvm::StructType::get(context, {number, number, number, number, pointer, pointer,
+                                                   number, number, number, words_type});
   llvm::SmallVector<llvm::Constant*, 8> cuts;
   for (const Cut& cut : thread.cuts()) {
-    llvm::Constant* function =
-        cut.function != nullptr
-            ? cut.function
-            : llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
-    cuts.push_back(
-        llvm::ConstantStruct::get(cut_type, {u32(static_cast<std::uint32_t>(cut.kind)), u32(cut.id),
-                                             u32(cut.count), u32(cut.reduction), function}));
+    std::uint32_t known = 0;
+    llvm::SmallVector<llvm::Constant*, 1 + kExchangeInputs> words(1 + kExchangeInputs, u32(0));
+    for (unsigned i = 0; cut.kind == CutKind::kExchange && i < words.size(); ++i) {
+      auto* constant = llvm::dyn_cast<llvm::ConstantInt>(cut.exchanged(i));
+      if (constant == nullptr) continue;
+      known |= i == 0 ? kKnownMask : kKnownWord << (i - 1);
+      words[i] = constant;
+    }
+    llvm::Constant* inputs =
+        llvm::ConstantArray::get(words_type, llvm::ArrayRef(words).drop_front());
+    cuts.push_back(llvm::ConstantStruct::get(
+        cut_type,
+        {u32(static_cast<std::uint32_t>(cut.kind)), u32(cut.id), u32(cut.count), u32(cut.reduction),
+         or_null(context, cut.function), or_null(context, words_function(module, cut)),
+         u32(cut.results), u32(known), words[0], inputs}));
   }
   auto* program_type =
       llvm::StructType::get(context, {number, number, number, number, pointer, pointer});

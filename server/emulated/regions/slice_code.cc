@@ -235,6 +235,20 @@ void SliceCode::compute_again(Instruction* value, llvm::SmallVectorImpl<Value*>&
   if (thread_.must_be_small(value, &is_unsigned)) conditions.push_back(is_small(value));
 }
 
+Value* SliceCode::result_of(const Cut& cut) {
+  Type* number = ir_.getInt32Ty();
+  const auto load = [&](Value* array) {
+    return ir_.CreateAlignedLoad(vector_type(number), shell_.element(ir_, array, number, linear()),
+                                 llvm::Align(4));
+  };
+  Value* result = load(shell_.result);
+  if (cut.kind != CutKind::kExchange) return result;
+  Type* wide = vector_type(ir_.getInt64Ty());
+  result = ir_.CreateZExt(result, wide);
+  if (cut.results < 2) return result;
+  return ir_.CreateOr(result, ir_.CreateShl(ir_.CreateZExt(load(shell_.second), wide), 32));
+}
+
 void SliceCode::emit_resume() {
   Block* first = shell_.blocks().front();
   llvm::SmallVector<Value*, 8> conditions;
@@ -249,9 +263,7 @@ void SliceCode::emit_resume() {
       }
       Lanes lanes;
       if (value == cut.call) {
-        lanes.vector = ir_.CreateAlignedLoad(
-            vector_type(value->getType()),
-            shell_.element(ir_, shell_.result, ir_.getInt32Ty(), linear()), llvm::Align(4));
+        lanes.vector = result_of(cut);
       } else if (Value* fits = load_slot(value, &lanes)) {
         conditions.push_back(fits);
       }
@@ -325,12 +337,19 @@ void SliceCode::store_next(std::uint32_t next) {
 
 void SliceCode::emit_cut(const Cut& cut, unsigned index) {
   Value* first = linear();
+  const auto leave_value = [&](Value* array, Type* type, Value* value) {
+    ir_.CreateAlignedStore(vector(value), shell_.element(ir_, array, type, first), llvm::Align(4));
+  };
   const auto leave = [&](Value* array, Type* type, unsigned argument) {
-    ir_.CreateAlignedStore(vector(cut.call->getArgOperand(argument)),
-                           shell_.element(ir_, array, type, first), llvm::Align(4));
+    leave_value(array, type, cut.call->getArgOperand(argument));
   };
   if (cut.kind == CutKind::kReduction) {
     leave(shell_.operand, ir_.getInt32Ty(), 4);
+  } else if (cut.kind == CutKind::kExchange) {
+    for (unsigned i = 0; i <= kExchangeInputs; ++i) {
+      if (llvm::isa<llvm::ConstantInt>(cut.exchanged(i))) continue;
+      leave_value(i == 0 ? shell_.operand : shell_.word[i - 1], ir_.getInt32Ty(), cut.exchanged(i));
+    }
   } else if (cut.kind == CutKind::kWarp) {
     leave(shell_.operand, ir_.getInt32Ty(), 2);
     leave(shell_.in, ir_.getInt64Ty(), 4);

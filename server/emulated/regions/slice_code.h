@@ -39,6 +39,7 @@ class SliceCode {
   Value* pack(llvm::ArrayRef<Value*> each);
 
   void emit_resume();
+  Value* result_of(const Cut& cut);
   Value* load_slot(llvm::Instruction* value, Lanes* lanes);
   void compute_again(llvm::Instruction* value, llvm::SmallVectorImpl<Value*>& conditions);
   void emit_block(Block* block);

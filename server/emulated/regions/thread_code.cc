@@ -34,6 +34,15 @@ bool is_dropped(const llvm::CallInst& call) {
   }
 }
 
+// Of an exchange: the second one is above the first.
+std::uint32_t results_asked_for(const llvm::CallInst& call) {
+  for (const llvm::User* user : call.users()) {
+    const auto* narrowed = llvm::dyn_cast<llvm::TruncInst>(user);
+    if (narrowed == nullptr || narrowed->getType()->getIntegerBitWidth() > 32) return 2;
+  }
+  return call.use_empty() ? 0 : 1;
+}
+
 bool is_constant_number(const llvm::Value* value, std::uint32_t* number) {
   const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value);
   if (constant == nullptr) return false;
@@ -88,7 +97,8 @@ Status ThreadCode::check_call(llvm::CallInst& call, llvm::SmallVectorImpl<llvm::
   }
   if (!name.starts_with(kRuntimePrefix)) return Status();
   const llvm::StringRef field = name.drop_front(kRuntimePrefix.size());
-  if (field == "barrier_sync" || field == "barrier_reduce" || field == "warp") {
+  if (field == "barrier_sync" || field == "barrier_reduce" || field == "warp" ||
+      field == "exchange") {
     cuts.push_back(&call);
     return Status();
   }
@@ -151,8 +161,9 @@ Status ThreadCode::find_cuts() {
 
 Status ThreadCode::describe_cut(Cut& cut) {
   const llvm::StringRef name = cut.call->getCalledFunction()->getName();
-  if (name == "gpurun_device_warp") {
-    cut.kind = CutKind::kWarp;
+  if (name == "gpurun_device_warp" || name == "gpurun_device_exchange") {
+    cut.kind = name == "gpurun_device_warp" ? CutKind::kWarp : CutKind::kExchange;
+    if (cut.kind == CutKind::kExchange) cut.results = results_asked_for(*cut.call);
     cut.function = llvm::dyn_cast<llvm::Constant>(cut.call->getArgOperand(3));
     if (cut.function == nullptr) return refused("a warp operation that is chosen at run time");
     return Status();

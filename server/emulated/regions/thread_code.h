@@ -52,6 +52,12 @@ struct Cut {
   CutKind kind = CutKind::kBarrier;
   std::uint32_t id = 0, count = 0, reduction = 0;  // Barriers.
   llvm::Constant* function = nullptr;              // Warp operations.
+  std::uint32_t results = 0;                       // Exchanges.
+
+  // An exchange's member mask (0) and inputs (1 and on), as the call has them.
+  llvm::Value* exchanged(unsigned index) const {
+    return call->getArgOperand(index == 0 ? 2 : 3 + index);
+  }
 };
 
 // Borrows the function, which it changes: blocks are split. One thread.

@@ -94,6 +94,20 @@ enum class DeviceFault : std::uint32_t {
   kOutsideSurface,  // An access with .trap.
 };
 
+// What an exchange brings and gets of 32-bit words, at most.
+inline constexpr std::uint32_t kExchangeInputs = 3;
+inline constexpr std::uint32_t kExchangeResults = 2;
+
+// The words of one warp's lanes that stand side by side.
+struct WarpWords {
+  const std::uint32_t* in[kExchangeInputs];  // Lane l's: in[i][l * step[i]].
+  std::uint32_t step[kExchangeInputs];       // 1; 0: all lanes have the same.
+  std::uint32_t* out[kExchangeResults];      // One a lane; nullptr: nobody asks for it.
+};
+
+// As WarpFunction, for an operation of few words.
+using WordsFunction = void (*)(std::uint32_t present, const WarpWords& words);
+
 enum class BarrierReduction : std::uint32_t { kPopulation, kAnd, kOr };
 
 // What a kernel asks of its driver: the functions that CUDA's device runtime (libcudadevrt, which
@@ -146,6 +160,11 @@ struct RuntimeFunctions {
   // (allowed since sm_70). A lane that is not in its own mask is treated as if it were.
   void (*warp)(ThreadContext*, std::uint32_t site, std::uint32_t mask, WarpFunction function,
                const std::uint32_t* in, std::uint32_t* out);
+  // The same for an operation of at most kExchangeInputs and kExchangeResults words, which come and
+  // go by value: the first result in the low half.
+  std::uint64_t (*exchange)(ThreadContext*, std::uint32_t site, std::uint32_t mask,
+                            WarpFunction function, std::uint32_t a, std::uint32_t b,
+                            std::uint32_t c);
   // activemask: the lanes that are here together: those that arrive at this site before the warp
   // has nothing else to run. Always holds the caller's bit.
   std::uint32_t (*active_mask)(ThreadContext*, std::uint32_t site);
@@ -221,8 +240,10 @@ struct RegionFrame {
   std::uint8_t* local;     // Local memory: RegionProgram::local_bytes each, 64-aligned.
   std::uint32_t* next;     // The region that the lane continues in; kRegionEnded.
   std::uint32_t* operand;  // What it brings to the cut: a warp's member mask, a reduction's value.
-  std::uint32_t* result;   // What the cut gives it: a reduction's result.
-  std::uint64_t* in;       // WarpSlot's pointers.
+  std::uint32_t* result;   // What the cut gives it: a reduction's result, an exchange's first,
+  std::uint32_t* second;   // and its second.
+  std::uint32_t* word[kExchangeInputs];  // What it brings to an exchange.
+  std::uint64_t* in;                     // WarpSlot's pointers.
   std::uint64_t* out;
   std::uint64_t capacity;  // A multiple of 32.
 };
@@ -237,7 +258,7 @@ inline constexpr std::uint32_t kRegionMixed = ~std::uint32_t{0};
 using RegionFunction = std::uint32_t (*)(ThreadContext* thread, const RegionFrame* frame,
                                          std::uint32_t begin, std::uint32_t end);
 
-enum class CutKind : std::uint32_t { kBarrier, kReduction, kWarp };
+enum class CutKind : std::uint32_t { kBarrier, kReduction, kWarp, kExchange };
 
 // What the lanes wait for before region number `its index + 1`.
 struct RegionCut {
@@ -245,8 +266,16 @@ struct RegionCut {
   std::uint32_t id;         // Barriers.
   std::uint32_t count;      // Barriers: as barrier_sync.
   std::uint32_t reduction;  // A BarrierReduction.
-  WarpFunction function;
+  WarpFunction function;    // Warp operations.
+  // Exchanges.
+  WordsFunction words_function;
+  std::uint32_t results;  // How many of them are asked for.
+  std::uint32_t known;    // Bit 0: the member mask is the same in all lanes, `mask`; bit 1 + i:
+  std::uint32_t mask;     // input i, words[i]. What is known is not in the frame.
+  std::uint32_t words[kExchangeInputs];
 };
+inline constexpr std::uint32_t kKnownMask = 1;
+inline constexpr std::uint32_t kKnownWord = 2;  // << i
 
 struct RegionProgram {
   std::uint32_t cut_count;   // There is one region more.
@@ -257,7 +286,7 @@ struct RegionProgram {
   const RegionCut* cuts;
 };
 
-static_assert(sizeof(RegionFrame) == 64 && sizeof(RegionCut) == 24 && sizeof(RegionProgram) == 32);
+static_assert(sizeof(RegionFrame) == 96 && sizeof(RegionCut) == 56 && sizeof(RegionProgram) == 32);
 static_assert(sizeof(BlockContext) == 104 && offsetof(BlockContext, block_id) == 16);
 static_assert(sizeof(ThreadContext) == 56 && offsetof(ThreadContext, poll_budget) == 40);
 

@@ -1,175 +1,304 @@
 // Warp operations, from the PTX ISA's pseudo code (sections 9.7.9.6 shfl.sync, 9.7.13 vote, match,
-// redux, elect).
+// redux, elect), each for words that lie with their lanes and for words that stand side by side.
 #include "server/emulated/runtime/warp_functions.h"
 
 #include <bit>
+#include <cstring>
 
 namespace gpurun::emulated {
 namespace {
 
+using U32 = std::uint32_t;
+constexpr U32 kAllLanes = ~U32{0};
+
+// Where the words of the lanes are.
+class OwnWords {
+ public:
+  explicit OwnWords(const WarpSlot* slots) : slots_(slots) {}
+  U32 in(U32 lane, U32 i) const { return slots_[lane].in[i]; }
+  void give(U32 lane, U32 value) const { slots_[lane].out[0] = value; }
+  void give_second(U32 lane, U32 value) const { slots_[lane].out[1] = value; }
+
+ private:
+  const WarpSlot* slots_;
+};
+class RowWords {
+ public:
+  explicit RowWords(const WarpWords& words) : words_(words) {}
+  U32 in(U32 lane, U32 i) const {
+    return words_.in[i][static_cast<std::size_t>(lane) * words_.step[i]];
+  }
+  void give(U32 lane, U32 value) const {
+    if (words_.out[0] != nullptr) words_.out[0][lane] = value;
+  }
+  void give_second(U32 lane, U32 value) const {
+    if (words_.out[1] != nullptr) words_.out[1][lane] = value;
+  }
+  const WarpWords& all() const { return words_; }
+
+ private:
+  const WarpWords& words_;
+};
+
 template <typename Body>
-void for_each_lane(std::uint32_t present, Body body) {
-  for (std::uint32_t lanes = present; lanes != 0; lanes &= lanes - 1) {
-    body(static_cast<std::uint32_t>(std::countr_zero(lanes)));
+void for_each_lane(U32 present, Body body) {
+  for (U32 lanes = present; lanes != 0; lanes &= lanes - 1) {
+    body(static_cast<U32>(std::countr_zero(lanes)));
   }
 }
 
-enum class Shuffle { kUp, kDown, kButterfly, kIndex };
+enum class Kind { kUp, kDown, kButterfly, kIndex };
 
-template <Shuffle kind>
-void shuffle(std::uint32_t present, const WarpSlot* slots) {
-  // All inputs are read first: a lane's output may be the memory of its input.
-  std::uint32_t values[kWarpLanes] = {};
-  for_each_lane(present, [&](std::uint32_t lane) { values[lane] = slots[lane].in[0]; });
-  for_each_lane(present, [&](std::uint32_t lane) {
-    const std::uint32_t b = slots[lane].in[1] & 31;
-    const std::uint32_t c = slots[lane].in[2] & 31;
-    const std::uint32_t segment = slots[lane].in[2] >> 8 & 31;
-    const auto max_lane = static_cast<int>((lane & segment) | (c & ~segment));
-    int from = 0;
-    bool valid = false;
-    if constexpr (kind == Shuffle::kUp) {
-      from = static_cast<int>(lane) - static_cast<int>(b);
-      valid = from >= max_lane;
-    } else if constexpr (kind == Shuffle::kDown) {
-      from = static_cast<int>(lane + b);
-      valid = from <= max_lane;
-    } else if constexpr (kind == Shuffle::kButterfly) {
-      from = static_cast<int>(lane ^ b);
-      valid = from <= max_lane;
-    } else {
-      from = static_cast<int>((lane & segment) | (b & ~segment));
-      valid = from <= max_lane;
+// The lane that `lane` reads, before it is known to be inside of the segment.
+template <Kind kind>
+int source(U32 lane, U32 b, U32 segment) {
+  if constexpr (kind == Kind::kUp) return static_cast<int>(lane) - static_cast<int>(b);
+  if constexpr (kind == Kind::kDown) return static_cast<int>(lane + b);
+  if constexpr (kind == Kind::kButterfly) return static_cast<int>(lane ^ b);
+  return static_cast<int>((lane & segment) | (b & ~segment));
+}
+
+template <Kind kind>
+bool is_inside(int from, U32 lane, U32 clamp, U32 segment) {
+  const auto limit = static_cast<int>((lane & segment) | (clamp & ~segment));
+  return kind == Kind::kUp ? from >= limit : from <= limit;
+}
+
+template <Kind kind>
+struct Shuffle {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    // All inputs are read first: a lane's output may be the memory of its input.
+    U32 values[kWarpLanes] = {};
+    for_each_lane(present, [&](U32 lane) { values[lane] = words.in(lane, 0); });
+    for_each_lane(present, [&](U32 lane) {
+      const U32 b = words.in(lane, 1) & 31;
+      const U32 c = words.in(lane, 2);
+      const U32 segment = c >> 8 & 31;
+      const int from = source<kind>(lane, b, segment);
+      const bool valid = is_inside<kind>(from, lane, c & 31, segment);
+      // A lane that is not here has no value; PTX leaves the result open, ours is one's own.
+      const bool there = valid && (present >> from & 1) != 0;
+      words.give(lane, values[there ? static_cast<U32>(from) : lane]);
+      words.give_second(lane, valid ? 1 : 0);
+    });
+  }
+
+  static void run(U32 present, const RowWords& words) {
+    const WarpWords& all = words.all();
+    const bool alike = all.step[1] == 0 && all.step[2] == 0;
+    if (present != kAllLanes || !alike || all.step[0] == 0 || all.out[0] == nullptr) {
+      return run<RowWords>(present, words);
     }
-    // A lane that is not here has no value; PTX leaves the result open, ours is one's own.
-    const bool there = valid && (present >> from & 1) != 0;
-    slots[lane].out[0] = values[there ? static_cast<std::uint32_t>(from) : lane];
-    slots[lane].out[1] = valid ? 1 : 0;
-  });
-}
+    const U32 b = *all.in[1] & 31;
+    const U32 clamp = *all.in[2] & 31;
+    const U32 segment = *all.in[2] >> 8 & 31;
+    const U32* const values = all.in[0];
+    U32* const out = all.out[0];
+    if (!moves_whole_warp(values, out, b, clamp, segment)) {
+      for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+        const int from = source<kind>(lane, b, segment);
+        out[lane] =
+            values[is_inside<kind>(from, lane, clamp, segment) ? static_cast<U32>(from) : lane];
+      }
+    }
+    if (all.out[1] == nullptr) return;
+    for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+      const int from = source<kind>(lane, b, segment);
+      all.out[1][lane] = is_inside<kind>(from, lane, clamp, segment) ? 1 : 0;
+    }
+  }
 
-std::uint32_t ballot(std::uint32_t present, const WarpSlot* slots) {
-  std::uint32_t mask = 0;
-  for_each_lane(present, [&](std::uint32_t lane) {
-    if (slots[lane].in[0] != 0) mask |= std::uint32_t{1} << lane;
+ private:
+  // The steps of sums and scans over a whole warp, which nearly all shuffles of programs are.
+  static bool moves_whole_warp(const U32* values, U32* out, U32 b, U32 clamp, U32 segment) {
+    if (kind == Kind::kIndex || segment != 0 || clamp != (kind == Kind::kUp ? 0 : 31)) return false;
+    switch (b) {
+      case 1:
+        return move_by<1>(values, out);
+      case 2:
+        return move_by<2>(values, out);
+      case 4:
+        return move_by<4>(values, out);
+      case 8:
+        return move_by<8>(values, out);
+      case 16:
+        return move_by<16>(values, out);
+      default:
+        return false;
+    }
+  }
+
+  template <U32 b>
+  static bool move_by(const U32* __restrict values, U32* __restrict out) {
+    if constexpr (kind == Kind::kButterfly) {
+      for (U32 lane = 0; lane < kWarpLanes; ++lane) out[lane] = values[lane ^ b];
+    } else {
+      constexpr U32 kMoved = kWarpLanes - b;
+      constexpr bool kUp = kind == Kind::kUp;
+      std::memcpy(out + (kUp ? b : 0), values + (kUp ? 0 : b), kMoved * sizeof(U32));
+      std::memcpy(out + (kUp ? 0 : kMoved), values + (kUp ? 0 : kMoved), b * sizeof(U32));
+    }
+    return true;
+  }
+};
+
+template <class Words>
+U32 ballot(U32 present, const Words& words) {
+  U32 mask = 0;
+  for_each_lane(present, [&](U32 lane) {
+    if (words.in(lane, 0) != 0) mask |= U32{1} << lane;
   });
   return mask;
 }
 
-void give_all(std::uint32_t present, const WarpSlot* slots, std::uint32_t value) {
-  for_each_lane(present, [&](std::uint32_t lane) { slots[lane].out[0] = value; });
+template <class Words>
+void give_all(U32 present, const Words& words, U32 value) {
+  for_each_lane(present, [&](U32 lane) { words.give(lane, value); });
 }
 
-void vote_ballot(std::uint32_t present, const WarpSlot* slots) {
-  give_all(present, slots, ballot(present, slots));
-}
-void vote_all(std::uint32_t present, const WarpSlot* slots) {
-  give_all(present, slots, ballot(present, slots) == present ? 1 : 0);
-}
-void vote_any(std::uint32_t present, const WarpSlot* slots) {
-  give_all(present, slots, ballot(present, slots) != 0 ? 1 : 0);
-}
-void vote_uniform(std::uint32_t present, const WarpSlot* slots) {
-  const std::uint32_t mask = ballot(present, slots);
-  give_all(present, slots, mask == 0 || mask == present ? 1 : 0);
-}
+struct VoteBallot {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    give_all(present, words, ballot(present, words));
+  }
+};
+struct VoteAll {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    give_all(present, words, ballot(present, words) == present ? 1 : 0);
+  }
+};
+struct VoteAny {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    give_all(present, words, ballot(present, words) != 0 ? 1 : 0);
+  }
+};
+struct VoteUniform {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    const U32 mask = ballot(present, words);
+    give_all(present, words, mask == 0 || mask == present ? 1 : 0);
+  }
+};
 
-void gather(std::uint32_t present, const WarpSlot* slots, std::uint64_t* values) {
-  for_each_lane(present, [&](std::uint32_t lane) {
-    values[lane] = slots[lane].in[0] | std::uint64_t{slots[lane].in[1]} << 32;
+template <class Words>
+void gather(U32 present, const Words& words, std::uint64_t* values) {
+  for_each_lane(present, [&](U32 lane) {
+    values[lane] = words.in(lane, 0) | std::uint64_t{words.in(lane, 1)} << 32;
   });
 }
 
-std::uint32_t equal_lanes(std::uint32_t present, const std::uint64_t* values, std::uint64_t value) {
-  std::uint32_t mask = 0;
-  for_each_lane(present, [&](std::uint32_t lane) {
-    if (values[lane] == value) mask |= std::uint32_t{1} << lane;
+U32 equal_lanes(U32 present, const std::uint64_t* values, std::uint64_t value) {
+  U32 mask = 0;
+  for_each_lane(present, [&](U32 lane) {
+    if (values[lane] == value) mask |= U32{1} << lane;
   });
   return mask;
 }
 
-void match_any(std::uint32_t present, const WarpSlot* slots) {
-  std::uint64_t values[kWarpLanes] = {};
-  gather(present, slots, values);
-  for_each_lane(present, [&](std::uint32_t lane) {
-    slots[lane].out[0] = equal_lanes(present, values, values[lane]);
-    slots[lane].out[1] = 1;
-  });
-}
+struct MatchAny {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    std::uint64_t values[kWarpLanes] = {};
+    gather(present, words, values);
+    for_each_lane(present, [&](U32 lane) {
+      words.give(lane, equal_lanes(present, values, values[lane]));
+      words.give_second(lane, 1);
+    });
+  }
+};
+struct MatchAll {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    std::uint64_t values[kWarpLanes] = {};
+    gather(present, words, values);
+    const bool all = equal_lanes(present, values, values[std::countr_zero(present)]) == present;
+    for_each_lane(present, [&](U32 lane) {
+      words.give(lane, all ? present : 0);
+      words.give_second(lane, all ? 1 : 0);
+    });
+  }
+};
 
-void match_all(std::uint32_t present, const WarpSlot* slots) {
-  std::uint64_t values[kWarpLanes] = {};
-  gather(present, slots, values);
-  const bool all = equal_lanes(present, values, values[std::countr_zero(present)]) == present;
-  for_each_lane(present, [&](std::uint32_t lane) {
-    slots[lane].out[0] = all ? present : 0;
-    slots[lane].out[1] = all ? 1 : 0;
-  });
-}
-
-template <typename Combine>
-void reduce(std::uint32_t present, const WarpSlot* slots, Combine combine) {
-  std::uint32_t total = slots[std::countr_zero(present)].in[0];
-  for_each_lane(present & (present - 1),
-                [&](std::uint32_t lane) { total = combine(total, slots[lane].in[0]); });
-  give_all(present, slots, total);
-}
-
-using U32 = std::uint32_t;
+struct Add {
+  U32 operator()(U32 a, U32 b) const { return a + b; }
+};
+struct And {
+  U32 operator()(U32 a, U32 b) const { return a & b; }
+};
+struct Or {
+  U32 operator()(U32 a, U32 b) const { return a | b; }
+};
+struct Xor {
+  U32 operator()(U32 a, U32 b) const { return a ^ b; }
+};
 template <typename T>
-T as(U32 value) {
-  return static_cast<T>(value);
+struct Min {
+  U32 operator()(U32 a, U32 b) const { return static_cast<T>(a) < static_cast<T>(b) ? a : b; }
+};
+template <typename T>
+struct Max {
+  U32 operator()(U32 a, U32 b) const { return static_cast<T>(a) < static_cast<T>(b) ? b : a; }
+};
+
+template <class Combine>
+struct Redux {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    U32 total = words.in(static_cast<U32>(std::countr_zero(present)), 0);
+    for_each_lane(present & (present - 1),
+                  [&](U32 lane) { total = Combine()(total, words.in(lane, 0)); });
+    give_all(present, words, total);
+  }
+};
+
+struct Elect {
+  template <class Words>
+  static void run(U32 present, const Words& words) {
+    const auto leader = static_cast<U32>(std::countr_zero(present));
+    for_each_lane(present, [&](U32 lane) {
+      words.give(lane, leader);
+      words.give_second(lane, lane == leader ? 1 : 0);
+    });
+  }
+};
+
+template <class Operation>
+void on_slots(U32 present, const WarpSlot* slots) {
+  Operation::run(present, OwnWords(slots));
+}
+template <class Operation>
+void on_words(U32 present, const WarpWords& words) {
+  Operation::run(present, RowWords(words));
 }
 
-void redux_add(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return a + b; });
-}
-void redux_and(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return a & b; });
-}
-void redux_or(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return a | b; });
-}
-void redux_xor(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return a ^ b; });
-}
-template <typename T>
-void redux_min(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return as<T>(a) < as<T>(b) ? a : b; });
-}
-template <typename T>
-void redux_max(U32 present, const WarpSlot* slots) {
-  reduce(present, slots, [](U32 a, U32 b) { return as<T>(a) < as<T>(b) ? b : a; });
-}
-
-void elect(std::uint32_t present, const WarpSlot* slots) {
-  const auto leader = static_cast<std::uint32_t>(std::countr_zero(present));
-  for_each_lane(present, [&](std::uint32_t lane) {
-    slots[lane].out[0] = leader;
-    slots[lane].out[1] = lane == leader ? 1 : 0;
-  });
+template <class Operation>
+constexpr WarpFunctionName named(const char* name) {
+  return {name, on_slots<Operation>, on_words<Operation>};
 }
 
 constexpr WarpFunctionName kFunctions[] = {
-    {"gpurun_warp_shfl_up", shuffle<Shuffle::kUp>},
-    {"gpurun_warp_shfl_down", shuffle<Shuffle::kDown>},
-    {"gpurun_warp_shfl_bfly", shuffle<Shuffle::kButterfly>},
-    {"gpurun_warp_shfl_idx", shuffle<Shuffle::kIndex>},
-    {"gpurun_warp_vote_all", vote_all},
-    {"gpurun_warp_vote_any", vote_any},
-    {"gpurun_warp_vote_uni", vote_uniform},
-    {"gpurun_warp_vote_ballot", vote_ballot},
-    {"gpurun_warp_match_any", match_any},
-    {"gpurun_warp_match_all", match_all},
-    {"gpurun_warp_redux_add", redux_add},
-    {"gpurun_warp_redux_and", redux_and},
-    {"gpurun_warp_redux_or", redux_or},
-    {"gpurun_warp_redux_xor", redux_xor},
-    {"gpurun_warp_redux_min_s32", redux_min<std::int32_t>},
-    {"gpurun_warp_redux_max_s32", redux_max<std::int32_t>},
-    {"gpurun_warp_redux_min_u32", redux_min<std::uint32_t>},
-    {"gpurun_warp_redux_max_u32", redux_max<std::uint32_t>},
-    {"gpurun_warp_elect", elect},
+    named<Shuffle<Kind::kUp>>("gpurun_warp_shfl_up"),
+    named<Shuffle<Kind::kDown>>("gpurun_warp_shfl_down"),
+    named<Shuffle<Kind::kButterfly>>("gpurun_warp_shfl_bfly"),
+    named<Shuffle<Kind::kIndex>>("gpurun_warp_shfl_idx"),
+    named<VoteAll>("gpurun_warp_vote_all"),
+    named<VoteAny>("gpurun_warp_vote_any"),
+    named<VoteUniform>("gpurun_warp_vote_uni"),
+    named<VoteBallot>("gpurun_warp_vote_ballot"),
+    named<MatchAny>("gpurun_warp_match_any"),
+    named<MatchAll>("gpurun_warp_match_all"),
+    named<Redux<Add>>("gpurun_warp_redux_add"),
+    named<Redux<And>>("gpurun_warp_redux_and"),
+    named<Redux<Or>>("gpurun_warp_redux_or"),
+    named<Redux<Xor>>("gpurun_warp_redux_xor"),
+    named<Redux<Min<std::int32_t>>>("gpurun_warp_redux_min_s32"),
+    named<Redux<Max<std::int32_t>>>("gpurun_warp_redux_max_s32"),
+    named<Redux<Min<U32>>>("gpurun_warp_redux_min_u32"),
+    named<Redux<Max<U32>>>("gpurun_warp_redux_max_u32"),
+    named<Elect>("gpurun_warp_elect"),
 };
 
 }  // namespace

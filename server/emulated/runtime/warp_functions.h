@@ -19,7 +19,10 @@ namespace gpurun::emulated {
 struct WarpFunctionName {
   const char* name;
   WarpFunction function;
+  WordsFunction words_function;
 };
+// What the names of words_function have behind that of the function.
+inline constexpr char kWordsSuffix[] = "_words";
 std::span<const WarpFunctionName> warp_functions();
 
 }  // namespace gpurun::emulated
