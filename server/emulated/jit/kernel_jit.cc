@@ -157,6 +157,9 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   auto machine = std::make_unique<Machine>();
   auto target = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!target) return failure("asking for the processor", target.takeError());
+  // LLVM 19 swaps the operands of a comparison of halves under a mask when one of them comes back
+  // from the stack, and leaves "less or equal" as it is.
+  target->getFeatures().AddFeature("avx512fp16", false);
   target->setRelocationModel(llvm::Reloc::PIC_);
   target->setCodeModel(llvm::CodeModel::Small);
   // What cannot be reached ends in a trap instead of running into the next function.
