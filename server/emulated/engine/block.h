@@ -170,12 +170,14 @@ class Block {
   bool pass_together(const RegionCut& cut);
   void reduce_together(const RegionCut& cut);
   bool exchange_together(const RegionCut& cut);
-  bool masks_agree(const RegionCut& cut, std::uint32_t warp_index) const;
-  void exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp);
+  bool masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uint32_t lanes) const;
+  void exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp,
+                std::uint32_t lanes);
   std::uint32_t common_next(std::uint32_t begin, std::uint32_t end) const;
   void come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t next);
   bool come_as_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t next);
-  bool come_to_barrier_as_warp(const RegionCut& cut, std::uint32_t warp_index);
+  bool come_to_barrier_together(const RegionCut& cut, std::uint32_t warp_index,
+                                std::uint32_t lanes);
   void come_to_cut(std::uint32_t lane);
   bool come_to_exchange(const RegionCut& cut, std::uint32_t lane);
   std::uint32_t take_ready(std::uint32_t begin);

@@ -129,61 +129,82 @@ void Block::reduce_together(const RegionCut& cut) {
   std::fill_n(results_, thread_count_, value);
 }
 
-// Where each warp's lanes name all of its lanes.
+// Where the lanes of each warp name each other.
 bool Block::exchange_together(const RegionCut& cut) {
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
-    if (!masks_agree(cut, w)) return false;
+    if (!masks_agree(cut, w, warps_[w].live)) return false;
   }
-  exchange(cut, 0, warp_count_);
+  exchange(cut, 0, warp_count_, ~std::uint32_t{0});
   return true;
 }
 
-// Whether the warp's live lanes, all of which have come to the cut, name each other.
-bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index) const {
+// Whether these lanes of a warp, which have come to the cut, are one group or several that wait for
+// nobody else: each names itself, and those that it names and that have not ended are among them
+// and name the same.
+bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uint32_t lanes) const {
   const std::uint32_t live = warps_[warp_index].live;
-  if ((cut.known & kKnownMask) != 0) return (live & ~cut.mask) == 0;
+  if ((cut.known & kKnownMask) != 0) return (cut.mask & live) == lanes;
   const std::uint32_t* const masks = region_frame_.operand + warp_index * kWarpLanes;
-  const std::uint32_t first = masks[std::countr_zero(live)];
-  std::uint32_t differences = 0;
-  for (std::uint32_t lanes = live; lanes != 0; lanes &= lanes - 1) {
-    differences |= masks[std::countr_zero(lanes)] ^ first;
+  while (lanes != 0) {
+    const std::uint32_t mask = masks[std::countr_zero(lanes)];
+    const std::uint32_t group = mask & live;
+    if ((mask & lanes & (~lanes + 1)) == 0 || (group & ~lanes) != 0) return false;
+    std::uint32_t differences = 0;
+    for (std::uint32_t left = group; left != 0; left &= left - 1) {
+      differences |= masks[std::countr_zero(left)] ^ mask;
+    }
+    if (differences != 0) return false;
+    lanes &= ~group;
   }
-  return differences == 0 && (live & ~first) == 0;
+  return true;
 }
 
-// Does what the live lanes of these warps have come to, all of them.
-void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp) {
+// Does what the live ones of `lanes` of each of these warps, whose masks agree, have come to.
+void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp,
+                     std::uint32_t lanes) {
   if (cut.function == nullptr) return;
-  std::uint32_t lane = first_warp * kWarpLanes;
+  const bool one_group = (cut.known & kKnownMask) != 0;
+  const auto for_each_group = [&](std::uint32_t w, const auto& perform) {
+    const std::uint32_t live = warps_[w].live;
+    std::uint32_t left = live & lanes;
+    if (one_group) return perform(left);
+    while (left != 0) {
+      const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
+      const std::uint32_t group = region_frame_.operand[w * kWarpLanes + lane] & live;
+      perform(group);
+      left &= ~group;
+    }
+  };
+  std::uint32_t first = first_warp * kWarpLanes;
   if (cut.kind == CutKind::kExchange) {
     WarpWords words;
     for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
       const bool known = (cut.known & kKnownWord << i) != 0;
-      words.in[i] = known ? &cut.words[i] : region_frame_.word[i] + lane;
+      words.in[i] = known ? &cut.words[i] : region_frame_.word[i] + first;
       words.step[i] = known ? 0 : 1;
     }
-    words.out[0] = cut.results > 0 ? region_frame_.result + lane : nullptr;
-    words.out[1] = cut.results > 1 ? region_frame_.second + lane : nullptr;
+    words.out[0] = cut.results > 0 ? region_frame_.result + first : nullptr;
+    words.out[1] = cut.results > 1 ? region_frame_.second + first : nullptr;
     for (std::uint32_t w = first_warp; w < last_warp; ++w) {
-      cut.words_function(warps_[w].live, words);
+      for_each_group(w, [&](std::uint32_t group) { cut.words_function(group, words); });
       for (std::uint32_t i = 0; i < kExchangeInputs; ++i) words.in[i] += words.step[i] * kWarpLanes;
       for (std::uint32_t*& out : words.out) out = out == nullptr ? out : out + kWarpLanes;
     }
     return;
   }
-  for (std::uint32_t w = first_warp; w < last_warp; ++w, lane += kWarpLanes) {
+  for (std::uint32_t w = first_warp; w < last_warp; ++w, first += kWarpLanes) {
     WarpSlot* const slots = warps_[w].slots;
-    for (std::uint32_t lanes = warps_[w].live; lanes != 0; lanes &= lanes - 1) {
-      const auto i = static_cast<std::uint32_t>(std::countr_zero(lanes));
-      slots[i] = {reinterpret_cast<const std::uint32_t*>(region_frame_.in[lane + i]),
-                  reinterpret_cast<std::uint32_t*>(region_frame_.out[lane + i])};
+    for (std::uint32_t left = warps_[w].live & lanes; left != 0; left &= left - 1) {
+      const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
+      slots[i] = {reinterpret_cast<const std::uint32_t*>(region_frame_.in[first + i]),
+                  reinterpret_cast<std::uint32_t*>(region_frame_.out[first + i])};
     }
-    cut.function(warps_[w].live, slots);
+    for_each_group(w, [&](std::uint32_t group) { cut.function(group, slots); });
   }
 }
 
 // Lanes that have run come to their cuts, all to that before region `next` or each to its own:
-// warps whose lanes are all at one place at once, others lane by lane.
+// those of one warp that come to the same cut at once where they can, others lane by lane.
 void Block::come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t next) {
   while (begin < end) {
     const std::uint32_t last = std::min(end, (begin / kWarpLanes + 1) * kWarpLanes);
@@ -192,16 +213,17 @@ void Block::come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t n
   }
 }
 
-// False: lanes of the warp are elsewhere, or do not agree; nothing was done.
+// False: nothing was done.
 bool Block::come_as_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t next) {
+  if (next == kRegionMixed) next = common_next(begin, end);
+  if (next == kRegionMixed) return false;
   const std::uint32_t w = begin / kWarpLanes;
   Warp& warp = warps_[w];
   const std::uint32_t lanes = ~std::uint32_t{0} >> (kWarpLanes - (end - begin))
                                                        << (begin % kWarpLanes);
-  if (warp.live != lanes) return false;
-  if (next == kRegionMixed) next = common_next(begin, end);
-  if (next == kRegionMixed) return false;
+  const bool whole = lanes == warp.live;
   if (next == kRegionEnded) {
+    if (!whole) return false;  // Others of the warp may wait for them.
     warp.live = 0;
     live_threads_ -= end - begin;
     release_without_the_ended();
@@ -209,27 +231,26 @@ bool Block::come_as_warp(std::uint32_t begin, std::uint32_t end, std::uint32_t n
   }
   const RegionCut& cut = grid_->request.regions->cuts[next - 1];
   if (cut.kind == CutKind::kReduction) return false;
-  warp.common_next = next;
-  if (cut.kind == CutKind::kBarrier) return come_to_barrier_as_warp(cut, w);
-  if (!masks_agree(cut, w)) return false;
-  exchange(cut, w, w + 1);
-  warp.ready = lanes;
+  warp.common_next = whole ? next : kRegionMixed;
+  if (cut.kind == CutKind::kBarrier) return come_to_barrier_together(cut, w, lanes);
+  if (!masks_agree(cut, w, lanes)) return false;
+  exchange(cut, w, w + 1, lanes);
+  warp.ready |= lanes;
   warps_ready_ |= std::uint32_t{1} << w;
   return true;
 }
 
-bool Block::come_to_barrier_as_warp(const RegionCut& cut, std::uint32_t warp_index) {
-  const Warp& warp = warps_[warp_index];
+bool Block::come_to_barrier_together(const RegionCut& cut, std::uint32_t warp_index,
+                                     std::uint32_t lanes) {
   const std::uint32_t id = cut.id % kBarriersPerBlock;
   Barrier& barrier = barriers_[id];
   const std::uint32_t expected = cut.count != 0 ? cut.count : live_threads_;
-  const std::uint32_t arrived =
-      barrier.arrived + static_cast<std::uint32_t>(std::popcount(warp.live));
+  const std::uint32_t arrived = barrier.arrived + static_cast<std::uint32_t>(std::popcount(lanes));
   if (arrived > expected) return false;  // It is complete before the last of them comes.
   barriers_used_ |= std::uint32_t{1} << id;
   barrier.expected = cut.count;
   barrier.arrived = arrived;
-  barrier.waiting[warp_index] |= warp.live;
+  barrier.waiting[warp_index] |= lanes;
   barrier.warps |= std::uint32_t{1} << warp_index;
   if (arrived == expected) release_barrier(barrier);
   return true;
@@ -269,8 +290,8 @@ bool Block::come_to_exchange(const RegionCut& cut, std::uint32_t lane) {
   for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
     words.in[i] = (cut.known & kKnownWord << i) != 0 ? cut.words[i] : region_frame_.word[i][lane];
   }
-  const std::uint32_t mask = (cut.known & kKnownMask) != 0 ? cut.mask : region_frame_.operand[lane];
   warps_[lane / kWarpLanes].exchanged |= std::uint32_t{1} << (lane % kWarpLanes);
+  const std::uint32_t mask = (cut.known & kKnownMask) != 0 ? cut.mask : region_frame_.operand[lane];
   return come_to_warp(lane, mask, cut.function, words.in, words.out);
 }
 

@@ -42,6 +42,10 @@ class RowWords {
 
 template <typename Body>
 void for_each_lane(U32 present, Body body) {
+  if (present == kAllLanes) {
+    for (U32 lane = 0; lane < kWarpLanes; ++lane) body(lane);
+    return;
+  }
   for (U32 lanes = present; lanes != 0; lanes &= lanes - 1) {
     body(static_cast<U32>(std::countr_zero(lanes)));
   }

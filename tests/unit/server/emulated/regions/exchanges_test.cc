@@ -51,7 +51,8 @@ TEST_P(Shuffles, OfWholeWarpsByWhatLanesBring) {
   const std::string kind = GetParam();
   expect_equal_in_all_shapes(
       kernel_text("", begin() +
-                          "mul.lo.s32 %r5, %x, 7; and.b32 %r6, %r2, 0x1f1f; or.b32 %r7, %n, -1;\n"
+                          "mul.lo.s32 %r5, %x, 7; and.b32 %r6, %r2, 0x1f1f; setp.eq.u32 %p7, %n, "
+                          "12345; selp.b32 %r7, 1, -1, %p7;\n"
                           "shfl.sync." +
                           kind + ".b32 %r3|%p1, %r20, %r5, 31, -1;\n" + kAddBoth + "shfl.sync." +
                           kind + ".b32 %r3|%p1, %r20, 2, %r6, %r7;\n" + kAddBoth + "shfl.sync." +
@@ -61,19 +62,22 @@ TEST_P(Shuffles, OfWholeWarpsByWhatLanesBring) {
 
 TEST_P(Shuffles, OfLanesThatComeOnDifferentWays) {
   const std::string kind = GetParam();
-  expect_equal_in_all_shapes(
-      kernel_text("", begin() +
-                          "and.b32 %r5, %r2, 4; setp.eq.s32 %p2, %r5, 0; @%p2 bra other;\n"
-                          "shfl.sync." +
-                          kind +
-                          ".b32 %r3|%p1, %r20, 3, 31, -1; bra met;\n"
-                          "other: add.s32 %r20, %r20, 9;\n"
-                          "shfl.sync." +
-                          kind +
-                          ".b32 %r3|%p1, %r20, 3, 31, -1; add.s32 %r3, %r3, 1;\n"
-                          "met:\n" +
-                          kAddBoth + "shfl.sync." + kind + ".b32 %r3|%p1, %r20, 1, 31, -1;\n" +
-                          kAddBoth + end()));
+  for (const std::string mask : {"-1", "%r7"}) {
+    expect_equal_in_all_shapes(
+        kernel_text("", begin() +
+                            "and.b32 %r5, %r2, 4; setp.eq.s32 %p2, %r5, 0; setp.eq.u32 %p7, %n, "
+                            "12345; selp.b32 %r7, 1, -1, %p7;\n"
+                            "@%p2 bra other; shfl.sync." +
+                            kind + ".b32 %r3|%p1, %r20, 3, 31, " + mask +
+                            "; bra met;\n"
+                            "other: add.s32 %r20, %r20, 9;\n"
+                            "shfl.sync." +
+                            kind + ".b32 %r3|%p1, %r20, 3, 31, " + mask +
+                            "; add.s32 %r3, %r3, 1;\n"
+                            "met:\n" +
+                            kAddBoth + "shfl.sync." + kind + ".b32 %r3|%p1, %r20, 1, 31, " + mask +
+                            ";\n" + kAddBoth + end()));
+  }
 }
 
 // Some lanes of each warp have ended; the others' masks may still name them.
@@ -90,10 +94,57 @@ TEST_P(Shuffles, OfWarpsThatHaveLostLanes) {
   for (const std::uint32_t n : {1u, 8u, 17u, 32u}) expect_equal_in_all_shapes(text, n);
 }
 
+// Masks that divide a warp, each lane's its own, at one place.
+TEST_P(Shuffles, OfGroupsOfAWarp) {
+  const std::string kind = GetParam();
+  const auto group_text = [&](const std::string& masks) {
+    return kernel_text("", begin() + "and.b32 %r5, %x, 31; mov.u32 %r6, 1;\n" + masks +
+                               "shfl.sync." + kind + ".b32 %r3|%p1, %r20, 2, %r8, %r7;\n" +
+                               kAddBoth + "vote.sync.ballot.b32 %r3, %p1, %r7;\n" + kAddBoth +
+                               "redux.sync.add.s32 %r3, %r20, %r7;\n" + kAddBoth +
+                               "match.any.sync.b32 %r3, %r5, %r7;\n" + kAddBoth +
+                               "bar.warp.sync %r7; elect.sync %r3|%p1, %r7;\n" + kAddBoth + end());
+  };
+  const std::vector<Extent> blocks = {{256, 1, 1}, {50, 1, 1}};
+  for (const Extent block : blocks) {
+    for (const int width : {16, 4, 1}) {
+      const std::string ones = std::to_string((1u << width) - 1);
+      expect_equal(group_text("and.b32 %r9, %r5, " + std::to_string(32 - width) +
+                              "; mov.u32 %r7, " + ones + "; shl.b32 %r7, %r7, %r9; mov.u32 %r8, " +
+                              std::to_string((32 - width) << 8 | (kind == "up" ? 0 : 31)) + ";\n"),
+                   {{2, 1, 1}, block}, 2 * block.count(), 0);
+    }
+    expect_equal(group_text("and.b32 %r9, %r5, 1; mov.u32 %r7, 0x55555555;\n"
+                            "shl.b32 %r7, %r7, %r9; mov.u32 %r8, 31;\n"),
+                 {{2, 1, 1}, block}, 2 * block.count(), 0);
+  }
+}
+
+// One side of a branch has a group to itself, while the other waits or goes on.
+TEST_P(Shuffles, OfHalvesOfAWarpInABranch) {
+  const std::string kind = GetParam();
+  for (const std::string low : {"0xffff", "%r7"}) {
+    for (const bool high_ends : {false, true}) {
+      expect_equal_in_all_shapes(
+          kernel_text("", begin() +
+                              "mov.u32 %r5, %laneid; add.s32 %r7, %n, 0xffff; mov.u32 %r6, 0;\n"
+                              "setp.lt.u32 %p2, %r5, 16; @!%p2 bra high;\n"
+                              "loop: shfl.sync." +
+                              kind + ".b32 %r3|%p1, %r20, 3, 31, " + low + ";\n" + kAddBoth +
+                              "add.s32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 3; @%p3 bra loop;\n" +
+                              "bra met; high: redux.sync.add.s32 %r3, %r20, 0xffff0000;\n"
+                              "add.s32 %r20, %r20, %r3;\n" +
+                              (high_ends ? end() + "bra end;\n" : "") + "met: shfl.sync." + kind +
+                              ".b32 %r3|%p1, %r20, 1, 31, -1;\n" + kAddBoth + end() + "end:"));
+    }
+  }
+}
+
 TEST(Exchanges, OfEveryOtherKind) {
   for (const std::string mask : {"-1", "%r7"}) {
     std::string body = begin() +
-                       "or.b32 %r7, %n, -1; and.b32 %r8, %r2, 3; mov.b64 %w0, {%r8, %r2};\n"
+                       "setp.eq.u32 %p7, %n, 12345; selp.b32 %r7, 1, -1, %p7; and.b32 %r8, %r2, 3; "
+                       "mov.b64 %w0, {%r8, %r2};\n"
                        "setp.eq.s32 %p2, %r8, 1; setp.ne.s32 %p3, %n, 77;\n";
     for (const std::string kind : {"all", "any", "uni"}) {
       for (const std::string from : {"%p2", "%p3"}) {
