@@ -315,8 +315,8 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
   return fruitful;
 }
 
-// How many blocks to take at once. Taken one by one, small blocks cost as much as they do, and their
-// threads write neighbouring pieces of memory in turns.
+// How many blocks to take at once. To take small blocks one by one costs as much as to run them,
+// and host threads then write neighbouring pieces of memory in turns.
 //
 // More than one only of a kernel in its fast form. Its blocks never give way: whoever took a range
 // runs it to its end, or the grid has failed; so no block is left that was taken and never started.

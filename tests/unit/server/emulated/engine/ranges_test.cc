@@ -1,5 +1,5 @@
-// Protects how blocks of kernels in their fast form are handed out: many at once, each of them once,
-// and so that those that look at lower ones see them end.
+// Protects how blocks of kernels in their fast form are handed out: many at once, each of them
+// once, and so that those that look at lower ones see them end.
 #include <thread>
 
 #include "tests/unit/server/emulated/engine/kernels.h"
