@@ -50,7 +50,7 @@ bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
 
 // A pinned source beyond is read by threads of ours, as the wire takes it: the call neither copies
 // it nor waits for room.
-constexpr std::uint64_t kReadAtOnceBytes = limits::kBulkChunkBytes;
+constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{32} << 10;
 // Larger copies take longer than a program may be told that they are done before they are: they are
 // no quiet work (CallSite).
 constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
@@ -276,9 +276,15 @@ namespace {
 // Beyond, what a line's own record and transfer cost is little beside putting lines together.
 constexpr std::uint64_t kLineAloneBytes = std::uint64_t{64} << 10;
 
+// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs so far. Of merged slices the pitch may be more.
+constexpr std::uint64_t kPitchMax = (std::uint64_t{1} << 31) - 1;
+
 bool goes_as_box(const Copy& copy) {
   if (copy.has_array()) return true;
   if (copy.single_line()) return false;
+  for (const CopySide* side : {&copy.source, &copy.destination}) {
+    if (side->on_device() && side->line_pitch > kPitchMax) return false;
+  }
   if (copy.source.on_device()) return true;
   if (!copy.destination.on_device()) return false;
   return copy.width < kLineAloneBytes || copy.is_dense(copy.source);
