@@ -1,4 +1,4 @@
-// Draws boxes in arrays.
+// Draws boxes in arrays, and copies boxes as a worker does.
 #include "tests/every_row/custom/array_box.h"
 
 #include <algorithm>
@@ -56,8 +56,10 @@ Fields for_driver(const ArrayEnd& end, const Fields& piece, std::size_t box_heig
     return {CU_MEMORYTYPE_HOST, piece.host, 0, nullptr, 0, 0, 0, piece.pitch, piece.height};
   }
   const unsigned char* start = end.base + (end.z * end.height + end.y) * end.pitch + end.x;
+  // The address stays that of the box, and the piece's place in it is an offset.
   const std::size_t height = box_height != 0 ? box_height : end.height;
-  return {CU_MEMORYTYPE_DEVICE, nullptr, address_of(start), nullptr, 0, 0, 0, end.pitch, height};
+  return {CU_MEMORYTYPE_DEVICE, nullptr, address_of(start), nullptr, piece.x, piece.y, piece.z,
+          end.pitch,            height};
 }
 
 }  // namespace
@@ -157,6 +159,7 @@ CUresult ArrayCopy::copy_directly(Trial& t, const Both<CUstream>& stream) const 
     return t.call_direct(FN(cuMemcpy3DAsync_v2), &all, stream);
   }
   const std::size_t total = width * height * depth;
+  const std::size_t only = depth == 1 ? height : 0;
   const ArrayEnd& host = to.in == In::kHost ? to : from;
   // The worker's memory: the box without gaps.
   std::vector<unsigned char> dense(total);
@@ -190,7 +193,7 @@ CUresult ArrayCopy::copy_directly(Trial& t, const Both<CUstream>& stream) const 
     }
     piece.pitch = bytes, piece.height = lines;
     const CUDA_MEMCPY3D copy =
-        structure(for_driver(to, piece, 0), for_driver(from, piece, 0), bytes, lines, slices);
+        structure(for_driver(to, piece, only), for_driver(from, piece, only), bytes, lines, slices);
     result = t.call_direct(FN(cuMemcpy3DAsync_v2), &copy, stream);
     at += bytes * lines * slices;
   }

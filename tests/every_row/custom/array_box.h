@@ -1,4 +1,4 @@
-// Copies of boxes of which a side is a CUDA array, drawn: as the program describes them, and as the
+// Copies of boxes, of arrays (drawn here) or plain memory: as the program describes them, and as the
 // driver must see them.
 #pragma once
 
@@ -27,6 +27,10 @@ struct ArrayCopy {
 
   // At least one end is an array; `line`: of one dimension, without room around it in memory.
   ArrayCopy(Trial& t, In to, In from, bool line, std::size_t depth);
+  // Of plain memory.
+  ArrayCopy(std::size_t bytes, std::size_t lines, std::size_t slices, ArrayEnd to_end,
+            ArrayEnd from_end)
+      : width(bytes), height(lines), depth(slices), to(std::move(to_end)), from(std::move(from_end)) {}
   // Two ends of which one is an array, drawn.
   static ArrayCopy drawn(Trial& t, std::size_t depth);
 
