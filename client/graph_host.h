@@ -2,7 +2,7 @@
 // and to its memory, when a launch of the graph stands at them (protocol/graph_host.h).
 //
 // Functions run one after the other on one thread of ours, as CUDA may run them; bytes are fetched
-// on another, so that no function can hold up a copy. What a copy brings is written by the
+// on another, so that no function can hold up a copy. What a copy brings is written by
 // whoever reads the session's log, before he hears what the worker says later.
 #pragma once
 

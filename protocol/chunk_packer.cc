@@ -28,7 +28,7 @@ ChunkPacker::Packed ChunkPacker::pack(ByteView chunk) {
     sparse = pack_sparse(chunk, pages);
     if (zero < kZeroPagesPerRun * sparse.parts.size()) sparse = {};
   }
-  if (!should_compress()) {
+  if (!compresses()) {
     // The codec may have been measured in a bad moment.
     if (codec_bytes_ != 0 && ++passed_over_ == kTrialEveryMax) {
       codec_bytes_ = codec_ns_ = codec_out_ = 0;
@@ -68,8 +68,8 @@ double ChunkPacker::left_of_a_byte() const noexcept {
 }
 
 // A byte that is compressed costs the codec's time and the wire's for what is left of it.
-bool ChunkPacker::should_compress() const noexcept {
-  if (soon_.bytes == 0) return false;
+bool ChunkPacker::compresses() const noexcept {
+  if (!enabled_ || soon_.bytes == 0) return false;
   const double codec = codec_bytes_ == 0 ? kCodecGuessNs : codec_ns_ / codec_bytes_;
   // Where it was of no use, what a trial costs at most is the codec's time: at its rarest a share
   // of 1/kTrialEveryMax of a chunk's, and never more than the wire's.

@@ -5,7 +5,7 @@
 // bytes in what time. Compressing is tried when the connection is slow enough that even the codec's
 // worst case costs little beside it, less and less often where nothing came of it (docs/adr/0028).
 //
-// One thread: the connection's sender.
+// One thread at a time: who sends on the connection.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,9 @@ class ChunkPacker {
 
   // `enabled`: the peer knows packed chunks (Feature::kPackedChunks).
   explicit ChunkPacker(bool enabled) : enabled_(enabled) {}
+
+  // The connection was measured slower than the codec: pack() may take its time.
+  bool compresses() const noexcept;
 
   struct Packed {
     bool packed = false;  // Else the chunk goes as it is.
@@ -71,7 +74,6 @@ class ChunkPacker {
   Packed pack_sparse(ByteView chunk, std::uint64_t pages);
   double wire() const noexcept { return std::max(soon_.per_byte(), late_.per_byte()); }
   double left_of_a_byte() const noexcept;
-  bool should_compress() const noexcept;
   void wait_for_trial() noexcept;
   Packed compress(ByteView chunk);
 

@@ -89,7 +89,7 @@ void BulkLanes::say(const Said& said) {
     } else {
       said_.push_back(said);
       full = said_.size() == kSaidMax;
-      due_.notify_one();
+      due_.notify_all();
     }
   }
   if (!full) return;
@@ -103,7 +103,7 @@ void BulkLanes::note_receipt(const BulkHeader& receipt) {
   const bool large = receipt.total > limits::kBulkChunkBytes;
   if (++chunks_untold_ < kChunksPerReceipt && !(large && receipt.offset == receipt.total)) return;
   receipts_due_ = true;
-  if (!looks_for_receipts) due_.notify_one();
+  if (!looks_for_receipts) due_.notify_all();
 }
 
 // With the lock held.
@@ -118,96 +118,79 @@ bool BulkLanes::next_receipt(Said* said) {
   return true;
 }
 
+// With the lock held, as the next. What is not a receipt goes over the first connection alone: the
+// client writes bytes where they belong as they come, and over several they would lose their order.
+bool BulkLanes::has_to_say(const Lane& lane) const {
+  return receipts_due_ || (&lane == &lanes_.front() && !said_.empty());
+}
+
 // Receipts first: the client waits for room.
-bool BulkLanes::next_to_say(Said* said) {
+bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   if (next_receipt(said)) return true;
-  if (said_.empty()) return false;
+  if (!has_to_say(lane)) return false;
   *said = said_.front();
   said_.pop_front();
   return true;
 }
 
 // Without waiting: who has the bytes may have calls of other streams to see to. False: somebody
-// else sends, something else comes first, or the connection takes nothing just now. What it takes
-// in part its sender goes on with.
+// else sends, something else comes first, or the bytes are better packed. What the connection does
+// not take at once its sender goes on with.
 bool BulkLanes::send_at_once(const Said& said) {
-  for (Lane& lane : lanes_) {
-    std::unique_lock sending(lane.sending, std::try_to_lock);
-    if (!sending.owns_lock() || lane.has_rest) continue;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_ || receipts_due_ || !said_.empty()) return false;
-    }
-    lane.chunk.begin(lane.packer, said.header, said.bytes);
-    const Result<std::size_t> went = lane.connection->send_some(lane.chunk.left());
-    if (went.ok() && *went == 0) return false;
-    if (went.ok()) lane.chunk.went(lane.packer, *went);
-    if (went.ok() && !lane.chunk.left().empty()) {
-      lane.begun = said;
-      const std::lock_guard lock(mutex_);
-      lane.has_rest = true;
-      due_.notify_all();
-      return true;
-    }
-    sending.unlock();
-    if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()))) changed();
-    if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
+  Lane& lane = lanes_.front();
+  std::unique_lock sending(lane.sending, std::try_to_lock);
+  if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || receipts_due_ || !said_.empty()) return false;
+  }
+  lane.chunk.begin(lane.packer, said.header, said.bytes);
+  const Result<std::size_t> went = lane.connection->send_some(lane.chunk.left());
+  if (went.ok()) lane.chunk.went(lane.packer, *went);
+  if (went.ok() && !lane.chunk.left().empty()) {
+    lane.begun = said;
+    const std::lock_guard lock(mutex_);
+    lane.has_rest = true;
+    due_.notify_all();
     return true;
   }
-  return false;
+  sending.unlock();
+  if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()))) changed();
+  if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
+  return true;
 }
 
-// The sender, as the next two.
-Status BulkLanes::send_rest(Lane& lane) {
-  Said begun;
-  Status sent;
-  {
-    const std::lock_guard sending(lane.sending);
-    if (!lane.has_rest) return {};
-    sent = lane.chunk.send_rest(lane.packer, *lane.connection);
-    begun = lane.begun;
-    const std::lock_guard lock(mutex_);
-    lane.has_rest = false;
-  }
-  gone(begun);
-  return sent;
-}
-
-Status BulkLanes::send(Lane& lane, const Said& said) {
+// The sender has the lane before it takes what it will send: so bytes leave in the order in which
+// they were said, whoever sends them, and of two copies to one place the later one is there at last.
+Status BulkLanes::send_next(Lane& lane) {
+  Said said;
   std::unique_lock sending(lane.sending);
-  while (lane.has_rest) {
-    sending.unlock();
-    GPURUN_RETURN_IF_ERROR(send_rest(lane));
-    sending.lock();
+  const bool begun = lane.has_rest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!begun && !next_to_say(lane, &said)) return {};
+    if (begun) said = lane.begun;
+    lane.has_rest = false;
   }
   if (said.kind != FrameKind::kChunk) {
     return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
   }
-  lane.chunk.begin(lane.packer, said.header, said.bytes);
-  Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
+  if (!begun) lane.chunk.begin(lane.packer, said.header, said.bytes);
+  const Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
   sending.unlock();
-  gone(said);
-  return sent;
-}
-
-void BulkLanes::gone(const Said& said) {
   const bool room = out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
   if (room && !stopping_) listener_.time(listener_.user);
+  return sent;
 }
 
 void BulkLanes::run_sender(Lane& lane) {
   for (;;) {
-    Said said;
-    bool has_said = false;
     {
       std::unique_lock lock(mutex_);
-      due_.wait(lock, [&] {
-        return stopping_ || lane.has_rest || (has_said = next_to_say(&said));
-      });
+      due_.wait(lock, [&] { return stopping_ || lane.has_rest || has_to_say(lane); });
       if (stopping_) return;
     }
-    const Status sent = has_said ? send(lane, said) : send_rest(lane);
-    if (!sent.ok()) {
+    if (const Status sent = send_next(lane); !sent.ok()) {
       if (!stopping_) listener_.failed(listener_.user, sent);
       return;
     }
@@ -235,7 +218,7 @@ Status BulkLanes::give_receipts(Lane& lane) {
     {
       const std::lock_guard lock(mutex_);
       if (!sending.owns_lock() || lane.has_rest) {
-        if (receipts_due_) due_.notify_one();
+        if (receipts_due_) due_.notify_all();
         return {};
       }
       if (!next_receipt(&said)) return {};

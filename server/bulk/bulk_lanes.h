@@ -77,12 +77,11 @@ class BulkLanes {
 
   void say(const Said& said);
   bool send_at_once(const Said& said);
-  Status send(Lane& lane, const Said& said);
-  Status send_rest(Lane& lane);
-  void gone(const Said& said);
+  Status send_next(Lane& lane);
   void note_receipt(const protocol::BulkHeader& receipt);
   bool next_receipt(Said* said);
-  bool next_to_say(Said* said);
+  bool has_to_say(const Lane& lane) const;
+  bool next_to_say(const Lane& lane, Said* said);
   void run_sender(Lane& lane);
   void run_receiver(Lane& lane);
   Status give_receipts(Lane& lane);

@@ -114,9 +114,9 @@ int BulkOut::result(std::uint64_t number) const {
   return found == transfers_.end() ? kErrorUnknown : found->second.failure;
 }
 
-std::byte* BulkOut::take_slot() {
+std::byte* BulkOut::take_slot(std::size_t left) {
   const std::lock_guard lock(mutex_);
-  std::byte* slot = staging_.take();
+  std::byte* slot = staging_.free_slots() > left ? staging_.take() : nullptr;
   if (slot == nullptr) starving_ = true;
   return slot;
 }

@@ -62,8 +62,9 @@ class BulkOut {
   // driver has filled the slot or failed to.
   Chunk next(std::uint64_t transfer);
   bool all_given(std::uint64_t transfer) const;
-  // A slot for a copy that goes in a reply; nullptr as above.
-  std::byte* take_slot();
+  // A slot for a copy that goes in a reply, or that came in its record; nullptr as above, and when
+  // no more than `left` would be left to others.
+  std::byte* take_slot(std::size_t left = 0);
   void give_slot(std::byte* slot);
   // In the order of next().
   void copied(std::uint64_t transfer, const Chunk& chunk, int result);

@@ -3,7 +3,10 @@
 
 #include <cstring>
 
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/completions.h"
 #include "server/worker/copy_parts.h"
+#include "server/worker/executor.h"
 #include "server/worker/thread_context.h"
 
 namespace gpurun::server {
@@ -15,12 +18,32 @@ using protocol::MemsetPayload;
 
 constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
 
+// Of the staging memory for copies out, what boxes that stand behind a long kernel leave to these.
+constexpr std::size_t kSlotsLeft = kStagingOutBytes / limits::kBulkChunkBytes / 2;
+
 // The fixed part of a payload whose size parse_record() has checked.
 template <typename T>
 T head_of(const Call& call) {
   T payload;
   std::memcpy(&payload, call.payload().data(), sizeof payload);
   return payload;
+}
+
+// Only of a single line of pageable memory does a driver take a copy at once: a box would wait for
+// its stream, and with it all who have calls. Its bytes go to memory that is pinned.
+CallOutcome copy_inline_box(Call& call, const CopyParts& copy, ByteView bytes) {
+  BulkLanes* bulk = call.executor().bulk();
+  if (bulk == nullptr) return CallOutcome::done(kErrorNotSupported);
+  std::byte* slot = bulk->out().take_slot(kSlotsLeft);
+  if (slot == nullptr) return CallOutcome::held();
+  bulk->staging_out().pin(call.driver(), slot);
+  std::memcpy(slot, bytes.data(), bytes.size());
+  const int result = copy.in(slot, 0, bytes.size());
+  const auto give_back = [bulk, slot](int) { bulk->out().give_slot(slot); };
+  const int recorded =
+      call.executor().completions().after(call.driver_context(), call.driver_stream(), give_back);
+  if (recorded != 0) give_back(recorded);
+  return CallOutcome::done(result != 0 ? result : recorded);
 }
 
 CallOutcome copy_inline(Call& call) {
@@ -33,6 +56,7 @@ CallOutcome copy_inline(Call& call) {
   // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
   // API, "API synchronization behavior", asynchronous copies).
   const ByteView bytes = call.payload().subspan(protocol::copy_payload_bytes(call.header()));
+  if ((call.header().flags & protocol::kFlagBox) != 0) return copy_inline_box(call, copy, bytes);
   return CallOutcome::done(copy.in(bytes.data(), 0, bytes.size()));
 }
 

@@ -1,6 +1,7 @@
-// Copies of boxes that are one record each: the worker copies boxes (protocol::kFlagBox). Where the
-// program's memory has gaps, what can be read at once is put together here, what comes is taken
-// apart as it comes (Bulk), and what must wait for its turn to be read goes line by line.
+// Copies of boxes that are one record each, or a few of what has to be put together here: the worker
+// copies boxes (protocol::kFlagBox). Where the program's memory has gaps, what can be read at once
+// is put together, what comes is taken apart as it comes (Bulk), and what must wait for its turn to
+// be read goes line by line.
 #include <algorithm>
 
 #include "client/host_box.h"
@@ -18,7 +19,7 @@ using protocol::BoxSide;
 // What is put together for one record, at least a line.
 constexpr std::uint64_t kGatheredBytesMax = std::uint64_t{8} << 20;
 
-// Whole lines of one slice, or whole slices.
+// Whole slices, or whole lines of one slice.
 struct Part {
   std::uint64_t slice = 0, line = 0;
   std::uint64_t slices = 1, lines = 1;
@@ -94,8 +95,16 @@ class BoxRun {
   }
   template <typename Visit>
   int for_each_gathered(Visit visit) const {
-    if (bytes_of_part(whole()) <= kGatheredBytesMax) return visit(whole());
-    return for_each_part(kGatheredBytesMax / copy_.width, visit);
+    const std::uint64_t slice_bytes = copy_.width * copy_.lines;
+    if (slice_bytes > kGatheredBytesMax) {
+      return for_each_part(kGatheredBytesMax / copy_.width, visit);
+    }
+    int result = 0;
+    const std::uint64_t step = kGatheredBytesMax / slice_bytes;
+    for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; slice += step) {
+      result = visit(Part{slice, 0, std::min(step, copy_.slices - slice), copy_.lines});
+    }
+    return result;
   }
   bool is_last(const Part& part) const {
     return part.slice + part.slices == copy_.slices && part.line + part.lines == copy_.lines;

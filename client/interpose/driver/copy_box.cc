@@ -285,6 +285,11 @@ bool goes_as_box(const Copy& copy) {
   for (const CopySide* side : {&copy.source, &copy.destination}) {
     if (side->on_device() && side->line_pitch > kPitchMax) return false;
   }
+  if (copy.source.on_device() && copy.destination.on_device()) {
+    // Between two devices a driver may copy lines by their addresses and refuse a box.
+    const auto from = find_range(copy.source.address), to = find_range(copy.destination.address);
+    return from.has_value() && to.has_value() && from->ordinal == to->ordinal;
+  }
   if (copy.source.on_device()) return true;
   if (!copy.destination.on_device()) return false;
   return copy.width < kLineAloneBytes || copy.is_dense(copy.source);

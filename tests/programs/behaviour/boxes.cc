@@ -1,6 +1,7 @@
 // Driver API: boxes with gaps on either side, from, to and within the device, pageable and pinned,
 // waited for and not: each byte of the box is where it belongs, and no other has changed. Its word:
-// "lines": a few copies of a thousand lines and no more, for who counts what they send.
+// "lines": a few copies of a thousand lines and no more, for who counts what they send. "behind"
+// IMAGE: small ones behind a kernel that waits for what another stream does.
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -143,10 +144,49 @@ void copy_a_thousand_lines(CUstream stream) {
   }
 }
 
+// Many more than there is memory to keep them in.
+void stand_behind_a_kernel(const char* image) {
+  const Device device(image);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr to = Device::memory(1 << 16), there = Device::memory(1 << 20);
+  const CUdeviceptr flag = Device::memory(4), seen_by_kernel = Device::memory(4);
+  std::vector<unsigned char> pageable(1 << 16, 7), seen(1 << 20);
+  auto* const pinned = reinterpret_cast<unsigned char*>(Device::pinned(1 << 16));
+  std::memset(pinned, 8, 1 << 16);
+  MUST(cuMemsetD32(flag, 0, 1));
+  MUST(cuCtxSynchronize());
+  device.launch_wait(stream, flag, seen_by_kernel);
+  for (int i = 0; i < 600; ++i) {
+    CUDA_MEMCPY2D box{};
+    box.srcMemoryType = CU_MEMORYTYPE_HOST;
+    box.srcHost = i % 2 == 0 ? pinned : pageable.data();
+    box.srcPitch = 100;
+    box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.dstDevice = to, box.dstPitch = 200;
+    box.WidthInBytes = 100, box.Height = 20;
+    MUST(cuMemcpy2DAsync(&box, stream));
+  }
+  // Nothing of that is another stream's business.
+  MUST(cuMemsetD8Async(there, 9, seen.size(), other));
+  MUST(cuMemcpyDtoHAsync(seen.data(), there, seen.size(), other));
+  MUST(cuStreamSynchronize(other));
+  EXPECT(seen.front() == 9 && seen.back() == 9);
+  MUST(cuMemsetD32Async(flag, 1, 1, other));
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuMemcpyDtoH(seen.data(), to, 200 * 20));
+  EXPECT(seen[0] == 7 && seen[99] == 7 && seen[200 * 19 + 99] == 7);
+}
+
 }  // namespace
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   end_after(200);
+  if (argc > 2) {
+    stand_behind_a_kernel(argv[2]);
+    std::printf("PASSED\n");
+    return 0;
+  }
   CUdevice device;
   CUcontext context;
   MUST(cuInit(0));
