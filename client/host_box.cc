@@ -8,8 +8,7 @@ namespace gpurun::client {
 namespace {
 
 // The piece of a line at the box's byte `offset`, at most `most` bytes.
-std::byte* piece_at(const HostBox& box, std::uint64_t offset, std::size_t most,
-                    std::size_t* size) {
+std::byte* piece_at(const HostBox& box, std::uint64_t offset, std::size_t most, std::size_t* size) {
   const std::uint64_t line = offset / box.width;
   const std::uint64_t within = offset % box.width;
   *size = static_cast<std::size_t>(std::min<std::uint64_t>(most, box.width - within));
@@ -18,8 +17,7 @@ std::byte* piece_at(const HostBox& box, std::uint64_t offset, std::size_t most,
 }
 
 template <typename Visit>
-void for_each_piece(const HostBox& box, std::uint64_t offset, std::size_t bytes,
-                    Visit visit) {
+void for_each_piece(const HostBox& box, std::uint64_t offset, std::size_t bytes, Visit visit) {
   for (std::size_t at = 0; at < bytes;) {
     std::size_t size = 0;
     std::byte* piece = piece_at(box, offset + at, bytes - at, &size);

@@ -16,8 +16,12 @@ struct HostBox {
   std::uint64_t slices = 1;
 
   static HostBox of(MutableBytes bytes) noexcept {
-    return {reinterpret_cast<std::uintptr_t>(bytes.data()), bytes.size(), bytes.size(),
-            bytes.size(), 1, 1};
+    return {reinterpret_cast<std::uintptr_t>(bytes.data()),
+            bytes.size(),
+            bytes.size(),
+            bytes.size(),
+            1,
+            1};
   }
   std::uint64_t bytes() const noexcept { return width * lines * slices; }
   // Between its first byte and its last there is nothing but its bytes.

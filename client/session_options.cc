@@ -15,7 +15,8 @@ bool says_yes(const char* variable) {
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
 }
 
-// The number that a variable holds. Another text counts as none, and is said once for each variable.
+// The number that a variable holds. Another text counts as none, and is said once for each
+// variable.
 long number_of(const char* variable, long least, long most, long otherwise,
                std::atomic_flag* said) {
   const char* value = std::getenv(variable);
@@ -33,14 +34,14 @@ long number_of(const char* variable, long least, long most, long otherwise,
 
 std::chrono::microseconds spin_of_environment() {
   static std::atomic_flag said;
-  return std::chrono::microseconds(number_of("GPURUN_SPIN_US", 0, SessionOptions::kSpinUsMax,
-                                             BriefSpin::kSpan.count(), &said));
+  return std::chrono::microseconds(
+      number_of("GPURUN_SPIN_US", 0, SessionOptions::kSpinUsMax, BriefSpin::kSpan.count(), &said));
 }
 
 unsigned bulk_connections_of_environment() {
   static std::atomic_flag said;
-  return static_cast<unsigned>(number_of("GPURUN_BULK_CONNECTIONS", 1,
-                                         SessionOptions::kBulkConnectionsMax, 1, &said));
+  return static_cast<unsigned>(
+      number_of("GPURUN_BULK_CONNECTIONS", 1, SessionOptions::kBulkConnectionsMax, 1, &said));
 }
 
 }  // namespace

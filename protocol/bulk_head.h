@@ -48,8 +48,8 @@ class BulkHeads {
     BulkFrameHead result;
     result.kind = frame->kind;
     result.bytes = frame->payload_bytes - kBulkHeaderBytes;
-    const Result<BulkHeader> bulk = parse_bulk_header(
-        frame->kind, ByteView(head_).subspan(kFrameHeaderBytes), result.bytes);
+    const Result<BulkHeader> bulk =
+        parse_bulk_header(frame->kind, ByteView(head_).subspan(kFrameHeaderBytes), result.bytes);
     if (!bulk.ok()) return bulk.status();
     result.bulk = *bulk;
     return std::optional<BulkFrameHead>(result);
@@ -59,8 +59,8 @@ class BulkHeads {
   template <typename Connection>
   Status fill(Connection& connection, std::size_t bytes) {
     if (have_ >= bytes) return {};
-    const Result<std::size_t> got = connection.receive(MutableBytes(head_).subspan(have_),
-                                                       bytes - have_, Deadline::never());
+    const Result<std::size_t> got =
+        connection.receive(MutableBytes(head_).subspan(have_), bytes - have_, Deadline::never());
     if (got.ok()) have_ += *got;
     return got.status();
   }

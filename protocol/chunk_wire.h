@@ -59,7 +59,9 @@ class ChunkToSend {
     start_ = ChunkPacker::Clock::now();
   }
   // What has not gone; nothing at the end, and before the first begin().
-  std::span<const ByteView> left() const { return std::span(parts_).subspan(first_, count_ - first_); }
+  std::span<const ByteView> left() const {
+    return std::span(parts_).subspan(first_, count_ - first_);
+  }
   // So many bytes of it have.
   void went(ChunkPacker& packer, std::size_t bytes) {
     while (first_ != count_ && bytes >= parts_[first_].size()) bytes -= parts_[first_++].size();

@@ -71,8 +71,9 @@ class Connection {
   //   kPeerGone  final, as when the deadline cuts a send in half: later calls fail the same way.
   virtual Status send(std::span<const ByteView> parts, Deadline deadline) = 0;
 
-  // Sends what of `parts` can go without waiting, and returns how many bytes: when not all, the rest
-  // is what has to be sent next. 0 also where a transport cannot do so. Threads and errors as send().
+  // Sends what of `parts` can go without waiting, and returns how many bytes: when not all, the
+  // rest is what has to be sent next. 0 also where a transport cannot do so. Threads and errors as
+  // send().
   virtual Result<std::size_t> send_some(std::span<const ByteView> parts) {
     (void)parts;
     return std::size_t{0};

@@ -161,7 +161,8 @@ bool BulkLanes::send_at_once(const Said& said) {
 }
 
 // The sender has the lane before it takes what it will send: so bytes leave in the order in which
-// they were said, whoever sends them, and of two copies to one place the later one is there at last.
+// they were said, whoever sends them, and of two copies to one place the later one is there at
+// last.
 Status BulkLanes::send_next(Lane& lane) {
   Said said;
   std::unique_lock sending(lane.sending);

@@ -1,7 +1,7 @@
-// Copies of boxes that are one record each, or a few of what has to be put together here: the worker
-// copies boxes (protocol::kFlagBox). Where the program's memory has gaps, what can be read at once
-// is put together, what comes is taken apart as it comes (Bulk), and what must wait for its turn to
-// be read goes line by line.
+// Copies of boxes that are one record each, or a few of what has to be put together here: the
+// worker copies boxes (protocol::kFlagBox). Where the program's memory has gaps, what can be read
+// at once is put together, what comes is taken apart as it comes (Bulk), and what must wait for its
+// turn to be read goes line by line.
 #include <algorithm>
 
 #include "client/host_box.h"

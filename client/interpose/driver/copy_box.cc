@@ -136,7 +136,8 @@ class Run {
   }
 
   bool is_quiet(std::uint64_t to) const {
-    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax || waiting_ == Waiting::kSynchronous) {
+    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax ||
+        waiting_ == Waiting::kSynchronous) {
       return false;
     }
     const auto range = find_range(to);
@@ -158,7 +159,8 @@ class Run {
 
   int finish() {
     const bool out = copy_.destination.place != Place::kDevice;
-    if (out) return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
+    if (out)
+      return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
     // Whether an address that we do not know is valid, the worker's driver must say.
     const bool asked = in && !known(copy_.destination.address);

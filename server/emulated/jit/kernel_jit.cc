@@ -2,6 +2,8 @@
 #include "server/emulated/jit/kernel_jit.h"
 
 #include <llvm/AsmParser/Parser.h>
+#include <llvm/CodeGen/TargetInstrInfo.h>
+#include <llvm/CodeGen/TargetSubtargetInfo.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -120,6 +122,9 @@ loop:
   %wide = load <8 x float>, ptr %local, align 4
   %scaled = fmul <8 x float> %wide, %wide
   store <8 x float> %scaled, ptr %local, align 4
+  %words = load <8 x i32>, ptr %data, align 4
+  %counted = add <8 x i32> %words, <i32 1, i32 2, i32 1, i32 2, i32 1, i32 2, i32 1, i32 2>
+  store <8 x i32> %counted, ptr %data, align 4
   %odd = trunc i64 %i to i1
   br i1 %odd, label %call, label %more
 call:
@@ -302,6 +307,11 @@ Status KernelJit::warm_up() {
                               wrong)) {
     return Status(Code::kInternal, "the sample: " + wrong.getMessage().str());
   }
+  // The table of instructions that take memory, which the code for conditional moves of memory asks
+  // alone, and rarely.
+  const llvm::Function* const sample = work.module.getFunction("sample");
+  const llvm::TargetSubtargetInfo* const subtarget = work.target->getSubtargetImpl(*sample);
+  (void)subtarget->getInstrInfo()->getOpcodeAfterMemoryUnfold(0, true, false);
   Passes(work.target.get(), true).optimize(work.module);
   return work.emit().status();
 }

@@ -1,5 +1,5 @@
-// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, an image, pageable and pinned, both ways. Random bytes,
-// which nobody gains from compressing; then zeros, which need not travel at all.
+// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, an image, pageable and pinned, both ways. Random
+// bytes, which nobody gains from compressing; then zeros, which need not travel at all.
 #include <cstring>
 #include <random>
 

@@ -12,8 +12,8 @@
 
 namespace gpurun::bench {
 
-enum class Placement { kFree, kAcross };  // Across: the ends stay on two different cores.
-enum class Pacing { kAsTheSystem, kNone };   // None: Reno, where the system's choice may be BBR.
+enum class Placement { kFree, kAcross };    // Across: the ends stay on two different cores.
+enum class Pacing { kAsTheSystem, kNone };  // None: Reno, where the system's choice may be BBR.
 
 // Ends the process with errno's words unless `fine`.
 void check(bool fine, const char* what);

@@ -58,8 +58,15 @@ Fields for_driver(const ArrayEnd& end, const Fields& piece, std::size_t box_heig
   const unsigned char* start = end.base + (end.z * end.height + end.y) * end.pitch + end.x;
   // The address stays that of the box, and the piece's place in it is an offset.
   const std::size_t height = box_height != 0 ? box_height : end.height;
-  return {CU_MEMORYTYPE_DEVICE, nullptr, address_of(start), nullptr, piece.x, piece.y, piece.z,
-          end.pitch,            height};
+  return {CU_MEMORYTYPE_DEVICE,
+          nullptr,
+          address_of(start),
+          nullptr,
+          piece.x,
+          piece.y,
+          piece.z,
+          end.pitch,
+          height};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Copies of boxes, of arrays (drawn here) or plain memory: as the program describes them, and as the
-// driver must see them.
+// Copies of boxes, of arrays (drawn here) or plain memory: as the program describes them, and as
+// the driver must see them.
 #pragma once
 
 #include "tests/every_row/custom/trial_cuda.h"
@@ -30,7 +30,11 @@ struct ArrayCopy {
   // Of plain memory.
   ArrayCopy(std::size_t bytes, std::size_t lines, std::size_t slices, ArrayEnd to_end,
             ArrayEnd from_end)
-      : width(bytes), height(lines), depth(slices), to(std::move(to_end)), from(std::move(from_end)) {}
+      : width(bytes),
+        height(lines),
+        depth(slices),
+        to(std::move(to_end)),
+        from(std::move(from_end)) {}
   // Two ends of which one is an array, drawn.
   static ArrayCopy drawn(Trial& t, std::size_t depth);
 

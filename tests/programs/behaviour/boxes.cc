@@ -88,8 +88,11 @@ struct Way {
   CUmemorytype from, to;
   bool pinned;
 };
-constexpr Way kWays[] = {{kHost, kDevice, false}, {kHost, kDevice, true}, {kDevice, kHost, false},
-                         {kDevice, kHost, true},  {kDevice, kDevice, false}};
+constexpr Way kWays[] = {{kHost, kDevice, false},
+                         {kHost, kDevice, true},
+                         {kDevice, kHost, false},
+                         {kDevice, kHost, true},
+                         {kDevice, kDevice, false}};
 
 void copy_at_random(CUstream stream) {
   std::mt19937 random(7);
@@ -111,15 +114,15 @@ void copy_at_random(CUstream stream) {
       const size_t pitch = std::max(box.from.pitch, box.to.pitch);
       const size_t rows = (4 << 20) / pitch;  // In all slices together.
       box.slices = 1 + up_to(std::min<size_t>(3, rows / 4));
-      box.lines = 1 + up_to(std::min<size_t>(60, rows / (box.slices + 2) > 3
-                                                     ? rows / (box.slices + 2) - 3
-                                                     : 0));
+      box.lines = 1 + up_to(std::min<size_t>(
+                          60, rows / (box.slices + 2) > 3 ? rows / (box.slices + 2) - 3 : 0));
       for (Side* side : {&box.from, &box.to}) {
         const bool dense = trial % 2 == (side == &box.from);
         side->y = dense ? 0 : up_to(1);
         side->height = box.lines + side->y + (dense ? 0 : up_to(1));
         side->z = dense ? 0 : up_to(1);
-        if (side->at(box.width - 1, box.lines - 1, box.slices - 1) >= 4 << 20) side->z = side->y = 0;
+        if (side->at(box.width - 1, box.lines - 1, box.slices - 1) >= 4 << 20)
+          side->z = side->y = 0;
       }
       copy(box, from, &to, stream, trial % 5 < 3);
       if (trial % 5 >= 3) MUST(cuStreamSynchronize(stream));

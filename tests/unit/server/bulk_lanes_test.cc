@@ -1,5 +1,6 @@
 // Which thread sends a small copy's bytes: who has them, as far as the connection takes them at
-// once; its sender goes on. Whoever sends, frames arrive whole, in their order, and slots come back.
+// once; its sender goes on. Whoever sends, frames arrive whole, in their order, and slots come
+// back.
 #include "server/bulk/bulk_lanes.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +50,8 @@ class Taking : public transport::Connection {
   // Once so many bytes have been sent.
   Bytes sent(std::size_t bytes) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30),
-                                  [&] { return sent_.size() >= bytes; }));
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(30), [&] { return sent_.size() >= bytes; }));
     return sent_;
   }
   std::size_t sent_by(std::thread::id thread) {
