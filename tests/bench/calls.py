@@ -1,7 +1,7 @@
 """Calls one by one: posted ones, fences, objects, copies; natively, through gpurun, under another command.
 
 Rounds are interleaved. With "across" client and server stay on different cores, with "free" they run as
-the scheduler likes; a bar is judged by the better of the two and by the best baseline of the whole run."""
+the scheduler likes; a bar is judged by the better of the two and by the best baseline of the group's rounds."""
 import os
 
 from bars import BARS, SLOW_LINK_BARS, TLS_BARS
