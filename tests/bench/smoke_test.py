@@ -4,6 +4,7 @@ a bar needs, comes out of it as a number. Which number, a test does not ask."""
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,20 @@ class Smoke(unittest.TestCase):
                                  ("sessions", ("raw ping-pong beside a stream",))):
             for name in baselines:
                 self.assertGreater(self.groups[group]["raw"][name]["p50"], 0, name)
+
+    def test_another_way_of_forwarding_has_its_column(self):
+        """Any command in front of the same client: here one that leads it to the null device itself."""
+        leads = "env LD_LIBRARY_PATH=" + shlex.quote(os.path.dirname(world.DRIVERS["null"]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "json")
+            subprocess.run([os.path.join(HERE, "run"), "--build", world.ARGS.build, "--quick", "--only",
+                            "posted,fences,objects", "--under", leads, "--json", path],
+                           stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=200, check=True)
+            with open(path, encoding="utf-8") as file:
+                groups = json.load(file)["groups"]
+        for group in ("posted", "fences", "objects"):
+            for row in groups[group]["rows"]:
+                self.assertGreaterEqual(row["columns"]["other"]["p50"], 0, row)
 
     def test_round_trips_are_counted(self):
         """Nothing is faster than the worker's answer and the result itself (a connect's may go by unseen
