@@ -1,5 +1,4 @@
 // What a call leaves behind: its reply or failure, its bulk, the news of its event.
-#include <algorithm>
 #include <cstring>
 
 #include "server/worker/executor_state.h"
@@ -69,25 +68,38 @@ void ExecutorState::end_bulk(const Call& call, int result) {
   bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }
 
-// The client is told of the record's end, if it said that it would ask.
-void ExecutorState::note_record(const Call& call) {
-  const RecordHeader header = call.header_;
-  events.recorded(header.subject, header.sequence);
+// The client is told of the record's end, if it said that it would ask. Our own event stands before
+// the program's: whatever follows from that one's end finds ours complete, too.
+void ExecutorState::promise_news(const Call& call) {
+  const RecordHeader& header = call.header_;
   if ((header.flags & protocol::kFlagTell) == 0) return;
-  const auto tell = [this, header](int result) {
-    if (is_sticky(result)) report(header, result, 0);
-    const auto told = [this, header, result] {
-      tell_event_done(header, header.subject, header.sequence, result, true);
-    };
-    later(told, true);
-  };
+  news.begin(header);
+  const std::uint64_t record = header.sequence;
+  const auto end = [this, record](int result) { news.ended(record, result); };
   if (is_capturing(options.driver, call.driver_stream_)) {
-    tell(kErrorCaptureUnsupported);  // Nothing is recorded now.
+    end(kErrorCaptureUnsupported);  // Nothing is recorded now.
   } else {
-    const int result = completions.after(call.driver_context_, call.driver_stream_, tell);
-    if (result != 0) tell(result);
+    const int result = completions.after(call.driver_context_, call.driver_stream_, end);
+    if (result != 0) end(result);
   }
+}
+
+void ExecutorState::note_record(const Call& call, bool issued) {
+  const RecordHeader& header = call.header_;
+  if (issued) events.recorded(header.subject, header.sequence);
+  if ((header.flags & protocol::kFlagTell) == 0) return;
+  issued ? news.issued(header.sequence) : news.cancel(header.sequence);
   run_due();
+}
+
+void ExecutorState::tell_news() {
+  if (!news.owed()) return;
+  completions.settle();
+  if (news.take_stock()) print_first();
+  news.tell([this](const RecordHeader& record, int result) {
+    if (is_sticky(result)) report(record, result, 0);
+    tell_event_done(record, record.subject, record.sequence, result, true);
+  });
 }
 
 // Asks for the bytes of a copy in when the stream has come to it. A stream that has failed has come
@@ -127,18 +139,20 @@ void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t eve
   item.context = about.context;
   item.subject = event;
   item.watermark = watermark(settled);
+  if (result == 0) events.told(event, record);
   if (observer != nullptr) observer->count_event_told();
   (void)outbox.post_later(item, ByteView());
 }
 
-void ExecutorState::later(std::function<void()> work, bool tells) {
+void ExecutorState::later(std::function<void()> work) {
   const std::lock_guard lock(due_mutex);
-  due.push_back({std::move(work), tells});
+  due.push_back(std::move(work));
 }
 
 void ExecutorState::run_due() {
+  if (news.ready()) tell_news();
   for (;;) {
-    std::vector<Due> mine;
+    std::vector<std::function<void()>> mine;
     {
       const std::lock_guard lock(due_mutex);
       mine.swap(due);
@@ -146,10 +160,8 @@ void ExecutorState::run_due() {
     if (mine.empty()) return;
     // What these wait for is complete, and so is all that came before it in any stream.
     if (bulk != nullptr && bulk->out().numbering_due()) completions.settle();
-    if (std::any_of(mine.begin(), mine.end(), [](const Due& each) { return each.tells; })) {
-      print_first();
-    }
-    for (const Due& each : mine) each.work();
+    tell_news();
+    for (const auto& work : mine) work();
   }
 }
 
@@ -184,6 +196,7 @@ void ExecutorState::print_first() {
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;
+  if (call.awaited()) tell_news();
   if (result != 0 && (header.flags & protocol::kFlagTell) != 0) {
     tell_event_done(header, header.subject, header.sequence, result, settled);
   }
