@@ -1,5 +1,7 @@
 // Waiting for a reply, or for an event's news: the thread that waits reads the log itself when
 // nobody else does.
+#include <utility>
+
 #include "client/session_impl.h"
 #include "driver_abi/opcodes.h"
 
@@ -32,8 +34,9 @@ template <typename Done>
 Status Session::Impl::receive_until(Done done) {
   Status status;
   const auto over = [&] { return !status.ok() || !session->alive() || done(); };
+  bool again = false;
   const bool came = reader_spin.wait([&] {
-    status = receive_more(Deadline::in(std::chrono::nanoseconds(0)));
+    status = receive_what_is_there(std::exchange(again, true));
     return over();
   });
   if (came) return status;

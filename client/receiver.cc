@@ -81,7 +81,7 @@ void Session::Impl::run_receiver() {
 
 // One look only: what has come behind it wakes the watcher again.
 Status Session::Impl::receive_what_came() {
-  GPURUN_RETURN_IF_ERROR(receive_more(Deadline::in(std::chrono::nanoseconds(0))));
+  GPURUN_RETURN_IF_ERROR(receive_what_is_there(false));
   return receive_held();
 }
 
@@ -99,19 +99,28 @@ Status Session::Impl::receive_more(Deadline deadline) {
   beat_when_due();
   // Any byte is a sign of life, so ask for one and not for the rest of the frame.
   const Result<std::size_t> got = channels.log->receive(reader.space(), 1, deadline);
-  if (got.ok()) {
-    last_heard = Clock::now();
-    reader.filled(*got);
-    return handle_frames();
-  }
-  return got.status().code() == Code::kDeadline ? check_silence() : got.status();
+  if (!got.ok()) return got.status().code() == Code::kDeadline ? check_silence() : got.status();
+  return heard(*got);
+}
+
+Status Session::Impl::receive_what_is_there(bool again) {
+  beat_when_due();
+  const Result<std::size_t> got = channels.log->receive_some(reader.space(), again);
+  if (!got.ok()) return got.status();
+  return *got == 0 ? check_silence() : heard(*got);
+}
+
+Status Session::Impl::heard(std::size_t bytes) {
+  last_heard = Clock::now();
+  reader.filled(bytes);
+  return handle_frames();
 }
 
 Status Session::Impl::receive_held() {
   while (channels.log->holds_received()) {
-    const Result<std::size_t> got =
-        channels.log->receive(reader.space(), 1, Deadline::in(std::chrono::nanoseconds(0)));
-    if (!got.ok()) return got.status().code() == Code::kDeadline ? Status() : got.status();
+    const Result<std::size_t> got = channels.log->receive_some(reader.space(), true);
+    if (!got.ok()) return got.status();
+    if (*got == 0) return {};
     reader.filled(*got);
     GPURUN_RETURN_IF_ERROR(handle_frames());
   }

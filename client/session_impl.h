@@ -91,6 +91,9 @@ struct Session::Impl {
   void run_receiver();
   // What is there; returns without waiting.
   Status receive_what_came();
+  // What is there, as Connection::receive_some(); handles it.
+  Status receive_what_is_there(bool again);
+  Status heard(std::size_t bytes);
   // Waits for more, at most until life signs are due, and handles it. kDeadline is no failure.
   Status receive_more(Deadline deadline);
   Status handle_frames();

@@ -9,6 +9,7 @@
 // Connections: a lane differs in what is sent over it, not in what it is.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,6 +86,17 @@ class Connection {
   //   kPeerGone  final: the peer closed, died or reset.
   virtual Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min,
                                       Deadline deadline) = 0;
+
+  // Receives what has come, without waiting; 0: nothing has. `into` is not empty. For who looks
+  // again and again: unlike a receive() that meets its deadline it makes no words for that, and
+  // what is true of every look is asked at the first only. `again`: this thread has looked or sent
+  // just now. Threads and other errors as receive().
+  virtual Result<std::size_t> receive_some(MutableBytes into, bool again) {
+    (void)again;
+    Result<std::size_t> got = receive(into, 1, Deadline::in(std::chrono::nanoseconds(0)));
+    if (!got.ok() && got.status().code() == Code::kDeadline) return std::size_t{0};
+    return got;
+  }
 
   // Makes blocked and later send() and receive() of this end fail with kPeerGone, and the peer's
   // too. Any thread, any number of times. Never blocks.

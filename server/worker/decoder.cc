@@ -48,10 +48,10 @@ Status Decoder::run() {
 
 // One byte is a sign of life: a large frame on a slow link is no silence.
 Result<std::size_t> Decoder::receive() {
-  Result<std::size_t> received = Status(Code::kDeadline, "nothing yet");
+  Result<std::size_t> received = std::size_t{0};
   const bool came = spin_.wait([&] {
-    received = log_.receive(reader_.space(), 1, Deadline::in(std::chrono::nanoseconds(0)));
-    return received.ok() || received.status().code() != Code::kDeadline;
+    received = log_.receive_some(reader_.space(), true);
+    return !received.ok() || *received != 0;
   });
   if (came) return received;
   const auto start = BriefSpin::Clock::now();

@@ -73,8 +73,14 @@ void OutputCapture::drain() {
 
 void OutputCapture::post_what_is_there() {
   const std::lock_guard lock(mutex_);
-  post_from(read_end_.get(), 0);
-  post_from(errors_read_end_.get(), protocol::kReplyFlagErrors);
+  std::array<pollfd, 2> pipes = {pollfd{read_end_.get(), POLLIN, 0},
+                                 pollfd{errors_read_end_.get(), POLLIN, 0}};
+  int ready = 0;
+  do ready = poll(pipes.data(), pipes.size(), 0);
+  while (ready < 0 && errno == EINTR);
+  if (ready <= 0) return;  // Before nearly every reply.
+  if (pipes[0].revents != 0) post_from(read_end_.get(), 0);
+  if (pipes[1].revents != 0) post_from(errors_read_end_.get(), protocol::kReplyFlagErrors);
 }
 
 void OutputCapture::post_from(int pipe, std::uint8_t flags) {

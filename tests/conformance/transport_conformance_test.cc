@@ -118,6 +118,33 @@ TEST_P(TransportConformance, ReceiveDeadlineKeepsWhatHadCome) {
   EXPECT_EQ(*got, sent);
 }
 
+// Who looks again and again meets nothing, then what has come, with what a receive() had kept, and
+// in the end the end.
+TEST_P(TransportConformance, ReceiveSomeTakesWhatHasComeAndDoesNotWait) {
+  Bytes buffer(100);
+  Result<std::size_t> got = pair_.server->receive_some(buffer, false);
+  ASSERT_TRUE(got.ok()) << got.status().to_string();
+  EXPECT_EQ(*got, 0u);
+  const Bytes sent = pattern(10);
+  ASSERT_TRUE(send_one(*pair_.client, ByteView(sent).first(4)).ok());
+  EXPECT_FALSE(pair_.server->receive(buffer, 10, Deadline::in(milliseconds(30))).ok());
+  ASSERT_TRUE(send_one(*pair_.client, ByteView(sent).subspan(4)).ok());
+  std::size_t have = 0;
+  while (have < sent.size()) {
+    got = pair_.server->receive_some(MutableBytes(buffer).subspan(have), have != 0);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    have += *got;
+    if (*got == 0) std::this_thread::yield();
+  }
+  buffer.resize(have);
+  EXPECT_EQ(buffer, sent);
+  pair_.client->shut_down();
+  do got = pair_.server->receive_some(buffer, true);
+  while (got.ok() && *got == 0);
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.status().code(), Code::kPeerGone);
+}
+
 // A peer that does not read must hold its sender (memory stays bounded), and a deadline that then
 // cuts a message in half must not leave a connection that looks good but has lost its place.
 TEST_P(TransportConformance, SendIsHeldByASlowReaderAndItsCutIsFinal) {

@@ -213,6 +213,17 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   return got;
 }
 
+// To ask whose the number is costs more than to look.
+Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
+  if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
+  if (!again && taken_away()) return gone_by_the_program();
+  const ssize_t received = recv(fd_.get(), into.data(), into.size(), MSG_DONTWAIT);
+  if (received > 0) return static_cast<std::size_t>(received);
+  if (received == 0) return gone("receiving", 0);
+  if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+  return gone("receiving", errno);
+}
+
 Result<std::unique_ptr<Watch>> TcpConnection::watch() { return TcpWatch::of(*this, fd_min_); }
 
 void TcpConnection::shut_down() noexcept {

@@ -32,7 +32,6 @@ TcpWatch::~TcpWatch() {
 }
 
 void TcpWatch::arm(bool armed) noexcept {
-  if (connection_.taken_away()) return;
   epoll_event event = {};
   event.events = EPOLLONESHOT | (armed ? EPOLLIN | EPOLLRDHUP : 0u);
   // A failure means that the program has closed the one or the other: wait() finds out.
@@ -63,11 +62,13 @@ Status TcpWatch::wait(Deadline deadline) {
 
 void TcpWatch::pause() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (pauses_++ == 0) arm(false);
+  if (pauses_++ == 0 && !connection_.taken_away()) arm(false);
 }
 
 void TcpWatch::resume() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // Whoever pauses is soon back, and asked whose the number is; and no epoll but ours knows our
+  // socket.
   if (--pauses_ == 0) arm(true);
 }
 

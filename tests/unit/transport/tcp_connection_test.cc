@@ -152,6 +152,7 @@ TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
   Bytes got(6);
   EXPECT_EQ((*ours)->send({&hello, 1}, Deadline::in(kTimeout)).code(), Code::kUnavailable);
   EXPECT_EQ((*ours)->receive(got, 1, Deadline::in(kTimeout)).status().code(), Code::kUnavailable);
+  EXPECT_EQ((*ours)->receive_some(got, false).status().code(), Code::kUnavailable);
   (*ours)->shut_down();
   ours->reset();
   char letters[8];
