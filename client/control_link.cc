@@ -187,17 +187,6 @@ Result<protocol::Listing> ControlLink::list() {
   return std::move(*listing);
 }
 
-Status ControlLink::release(Deadline deadline) {
-  // The server sees the end of what we say, and hangs up when it has done its part.
-  if (shutdown(fd(), SHUT_WR) != 0) return Status::from_errno(errno, "control link");
-  std::byte dropped[256];
-  while (true) {
-    const Result<std::size_t> got = connection_->receive(dropped, 1, deadline);
-    if (got.ok()) continue;
-    return got.status().code() == Code::kPeerGone ? Status() : got.status();
-  }
-}
-
 int ControlLink::fd() const noexcept { return connection_->fd(); }
 
 Status ControlLink::lease_ended() {

@@ -75,10 +75,6 @@ class ControlLink {
     return std::exchange(worker_deaths_, {});
   }
 
-  // Ends the lease, and waits until its GPUs are free for the next, so that one run may follow the
-  // other without a wait of its own. kDeadline: they will be later.
-  Status release(Deadline deadline);
-
   // Instead of a lease: the server's GPUs and who holds them. Once; failures as of request_lease().
   Result<protocol::Listing> list();
 

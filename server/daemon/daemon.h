@@ -100,6 +100,7 @@ class Daemon {
   // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
   // so that a client that does not read holds up nobody else.
   struct Link {
+    int fd = -1;    // Its connection's.
     UniqueFd wake;  // eventfd: there is something in deaths.
     std::vector<protocol::WorkerEnded> deaths;
   };
@@ -167,6 +168,7 @@ class Daemon {
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
                    UserBook::Stay& stay, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
+  void settle_ended_links();
   protocol::Listing listing();
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
@@ -192,6 +194,7 @@ class Daemon {
   SpareWorkers spares_;                     // run()'s thread.
   std::mutex lease_links_mutex_;            // A leaf lock.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
+  std::condition_variable link_ended_;      // One of the next.
   std::map<protocol::Id, Link> lease_links_;
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 

@@ -25,6 +25,8 @@ constexpr std::uint64_t kWaitMillisecondsMax = std::uint64_t{7} * 24 * 3600 * 10
 
 // For the workers of a lease to end; they are killed.
 constexpr std::chrono::seconds kFreeDeadline{10};
+// Likewise, for a request that would not wait otherwise: its client does not wait for ever either.
+constexpr std::chrono::seconds kFollowDeadline{5};
 
 // A refusal is a courtesy: whether it arrives changes nothing.
 void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline) {
@@ -134,6 +136,12 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
                                                         std::uint64_t& sent) {
   Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
   if (!claim.ok() || (*claim)->granted()) return claim;
+  if (request.wait_milliseconds == 0 && (*claim)->comes_soon()) {
+    const Result<bool> granted =
+        wait_readable((*claim)->fd(), connection, stay, Deadline::in(kFollowDeadline));
+    if (!granted.ok()) return granted.status();
+    if (*granted) return claim;
+  }
   if (request.wait_milliseconds > 0) {
     GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
                                                   key, Sender::kServer, sent++, handshake()));
@@ -199,12 +207,14 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
     static_cast<void>(say(protocol::Refused{why.message()}));
   };
+  settle_ended_links();
   const Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
   if (!stay.ok()) return no_lease(stay.status());
   // From here on it is told when its token is revoked; so it must not have been until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, request, key, **stay, sent);
   if (!claim.ok()) return no_lease(claim.status());
+  const std::weak_ptr<Claim> held = *claim;
   const auto returned = (*claim)->returned();
   std::string gpus;
   for (const int device : (*claim)->devices()) {
@@ -228,6 +238,13 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                           {"lease", lease},
                           {"gpus", gpus}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **stay, sent);
+  if (const std::shared_ptr<Claim> still = held.lock(); still != nullptr) still->end();
+  (*stay)->leave();
+  {
+    const std::lock_guard lock(lease_links_mutex_);
+    lease_links_.erase(*id);
+  }
+  link_ended_.notify_all();
   book_.remove(*id);
   post(LeaseEnded{*id});
   wait_until_free(*returned);
@@ -241,8 +258,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
 
 // Until the peer says anything or is gone, or its user's token is revoked, which ends its lease;
 // end_all()'s shut_down() is that, too, and keep-alive says it when the client's machine has gone.
-// Nothing is read: a connection that has seen the end hangs up, which the peer is to see only when
-// its GPUs are free. What came with the request and is none of it was said, too.
+// What came with the request and is none of it was said, too.
 void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
                          const Asked& asked, UserBook::Stay& stay, std::uint64_t sent) {
   if (connection.holds_received()) return;
@@ -254,7 +270,7 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
   if (wake < 0) spdlog::warn("a client will not hear of deaths: {}", std::strerror(errno));
   {
     const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.emplace(lease, Link{UniqueFd(wake), {}});
+    lease_links_.emplace(lease, Link{connection.fd(), UniqueFd(wake), {}});
   }
   // Once a frame has not gone out whole, none may follow it.
   for (bool heard = true;;) {
@@ -277,8 +293,25 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     }
     for (const protocol::WorkerEnded& death : deaths) heard = heard && say(death).ok();
   }
-  const std::lock_guard lock(lease_links_mutex_);
-  lease_links_.erase(lease);
+}
+
+// Whoever has hung up by now holds nothing: a client says so and goes, and the next one may follow
+// at once. Waits for the threads of such links.
+void Daemon::settle_ended_links() {
+  std::unique_lock lock(lease_links_mutex_);
+  std::vector<protocol::Id> leases;
+  std::vector<pollfd> links;
+  for (const auto& [lease, link] : lease_links_) {
+    leases.push_back(lease);
+    links.push_back({link.fd, POLLIN | POLLRDHUP, 0});
+  }
+  if (poll(links.data(), links.size(), 0) <= 0) return;
+  link_ended_.wait_for(lock, kFollowDeadline, [&] {
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      if (links[i].revents != 0 && lease_links_.count(leases[i]) != 0) return stopping_.load();
+    }
+    return true;
+  });
 }
 
 // Each name once, in the order of the devices.
@@ -300,7 +333,7 @@ bool Daemon::all_emulated(const std::vector<int>& devices) const {
   });
 }
 
-// The link stays until then, so that a client can wait for its GPUs to be free.
+// The link stays until then: who waits for its end finds the GPUs free.
 void Daemon::wait_until_free(const std::atomic<bool>& returned) {
   std::unique_lock lock(lease_links_mutex_);
   claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return returned || stopping_; });

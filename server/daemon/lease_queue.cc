@@ -19,6 +19,7 @@ struct Claim::State {
   std::set<int> free;
   std::deque<Claim*> waiting;  // Each takes itself out when it goes.
   std::vector<int> last{0};    // Granted; the first one will probably be for one GPU.
+  std::size_t ending = 0;      // GPUs of claims that end.
 
   void serve() {
     while (!waiting.empty() && waiting.front()->wanted_ <= free.size()) {
@@ -42,6 +43,7 @@ Claim::~Claim() {
   const std::lock_guard lock(state_->mutex);
   std::erase(state_->waiting, this);
   state_->free.insert(devices_.begin(), devices_.end());
+  if (ending_) state_->ending -= devices_.size();
   state_->serve();
   *returned_ = true;
 }
@@ -61,6 +63,21 @@ unsigned Claim::ahead() const {
   if (!devices_.empty()) return 0;
   const auto place = std::find(state_->waiting.begin(), state_->waiting.end(), this);
   return static_cast<unsigned>(place - state_->waiting.begin());
+}
+
+void Claim::end() {
+  const std::lock_guard lock(state_->mutex);
+  if (!std::exchange(ending_, true)) state_->ending += devices_.size();
+}
+
+bool Claim::comes_soon() const {
+  const std::lock_guard lock(state_->mutex);
+  std::size_t wanted = 0;
+  for (const Claim* waiting : state_->waiting) {
+    wanted += waiting->wanted_;
+    if (waiting == this) return wanted <= state_->free.size() + state_->ending;
+  }
+  return true;
 }
 
 LeaseQueue::LeaseQueue(unsigned device_count)

@@ -35,6 +35,10 @@ class Claim {
   std::shared_ptr<const std::atomic<bool>> returned() const { return returned_; }
   // Requests that come before this one; 0 once granted.
   unsigned ahead() const;
+  // Its lease has ended, and what still runs on its GPUs is being ended: they come free soon.
+  void end();
+  // It is granted once those are free that do so soon.
+  bool comes_soon() const;
 
  private:
   friend class LeaseQueue;
@@ -44,7 +48,8 @@ class Claim {
   const std::shared_ptr<State> state_;
   const unsigned wanted_;
   const UniqueFd granted_;
-  std::vector<int> devices_;  // Under the state's mutex.
+  std::vector<int> devices_;  // Under the state's mutex, as the next.
+  bool ending_ = false;
   const std::shared_ptr<std::atomic<bool>> returned_ = std::make_shared<std::atomic<bool>>(false);
 };
 

@@ -30,7 +30,9 @@ UserLimits UserLimitsTable::of(const std::string& name) const {
           told.sessions ? told.sessions : every.sessions};
 }
 
-UserBook::Stay::~Stay() {
+UserBook::Stay::~Stay() { leave(); }
+
+void UserBook::Stay::leave() {
   const std::lock_guard lock(book_.mutex_);
   book_.stays_.erase(this);
 }

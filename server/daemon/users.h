@@ -60,6 +60,8 @@ class UserBook {
     int fd() const noexcept { return told_.get(); }
     // Why it is to end; empty: it is not.
     std::string why_ended() const;
+    // It holds nothing any more, and is not told any more. Once or more.
+    void leave();
 
    private:
     friend class UserBook;

@@ -34,7 +34,6 @@ namespace {
 
 // A real driver with many GPUs takes seconds for its cuInit.
 constexpr std::chrono::seconds kServerStartDeadline{90};
-constexpr std::chrono::seconds kReleaseDeadline{10};
 
 void say(const std::string& text) {
   // One write, so that lines of several processes do not mix.
@@ -303,11 +302,9 @@ int run_gpurun(int argc, char** argv) {
       say(failure->status.message());
       return failure->exit_status;
     }
-    // A server of our own frees its GPUs by ending.
-    if (run.server == nullptr) {
-      static_cast<void>(run.lease.link->release(Deadline::in(kReleaseDeadline)));
-    }
-    run.lease.link.reset();  // The lease first, so that the server ends without a warning.
+    // Nobody waits for the server to free the GPUs: a request that follows finds them free, or is
+    // held until they are. The lease first, so that a server of our own ends without a warning.
+    run.lease.link.reset();
   }
   end_like(wait_status);
 }

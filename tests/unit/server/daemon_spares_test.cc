@@ -52,7 +52,7 @@ TEST_F(DaemonSparesTest, ALeaseTakesOneAndItsNextProcessAnother) {
     EXPECT_EQ(workers_.started, 2);
   }
   EXPECT_EQ(listed(), 1u);
-  EXPECT_TRUE(control->release(soon()).ok());
+  end_lease(*control);
   // They go with the lease, unlike the one that waits.
   ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 2; }));
   EXPECT_EQ(listed(), 1u);
@@ -66,7 +66,7 @@ TEST_F(DaemonSparesTest, OneThatALeaseHadAndDidNotUseIsNotKept) {
   auto control = link();
   ASSERT_TRUE(control->request_lease(ask(1)).ok());
   ASSERT_TRUE(workers_.wait([&] { return workers_.assigned == 1; }));
-  EXPECT_TRUE(control->release(soon()).ok());
+  end_lease(*control);
   const std::lock_guard lock(workers_.mutex);
   EXPECT_EQ(workers_.killed, 1);
 }

@@ -93,10 +93,36 @@ TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
   control = link();
   ASSERT_TRUE(control->request_lease(ask(1, kLong)).ok());
   ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 2; }));
-  EXPECT_TRUE(control->release(soon()).ok());
+  end_lease(*control);
   const std::lock_guard lock(workers_.mutex);
   EXPECT_EQ(workers_.killed, 3);
   EXPECT_EQ(workers_.started, 2);
+}
+
+// A client goes without waiting for its GPUs to be free: whoever comes next, and would not wait for
+// others, waits for what is just ending, and for that alone.
+TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
+  start(2);
+  workers_.linger = true;
+  auto stays = link();
+  ASSERT_TRUE(stays->request_lease(ask(1)).ok());
+  auto goes = link();
+  const auto session = goes->request_lease(ask(1));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const auto attached = client::attach(*session, {});
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_EQ(link()->request_lease(ask(1)).status().code(), Code::kRefused);
+  goes.reset();
+  EXPECT_EQ(link()->request_lease(ask(2)).status().code(), Code::kRefused);
+  auto follows = link();
+  auto granted = std::async(std::launch::async, [&] { return follows->request_lease(ask(1)); });
+  ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 1; }));
+  // One that ends is one GPU: the next request is one too many.
+  while (link()->list()->waiting == 0) std::this_thread::yield();
+  EXPECT_EQ(link()->request_lease(ask(1)).status().code(), Code::kRefused);
+  workers_.let_go();
+  const auto next = granted.get();
+  EXPECT_TRUE(next.ok()) << next.status().to_string();
 }
 
 TEST_F(DaemonTest, AWorkerThatDiedBeforeItsSessionIsReplacedUnheard) {

@@ -147,7 +147,7 @@ class DaemonTlsTest : public DaemonTest {
     ASSERT_TRUE(control.ok()) << control.status().to_string();
     const auto session = (*control)->request_lease(ask(1, kLong));
     EXPECT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_TRUE((*control)->release(soon()).ok());
+    end_lease(**control);
   }
   std::string folder_;
   Token token_;

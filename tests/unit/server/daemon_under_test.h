@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <condition_variable>
 #include <functional>
@@ -42,6 +43,14 @@ inline protocol::Token make_user(const std::string& path, const std::string& use
                 return Status();
               }).ok());
   return token;
+}
+
+// Ends the lease of `link`, and returns when its GPUs are free.
+inline void end_lease(const client::ControlLink& link) {
+  ASSERT_EQ(shutdown(link.fd(), SHUT_WR), 0);
+  char dropped[256];
+  while (recv(link.fd(), dropped, sizeof dropped, 0) > 0) {
+  }
 }
 
 // What the test sees of the workers, from its own thread.

@@ -116,7 +116,7 @@ TEST_F(UsersTest, ALeaseIsItsUsersEverywhere) {
   EXPECT_EQ(listing->gpus[0].user, "anna");
   EXPECT_EQ(listing->gpus[1].user, protocol::kOperator);
   EXPECT_EQ(listing->gpus[2].user, "");
-  EXPECT_TRUE(annas->release(soon()).ok());
+  end_lease(*annas);
   const std::string lines = audited();
   const std::string who = "user=anna token=" + name_of(token) + " from=\"tcp ";
   for (const char* event : {" lease.granted ", " session.started ", " lease.ended "}) {
@@ -192,7 +192,7 @@ TEST_F(UsersTest, RevokingEndsWhatTheTokenHoldsAndWaitsFor) {
   EXPECT_TRUE(has(end_of(*running), sentence));
   EXPECT_TRUE(has(waiting.get(), sentence));
   EXPECT_TRUE(workers_.wait([this] { return workers_.killed == 1; }));
-  EXPECT_TRUE(running->release(soon()).ok());
+  end_lease(*running);
   EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kRefused);
   EXPECT_TRUE(other->lease_ended().ok());
   EXPECT_TRUE(link()->request_lease(ask(3, kLong)).ok());
@@ -244,6 +244,8 @@ TEST_F(UsersTest, AUserHasNoMoreThanTheBoundsLet) {
   ASSERT_TRUE(second->request_lease(ask(1)).ok());
   EXPECT_TRUE(has(refusal_of(token), "user anna has 2 leases"));
   EXPECT_EQ(refusal_of(bens), "");
+  second.reset();
+  EXPECT_EQ(refusal_of(token), "") << "what was hung up just now counts no more";
   ASSERT_TRUE(client::attach(*session, {}).ok());
   const auto attached = client::attach(*session, {});
   EXPECT_EQ(attached.status().code(), Code::kRefused);
