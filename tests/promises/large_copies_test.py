@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Protects: one copy of 1 GiB, each way, of pageable and of pinned memory, brings every byte, and neither
+client nor worker holds more of it meanwhile than the window of copies and the log."""
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+
+(PROGRAM,) = sys.argv[1:]
+DEADLINE_S = 120
+# kBulkWindowBytes, kLogBytes (protocol/limits.h), and what the rest of a process takes by chance.
+HELD_MIB_MAX = 64 + 8 + 24
+
+
+def peak_mib(pid):
+    return int(world.status_of(pid)["VmHWM"].split()[0]) / 1024
+
+
+class LargeCopies(unittest.TestCase):
+    def copied(self, kind):
+        """The program through gpurun; what client and worker take more at their peak than before it copied."""
+        with world.Gpurund() as server, subprocess.Popen(
+                [world.GPURUN, "-q", "-l", server.address, "--", PROGRAM, kind], text=True,
+                env=world.client_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            watchdog = threading.Timer(DEADLINE_S, process.kill)
+            watchdog.start()
+            try:
+                said = process.stdout.readline()
+                self.assertEqual(said, "ready\n", server.log())
+                both = {"client": world.running(PROGRAM), "worker": server.workers()}
+                both = {name: pid for name, (pid,) in both.items()}
+                before = {name: peak_mib(pid) for name, pid in both.items()}
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                self.assertEqual([process.stdout.readline() for _ in range(2)], ["copied in\n", "PASSED\n"])
+                grown = {name: peak_mib(pid) - before[name] for name, pid in both.items()}
+                process.stdin.write("end\n")
+                process.stdin.close()
+                self.assertEqual(process.wait(), 0)
+            finally:
+                watchdog.cancel()
+                process.kill()
+        for name, mib in grown.items():
+            print(f"{kind}: {name} {before[name]:.0f} MiB before, {mib:.0f} more at its peak", flush=True)
+        return grown
+
+    def test_each_kind_of_memory(self):
+        for kind in ("pageable", "pinned"):
+            with self.subTest(kind):
+                for name, mib in self.copied(kind).items():
+                    self.assertLess(mib, HELD_MIB_MAX, name)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
