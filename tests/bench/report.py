@@ -35,11 +35,12 @@ class Row:
         self.raw, self.lanes = raw or {}, lanes
         self.others = others if others is not None else {}  # Rows of the same run, by name.
         self.others[name] = self
-        self.text, self.met = "", None
+        self.text, self.met, self.note = "", None, ""
 
     def judge(self, bar):
         if bar is not None:
             self.text, self.met = bar.judge(self)
+            self.note = bar.note
         return self
 
     def value(self, key):
@@ -48,7 +49,7 @@ class Row:
 
     def as_json(self):
         return {"row": self.name, "unit": self.unit, "columns": self.columns, "bar": self.text,
-                "met": self.met}
+                "met": self.met, **({"note": self.note} if self.note else {})}
 
 
 def one(value):
@@ -93,5 +94,6 @@ def table(results):
                 judged += 1
                 unmet += not row["met"]
                 line += f"   {'met' if row['met'] else 'NOT MET'}: {row['bar']}"
+                line += f" ({row['note']})" if "note" in row else ""
             lines.append(line.rstrip())
     return [*lines, "", f"{judged - unmet} of {judged} bars met, {unmet} not"]

@@ -57,6 +57,7 @@ SmallProgram run_small_program(const std::string& salt);
 
 // The groups. Each leaves the device idle.
 void measure_posted_calls(const Stage& stage, Results* results);
+void measure_posted_by_two(const Stage& stage, Results* results);  // A part of it.
 void measure_fences(const Stage& stage, Results* results);
 void measure_objects(const Stage& stage, Results* results);
 void measure_copies(const Stage& stage, Results* results);

@@ -49,6 +49,7 @@ void measure_posted_calls(const Stage& s, Results* results) {
     rate.samples.push_back(launches * 1e9 / nanoseconds(Clock::now() - start));
   }
   results->add(std::move(rate));
+  measure_posted_by_two(s, results);
 }
 
 }  // namespace gpurun::bench
