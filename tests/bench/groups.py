@@ -4,6 +4,7 @@ import emulated
 import loops
 import sequences
 import sessions
+import smaller_logs
 import start
 
 GROUPS = {
@@ -14,6 +15,7 @@ GROUPS = {
     "tls": ("the same with TLS", calls.tls),
     "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
     "sequences": ("what the bytes of repeated calls cost", sequences.measure),
+    "smaller-logs": ("ways to send the records of calls in fewer bytes, on recorded logs", smaller_logs.measure),
     "lone": ("when a launch starts that no other call follows (emulated device)", calls.lone),
     "emulated": ("kernels on the emulated device, beside plain loop nests", emulated.measure),
     "start": ("start-up, from the first call to the first kernel's result", start.measure),

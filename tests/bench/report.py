@@ -5,7 +5,7 @@ import statistics
 from bars import best
 
 SHOWN = {"ns": (1e-3, "us"), "ms": (1, "ms"), "GB/s": (1, "GB/s"), "1/s": (1, "/s"), "MiB": (1, "MiB"),
-         "": (1, ""), "%": (1, "%")}
+         "": (1, ""), "%": (1, "%"), "Gbit/s": (1, "Gbit/s")}
 
 COLUMNS = ("native", "plain C++", "alone", "gpurun", "gpurun across", "other")
 

@@ -64,6 +64,7 @@ void measure_copies(const Stage& stage, Results* results);
 void measure_lone_launch(const Stage& stage, Results* results);
 void measure_slow_link(const Stage& stage, Results* results);
 void measure_launch_sizes(const Stage& stage, Results* results);
+void measure_launch_loop(const Stage& stage, Results* results);
 
 // Those that make their own context: words behind the group's name.
 using Words = std::vector<std::string>;

@@ -64,7 +64,7 @@ const std::map<std::string, OnStage> kOnStage = {
     {"posted", measure_posted_calls}, {"fences", measure_fences},
     {"objects", measure_objects},     {"copies", measure_copies},
     {"lone", measure_lone_launch},    {"slow-link", measure_slow_link},
-    {"sizes", measure_launch_sizes},
+    {"sizes", measure_launch_sizes},  {"loop", measure_launch_loop},
 };
 using Alone = void (*)(const Words&, Results*);
 const std::map<std::string, Alone> kAlone = {

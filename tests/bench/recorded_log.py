@@ -1,0 +1,45 @@
+"""The frames that a program's client sends on its log connection, as a relay between the two has seen them."""
+import struct
+
+from machine import forwarded_environment, run
+from world.relay import Relay
+
+HEADER, MAGIC = "<IHBB16x", 0x7267  # FrameHeader, protocol/frame.h.
+HANDSHAKE_BYTES_MAX = 1 << 16
+RECORDS, KINDS = 1, 11
+
+
+def frames(heard, start):
+    """(kind, payload's start, end) of each frame from there on; None where that is no frame's begin."""
+    found = []
+    while start + struct.calcsize(HEADER) <= len(heard):
+        size, magic, kind, flags = struct.unpack_from(HEADER, heard, start)
+        if magic != MAGIC or not 1 <= kind <= KINDS or flags != 0:
+            return None
+        begin = start + struct.calcsize(HEADER)
+        found.append((kind, begin, begin + size))
+        start = begin + size
+    return found
+
+
+def log_of(connections):
+    """What followed the handshake on the connection that carried most bytes of records."""
+    best_bytes, best = 0, b""
+    for heard in connections:
+        for start in range(min(len(heard), HANDSHAKE_BYTES_MAX)):
+            found = frames(heard, start)
+            if found:
+                carried = sum(min(end, len(heard)) - begin for kind, begin, end in found if kind == RECORDS)
+                if carried > best_bytes:
+                    best_bytes, best = carried, heard[start:]
+                break
+    return best
+
+
+def record(machine, server, command, path, statuses=(0,)):
+    """Runs `command` through gpurun in plaintext and writes its log to `path`; its last frame may be cut."""
+    with Relay(server.port()) as relay:
+        said = run(machine.gpurun(server, command, relay.address), forwarded_environment(server), statuses)
+    with open(path, "wb") as file:
+        file.write(log_of(relay.heard))
+    return said
