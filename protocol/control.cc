@@ -142,6 +142,9 @@ void write(const WorkerEnded& ended, wire::ControlMessage::Builder root) {
   to.setSession(as_data(bytes_of(ended.session)));
   to.setHow(ended.how.substr(0, kTextBytesMax).c_str());
 }
+void write(const Joined& joined, wire::ControlMessage::Builder root) {
+  root.initJoined().setCores(joined.cores);
+}
 void write(const ListRequest&, wire::ControlMessage::Builder root) { root.initListRequest(); }
 void write(const Listing& listing, wire::ControlMessage::Builder root) {
   auto to = root.initListing();
@@ -285,6 +288,8 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
     }
     case wire::ControlMessage::LIST_REQUEST:
       return ListRequest{};
+    case wire::ControlMessage::JOINED:
+      return Joined{root.getJoined().getCores()};
     case wire::ControlMessage::TOKEN_PROOF: {
       TokenProof proof;
       read_array(root.getTokenProof().getMasked(), proof.masked, ok);

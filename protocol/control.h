@@ -86,7 +86,12 @@ struct Attach {
   Id session{};
   Nonce nonce{};
   std::uint16_t index = 0;  // Below count.
-  std::uint16_t count = 0;  // 2 to kConnectionsMax.
+  // 2 to kConnectionsMax. Of a bulk connection that joins a running session: its index and one.
+  std::uint16_t count = 0;
+};
+// The worker's answer to such a one.
+struct Joined {
+  std::uint32_t cores = 0;  // Processors that the worker may use.
 };
 struct RowHash {
   std::uint16_t opcode = 0;
@@ -129,7 +134,7 @@ struct Listing {
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,
-                                    Accept, WorkerEnded, ListRequest, Listing, TokenProof>;
+                                    Accept, WorkerEnded, ListRequest, Listing, TokenProof, Joined>;
 
 // The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds. Of
 // a Hello, Challenge or Attach of another version than ours, only `version` is sure to be there.

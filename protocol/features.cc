@@ -41,6 +41,8 @@ std::string feature_name(unsigned bit) {
       return "memory with the answer to an attach";
     case static_cast<unsigned>(Feature::kNewsFirst):
       return "completions told before what follows from them";
+    case static_cast<unsigned>(Feature::kLateBulk):
+      return "bulk connections that join a running session";
     default:
       return "feature " + std::to_string(bit);
   }

@@ -19,6 +19,7 @@ struct ControlMessage {
     listRequest @9 :ListRequest;
     listing @10 :Listing;
     tokenProof @11 :TokenProof;
+    joined @12 :Joined;
   }
 }
 
@@ -99,6 +100,15 @@ struct Attach {
   index @6 :UInt16;
   # Which connection this is: 0 is the log, the others are bulk lanes.
   count @7 :UInt16;
+  # How many connections the session begins with. Of one that joins it later, which both ends must offer
+  # (kLateBulk): its index and one; an index is used once.
+}
+
+struct Joined {
+  # The worker's answer on a connection that joins its session, tagged with the attach key, the index as
+  # the counter. Frames follow.
+  cores @0 :UInt32;
+  # Processors that the worker may use.
 }
 
 struct Accept {

@@ -30,7 +30,8 @@ thread_local bool looks_for_receipts = false;
 }  // namespace
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs)
-    : staging_in_(limits::kBulkWindowBytes),
+    : packs_(packs),
+      staging_in_(limits::kBulkWindowBytes),
       staging_out_(kStagingOutBytes),
       in_(staging_in_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
                         [](void* user, FrameKind kind, const BulkHeader& header) {
@@ -41,6 +42,7 @@ BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, boo
                             static_cast<BulkLanes*>(user)->say({kind, header, bytes});
                           }}) {
   for (transport::Connection* connection : connections) lanes_.emplace_back(connection, packs);
+  if (!lanes_.empty()) first_ = &lanes_.front();
 }
 
 BulkLanes::~BulkLanes() { stop(); }
@@ -51,10 +53,12 @@ Status BulkLanes::start(Listener listener) {
     return Status(Code::kResourceExhausted, "no address space for staging memory");
   }
   try {
+    const std::lock_guard lock(joining_);
     for (Lane& lane : lanes_) {
       threads_.emplace_back([this, &lane] { run_sender(lane); });
       threads_.emplace_back([this, &lane] { run_receiver(lane); });
     }
+    started_ = true;
   } catch (const std::system_error& error) {
     stop();
     return Status(Code::kResourceExhausted, error.what());
@@ -62,9 +66,32 @@ Status BulkLanes::start(Listener listener) {
   return {};
 }
 
+bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Begin& begin) {
+  const std::lock_guard lock(joining_);
+  // The log is one of the session's connections, too.
+  if (!started_ || stopping_ || lanes_.size() + 1 >= limits::kConnectionsMax) return false;
+  Lane& lane = lanes_.emplace_back(connection.get(), packs_);
+  lane.owned = std::move(connection);
+  // No thread of it runs, so that the client may still be refused, or go.
+  if (!begin(*lane.connection).ok()) {
+    lanes_.pop_back();
+    return false;
+  }
+  try {
+    threads_.emplace_back([this, &lane] { run_sender(lane); });
+    threads_.emplace_back([this, &lane] { run_receiver(lane); });
+  } catch (const std::system_error&) {
+    // And the session with it: the client may have sent over it already.
+    lane.connection->shut_down();
+    return false;
+  }
+  return true;
+}
+
 void BulkLanes::stop() {
   stopping_ = true;
   in_.stop();
+  const std::lock_guard joining(joining_);
   for (Lane& lane : lanes_) lane.connection->shut_down();
   {
     const std::lock_guard lock(mutex_);
@@ -121,7 +148,7 @@ bool BulkLanes::next_receipt(Said* said) {
 // With the lock held, as the next. What is not a receipt goes over the first connection alone: the
 // client writes bytes where they belong as they come, and over several they would lose their order.
 bool BulkLanes::has_to_say(const Lane& lane) const {
-  return receipts_due_ || (&lane == &lanes_.front() && !said_.empty());
+  return receipts_due_ || (&lane == first_ && !said_.empty());
 }
 
 // Receipts first: the client waits for room.
@@ -137,7 +164,7 @@ bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
 // else sends, something else comes first, or the bytes are better packed. What the connection does
 // not take at once its sender goes on with.
 bool BulkLanes::send_at_once(const Said& said) {
-  Lane& lane = lanes_.front();
+  Lane& lane = *first_;
   std::unique_lock sending(lane.sending, std::try_to_lock);
   if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return false;
   {

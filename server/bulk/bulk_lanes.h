@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,11 @@ class BulkLanes {
 
   // kResourceExhausted: no memory or no threads.
   Status start(Listener listener);
+  // One more connection while the others are at work. `begin` says the first words on it. After
+  // start(). False: stopped already, there are limits::kConnectionsMax, `begin` failed, or no
+  // thread is to be had; the connection has been closed. Any thread.
+  using Begin = std::function<Status(transport::Connection&)>;
+  bool add(std::unique_ptr<transport::Connection> connection, const Begin& begin);
   // Shuts the connections down and waits for the threads. Twice does no harm.
   void stop();
 
@@ -68,6 +74,7 @@ class BulkLanes {
   struct Lane {
     Lane(transport::Connection* over, bool packs) : connection(over), packer(packs) {}
     transport::Connection* const connection;
+    std::unique_ptr<transport::Connection> owned;  // Of one that was added.
     std::mutex sending;  // Before mutex_; never held when the executor is told. Guards all below.
     protocol::ChunkPacker packer;
     protocol::ChunkToSend chunk;
@@ -89,7 +96,9 @@ class BulkLanes {
                        Bytes& scratch);
   void changed();
 
-  std::deque<Lane> lanes_;  // Fixed.
+  const bool packs_;
+  std::deque<Lane> lanes_;  // From start() on it grows under joining_, and each stays where it is.
+  Lane* first_ = nullptr;   // Fixed.
   Staging staging_in_;
   Staging staging_out_;
   BulkIn in_;
@@ -104,6 +113,8 @@ class BulkLanes {
   std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.
   bool receipts_due_ = false;
 
+  std::mutex joining_;  // Before all others. Guards lanes_, and the next.
+  bool started_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -211,6 +211,10 @@ void Daemon::take_events() {
       start_worker(std::move(*arrival));
       continue;
     }
+    if (auto* joining = std::get_if<JoiningConnection>(&event)) {
+      pass_to_worker(std::move(*joining));
+      continue;
+    }
     end_workers_of(std::get<LeaseEnded>(event).lease);
   }
 }
@@ -274,6 +278,24 @@ void Daemon::start_worker(Arrival arrival) {
                             {"session", session}});
   const std::lock_guard lock(lease_links_mutex_);
   ++worker_counts_[arrival.lease];
+}
+
+// The client goes on without it where it cannot be had.
+void Daemon::pass_to_worker(JoiningConnection joining) {
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
+    return !other.prepared && !other.killed && other.lease == joining.lease &&
+           other.session == joining.session;
+  });
+  const Status given = found == workers_.end() ? Status(Code::kUnavailable, "its worker has ended")
+                                               : found->worker->join(joining);
+  if (given.ok()) return;
+  spdlog::info("{}: joins no session: {}", joining.connection->description(), given.message());
+  if (joining.encrypted) {
+    return refuse_in_tls(*joining.connection, transport::tls::Alert::kInternalError);
+  }
+  static_cast<void>(protocol::send_control(*joining.connection, protocol::Refused{given.message()},
+                                           joining.key, protocol::Sender::kServer, joining.index,
+                                           Deadline::in(kRefusalDeadline)));
 }
 
 // Gives it a worker, where the user may have another.

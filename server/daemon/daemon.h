@@ -87,7 +87,7 @@ class Daemon {
   struct LeaseEnded {
     protocol::Id lease;
   };
-  using Event = std::variant<LeaseBegun, Arrival, LeaseEnded>;
+  using Event = std::variant<LeaseBegun, Arrival, JoiningConnection, LeaseEnded>;
   struct Running {
     protocol::Id lease;
     std::shared_ptr<Claim> claim;  // Held until the worker is gone.
@@ -126,6 +126,7 @@ class Daemon {
   Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
   void end_workers_of(const protocol::Id& lease);
   void start_worker(Arrival arrival);
+  void pass_to_worker(JoiningConnection joining);
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
   Status admit(Arrival& arrival);
@@ -148,6 +149,9 @@ class Daemon {
   void serve_session(std::unique_ptr<transport::Connection>& connection,
                      const transport::tls::KeyOffer& offer,
                      const protocol::SessionIdentity& identity);
+  // To its session, which begins or runs. On success `connection` is empty.
+  Status take_in(const protocol::Attach& attach, const protocol::Key& key,
+                 std::unique_ptr<transport::Connection>& connection, bool encrypted);
   // Leaves `connection` empty when it has passed to its session.
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
                     const protocol::ControlFrame& frame, const protocol::Attach& attach);

@@ -124,9 +124,22 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   heed_tokens();  // A lease of a token that is revoked takes nobody in from that moment.
   forget_stranger(connection.get());
   forget_link(connection.get());
-  Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection);
-  if (!arrival.ok()) return no(arrival.status());
+  if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
+}
+
+Status Daemon::take_in(const protocol::Attach& attach, const protocol::Key& key,
+                       std::unique_ptr<transport::Connection>& connection, bool encrypted) {
+  const Result<bool> joins = book_.join(attach, encrypted);
+  if (!joins.ok()) return joins.status();
+  if (*joins) {
+    post(JoiningConnection{attach.lease, attach.session, attach.index,
+                           encrypted ? protocol::Key{} : key, encrypted, std::move(connection)});
+    return Status();
+  }
+  Result<std::optional<Arrival>> arrival = book_.arrive(attach, key, connection, encrypted);
+  if (!arrival.ok()) return arrival.status();
   if (arrival->has_value()) post(std::move(**arrival));
+  return Status();
 }
 
 Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,

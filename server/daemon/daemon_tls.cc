@@ -145,9 +145,8 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   attach.count = identity.count;
   forget_stranger(connection.get());
   forget_link(connection.get());
-  Result<std::optional<Arrival>> arrival = book_.arrive(attach, *key, connection, true);
-  if (!arrival.ok()) return no(tls::Alert::kAccessDenied, arrival.status().message().c_str());
-  if (arrival->has_value()) post(std::move(**arrival));
+  const Status taken = take_in(attach, *key, connection, true);
+  if (!taken.ok()) no(tls::Alert::kAccessDenied, taken.message().c_str());
 }
 
 }  // namespace gpurun::server

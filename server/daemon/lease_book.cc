@@ -122,8 +122,25 @@ Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
   arrival.order.devices = entry.lease.claim->devices();
   arrival.order.connections = std::move(gathering.connections);
   entry.gathering.erase(place);
-  entry.sessions.insert(attach.session);
+  entry.sessions.emplace(attach.session, Complete{attach.count, encrypted});
   return std::optional<Arrival>(std::move(arrival));
+}
+
+Result<bool> LeaseBook::join(const protocol::Attach& attach, bool encrypted) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(attach.lease);
+  if (found == entries_.end()) return over();
+  Entry& entry = found->second;
+  const auto session = entry.sessions.find(attach.session);
+  if (session == entry.sessions.end()) return false;
+  if (!entry.why_closed.empty()) return Status(Code::kRefused, entry.why_closed);
+  Complete& complete = session->second;
+  if (attach.index < complete.connections || attach.count != attach.index + 1 ||
+      encrypted != complete.encrypted) {
+    return Status(Code::kRefused, "this session has attached before");
+  }
+  complete.connections = attach.count;
+  return true;
 }
 
 void LeaseBook::drop_late() {

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -81,6 +80,10 @@ class LeaseBook {
   Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
                                         std::unique_ptr<transport::Connection>& connection,
                                         bool encrypted = false);
+  // Of a session that is complete: takes in one more connection of its own, whose first frame is
+  // proved; false: the session is not complete, and the connection has to arrive(). kRefused: it
+  // has had this one (a replay), or takes no more.
+  Result<bool> join(const protocol::Attach& attach, bool encrypted);
   // Drops sessions whose connections did not all come in time.
   void drop_late();
 
@@ -94,10 +97,14 @@ class LeaseBook {
     std::size_t arrived = 0;
     std::vector<std::unique_ptr<transport::Connection>> connections;
   };
+  struct Complete {
+    std::uint16_t connections = 0;  // That it has had; the index of the next is not below.
+    bool encrypted = false;
+  };
   struct Entry {
     Lease lease;
-    std::string why_closed;           // Empty: processes may attach.
-    std::set<protocol::Id> sessions;  // Complete ones, ever.
+    std::string why_closed;                     // Empty: processes may attach.
+    std::map<protocol::Id, Complete> sessions;  // Ever.
     std::map<protocol::Id, Gathering> gathering;
   };
 

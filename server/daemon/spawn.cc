@@ -20,6 +20,7 @@
 #include "protocol/control.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
+#include "server/daemon/spawn_joining.h"
 #include "server/daemon/spawn_process.h"
 #include "server/daemon/worker_words.h"
 
@@ -107,7 +108,7 @@ std::vector<std::string> worker_arguments(const ProcessSettings& settings, uid_t
 // What the daemon keeps of a worker.
 struct ProcessParts {
   pid_t process = -1;
-  UniqueFd hand_over;                  // Until it has its session.
+  UniqueFd hand_over;                  // Its session, and what joins that.
   UniqueFd exit;                       // A pidfd.
   UniqueFd words;                      // Its stderr.
   UniqueFd exchange;                   // Not valid: it has none, or broke its rules.
@@ -158,12 +159,20 @@ class ProcessWorker final : public Worker {
     return send_assignment(parts_.hand_over.get(), assignment);
   }
   Status hand_over(WorkerOrder& order) override {
-    if (!parts_.hand_over.valid()) return Status(Code::kInternal, "a worker has one session only");
+    if (has_session_) return Status(Code::kInternal, "a worker has one session only");
     std::vector<int> connections;
     for (const auto& connection : order.connections) connections.push_back(connection->fd());
     GPURUN_RETURN_IF_ERROR(send_hand_over(parts_.hand_over.get(), order, connections));
     order.connections.clear();  // The worker has its own copies of the descriptors.
-    parts_.hand_over.reset();
+    has_session_ = true;
+    // From now on a stranger's code may have its end: nothing that it sends lies here unread.
+    shutdown(parts_.hand_over.get(), SHUT_RD);
+    return Status();
+  }
+  Status join(JoiningConnection& joining) override {
+    GPURUN_RETURN_IF_ERROR(send_joining(parts_.hand_over.get(), {joining.index, joining.key},
+                                        joining.connection->fd()));
+    joining.connection.reset();
     return Status();
   }
   int words_fd() const noexcept override { return words_.fd(); }
@@ -178,6 +187,7 @@ class ProcessWorker final : public Worker {
   ProcessParts parts_;
   const std::shared_ptr<const ProcessSettings> settings_;
   const uid_t uid_;  // settings_->uids empty: its user is ours.
+  bool has_session_ = false;
   WorkerWords words_;
 };
 

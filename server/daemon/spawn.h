@@ -38,6 +38,17 @@ struct WorkerOrder {
   std::vector<std::unique_ptr<transport::Connection>> connections;
 };
 
+// A bulk connection, proved, that joins a session whose worker runs.
+struct JoiningConnection {
+  protocol::Id lease{};
+  protocol::Id session{};
+  std::uint16_t index = 0;
+  // The attach key; of an encrypted session nothing, for its worker has what it needs.
+  protocol::Key key{};
+  bool encrypted = false;
+  std::unique_ptr<transport::Connection> connection;  // As one of a WorkerOrder.
+};
+
 // A running worker. Used by one thread.
 class Worker {
  public:
@@ -67,6 +78,11 @@ class Worker {
   // Of one that was prepared: gives it its session. On failure the order is untouched.
   virtual Status hand_over(WorkerOrder& /*order*/) {
     return Status(Code::kInternal, "it was not prepared");
+  }
+  // Of one that has its session: gives it one more connection of it; never waits. On failure the
+  // connection is untouched.
+  virtual Status join(JoiningConnection& /*joining*/) {
+    return Status(Code::kUnavailable, "this worker takes no more connections");
   }
   // Answers it. `lease`: whose worker it is.
   virtual void serve_exchange(ExchangeBook& /*book*/, const protocol::Id& /*lease*/) {}

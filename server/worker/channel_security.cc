@@ -22,26 +22,36 @@ std::vector<std::unique_ptr<transport::Connection>*> all_of(WorkerChannels& chan
   return all;
 }
 
+Result<std::unique_ptr<tls::Handshake>> handshake_of(const HandOver& hand_over, std::size_t index,
+                                                     std::size_t count) {
+  const protocol::SessionIdentity identity{hand_over.lease, hand_over.ticket, hand_over.session,
+                                           static_cast<std::uint16_t>(index),
+                                           static_cast<std::uint16_t>(count)};
+  return tls::Handshake::of_server({protocol::encode_identity(identity), hand_over.key});
+}
+
+Status finish(tls::Handshake& handshake, std::unique_ptr<transport::Connection>* connection,
+              Deadline deadline) {
+  Result<tls::Channel> channel = handshake.finish(**connection, deadline);
+  if (!channel.ok()) return channel.status();
+  auto secured = tls::secure(std::move(*connection), *std::move(channel));
+  if (!secured.ok()) return secured.status();
+  *connection = *std::move(secured);
+  return {};
+}
+
 Status shake_hands(const HandOver& hand_over,
                    const std::vector<std::unique_ptr<transport::Connection>*>& all,
                    Deadline deadline) {
   std::vector<std::unique_ptr<tls::Handshake>> handshakes;
   for (std::size_t index = 0; index < all.size(); ++index) {
-    protocol::SessionIdentity identity{hand_over.lease, hand_over.ticket, hand_over.session,
-                                       static_cast<std::uint16_t>(index),
-                                       static_cast<std::uint16_t>(all.size())};
-    auto handshake =
-        tls::Handshake::of_server({protocol::encode_identity(identity), hand_over.key});
+    auto handshake = handshake_of(hand_over, index, all.size());
     if (!handshake.ok()) return handshake.status();
     GPURUN_RETURN_IF_ERROR((*handshake)->answer(**all[index], deadline));
     handshakes.push_back(*std::move(handshake));
   }
   for (std::size_t index = 0; index < all.size(); ++index) {
-    Result<tls::Channel> channel = handshakes[index]->finish(**all[index], deadline);
-    if (!channel.ok()) return channel.status();
-    auto secured = tls::secure(std::move(*all[index]), *std::move(channel));
-    if (!secured.ok()) return secured.status();
-    *all[index] = *std::move(secured);
+    GPURUN_RETURN_IF_ERROR(finish(*handshakes[index], all[index], deadline));
   }
   return {};
 }
@@ -96,6 +106,20 @@ Status secure_channels(HandOver& hand_over, WorkerChannels& channels, Deadline d
   hand_over.rows = first->rows;
   hand_over.features = first->version.features;
   return {};
+}
+
+Result<protocol::Key> secure_late(const HandOver& session, std::uint16_t index,
+                                  std::unique_ptr<transport::Connection>* connection,
+                                  Deadline deadline) {
+  const std::size_t count = std::size_t{index} + 1;
+  auto handshake = handshake_of(session, index, count);
+  if (!handshake.ok()) return handshake.status();
+  GPURUN_RETURN_IF_ERROR((*handshake)->answer(**connection, deadline));
+  GPURUN_RETURN_IF_ERROR(finish(**handshake, connection, deadline));
+  protocol::Key key{};
+  const auto attach = hear_attach(session, **connection, index, count, &key, deadline);
+  if (!attach.ok()) return attach.status();
+  return key;
 }
 
 }  // namespace gpurun::server

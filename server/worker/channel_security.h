@@ -15,4 +15,10 @@ namespace gpurun::server {
 // told, over channels that are secured then; else the session ends unanswered.
 Status secure_channels(HandOver& hand_over, WorkerChannels& channels, Deadline deadline);
 
+// Of a connection that joins an encrypted session which runs: the same for it alone. `session` is
+// as it was handed over. The key that tags our answer; the client is told nothing on failure.
+Result<protocol::Key> secure_late(const HandOver& session, std::uint16_t index,
+                                  std::unique_ptr<transport::Connection>* connection,
+                                  Deadline deadline);
+
 }  // namespace gpurun::server

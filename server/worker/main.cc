@@ -35,6 +35,7 @@
 #include "server/images/image_keeper.h"
 #include "server/worker/channel_security.h"
 #include "server/worker/confinement.h"
+#include "server/worker/late_channels.h"
 #include "server/worker/worker.h"
 #include "transport/tcp/connection.h"
 #include "transport/tls/library.h"
@@ -300,7 +301,7 @@ Status serve(const CommandLine& line) {
   Result<HandOver> hand_over = wait_for_session(*ready);
   if (!hand_over.ok()) return hand_over.status();
   if (line.spare != nullptr) say_taken(line.spare);
-  UniqueFd(kHandOverFd).reset();
+  LateChannels late(UniqueFd(kHandOverFd), *hand_over);
   // Before the stranger is heard, who must not have a say in whose they are.
   std::unique_ptr<ImageCache> images = ready->images.open(line, hand_over->images);
   Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
@@ -329,6 +330,9 @@ Status serve(const CommandLine& line) {
   const ByteView snapshot = started.state->snapshot();
   // gpurund has seen to it that nothing is missing which one side requires.
   started.options.features = features.offered & hand_over->features.offered;
+  if ((started.options.features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
+    started.options.late = &late;
+  }
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
       protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),
       rows_to_tell(hand_over->rows), features, first_credits(started)}));

@@ -116,6 +116,9 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
                                 output.get());
     }
     if (ended = lanes.start(end.listener()); !ended.ok()) return ended;
+    if (options.late != nullptr) {
+      if (ended = options.late->start(lanes); !ended.ok()) return ended;
+    }
     const LifeSigns life_signs(options.heartbeat, outbox, executor);
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);
     ended = decoder.run();
@@ -127,6 +130,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
       outbox.goodbye(ended.ok() ? std::string("goodbye") : ended.message());
     }
     channels.log->shut_down();
+    if (options.late != nullptr) options.late->stop();
     lanes.stop();
     if (observer != nullptr) {
       // A program that dies asks nothing: with a private server this is on its terminal.

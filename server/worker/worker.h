@@ -1,7 +1,8 @@
 // Worker: serves one client process over proved connections until it goes or dies.
 //
 // Threads: the caller's (decoder), one for held queues, one for life signs, two for each bulk
-// connection, and helpers on demand (parking.h). All end before run_worker() returns.
+// connection, one for those that come later, and helpers on demand (parking.h). All end before
+// run_worker() returns.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,18 @@
 
 namespace gpurun::server {
 
+class BulkLanes;
 class Observer;
+
+// Where bulk connections that join a running session come from. One thread starts and stops it.
+class LateConnections {
+ public:
+  virtual ~LateConnections() = default;
+  // Gives each one that has been proved to `lanes`, from a thread of its own, until stop().
+  virtual Status start(BulkLanes& lanes) = 0;
+  // Returns when that thread has ended, which is soon. Twice does no harm.
+  virtual void stop() = 0;
+};
 
 struct WorkerOptions {
   DriverFunctions driver;
@@ -37,6 +49,8 @@ struct WorkerOptions {
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // protocol::Feature bits that the client offers as well.
   std::uint64_t features = protocol::our_features(protocol::Sender::kClient).offered;
+  // nullptr: the session keeps the connections that it begins with.
+  LateConnections* late = nullptr;
   // Called with what run_worker() will return, before it waits for calls that still block in the
   // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
   void (*ended)(const Status&) = nullptr;

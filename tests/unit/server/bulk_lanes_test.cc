@@ -155,5 +155,44 @@ TEST_P(BulkLanesTest, LargerOnesAreTheSenders) {
   EXPECT_EQ(by_this_thread(), 0U);
 }
 
+// More connections than the first.
+class JoiningLanesTest : public BulkLanesTest {
+ protected:
+  JoiningLanesTest() : BulkLanesTest(kFrame) {}
+  static Status say_nothing(transport::Connection&) { return {}; }
+};
+
+TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
+  std::size_t added = 0;
+  while (added < 2 * limits::kConnectionsMax &&
+         lanes_.add(std::make_unique<Taking>(kFrame), say_nothing)) {
+    ++added;
+  }
+  EXPECT_EQ(added + 2, limits::kConnectionsMax);  // The log, and the first one.
+}
+
+TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
+  const auto fails = [](transport::Connection&) { return Status(Code::kPeerGone, "on purpose"); };
+  for (std::size_t times = 0; times < 2 * limits::kConnectionsMax; ++times) {
+    EXPECT_FALSE(lanes_.add(std::make_unique<Taking>(kFrame), fails));
+  }
+  EXPECT_TRUE(lanes_.add(std::make_unique<Taking>(kFrame), say_nothing));
+}
+
+// Copies out keep their order, so they have one connection whatever joins.
+TEST_F(JoiningLanesTest, BytesFromTheDeviceStayOnTheFirst) {
+  auto other = std::make_unique<Taking>(kFrame);
+  Taking& joined = *other;
+  ASSERT_TRUE(lanes_.add(std::move(other), say_nothing));
+  for (std::uint64_t transfer = 1; transfer <= 20; ++transfer) copy_out(transfer);
+  expect_sent(20);
+  EXPECT_TRUE(joined.sent(0).empty());
+}
+
+TEST_F(JoiningLanesTest, NoneAfterTheEnd) {
+  lanes_.stop();
+  EXPECT_FALSE(lanes_.add(std::make_unique<Taking>(kFrame), say_nothing));
+}
+
 }  // namespace
 }  // namespace gpurun::server

@@ -67,6 +67,7 @@ struct Workers {
   bool no_spares = false;            // None can be started.
   bool only_without_spares = false;  // No other worker can be started beside them.
   bool refuse_sessions = false;      // Those that were started take none.
+  bool refuse_joining = false;       // Nor further connections of them.
   int killed = 0;
   bool fail = false;    // The next start fails.
   bool linger = false;  // A killed worker does not end before let_go().
@@ -143,6 +144,16 @@ class FakeWorker final : public Worker {
     if (workers_.refuse_sessions) return Status(Code::kPeerGone, "on purpose");
     ++workers_.handed_over;
     return give_session(workers_, order);
+  }
+  Status join(JoiningConnection& joining) override {
+    const std::lock_guard lock(workers_.mutex);
+    if (workers_.refuse_joining) return Status(Code::kUnavailable, "on purpose");
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(*joining.connection, protocol::Joined{3},
+                                                  joining.key, protocol::Sender::kServer,
+                                                  joining.index, soon()));
+    workers_.connections.push_back(std::move(joining.connection));
+    workers_.changed.notify_all();
+    return {};
   }
 
  private:

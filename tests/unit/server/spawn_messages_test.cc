@@ -1,4 +1,4 @@
-// Protects the two messages by which a daemon tells a worker what it is to serve: what was said
+// Protects the messages by which a daemon tells a worker what it is to serve: what was said
 // arrives, and whatever is too long, too short or none is an error that leaves no descriptor open.
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "protocol/control.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
+#include "server/daemon/spawn_joining.h"
 
 namespace gpurun::server {
 namespace {
@@ -236,6 +237,51 @@ TEST(DescriptorMessages, NoSocketLingersThatCameWithNothing) {
     socklen_t length = sizeof lingers;
     ASSERT_EQ(getsockopt(given.get(), SOL_SOCKET, SO_LINGER, &lingers, &length), 0);
     EXPECT_EQ(lingers.l_onoff, 0) << bytes.size();
+  }
+}
+
+TEST(Joinings, ArriveAsTheyWereSaid) {
+  const Pair pair;
+  const std::vector<UniqueFd> one = files(1);
+  Joining said{15, {}};
+  said.key.fill(9);
+  ASSERT_TRUE(send_joining(pair.ours.get(), said, one[0].get()).ok());
+  UniqueFd connection;
+  const auto heard = receive_joining(pair.theirs.get(), &connection);
+  ASSERT_TRUE(heard.ok()) << heard.status().to_string();
+  EXPECT_EQ(heard->index, 15);
+  EXPECT_EQ(heard->key, said.key);
+  EXPECT_TRUE(connection.valid());
+}
+
+TEST(Joinings, BeyondTheBoundsAreNotSent) {
+  const Pair pair;
+  const std::vector<UniqueFd> one = files(1);
+  for (const std::uint16_t index : {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{16}}) {
+    EXPECT_EQ(send_joining(pair.ours.get(), {index, {}}, one[0].get()).code(), Code::kInternal);
+  }
+}
+
+TEST(Joinings, WhatIsNoneLeavesNothingOpen) {
+  const std::vector<UniqueFd> one = files(1);
+  const Bytes good = sent_by([&](int socket) {
+    return send_joining(socket, {2, {}}, one[0].get());
+  });
+  const auto receive = [](int socket) {
+    UniqueFd connection;
+    return receive_joining(socket, &connection);
+  };
+  ASSERT_EQ(code_of(good, 1, receive), Code::kOk);
+  EXPECT_EQ(code_of(good, 0, receive), Code::kProtocol);
+  EXPECT_EQ(code_of(good, 2, receive), Code::kProtocol);
+  Bytes longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(code_of(longer, 1, receive), Code::kProtocol);
+  EXPECT_EQ(code_of(ByteView(good).first(good.size() - 1), 1, receive), Code::kProtocol);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{5}}) {
+    Bytes wrong = good;
+    wrong[at] ^= std::byte{0x7f};
+    EXPECT_EQ(code_of(wrong, 1, receive), Code::kProtocol) << at;
   }
 }
 

@@ -1,0 +1,94 @@
+// Takes one connection after another: who dawdles in a handshake holds up his own session's alone.
+#include "server/worker/late_channels.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <system_error>
+#include <utility>
+
+#include "protocol/control.h"
+#include "server/bulk/bulk_lanes.h"
+#include "server/daemon/spawn_joining.h"
+#include "server/worker/channel_security.h"
+#include "transport/tcp/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+HandOver without_connections(const HandOver& from) {
+  HandOver copy;
+  copy.session = from.session;
+  copy.key = from.key;
+  copy.encrypted = from.encrypted;
+  copy.lease = from.lease;
+  copy.ticket = from.ticket;
+  return copy;
+}
+
+}  // namespace
+
+LateChannels::LateChannels(UniqueFd socket, const HandOver& hand_over)
+    : socket_(std::move(socket)), session_(without_connections(hand_over)) {}
+
+Status LateChannels::start(BulkLanes& lanes) {
+  try {
+    thread_ = std::thread([this, &lanes] { run(lanes); });
+  } catch (const std::system_error& error) {
+    return Status(Code::kResourceExhausted, error.what());
+  }
+  return {};
+}
+
+void LateChannels::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (in_handshake_ != nullptr) in_handshake_->shut_down();
+  }
+  shutdown(socket_.get(), SHUT_RD);  // Wakes who waits for the next.
+  if (thread_.joinable()) thread_.join();
+}
+
+void LateChannels::run(BulkLanes& lanes) {
+  while (!stopping_) {
+    const Status taken = take_next(lanes);
+    if (taken.code() == Code::kUnavailable) return;
+    if (!taken.ok() && !stopping_)
+      spdlog::warn("a further connection is not taken: {}", taken.to_string());
+  }
+}
+
+// kUnavailable: gpurund gives no more.
+Status LateChannels::take_next(BulkLanes& lanes) {
+  UniqueFd fd;
+  const Result<Joining> joining = receive_joining(socket_.get(), &fd);
+  if (joining.status().code() == Code::kProtocol) return joining.status();
+  if (!joining.ok()) return Status(Code::kUnavailable, joining.status().message());
+  Result<std::unique_ptr<transport::Connection>> adopted =
+      transport::tcp::TcpConnection::adopt(std::move(fd), {.patient = true});
+  if (!adopted.ok()) return adopted.status();
+  std::unique_ptr<transport::Connection> connection = *std::move(adopted);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return {};
+    in_handshake_ = connection.get();  // Which lives on below what encrypts it.
+  }
+  const Deadline deadline = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
+  Result<protocol::Key> key = joining->key;
+  if (session_.encrypted) key = secure_late(session_, joining->index, &connection, deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    in_handshake_ = nullptr;
+  }
+  if (!key.ok()) return key.status();
+  Status said;
+  const bool added = lanes.add(std::move(connection), [&](transport::Connection& to) {
+    said = protocol::send_control(to, protocol::Joined{std::thread::hardware_concurrency()}, *key,
+                                  protocol::Sender::kServer, joining->index, deadline);
+    return said;
+  });
+  return added || !said.ok() ? said : Status(Code::kResourceExhausted, "the session has enough");
+}
+
+}  // namespace gpurun::server
