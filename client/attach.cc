@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "client/attach_connection.h"
 #include "client/death_board.h"
+#include "client/late_attach.h"
 #include "client/thread.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
 #include "protocol/session_identity.h"
-#include "transport/tls/connection.h"
 #include "transport/tls/library.h"
 #include "transport/transport.h"
 
@@ -47,16 +48,9 @@ Result<protocol::Attach> first_words(const SessionData& session, const AttachOpt
   return attach;
 }
 
-// One connection to be made: what is known before, and what came of it.
+// One connection to be made, and what came of it.
 struct Opening {
-  std::string server;
-  protocol::Attach words;
-  protocol::Key key;                                    // Tags them.
-  std::optional<transport::tls::PreSharedKey> tls_key;  // Empty: nothing is encrypted.
-  int fd_min;
-  Deadline connected;
-  Deadline deadline;
-  std::chrono::milliseconds patience;
+  AttachConnection one;
   std::optional<Result<std::unique_ptr<transport::Connection>>> connection;
   std::unique_ptr<Thread> thread;
 };
@@ -69,56 +63,16 @@ void make_room_for_descriptors(int fd_min) {
   const UniqueFd high(any.valid() ? fcntl(any.get(), F_DUPFD_CLOEXEC, fd_min) : -1);
 }
 
-Status not_answered(const std::string& server, std::chrono::milliseconds patience) {
-  return Status(Code::kDeadline, "server " + server +
-                                     " has taken the connections and not answered within " +
-                                     std::to_string(patience.count()) +
-                                     " ms; its log may say whether its driver starts");
-}
-
-// The worker takes part in the handshake, so that this waits for its start as well.
-Status encrypt(const Opening& opening, std::unique_ptr<transport::Connection>& connection) {
-  transport::tls::ServerTrust trust;
-  trust.key = opening.tls_key;
-  auto handshake = transport::tls::Handshake::of_client(trust);
-  if (!handshake.ok()) return handshake.status();
-  Result<transport::tls::Channel> channel = (*handshake)->finish(*connection, opening.deadline);
-  if (channel.status().code() == Code::kDeadline) {
-    return not_answered(opening.server, opening.patience);
-  }
-  if (!channel.ok()) {
-    return Status(channel.status().code(),
-                  "server " + opening.server + ": " + channel.status().message());
-  }
-  auto secured = transport::tls::secure(std::move(connection), *std::move(channel));
-  if (!secured.ok()) return secured.status();
-  connection = *std::move(secured);
-  return {};
-}
-
-Result<std::unique_ptr<transport::Connection>> open(const Opening& opening) {
-  transport::Options options;
-  options.fd_min = opening.fd_min;
-  options.others_may_close = true;
-  auto connection = transport::connect("tcp://" + opening.server, opening.connected, options);
-  if (!connection.ok()) return connection.status();
-  if (opening.tls_key) GPURUN_RETURN_IF_ERROR(encrypt(opening, *connection));
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(**connection, opening.words, opening.key,
-                                                protocol::Sender::kClient, opening.words.index,
-                                                opening.deadline));
-  return connection;
-}
-
 // All at once, each on a thread of its own but the first: their connects cost one round trip
 // together. Encrypted, all of them: this one starts OpenSSL meanwhile. In the order of `openings`.
 Result<Connections> open_all(Openings& openings) {
   const auto open_one = [](void* argument) -> void* {
     auto* opening = static_cast<Opening*>(argument);
-    opening->connection.emplace(open(*opening));
+    opening->connection.emplace(open_attach_connection(opening->one));
     return nullptr;
   };
   Status failure;
-  const bool encrypted = openings[0]->tls_key.has_value();
+  const bool encrypted = openings[0]->one.tls_key.has_value();
   for (std::size_t i = encrypted ? 0 : 1; i < openings.size() && failure.ok(); ++i) {
     openings[i]->thread = std::make_unique<Thread>();
     failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
@@ -188,25 +142,18 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
       session.encrypted ? protocol::attach_key_inside(session_key, words->nonce, words->session)
                         : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
                                              session.challenge, words->nonce, words->session);
+  const AttachConnection first{server,
+                               *words,
+                               key,
+                               session.encrypted ? std::optional(session_key) : std::nullopt,
+                               options.fd_min,
+                               connected,
+                               deadline,
+                               options.deadline};
   Openings openings;
   for (unsigned index = 0; index < count; ++index) {
-    words->index = static_cast<std::uint16_t>(index);
-    std::optional<transport::tls::PreSharedKey> tls_key;
-    if (session.encrypted) {
-      const protocol::SessionIdentity identity{session.lease, session.ticket, words->session,
-                                               words->index, words->count};
-      tls_key = {protocol::encode_identity(identity), session_key};
-    }
-    openings.push_back(std::make_unique<Opening>(Opening{server,
-                                                         *words,
-                                                         key,
-                                                         tls_key,
-                                                         options.fd_min,
-                                                         connected,
-                                                         deadline,
-                                                         options.deadline,
-                                                         std::nullopt,
-                                                         {}}));
+    openings.push_back(std::make_unique<Opening>(Opening{first, std::nullopt, {}}));
+    openings.back()->one.words.index = static_cast<std::uint16_t>(index);
   }
   make_room_for_descriptors(options.fd_min);
   Result<Connections> opened = open_all(openings);
@@ -238,6 +185,10 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
   attached.features = *features;
+  if (options.more_later &&
+      (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
+    attached.channels.more = std::make_unique<LateAttach>(first);
+  }
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;
   }

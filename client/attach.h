@@ -26,6 +26,8 @@ class DeathBoard;
 
 struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
+  // Others may join them later (Channels::more), where the server takes them.
+  bool more_later = false;
   // Descriptors of ours in a stranger's process; see transport::Options.
   int fd_min = 0;
   // Where it is asked how a worker died that was heard of no more; nullptr: nowhere.

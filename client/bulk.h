@@ -31,6 +31,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/connection_count.h"
 #include "client/host_box.h"
 #include "client/thread.h"
 #include "protocol/chunk_packer.h"
@@ -61,10 +62,15 @@ class Bulk {
     // The first bytes of an unattended transfer are about to be written, of the call `call`; 0: of
     // one that was appended just now. With the lock held.
     void (*coming)(void* user, std::uint64_t call) = nullptr;
+    // More connections are to be opened: wanted().
+    void (*wants_more)(void* user) = nullptr;
   };
 
-  // `packs`: the worker knows packed chunks (Feature::kPackedChunks).
-  Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs);
+  // `packs`: the worker knows packed chunks (Feature::kPackedChunks). With `bounds` it begins with
+  // one connection, which others may join, and sends over as many as are measured to help; else
+  // over all.
+  Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs,
+       std::optional<ConnectionCount::Bounds> bounds = {});
   ~Bulk();  // After join().
   Bulk(const Bulk&) = delete;
   Bulk& operator=(const Bulk&) = delete;
@@ -73,6 +79,18 @@ class Bulk {
   // Wakes whoever waits: nothing will move any more. Connections are shut down by their owner.
   void end() noexcept;
   void join() noexcept;
+
+  // How many connections bytes to the device should have, and have.
+  unsigned wanted() const noexcept;
+  unsigned open() const noexcept;
+  // That share them, and the most that ever did.
+  unsigned used() const noexcept;
+  unsigned most_used() const noexcept;
+  // One more of those wanted, over which the worker hears us; `their_cores`: of the worker. It is
+  // kept also where it is of no use: the worker takes its end for the session's.
+  void add(std::unique_ptr<transport::Connection> connection, unsigned their_cores);
+  // No more is to be had now. Like add() by one thread at a time, which join() does not meet.
+  void cannot_add();
 
   // Slots that only the oldest transfer may take, and those that only transfers in turn may.
   static constexpr std::size_t kReservedSlots = 8;
@@ -171,11 +189,13 @@ class Bulk {
     int writers = 0;
   };
   struct Channel {
-    Channel(Bulk* of, transport::Connection* over, bool packs)
-        : bulk(of), connection(over), packer(packs) {}
+    Channel(Bulk* of, transport::Connection* over, bool packs, std::size_t number)
+        : bulk(of), connection(over), index(number), packer(packs) {}
     Bulk* const bulk;
     transport::Connection* const connection;
-    protocol::ChunkPacker packer;  // The sender's, as the next.
+    const std::size_t index;
+    std::unique_ptr<transport::Connection> owned;  // Of one that joined.
+    protocol::ChunkPacker packer;                  // The sender's, as the next.
     protocol::ChunkToSend chunk;
     Thread sender;
     Thread receiver;
@@ -204,6 +224,14 @@ class Bulk {
   void abandon(std::uint64_t transfer);
   void drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at);
 
+  // bulk_connections.cc. How many take part; all but the first and the last with the lock held.
+  Status start_channel(Channel& channel);
+  bool in_use(const Channel& channel) const noexcept;
+  void note_sent(const Outgoing& out, std::uint64_t bytes);
+  void note_retired(const Outgoing& out, std::uint64_t bytes);
+  void note_counts();
+  void ask_for_more();
+
   // bulk_receive.cc. A receiver's memory, kept from chunk to chunk.
   struct Scratch {
     Bytes packed;
@@ -219,13 +247,20 @@ class Bulk {
   Status complete(std::uint64_t watermark);
 
   const Listener listener_;
-  std::vector<std::unique_ptr<Channel>> channels_;
+  const bool packs_;
   std::byte* window_ = nullptr;
   std::atomic<std::uint64_t> last_transfer_{0};
   std::atomic<std::size_t> unattended_{0};
 
-  mutable std::mutex mutex_;  // Guards all below.
-  std::condition_variable to_send_;
+  mutable std::mutex mutex_;                        // Guards all below.
+  std::vector<std::unique_ptr<Channel>> channels_;  // Grows; each stays where it is.
+  std::optional<ConnectionCount> count_;            // Empty: all are in use.
+  unsigned open_ = 0;
+  unsigned used_ = 0;  // The first so many channels.
+  unsigned asked_for_ = 0;
+  bool may_join_ = false;            // More of them.
+  std::condition_variable to_send_;  // Of senders that are in use.
+  std::condition_variable unused_;   // Of the others.
   std::condition_variable room_;
   std::condition_variable written_;
   std::condition_variable read_;

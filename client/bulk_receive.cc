@@ -14,11 +14,15 @@ namespace gpurun::client {
 using protocol::BulkHeader;
 using protocol::FrameKind;
 
-Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs)
-    : listener_(listener) {
+Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs,
+           std::optional<ConnectionCount::Bounds> bounds)
+    : listener_(listener), packs_(packs) {
   for (transport::Connection* connection : connections) {
-    channels_.push_back(std::make_unique<Channel>(this, connection, packs));
+    channels_.push_back(std::make_unique<Channel>(this, connection, packs, channels_.size()));
   }
+  open_ = used_ = asked_for_ = static_cast<unsigned>(channels_.size());
+  if (bounds.has_value() && open_ == 1) count_.emplace(*bounds);
+  may_join_ = count_.has_value();
 }
 
 Bulk::~Bulk() {
@@ -34,29 +38,18 @@ Status Bulk::start() {
   for (std::size_t slot = limits::kBulkWindowBytes / limits::kBulkChunkBytes; slot-- > 0;) {
     free_slots_.push_back(slot);
   }
-  for (auto& channel : channels_) {
-    GPURUN_RETURN_IF_ERROR(channel->sender.start(
-        "gpurun-bulk-out",
-        [](void* of) -> void* {
-          static_cast<Channel*>(of)->bulk->run_sender(*static_cast<Channel*>(of));
-          return nullptr;
-        },
-        channel.get()));
-    GPURUN_RETURN_IF_ERROR(channel->receiver.start(
-        "gpurun-bulk-in",
-        [](void* of) -> void* {
-          static_cast<Channel*>(of)->bulk->run_receiver(*static_cast<Channel*>(of));
-          return nullptr;
-        },
-        channel.get()));
-  }
+  for (auto& channel : channels_) GPURUN_RETURN_IF_ERROR(start_channel(*channel));
   return {};
 }
 
 void Bulk::end() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   ended_ = true;
+  for (auto& channel : channels_) {
+    if (channel->owned != nullptr) channel->owned->shut_down();
+  }
   to_send_.notify_all();
+  unused_.notify_all();
   room_.notify_all();
   read_.notify_all();
 }
@@ -129,7 +122,11 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   if (header.transfer > last_transfer_.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
-  if (kind == FrameKind::kChunkReceipt) return retire(header);
+  if (kind == FrameKind::kChunkReceipt) {
+    Status retired = retire(header);
+    ask_for_more();
+    return retired;
+  }
   if (kind == FrameKind::kChunkAbandoned) return abandoned(header);
   if (kind == FrameKind::kChunkWanted) return wanted(header.transfer, 0);
   const Result<protocol::ChunkOnWire> chunk =

@@ -1,5 +1,6 @@
 // The sending half of Bulk: the window, its slots, and whose turn it is.
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -95,6 +96,14 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
 
 namespace {
 
+constexpr ConnectionCount::Span kNoTime{0};
+
+ConnectionCount::Span core_time_of_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 bool overlap(ByteView one, ByteView other) {
   return one.data() < other.data() + other.size() && other.data() < one.data() + one.size();
 }
@@ -128,6 +137,7 @@ void Bulk::await_read(ByteView memory) noexcept {
 
 // With the lock held.
 void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
+  note_retired(*at->second, at->second->sent - at->second->retired);
   if (at->second->offered != nullptr) offered_bytes_ -= at->second->source.size();
   at->second->dropped = true;
   outgoing_.erase(at);
@@ -294,11 +304,16 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   out->sent += chunk.bytes;
   out->chunks.push_back(chunk);
   sending_.push_back({chunk.slot, false});
+  note_sent(*out, chunk.bytes);
   const BulkHeader header{out->transfer, chunk.offset, out->source.size(), 0};
+  const bool measures = count_.has_value();
   lock.unlock();
+  const ConnectionCount::Span core_time = measures ? core_time_of_thread() : kNoTime;
   channel.chunk.begin(channel.packer, header, payload);
   Status status = channel.chunk.send_rest(channel.packer, *channel.connection);
+  const ConnectionCount::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
   lock.lock();
+  if (measures) count_->worked(worked);
   if (in_place) {
     end_read(*out, payload);
     if (out->taken()) room_.notify_all();
@@ -318,8 +333,19 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
 void Bulk::run_sender(Channel& channel) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    to_send_.wait(lock, [this] { return ended_ || receipts_due_ || next_to_send() != nullptr; });
+    if (!in_use(channel)) {
+      unused_.wait(lock, [&] { return ended_ || in_use(channel); });
+      if (ended_) return;
+    }
+    // Who has become unused meanwhile passes on what he was woken for.
+    to_send_.wait(lock, [&] {
+      return ended_ || !in_use(channel) || receipts_due_ || next_to_send() != nullptr;
+    });
     if (ended_) return;
+    if (!in_use(channel)) {
+      to_send_.notify_one();
+      continue;
+    }
     Status status =
         receipts_due_ ? send_receipt(lock, *channel.connection) : send_next(lock, channel);
     if (!status.ok()) {
@@ -338,12 +364,14 @@ Status Bulk::retire(const BulkHeader& header) {
   if (header.total != out.source.size() || header.offset > out.sent) {
     return Status(Code::kProtocol, "a receipt for bytes that were never sent");
   }
+  const std::uint64_t before = out.retired;
   while (!out.chunks.empty() &&
          out.chunks.front().offset + out.chunks.front().bytes <= header.offset) {
     out.retired += out.chunks.front().bytes;
     free_slot(out.chunks.front().slot);
     out.chunks.pop_front();
   }
+  note_retired(out, out.retired - before);
   if (out.retired == out.source.size()) drop(found);
   room_.notify_all();
   to_send_.notify_all();  // A later one may have room now.

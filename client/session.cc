@@ -1,6 +1,10 @@
 // Start and end of a session, and the way of a call into the log.
 #include "client/session.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "client/fork_guard.h"
@@ -16,6 +20,19 @@ template <typename Visit>
 void for_each_connection(Session::Channels& channels, Visit visit) {
   visit(*channels.log);
   for (auto& connection : channels.bulk) visit(*connection);
+}
+
+// Processors on which this process may run.
+unsigned cores() {
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  if (sched_getaffinity(0, sizeof ours, &ours) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&ours)));
+}
+
+ConnectionCount::Bounds bounds_of(const transport::Connection& log) {
+  return {static_cast<unsigned>(SessionOptions::kBulkConnectionsMax), cores(),
+          log.capabilities().same_host};
 }
 
 }  // namespace
@@ -49,7 +66,11 @@ Status Session::Impl::start_threads() {
     Impl& self = *static_cast<Impl*>(impl);
     self.other_news.comes(call != 0 ? call : self.log.last_sequence());
   };
-  bulk = std::make_unique<Bulk>(std::move(connections), listener, options.packed_chunks);
+  listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
+  std::optional<ConnectionCount::Bounds> bounds;
+  if (channels.more != nullptr) bounds = bounds_of(*channels.log);
+  bulk = std::make_unique<Bulk>(std::move(connections), listener, options.packed_chunks, bounds);
+  if (bounds) opener = std::make_unique<BulkOpener>(*channels.more, *bulk);
   GPURUN_RETURN_IF_ERROR(bulk->start());
   last_heard = Clock::now();
   next_beat = last_heard + options.heartbeat;
@@ -77,6 +98,7 @@ void Session::Impl::join_threads() {
   if (bulk != nullptr) bulk->end();
   receiver.join();
   sender.join();
+  if (opener != nullptr) opener->stop();
   if (bulk != nullptr) bulk->join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
   if (receiving.watch() != nullptr) fork_guard::forget(receiving.watch()->fd());

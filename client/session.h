@@ -86,7 +86,8 @@ struct SessionOptions {
   std::chrono::microseconds spin = BriefSpin::kSpan;
   static constexpr long kSpinUsMax = 1000;
   // GPURUN_BULK_CONNECTIONS, 1 to kBulkConnectionsMax: connections that share the bytes of copies.
-  unsigned bulk_connections = 1;
+  // 0: it is not set, and their number is decided by measuring.
+  unsigned bulk_connections = 0;
   static constexpr long kBulkConnectionsMax = 8;
   // For tests; the product uses the bounds of protocol/limits.h.
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
@@ -98,6 +99,19 @@ struct SessionOptions {
   static SessionOptions from_environment();
 };
 
+// Where further bulk connections of a session that runs come from. One thread at a time.
+class MoreConnections {
+ public:
+  struct Joined {
+    std::unique_ptr<transport::Connection> connection;
+    unsigned cores = 0;  // That the worker has; 0: it does not say.
+  };
+  virtual ~MoreConnections() = default;
+  // One over which the worker hears us from now on. Fails within bounds, and then the session is as
+  // it was.
+  virtual Result<Joined> open() = 0;
+};
+
 class Session {
  public:
   // Connections over which both ends have proved who they are and said their hellos.
@@ -105,6 +119,8 @@ class Session {
     std::unique_ptr<transport::Connection> log;
     std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
     std::string server_name;                                   // For messages: "gpu1:4790".
+    // Where more of them come from, if that is to be measured; or nowhere.
+    std::unique_ptr<MoreConnections> more;
     DeathBoard* deaths = nullptr;  // Where it is asked how the worker died, by `id`; or nowhere.
     std::array<std::uint8_t, 16> id{};
   };

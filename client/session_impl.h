@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "client/bulk.h"
+#include "client/bulk_opener.h"
 #include "client/command_log.h"
 #include "client/deferred_errors.h"
 #include "client/device_output.h"
@@ -168,6 +169,7 @@ struct Session::Impl {
   std::atomic<std::uint16_t> last_opcode{0};  // For the message.
 
   std::unique_ptr<Bulk> bulk;
+  std::unique_ptr<BulkOpener> opener;  // Empty: no connection joins.
   Thread sender;
   Thread receiver;
 };

@@ -41,7 +41,7 @@ std::chrono::microseconds spin_of_environment() {
 unsigned bulk_connections_of_environment() {
   static std::atomic_flag said;
   return static_cast<unsigned>(
-      number_of("GPURUN_BULK_CONNECTIONS", 1, SessionOptions::kBulkConnectionsMax, 1, &said));
+      number_of("GPURUN_BULK_CONNECTIONS", 1, SessionOptions::kBulkConnectionsMax, 0, &said));
 }
 
 }  // namespace

@@ -237,6 +237,8 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   append(&text,
          "waits for an event's completion, each up to a round trip, but nothing sent: %llu\n",
          Number{sum.waits});
+  append(&text, "connections for copies to the device: %u in the end, at most %u\n",
+         subject.bulk_connections, subject.bulk_connections_most);
   append_batches(&text, statistics.batches);
   append_worker(&text, statistics);
   append_reasons(&text, subject, statistics);
@@ -249,8 +251,10 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   std::string text = "{\"program\":" + json_string(subject.program);
   append(&text, ",\"process\":%d,\"server\":", subject.process);
   text += json_string(subject.server);
-  append(&text, ",\"attach_round_trips\":%u,\"report_round_trips\":%d", subject.attach_round_trips,
-         statistics.worker_asked ? 1 : 0);
+  append(&text, ",\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
+         subject.bulk_connections);
+  append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%d",
+         subject.bulk_connections_most, statistics.worker_asked ? 1 : 0);
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});
   append(&text, ",\"completion_waits\":%llu", Number{sum.waits});
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f", Number{sum.calls},

@@ -45,7 +45,8 @@ Result<Attached> connect_from_environment() {
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
   const SessionOptions wanted = SessionOptions::from_environment();
-  options.bulk_connections = wanted.bulk_connections;
+  options.bulk_connections = std::max(wanted.bulk_connections, 1U);
+  options.more_later = wanted.bulk_connections == 0;
   if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
   }

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "client/bulk.h"
 #include "client/interpose/process.h"
 #include "client/observation.h"
 #include "client/stats.h"
@@ -54,6 +55,8 @@ void print_statistics(const Process& process) {
   subject.process = getpid();
   subject.server = process.server;
   subject.attach_round_trips = process.attach_round_trips;
+  subject.bulk_connections = process.session->bulk().used();
+  subject.bulk_connections_most = process.session->bulk().most_used();
   Statistics statistics = statistics_of(process.session->stats());
   add_worker(process, &statistics);
   const char* path = getenv("GPURUN_STATS_FILE");

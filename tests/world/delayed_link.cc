@@ -2,12 +2,14 @@
 // in either direction, and lets through no more than a bandwidth, without making what it carries
 // any slower than that. `DelayedLink` of wire.py starts it.
 //
-// usage: delayed_link PORT ROUND_TRIP_US BYTES_PER_S SEED LOG
+// usage: delayed_link PORT ROUND_TRIP_US BYTES_PER_S SEED LOG OWN_BYTES_PER_S
 //   BYTES_PER_S   of all connections together, in either direction; 0: no bound.
 //   SEED          other than 0: pieces of any size are kept up to three times as long, each
 //                 connection's for itself, so that what one brings overtakes what another does.
 //   LOG           a file for what passed, or "": one line of JSON for each connection and each
 //                 piece, with times of CLOCK_MONOTONIC in nanoseconds (tests/bench/chain.py).
+//   OWN_BYTES_PER_S   of each connection, in either direction, as where each flow is shaped or pays
+//                     for its losses; 0: no bound.
 // It prints its own address, relays until its standard input ends, and then writes the log.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -27,6 +29,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -85,6 +88,7 @@ struct Link {
   unsigned seed = 0;
   bool logged = false;
   std::unique_ptr<SlowWire> up, down;  // Null: no bound.
+  double own_bytes_per_s = 0;          // Of each connection; likewise.
   Log log;
 };
 
@@ -154,6 +158,9 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
   const char* what = up ? "up" : "down";
   std::mt19937 chance(link.seed + 2 * static_cast<unsigned>(connection) + (up ? 1 : 0));
   SlowWire* wire = up ? link.up.get() : link.down.get();
+  std::optional<SlowWire> own;
+  if (link.own_bytes_per_s > 0) own.emplace(link.own_bytes_per_s);
+  const bool slow = wire != nullptr || own.has_value();
   LateQueue queue;
   const auto deliver = [&link, connection, sink, what, &reached](const LateQueue::Piece& piece) {
     if (!reached.get()) return false;
@@ -162,16 +169,16 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
     if (link.logged) link.log.add(connection, what, piece.came, Clock::now(), piece.size);
     return send_all(sink, piece.bytes.get(), piece.size);
   };
-  const bool direct = link.delay.count() == 0 && wire == nullptr;
+  const bool direct = link.delay.count() == 0 && !slow;
   std::thread writer;
   if (!direct) writer = std::thread([&queue, &deliver] { queue.pass_on(deliver); });
   std::uniform_real_distribution<double> longer(1, 3);
   // What nobody could have said yet is on no wire.
-  if (wire != nullptr) std::this_thread::sleep_until(spoken);
+  if (slow) std::this_thread::sleep_until(spoken);
   for (bool last = false, broken = false; !last;) {
     LateQueue::Piece piece{queue.buffer(), 0, {}, {}};
     std::size_t most = link.seed != 0 ? kOddSizes[chance() % kOddSizes.size()] : kPieceBytes;
-    if (wire != nullptr) most = std::min(most, SlowWire::kTurnBytes);
+    if (slow) most = std::min(most, SlowWire::kTurnBytes);
     if (!up && !reached.get()) most = 0;
     if (most > 0) piece.size = receive(source, piece.bytes.get(), most, &piece.came);
     piece.came = std::max(piece.came, spoken);
@@ -181,9 +188,10 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
       queue.give_back(std::move(piece.bytes));
       continue;
     }
+    if (own) own->carry(piece.size);
     if (wire != nullptr) wire->carry(piece.size);
     const double factor = link.seed != 0 ? longer(chance) : 1;
-    piece.due = (wire != nullptr ? Clock::now() : piece.came) +
+    piece.due = (slow ? Clock::now() : piece.came) +
                 std::chrono::duration_cast<nanoseconds>(link.delay * factor);
     queue.add(std::move(piece));
   }
@@ -253,8 +261,10 @@ int run(Link& link, const char* log) {
 
 int main(int count, char** arguments) {
   using namespace gpurun::world;
-  if (count != 6) {
-    std::fprintf(stderr, "usage: delayed_link PORT ROUND_TRIP_US BYTES_PER_S SEED LOG\n");
+  if (count != 7) {
+    std::fprintf(stderr,
+                 "usage: delayed_link PORT ROUND_TRIP_US BYTES_PER_S SEED LOG "
+                 "OWN_BYTES_PER_S\n");
     return 2;
   }
   prctl(PR_SET_TIMERSLACK, 1);
@@ -268,6 +278,7 @@ int main(int count, char** arguments) {
     link.up = std::make_unique<SlowWire>(bytes_per_s);
     link.down = std::make_unique<SlowWire>(bytes_per_s);
   }
+  link.own_bytes_per_s = std::atof(arguments[6]);
   link.seed = static_cast<unsigned>(std::atoi(arguments[4]));
   link.logged = arguments[5][0] != '\0';
   return run(link, arguments[5]);

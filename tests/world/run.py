@@ -53,14 +53,15 @@ def start(*words, env=None, **options):
 Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
 
 
-def measured(server, command, address=None, timeout=4 * SECONDS, **changes):
-    """One run on `server`, reached at `address`, with its statistics (one entry for each process)."""
+def measured(server, command, address=None, timeout=4 * SECONDS, words=(), **changes):
+    """One run on `server`, reached at `address`, with its statistics (one entry for each process).
+    `words`: gpurun's own."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
         env = client_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
         begin = time.monotonic()
-        done = subprocess.run([GPURUN, "-q", "-l", address or server.address, "--", *command], env=env,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        done = subprocess.run([GPURUN, "-q", *words, "-l", address or server.address, "--", *command],
+                              env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=timeout)
         seconds = time.monotonic() - begin
         statistics = []

@@ -7,6 +7,8 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/deferred_errors_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/observation_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
+gpurun_test(connection_count_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/connection_count_test.cc"
+            LIBRARIES gpurun_client_session)
 gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hostile_worker_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"

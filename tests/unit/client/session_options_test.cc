@@ -44,11 +44,11 @@ TEST(SessionOptions, ConnectionsAreCountedInTheirRange) {
     unsetenv("GPURUN_BULK_CONNECTIONS");
     return count;
   };
-  EXPECT_EQ(SessionOptions::from_environment().bulk_connections, 1U);
+  EXPECT_EQ(SessionOptions::from_environment().bulk_connections, 0U);
   EXPECT_EQ(connections_of("2"), 2U);
   EXPECT_EQ(connections_of("8"), 8U);
   testing::internal::CaptureStderr();
-  for (const char* text : {"0", "9", "-1", "two"}) EXPECT_EQ(connections_of(text), 1U) << text;
+  for (const char* text : {"0", "9", "-1", "two"}) EXPECT_EQ(connections_of(text), 0U) << text;
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("GPURUN_BULK_CONNECTIONS is '0': no number of 1 to 8"), std::string::npos);
 }

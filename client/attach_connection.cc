@@ -1,0 +1,53 @@
+// The worker takes part in the handshake, so that this waits for its start as well.
+#include "client/attach_connection.h"
+
+#include <utility>
+
+#include "protocol/session_identity.h"
+#include "transport/tls/connection.h"
+
+namespace gpurun::client {
+
+Status not_answered(const std::string& server, std::chrono::milliseconds patience) {
+  return Status(Code::kDeadline, "server " + server +
+                                     " has taken the connections and not answered within " +
+                                     std::to_string(patience.count()) +
+                                     " ms; its log may say whether its driver starts");
+}
+
+namespace {
+
+Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connection>& connection) {
+  const protocol::SessionIdentity identity{one.words.lease, one.words.ticket, one.words.session,
+                                           one.words.index, one.words.count};
+  transport::tls::ServerTrust trust;
+  trust.key = {protocol::encode_identity(identity), *one.tls_key};
+  auto handshake = transport::tls::Handshake::of_client(trust);
+  if (!handshake.ok()) return handshake.status();
+  Result<transport::tls::Channel> channel = (*handshake)->finish(*connection, one.deadline);
+  if (channel.status().code() == Code::kDeadline) return not_answered(one.server, one.patience);
+  if (!channel.ok()) {
+    return Status(channel.status().code(),
+                  "server " + one.server + ": " + channel.status().message());
+  }
+  auto secured = transport::tls::secure(std::move(connection), *std::move(channel));
+  if (!secured.ok()) return secured.status();
+  connection = *std::move(secured);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<transport::Connection>> open_attach_connection(const AttachConnection& one) {
+  transport::Options options;
+  options.fd_min = one.fd_min;
+  options.others_may_close = true;
+  auto connection = transport::connect("tcp://" + one.server, one.connected, options);
+  if (!connection.ok()) return connection.status();
+  if (one.tls_key) GPURUN_RETURN_IF_ERROR(encrypt(one, *connection));
+  GPURUN_RETURN_IF_ERROR(protocol::send_control(
+      **connection, one.words, one.key, protocol::Sender::kClient, one.words.index, one.deadline));
+  return connection;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,33 @@
+// One connection of an attach, up to its first words.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "protocol/control.h"
+#include "protocol/proof.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+
+struct AttachConnection {
+  std::string server;
+  protocol::Attach words;
+  protocol::Key key;                     // Tags them, and the answer.
+  std::optional<protocol::Key> tls_key;  // The session's; empty: nothing is encrypted.
+  int fd_min = 0;
+  Deadline connected;
+  Deadline deadline;
+  std::chrono::milliseconds patience;  // What the latter was, for messages.
+};
+
+// Connects, shakes hands where the session is encrypted, and says the words. Errors as of attach().
+Result<std::unique_ptr<transport::Connection>> open_attach_connection(const AttachConnection& one);
+
+Status not_answered(const std::string& server, std::chrono::milliseconds patience);
+
+}  // namespace gpurun::client

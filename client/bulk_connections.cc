@@ -1,0 +1,106 @@
+// How many connections share what Bulk sends: those that join, and how many of them are in use.
+#include <algorithm>
+#include <utility>
+
+#include "client/bulk.h"
+
+namespace gpurun::client {
+
+Status Bulk::start_channel(Channel& channel) {
+  GPURUN_RETURN_IF_ERROR(channel.sender.start(
+      "gpurun-bulk-out",
+      [](void* of) -> void* {
+        static_cast<Channel*>(of)->bulk->run_sender(*static_cast<Channel*>(of));
+        return nullptr;
+      },
+      &channel));
+  return channel.receiver.start(
+      "gpurun-bulk-in",
+      [](void* of) -> void* {
+        static_cast<Channel*>(of)->bulk->run_receiver(*static_cast<Channel*>(of));
+        return nullptr;
+      },
+      &channel);
+}
+
+bool Bulk::in_use(const Channel& channel) const noexcept { return channel.index < used_; }
+
+void Bulk::note_sent(const Outgoing& out, std::uint64_t bytes) {
+  if (!count_ || out.source.size() < ConnectionCount::kTransferBytesMin) return;
+  count_->sent(ConnectionCount::Clock::now(), bytes);
+}
+
+void Bulk::note_retired(const Outgoing& out, std::uint64_t bytes) {
+  if (!count_ || bytes == 0 || out.source.size() < ConnectionCount::kTransferBytesMin) return;
+  count_->retired(ConnectionCount::Clock::now(), bytes);
+  note_counts();
+}
+
+// As many senders as are to share what there is; each looks for itself.
+void Bulk::note_counts() {
+  if (count_->in_use() == used_) return;
+  used_ = count_->in_use();
+  unused_.notify_all();
+  to_send_.notify_all();
+}
+
+// Without the lock, as all that the listener hears.
+void Bulk::ask_for_more() {
+  if (!count_) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!may_join_ || ended_ || count_->wanted() <= asked_for_) return;
+    asked_for_ = count_->wanted();
+  }
+  if (listener_.wants_more != nullptr) listener_.wants_more(listener_.user);
+}
+
+unsigned Bulk::wanted() const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return count_ && may_join_ && !ended_ ? std::max(count_->wanted(), open_) : open_;
+}
+
+unsigned Bulk::open() const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return open_;
+}
+
+unsigned Bulk::used() const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return used_;
+}
+
+unsigned Bulk::most_used() const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return count_ ? count_->tried_most() : open_;
+}
+
+void Bulk::add(std::unique_ptr<transport::Connection> connection, unsigned their_cores) {
+  Channel* channel = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    channels_.push_back(
+        std::make_unique<Channel>(this, connection.get(), packs_, channels_.size()));
+    channel = channels_.back().get();
+    channel->owned = std::move(connection);
+    if (ended_) return channel->owned->shut_down();
+  }
+  const bool started = start_channel(*channel).ok();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const ConnectionCount::Time now = ConnectionCount::Clock::now();
+  if (!started) {
+    may_join_ = false;  // Its place is taken, so it is the last.
+    return count_->not_opened(now);
+  }
+  ++open_;
+  count_->opened(now, open_, their_cores);
+  note_counts();
+}
+
+void Bulk::cannot_add() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  count_->not_opened(ConnectionCount::Clock::now());
+  asked_for_ = open_;
+}
+
+}  // namespace gpurun::client

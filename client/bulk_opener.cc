@@ -1,0 +1,59 @@
+// One connection after another: the next is wanted, if at all, when this one has been tried.
+#include "client/bulk_opener.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "client/fork_guard.h"
+
+namespace gpurun::client {
+
+void BulkOpener::look() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stopping_ || running_) return;
+  thread_.join();  // Of the time before: it has nothing left to do.
+  running_ = thread_
+                 .start(
+                     "gpurun-bulk-new",
+                     [](void* of) -> void* {
+                       static_cast<BulkOpener*>(of)->run();
+                       return nullptr;
+                     },
+                     this)
+                 .ok();
+  if (!running_) bulk_.cannot_add();
+}
+
+void BulkOpener::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+  for (const int fd : watched_) fork_guard::forget(fd);
+  watched_.clear();
+}
+
+bool BulkOpener::goes_on() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  running_ = !stopping_ && bulk_.open() < bulk_.wanted();
+  return running_;
+}
+
+void BulkOpener::run() {
+  while (goes_on()) {
+    Result<MoreConnections::Joined> joined = from_.open();
+    if (!joined.ok()) {
+      GPURUN_LOG(kInfo, "no further connection for copies' bytes: %s",
+                 joined.status().to_string().c_str());
+      bulk_.cannot_add();
+      continue;
+    }
+    watched_.push_back(joined->connection->fd());
+    fork_guard::watch(watched_.back());
+    bulk_.add(std::move(joined->connection), joined->cores);
+    GPURUN_LOG(kInfo, "copies' bytes have %u connections to try", bulk_.open());
+  }
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,54 @@
+// A worker to which gpurund has passed the connection answers on it; until then nothing else is
+// said.
+#include "client/late_attach.h"
+
+#include <utility>
+
+#include "protocol/limits.h"
+
+namespace gpurun::client {
+namespace {
+
+// Longer than the server's ends take for their parts: what we give up while the worker takes it in
+// would be the end of a connection of the session to it.
+constexpr std::chrono::seconds kPatience{60};
+
+}  // namespace
+
+LateAttach::LateAttach(const AttachConnection& like) : next_(like) {
+  next_.words.index = like.words.count;
+  next_.patience = kPatience;
+}
+
+Result<MoreConnections::Joined> LateAttach::open() {
+  if (next_.words.index >= limits::kConnectionsMax) {
+    return Status(Code::kResourceExhausted, "the session has had all its connections");
+  }
+  next_.words.count = static_cast<std::uint16_t>(next_.words.index + 1);
+  next_.connected = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
+  next_.deadline = Deadline::in(kPatience);
+  auto connection = open_attach_connection(next_);
+  Result<Joined> joined =
+      connection.ok() ? hear_answer(*std::move(connection)) : Result<Joined>(connection.status());
+  ++next_.words.index;
+  return joined;
+}
+
+Result<MoreConnections::Joined> LateAttach::hear_answer(
+    std::unique_ptr<transport::Connection> connection) const {
+  const auto frame = protocol::receive_control(*connection, limits::kHelloBytesMax, next_.deadline);
+  if (!frame.ok()) return frame.status();
+  const auto message = protocol::decode(frame->payload);
+  if (!message.ok()) return message.status();
+  if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+    return Status(Code::kRefused, "server " + next_.server + ": " + refused->reason);
+  }
+  const auto* joined = std::get_if<protocol::Joined>(&*message);
+  if (joined == nullptr ||
+      !protocol::proved(*frame, next_.key, protocol::Sender::kServer, next_.words.index)) {
+    return Status(Code::kProtocol, "server " + next_.server + " gave an answer that does not fit");
+  }
+  return Joined{std::move(connection), joined->cores};
+}
+
+}  // namespace gpurun::client

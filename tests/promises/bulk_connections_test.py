@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Protects: copies to the device share as many connections as the link rewards, and no more. Where each
+connection is held below the link, several are used; where the link itself is the bound, one more is tried and
+given up. The number changes while copies are under way, and each byte arrives. What joins later is the
+session's: where one of these connections is cut, the session ends as for any other, and says so.
+
+Its words: the program driver_many_bytes.
+"""
+import os
+import socket
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world.between import Between  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+BYTES_PER_S = 40_000_000  # Little beside what a processor moves, so that it is the link that counts.
+MEBIBYTES, COPY = "256", "32"
+
+
+class CutsWhoJoins(Between):
+    """Cuts each connection that comes once the session has its first ones, after so many bytes."""
+    FIRST = 3  # gpurun's own, the log's and the first one for copies.
+    BYTES = 1 << 20
+
+    def _arrived(self):
+        self.count = getattr(self, "count", 0) + 1
+        return (self.BYTES if self.count > self.FIRST else None,)
+
+    def _serve(self, near, left):
+        far = socket.create_connection(self.target)
+        with near, far:
+            back = threading.Thread(target=self.pass_on, args=(far, near, None), daemon=True)
+            back.start()
+            self.pass_on(near, far, left)
+            back.join()
+
+    @staticmethod
+    def pass_on(source, sink, left):
+        try:
+            while data := source.recv(1 << 18):
+                sink.sendall(data, socket.MSG_NOSIGNAL)  # Its end may have gone: that is no end of ours.
+                if left is not None and (left := left - len(data)) < 0:
+                    break
+            else:
+                return sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class BulkConnections(unittest.TestCase):
+    def run_over(self, server, address, source="pinned", mebibytes=MEBIBYTES, words=(), **changes):
+        done = world.measured(server, [PROGRAM, mebibytes, COPY, source], address, 120, words, **changes)
+        return done, done.statistics[0] if done.statistics else {}
+
+    def check(self, done):
+        self.assertEqual(done.status, 0, done.stderr)
+        self.assertIn("PASSED", done.stdout)
+
+    def test_several_where_each_is_held_below_the_link(self):
+        for words in ((), ("--tls",)):
+            for source in ("pinned", "pageable"):
+                with self.subTest(words=words, source=source), world.Gpurund(*words) as server, \
+                        world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
+                    done, statistics = self.run_over(server, link.address, source, words=words)
+                    self.check(done)
+                    print(words, source, done.stdout.split(), statistics["bulk_connections"], flush=True)
+                    self.assertGreater(statistics["bulk_connections"], 1)
+
+    def test_one_where_the_link_is_the_bound(self):
+        with world.Gpurund() as server, \
+                world.DelayedLink(server.port(), 0.001, BYTES_PER_S) as link:
+            done, statistics = self.run_over(server, link.address)
+            self.check(done)
+            print(done.stdout.split(), flush=True)
+            self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]), (1, 2))
+
+    def test_as_many_as_are_asked_for(self):
+        with world.Gpurund() as server, \
+                world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
+            for number in (1, 3):
+                done, statistics = self.run_over(server, link.address, GPURUN_BULK_CONNECTIONS=str(number))
+                self.check(done)
+                self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]),
+                                 (number, number))
+
+    def test_one_that_joined_is_the_sessions(self):
+        for words in ((), ("--tls",)):
+            with self.subTest(words=words), world.Gpurund(*words) as server, \
+                    CutsWhoJoins(server.port()) as link:
+                done, _ = self.run_over(server, link.address, words=words)
+                self.assertGreater(link.count, link.FIRST)
+                self.assertNotEqual(done.status, 0)
+                self.assertNotIn("PASSED", done.stdout)
+                self.assertIn("Every CUDA call fails from now on with CUDA_ERROR_DEVICE_UNAVAILABLE",
+                              done.stderr)
+                world.until(lambda: not server.workers(), "its worker has ended")  # noqa: B023
+
+
+world.main()

@@ -1,0 +1,203 @@
+// Protects: how many connections copies share, as the link answers to each number. The link and
+// its clock are made up here: what is under way goes at the rate that so many connections have.
+#include "client/connection_count.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+namespace gpurun::client {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+
+class Link {
+ public:
+  // Bytes a second of so many connections; `share`: of a core, that each sender needs.
+  using Rate = std::function<double(unsigned)>;
+  Link(Rate rate, ConnectionCount::Bounds bounds, double share = 0.05)
+      : rate_(std::move(rate)), share_(share), count_(bounds) {}
+
+  // A copy of so many MiB, 4 of them under way at a time.
+  void copy(std::uint64_t mebibytes) {
+    std::uint64_t sent = 0;
+    for (std::uint64_t done = 0; done < mebibytes; ++done) {
+      for (; sent < std::min(mebibytes, done + 4); ++sent) count_.sent(now_, kMebibyte);
+      const auto took = duration_cast<ConnectionCount::Span>(
+          std::chrono::duration<double>(static_cast<double>(kMebibyte) / rate_(count_.in_use())));
+      now_ += took;
+      count_.worked(duration_cast<ConnectionCount::Span>(took * share_ * count_.in_use()));
+      count_.retired(now_, kMebibyte);
+      open();
+      seen_.push_back(count_.in_use());
+    }
+  }
+  void idle(ConnectionCount::Span span) { now_ += span; }
+  void none_can_be_opened() { opens_ = false; }
+  void set_rate(Rate rate) { rate_ = std::move(rate); }
+  unsigned asked() const { return asked_; }
+  // The most since the last time.
+  unsigned most() {
+    const unsigned most = seen_.empty() ? 1 : *std::max_element(seen_.begin(), seen_.end());
+    seen_.clear();
+    return most;
+  }
+  ConnectionCount& count() { return count_; }
+  void set_their_cores(unsigned cores) { their_cores_ = cores; }
+
+ private:
+  void open() {
+    if (count_.wanted() <= open_) return;
+    ++asked_;
+    if (!opens_) return count_.not_opened(now_);
+    count_.opened(now_, ++open_, their_cores_);
+  }
+
+  Rate rate_;
+  const double share_;
+  ConnectionCount count_;
+  ConnectionCount::Time now_{seconds(1000)};
+  unsigned open_ = 1;
+  unsigned their_cores_ = 0;
+  unsigned asked_ = 0;
+  bool opens_ = true;
+  std::vector<unsigned> seen_;
+};
+
+constexpr ConnectionCount::Bounds kWide{8, 64, false};
+double each(unsigned connections) { return 50e6 * connections; }
+double together(unsigned) { return 500e6; }
+Link::Rate up_to(unsigned many) {
+  return [many](unsigned connections) { return each(std::min(connections, many)); };
+}
+
+TEST(ConnectionCount, OneUntilMuchHasGone) {
+  Link link(each, kWide);
+  link.copy(ConnectionCount::kQuietBytes / kMebibyte - 1);
+  EXPECT_EQ(link.asked(), 0u);
+  EXPECT_EQ(link.most(), 1u);
+}
+
+TEST(ConnectionCount, AsManyAsThereMayBeWhereEachBringsItsShare) {
+  Link link(each, kWide);
+  link.copy(2000);
+  EXPECT_EQ(link.count().in_use(), 8u);
+  EXPECT_EQ(link.asked(), 7u);
+}
+
+TEST(ConnectionCount, NoMoreThanBringSomething) {
+  for (const unsigned many : {2u, 4u}) {
+    Link link(up_to(many), kWide);
+    link.copy(2000);
+    EXPECT_EQ(link.count().in_use(), many);
+    EXPECT_EQ(link.most(), 2 * many);  // It was tried.
+  }
+}
+
+TEST(ConnectionCount, OneWhereTheLinkIsTheBound) {
+  Link link(together, kWide);
+  link.copy(2000);
+  EXPECT_EQ(link.count().in_use(), 1u);
+  EXPECT_EQ(link.most(), 2u);
+}
+
+TEST(ConnectionCount, ALittleFasterIsNotEnough) {
+  for (const double gain : {1.10, 1.20}) {
+    Link link([gain](unsigned connections) { return 100e6 * (connections > 1 ? gain : 1); }, kWide);
+    link.copy(1000);
+    EXPECT_EQ(link.count().in_use(), gain > ConnectionCount::kClearly ? 2u : 1u) << gain;
+  }
+}
+
+// Else the first connection would look slow for what its first bytes met.
+TEST(ConnectionCount, WhatWasSlowOnlyBeforeDoesNotCount) {
+  std::uint64_t calls = 0;
+  Link link([&calls](unsigned) { return ++calls < 110 ? 20e6 : 500e6; }, kWide);
+  link.copy(2000);
+  EXPECT_EQ(link.count().in_use(), 1u);
+}
+
+TEST(ConnectionCount, RestsLongerEachTime) {
+  Link link(together, kWide);
+  link.copy(1000);
+  link.most();
+  ConnectionCount::Span rest = ConnectionCount::kRestMin;
+  for (int times = 0; times < 4; ++times, rest *= 2) {
+    link.idle(rest - seconds(10));
+    link.copy(200);
+    EXPECT_EQ(link.most(), 1u) << "before the rest was over";
+    link.idle(seconds(10));
+    link.copy(1000);
+    EXPECT_EQ(link.most(), 2u) << "after it";
+    EXPECT_EQ(link.count().in_use(), 1u);
+  }
+  EXPECT_EQ(link.asked(), 1u);  // The other one is still there.
+}
+
+TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
+  Link link(up_to(4), kWide);
+  link.copy(2000);
+  ASSERT_EQ(link.count().in_use(), 4u);
+  link.set_rate(together);
+  for (int hours = 0; hours < 6; ++hours) {
+    link.idle(ConnectionCount::kRestMax);
+    link.copy(1000);
+  }
+  EXPECT_EQ(link.count().in_use(), 1u);
+}
+
+TEST(ConnectionCount, OneCoreForEachThatNeedsOne) {
+  const auto used = [](unsigned cores, double share, bool same_host, unsigned their_cores) {
+    Link link(each, {8, cores, same_host}, share);
+    link.set_their_cores(their_cores);
+    link.copy(4000);
+    return link.count().in_use();
+  };
+  EXPECT_EQ(used(1, 0.9, false, 0), 1u);
+  EXPECT_EQ(used(2, 0.9, false, 0), 2u);
+  EXPECT_EQ(used(3, 0.9, false, 0), 3u);
+  EXPECT_EQ(used(2, 0.9, true, 0), 1u);  // Who receives is on the same two.
+  EXPECT_EQ(used(64, 0.9, false, 2), 2u);
+  EXPECT_EQ(used(1, 0.05, false, 1), 8u);  // Who waits needs none.
+}
+
+TEST(ConnectionCount, SmallTransfersAndGapsAreNoReason) {
+  Link link(each, kWide);
+  // A second between pieces: the worker's device is busy, not the link.
+  for (int times = 0; times < 100; ++times) {
+    link.count().sent(ConnectionCount::Time(seconds(2000 + 2 * times)), kMebibyte);
+    link.count().retired(ConnectionCount::Time(seconds(2001 + 2 * times)), 1);
+  }
+  EXPECT_EQ(link.count().wanted(), 1u);
+}
+
+TEST(ConnectionCount, GoesOnWithWhatItHasWhereNoneCanBeOpened) {
+  Link link(each, kWide);
+  link.none_can_be_opened();
+  link.copy(1000);
+  EXPECT_EQ(link.asked(), 1u);
+  EXPECT_EQ(link.count().in_use(), 1u);
+  link.idle(ConnectionCount::kRestMin);
+  link.copy(1000);
+  EXPECT_EQ(link.asked(), 2u);
+  EXPECT_EQ(link.count().wanted(), 1u);
+}
+
+TEST(ConnectionCount, NeverMoreThanItMay) {
+  Link link(each, {1, 64, false});
+  link.copy(2000);
+  EXPECT_EQ(link.asked(), 0u);
+  Link three(each, {3, 64, false});
+  three.copy(2000);
+  EXPECT_EQ(three.count().in_use(), 3u);
+  EXPECT_EQ(three.most(), 3u);
+}
+
+}  // namespace
+}  // namespace gpurun::client
