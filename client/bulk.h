@@ -258,6 +258,8 @@ class Bulk {
   unsigned open_ = 0;
   unsigned used_ = 0;  // The first so many channels.
   unsigned asked_for_ = 0;
+  std::atomic<bool> lacks_{false};  // More are wanted than were asked for.
+  unsigned chunks_sent_ = 0;
   bool may_join_ = false;            // More of them.
   std::condition_variable to_send_;  // Of senders that are in use.
   std::condition_variable unused_;   // Of the others.

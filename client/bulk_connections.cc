@@ -34,6 +34,7 @@ void Bulk::note_retired(const Outgoing& out, std::uint64_t bytes) {
   if (!count_ || bytes == 0 || out.source.size() < ConnectionCount::kTransferBytesMin) return;
   count_->retired(ConnectionCount::Clock::now(), bytes);
   note_counts();
+  if (count_->wanted() > asked_for_) lacks_.store(true, std::memory_order_relaxed);
 }
 
 // As many senders as are to share what there is; each looks for itself.
@@ -46,9 +47,10 @@ void Bulk::note_counts() {
 
 // Without the lock, as all that the listener hears.
 void Bulk::ask_for_more() {
-  if (!count_) return;
+  if (!lacks_.load(std::memory_order_relaxed)) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    lacks_.store(false, std::memory_order_relaxed);
     if (!may_join_ || ended_ || count_->wanted() <= asked_for_) return;
     asked_for_ = count_->wanted();
   }

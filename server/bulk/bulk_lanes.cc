@@ -78,7 +78,8 @@ bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Beg
     return false;
   }
   try {
-    threads_.emplace_back([this, &lane] { run_sender(lane); });
+    // Its receiver gives the receipts that there are to give on it. A sender more would be woken
+    // for those of all connections.
     threads_.emplace_back([this, &lane] { run_receiver(lane); });
   } catch (const std::system_error&) {
     // And the session with it: the client may have sent over it already.

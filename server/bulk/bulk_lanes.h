@@ -1,7 +1,8 @@
-// BulkLanes: the bulk connections of a session: a sender and a receiver thread for each, and what
-// is to be sent. Bytes to the device go to in(), bytes from it come from out(). A receiver that has
-// receipts to give and finds nobody sending gives them by itself, and so does with a small copy's
-// bytes whoever hears that the device has written them (docs/adr/0026).
+// BulkLanes: the bulk connections of a session: a sender and a receiver thread for each (one that
+// has joined has no sender), and what is to be sent. Bytes to the device go to in(), bytes from it
+// come from out(). A receiver that has receipts to give and finds nobody sending gives them by
+// itself, and so does with a small copy's bytes whoever hears that the device has written them
+// (docs/adr/0026).
 #pragma once
 
 #include <atomic>
