@@ -139,7 +139,7 @@ TEST_F(JoiningTest, NoneOnceTheLeaseHasEnded) {
   options.more_later = true;
   auto attached = client::attach(session_, options);
   ASSERT_TRUE(attached.ok());
-  EXPECT_TRUE(control_->release(soon()).ok());
+  end_lease(*control_);
   EXPECT_EQ(attached->channels.more->open().status().code(), Code::kRefused);
 }
 
