@@ -226,7 +226,7 @@ class Servers:
     def is_alone(self):
         """Looks at it; the thread of the last connection, be it the look's own, may not have ended."""
         self.before = state(self.one, self.temporary)
-        return self.before["threads of gpurund"] == threads_alone() and not self.one.workers()
+        return self.before["threads of gpurund"] == threads_alone() and self.before["workers"] == 0
 
     def look(self, death):
         """What is left of a run, as lines."""
