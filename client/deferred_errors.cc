@@ -29,7 +29,6 @@ void DeferredErrors::adopt(Lane& lane, std::uint64_t session) const {
   lane.errors_at_birth_ = count_.load(std::memory_order_acquire);
   lane.session_ = session;
   lane.early_ = 0;
-  lane.not_ready_event_ = 0;
 }
 
 void DeferredErrors::forget(Handle context) {

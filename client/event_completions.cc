@@ -44,15 +44,11 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   // The index's earlier event has ended; its numbers are all below those of this one, so what is
   // still told of it changes nothing.
   Slot* slot = &chunk[index % kChunkSlots];
-  const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
-  if (unasked != 0 && unasked < kUnaskedRecords) count_unasked();  // Ended, and nobody had asked.
   slot->event.store(0, std::memory_order_relaxed);
-  for (auto* number :
-       {&slot->recorded, &slot->told, &slot->completed, &slot->untold, &slot->not_ready}) {
+  for (auto* number : {&slot->recorded, &slot->told, &slot->completed, &slot->untold}) {
     number->store(0, std::memory_order_relaxed);
   }
-  slot->unasked.store(0, std::memory_order_relaxed);
-  slot->asked.store(false, std::memory_order_relaxed);
+  slot->wanted.store(false, std::memory_order_relaxed);
   slot->elsewhere.store(false, std::memory_order_relaxed);
   slot->shared.store(false, std::memory_order_relaxed);
   slot->event.store(event, std::memory_order_release);
@@ -61,13 +57,8 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
 
 bool EventCompletions::wanted(Handle event) const noexcept {
   const Slot* slot = find(event);
-  if (slot != nullptr) {
-    if (slot->elsewhere.load(std::memory_order_relaxed)) return false;
-    if (slot->asked.load(std::memory_order_relaxed)) return true;
-    if (slot->unasked.load(std::memory_order_relaxed) >= kUnaskedRecords) return false;
-  }
-  return unasked_events_.load(std::memory_order_relaxed) <
-         kUnaskedEvents + kUnaskedForEachAsked * asked_events_.load(std::memory_order_relaxed);
+  return slot != nullptr && slot->wanted.load(std::memory_order_relaxed) &&
+         !slot->elsewhere.load(std::memory_order_relaxed);
 }
 
 void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told) noexcept {
@@ -75,12 +66,6 @@ void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told)
   if (slot == nullptr) return;
   if (told) raise(slot->told, sequence);
   raise(slot->recorded, sequence);
-  if (slot->asked.load(std::memory_order_relaxed)) return;
-  const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
-  if (unasked == kUnaskedRecords) return;
-  // Two threads that record one event at once may count one: no more than a guess hangs on it.
-  slot->unasked.store(unasked + 1, std::memory_order_relaxed);
-  if (unasked + 1 == kUnaskedRecords) count_unasked();
 }
 
 void EventCompletions::recorded_elsewhere(Handle event) noexcept {
@@ -105,10 +90,8 @@ bool EventCompletions::is_shared(Handle event) const noexcept {
 std::uint64_t EventCompletions::asked(Handle event) noexcept {
   Slot* slot = claim(event);
   if (slot == nullptr) return 0;
-  if (!slot->asked.load(std::memory_order_relaxed) &&
-      !slot->asked.exchange(true, std::memory_order_relaxed)) {
-    slot->unasked.store(0, std::memory_order_relaxed);
-    asked_events_.fetch_add(1, std::memory_order_relaxed);
+  if (!slot->wanted.load(std::memory_order_relaxed)) {
+    slot->wanted.store(true, std::memory_order_relaxed);
   }
   return slot->recorded.load(std::memory_order_acquire);
 }
@@ -126,15 +109,6 @@ EventCompletions::State EventCompletions::state(Handle event, std::uint64_t reco
   }
   if (slot->untold.load(std::memory_order_acquire) >= record) return State::kAsk;
   return slot->told.load(std::memory_order_acquire) >= record ? State::kComing : State::kAsk;
-}
-
-void EventCompletions::not_ready(Handle event, std::uint64_t question) noexcept {
-  if (Slot* slot = find(event); slot != nullptr) raise(slot->not_ready, question);
-}
-
-std::uint64_t EventCompletions::not_ready_at(Handle event) const noexcept {
-  const Slot* slot = find(event);
-  return slot == nullptr ? 0 : slot->not_ready.load(std::memory_order_acquire);
 }
 
 void EventCompletions::completed(Handle event, std::uint64_t sequence, int result,

@@ -1,11 +1,10 @@
 // EventCompletions: what the client knows of recorded events, so that asking about one costs no
 // round trip: what the worker told, and what it will tell unasked.
 //
-// A `wanted` event's records carry kFlagTell, and the worker tells the end of each. That is one
-// that the program has asked about once (query, synchronise); and of any other the first records,
-// since it may be asked about, unless most events of this program never are: one that only streams
-// wait for soon costs nothing. An event that may be recorded by something else than a record of
-// ours (a graph, a launch attribute, another process) is never known here.
+// An event that the program has asked about once (query, synchronise) is `wanted`: its later
+// records carry kFlagTell, and the worker tells the end of each. One that only streams wait for
+// costs nothing. An event that may be recorded by something else than a record of ours (a graph, a
+// launch attribute, another process) is never known here.
 //
 // Any thread; no locks but at an event's first use. One slot per index of the handle table.
 #pragma once
@@ -35,13 +34,6 @@ class EventCompletions {
   EventCompletions& operator=(const EventCompletions&) = delete;
   ~EventCompletions();
 
-  // Records of an event that are told without anybody's having asked about it.
-  static constexpr unsigned kUnaskedRecords = 4;
-  // Events that nobody asks about: so many, and so many for each that somebody did. Beyond no event
-  // is told of before somebody asks.
-  static constexpr std::size_t kUnaskedEvents = 32;
-  static constexpr std::size_t kUnaskedForEachAsked = 4;
-
   // Whether the next record of `event` shall be told.
   bool wanted(Handle event) const noexcept;
   // The call `sequence` records `event`, with kFlagTell if `told`. Before it is committed.
@@ -59,11 +51,6 @@ class EventCompletions {
   // Of the record `record` of `event` or a later one, with `bulk_completions` arrived.
   State state(Handle event, std::uint64_t record, std::uint64_t bulk_completions) const noexcept;
 
-  // The call `question` asked about `event`, and was answered that it is not complete; the last
-  // such one.
-  void not_ready(Handle event, std::uint64_t question) noexcept;
-  std::uint64_t not_ready_at(Handle event) const noexcept;
-
   // The worker says that the record made by `sequence` is complete, and its bytes are there after
   // `watermark` bulk completions; with a `result` that it will not say. Who reads the log.
   void completed(Handle event, std::uint64_t sequence, int result,
@@ -77,9 +64,7 @@ class EventCompletions {
     std::atomic<std::uint64_t> completed{0};  // The latest that is complete.
     std::atomic<std::uint64_t> untold{0};     // The latest of which nothing will be told.
     std::atomic<std::uint64_t> watermark{0};  // Of `completed`.
-    std::atomic<std::uint64_t> not_ready{0};  // The last question so answered.
-    std::atomic<unsigned> unasked{0};         // Records while nobody asked; up to kUnaskedRecords.
-    std::atomic<bool> asked{false};
+    std::atomic<bool> wanted{false};
     std::atomic<bool> elsewhere{false};
     std::atomic<bool> shared{false};
   };
@@ -91,10 +76,6 @@ class EventCompletions {
   // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.
   Slot* claim(Handle event) noexcept;
 
-  void count_unasked() noexcept { unasked_events_.fetch_add(1, std::memory_order_relaxed); }
-
-  std::atomic<std::size_t> asked_events_{0};
-  std::atomic<std::size_t> unasked_events_{0};
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
   std::mutex claiming_;
   std::atomic<bool> any_shared_{false};

@@ -93,10 +93,9 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
     lane.early_waits_ = 0;
-    if (site.opcode == driver_abi::opcode::cuEventQuery && reply->result == kResultNotReady) {
-      events.not_ready(site.subject, sequence);
-      lane.not_ready_event_ = site.subject;
-      lane.not_ready_ = sequence;
+    if (site.opcode == driver_abi::opcode::cuEventQuery) {
+      lane.early_ = 0;
+      other_news.asked(sequence);
     }
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
@@ -115,15 +114,12 @@ EventCompletions::State Session::Impl::event_state(Handle event,
   return events.state(event, record, bulk_completions.load(std::memory_order_acquire));
 }
 
-bool Session::Impl::is_not_ready(const Lane& lane, Handle event, std::uint64_t record,
+bool Session::Impl::is_not_ready(const Lane& lane, std::uint64_t record,
                                  EventCompletions::State state) const noexcept {
   using State = EventCompletions::State;
-  if (!options.news_first || (state != State::kComing && state != State::kArriving)) return false;
-  const std::uint64_t early = lane.session_ == serial ? lane.early_ : 0;
-  const std::uint64_t asked = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
-  return (early < record || early < asked) &&
-         other_news.none_behind(record, events.not_ready_at(event)) && !events.any_shared() &&
-         session->memory_shared_.load(std::memory_order_acquire) == 0;
+  return options.news_first && (state == State::kComing || state == State::kArriving) &&
+         (lane.session_ != serial || lane.early_ < record) && other_news.none_behind(record) &&
+         !events.any_shared() && session->memory_shared_.load(std::memory_order_acquire) == 0;
 }
 
 EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& site,
@@ -165,7 +161,7 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
     *result = impl.refusal(site.context);
     if (*result != 0) return true;
   }
-  const bool waits_on = !wait && impl.is_not_ready(lane, site.subject, record, state);
+  const bool waits_on = !wait && impl.is_not_ready(lane, record, state);
   if (state != State::kComplete && !waits_on) return false;
   impl.output.write_kept();
   if (lane.session_ != impl.serial) impl.errors.adopt(lane, impl.serial);

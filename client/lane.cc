@@ -78,7 +78,6 @@ void LaneRegistry::thread_ends(void* value) {
   lane->session_ = 0;
   lane->posted_ = false;
   lane->early_ = 0;
-  lane->not_ready_event_ = 0;
   if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
   {
     const std::lock_guard<std::mutex> lock(lane->mutex_);

@@ -75,12 +75,9 @@ class Lane {
   Bytes reply_;                    // Keeps its capacity from call to call.
   bool posted_ = false;            // A call since the last one that was answered.
   std::uint32_t early_waits_ = 0;  // Likewise (Session::wait_answered_early()).
-  // The last call that CUDA completes before it returns and that was answered early.
+  // The last call that CUDA completes before it returns and that was answered early, unless the
+  // worker has answered a question since.
   std::uint64_t early_ = 0;
-  // The last question of this lane's that was answered with "not ready", and about which event: it
-  // was held back where something was answered early to this lane, and to no other.
-  Handle not_ready_event_ = 0;
-  std::uint64_t not_ready_ = 0;
 
   // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
   struct Seen {

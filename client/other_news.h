@@ -19,8 +19,10 @@ class OtherNews {
     raise(behind_, at_most);
     came_.fetch_add(1, std::memory_order_acq_rel);
   }
-  // The wait `call` was answered early.
+  // The wait `call` was answered early; and the worker has answered whether an event is complete
+  // in the call `question`, which it does only behind all waits before it.
   void waited_early(std::uint64_t call) noexcept { raise(early_wait_, call); }
+  void asked(std::uint64_t question) noexcept { raise(question_, question); }
 
   // How much has come: before a call that waits for its reply is committed, and when who reads the
   // log has read the reply. Before the reply stood the end of every event that what had come before
@@ -32,11 +34,10 @@ class OtherNews {
     }
   }
 
-  // Nothing of the kind can stand behind the record `call` of an event. `asked`: the last question
-  // about it that the worker has answered with "not ready", or less.
-  bool none_behind(std::uint64_t call, std::uint64_t asked) const noexcept {
+  // Nothing of the kind can stand behind the record `call` of an event.
+  bool none_behind(std::uint64_t call) const noexcept {
     const std::uint64_t wait = early_wait_.load(std::memory_order_acquire);
-    if (wait > call && wait > asked) return false;
+    if (wait > call && question_.load(std::memory_order_acquire) < wait) return false;
     const std::uint64_t covered = covered_.load(std::memory_order_acquire);
     return came_.load(std::memory_order_acquire) == covered ||
            behind_.load(std::memory_order_acquire) < call;
@@ -53,6 +54,7 @@ class OtherNews {
   std::atomic<std::uint64_t> covered_{0};
   std::atomic<std::uint64_t> behind_{0};
   std::atomic<std::uint64_t> early_wait_{0};
+  std::atomic<std::uint64_t> question_{0};
 };
 
 }  // namespace gpurun::client

@@ -60,7 +60,7 @@ struct Session::Impl {
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
   // Of an event that is in `state`: it is not complete as far as the program can know.
-  bool is_not_ready(const Lane& lane, Handle event, std::uint64_t record,
+  bool is_not_ready(const Lane& lane, std::uint64_t record,
                     EventCompletions::State state) const noexcept;
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);

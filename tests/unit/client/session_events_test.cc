@@ -10,7 +10,6 @@
 
 #include "client/bulk.h"
 #include "client/graph_host.h"
-#include "driver_abi/opcodes.h"
 #include "tests/unit/client/session_under_test.h"
 
 namespace gpurun::client {
@@ -76,30 +75,10 @@ class SessionEvents : public ::testing::Test {
 
 TEST_F(SessionEvents, OneThatWasNeverRecordedIsComplete) { EXPECT_TRUE(known_complete()); }
 
-TEST_F(SessionEvents, OneThatNobodyAsksAboutIsSoonNotTold) {
-  for (unsigned i = 0; i < EventCompletions::kUnaskedRecords; ++i) {
-    EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
-  }
+TEST_F(SessionEvents, OneThatNobodyAsksAboutIsNotTold) {
   EXPECT_EQ(record().header.flags & protocol::kFlagTell, 0);
   EXPECT_FALSE(known_complete());  // The worker is asked this time.
   EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
-}
-
-// A program whose events are for its streams alone does not pay for those that are polled.
-TEST(EventCompletionsTest, WhereMostAreNotAskedAboutNoneIsToldBefore) {
-  std::uint64_t call = 0;
-  Handle event = 0;
-  EventCompletions events;
-  for (std::size_t i = 0; i < EventCompletions::kUnaskedEvents; ++i) {
-    EXPECT_TRUE(events.wanted(++event));
-    for (unsigned j = 0; j < EventCompletions::kUnaskedRecords; ++j) {
-      events.recorded(event, ++call, true);
-    }
-  }
-  EXPECT_FALSE(events.wanted(event + 1));
-  events.asked(event);
-  EXPECT_TRUE(events.wanted(event));
-  EXPECT_TRUE(events.wanted(event + 1));
 }
 
 TEST_F(SessionEvents, IsKnownCompleteAfterItsLastRecordOnly) {
@@ -216,13 +195,6 @@ class SessionPolls : public SessionEvents {
     int result = -1;
     return answered(false, &result) ? result : -1;
   }
-  // This thread asks the worker, which answers with `result`.
-  int ask(int result) {
-    auto worker = std::async(std::launch::async, [&] { worker_.reply(worker_.next(), result); });
-    Reply reply;
-    return session_->call(*Lane::current(), question(), ByteView(), &reply);
-  }
-  CallSite question() { return about(driver_abi::opcode::cuEventQuery); }
   int post(CallSite what) { return session_->post(*Lane::current(), what, ByteView()); }
 };
 
@@ -306,15 +278,6 @@ TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
   EXPECT_EQ(poll(), -1);
   settle();
   EXPECT_EQ(poll(), -1);  // An answer to anybody does not say that the copy is complete.
-  auto others = call_elsewhere(*session_, question());  // Which is not held back for our copy.
-  worker_.reply(worker_.next(), kResultNotReady);
-  EXPECT_EQ(others.get().returned, kResultNotReady);
-  EXPECT_EQ(poll(), -1);
-  EXPECT_EQ(ask(kResultNotReady), kResultNotReady);
-  EXPECT_EQ(poll(), kResultNotReady);  // Nothing was learned since.
-  ASSERT_EQ(post(copy), 0);
-  worker_.next();
-  EXPECT_EQ(poll(), -1);
   record();
   EXPECT_EQ(poll(), kResultNotReady);  // This one stands behind it.
 }
