@@ -59,9 +59,6 @@ class Bulk {
     void (*failed)(void* user, Status cause) = nullptr;
     // The worker's transfers 1 to `through` have arrived whole.
     void (*completed)(void* user, std::uint64_t through) = nullptr;
-    // The first bytes of an unattended transfer are about to be written, of the call `call`; 0: of
-    // one that was appended just now. With the lock held.
-    void (*coming)(void* user, std::uint64_t call) = nullptr;
     // More connections are to be opened: wanted().
     void (*wants_more)(void* user) = nullptr;
   };
@@ -138,8 +135,6 @@ class Bulk {
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
   // appended. `unattended`: nobody waits for it (see outstanding()).
   void expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
-  // The call that names it was appended. Unless its bytes have come since.
-  void named(std::uint64_t transfer, std::uint64_t call);
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
@@ -182,7 +177,6 @@ class Bulk {
     HostBox destination;
     std::uint64_t total = 0;
     bool unattended = false;
-    std::uint64_t call = 0;     // That names it, once known.
     std::uint64_t claimed = 0;  // Bytes that have come or are being received.
     std::uint64_t received = 0;
     std::uint64_t watermark = 0;

@@ -71,12 +71,6 @@ void Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unatt
   if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void Bulk::named(std::uint64_t transfer, std::uint64_t call) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = incoming_.find(transfer);
-  if (found != incoming_.end()) found->second.call = call;
-}
-
 bool Bulk::outstanding(ByteView memory) const noexcept {
   if (!outstanding()) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -146,9 +140,6 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
       Incoming& in = found->second;
       if (header.total != in.total) {
         return Status(Code::kProtocol, "a transfer of another size than was asked for");
-      }
-      if (in.claimed == 0 && in.unattended && listener_.coming != nullptr) {
-        listener_.coming(listener_.user, in.call);
       }
       in.claimed += bytes;
       ++in.writers;

@@ -175,7 +175,6 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
   }
   stats.count_received(site.opcode, bytes);
   if (!wait) {
-    bulk->named(site.bulk, number);
     wake_sender();
     return 0;
   }

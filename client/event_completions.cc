@@ -75,7 +75,6 @@ void EventCompletions::recorded_elsewhere(Handle event) noexcept {
 }
 
 void EventCompletions::share(Handle event) noexcept {
-  any_shared_.store(true, std::memory_order_release);
   recorded_elsewhere(event);
   if (Slot* slot = claim(event); slot != nullptr) {
     slot->shared.store(true, std::memory_order_release);

@@ -43,8 +43,6 @@ class EventCompletions {
   // Other processes have `event` too, from now on.
   void share(Handle event) noexcept;
   bool is_shared(Handle event) const noexcept;
-  // Some event ever was shared.
-  bool any_shared() const noexcept { return any_shared_.load(std::memory_order_acquire); }
 
   // The program asks about `event`, which is wanted from now on. Returns its last record.
   std::uint64_t asked(Handle event) noexcept;
@@ -78,7 +76,6 @@ class EventCompletions {
 
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
   std::mutex claiming_;
-  std::atomic<bool> any_shared_{false};
   std::atomic<bool> forgetful_{false};  // Some record has found no memory.
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "client/session_impl.h"
-#include "driver_abi/opcodes.h"
 
 namespace gpurun::client {
 namespace {
@@ -27,7 +26,6 @@ void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
   lane.awaited_ = sequence;
   lane.answered_ = false;
   lane.watermark_ = 0;
-  lane.news_ = other_news.mark();
 }
 
 template <typename Done>
@@ -93,10 +91,6 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
     lane.early_waits_ = 0;
-    if (site.opcode == driver_abi::opcode::cuEventQuery) {
-      lane.early_ = 0;
-      other_news.asked(sequence);
-    }
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
   if (stats.enabled()) {
@@ -112,14 +106,6 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
 EventCompletions::State Session::Impl::event_state(Handle event,
                                                    std::uint64_t record) const noexcept {
   return events.state(event, record, bulk_completions.load(std::memory_order_acquire));
-}
-
-bool Session::Impl::is_not_ready(const Lane& lane, std::uint64_t record,
-                                 EventCompletions::State state) const noexcept {
-  using State = EventCompletions::State;
-  return options.news_first && (state == State::kComing || state == State::kArriving) &&
-         (lane.session_ != serial || lane.early_ < record) && other_news.none_behind(record) &&
-         !events.any_shared() && session->memory_shared_.load(std::memory_order_acquire) == 0;
 }
 
 EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& site,
@@ -161,12 +147,10 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
     *result = impl.refusal(site.context);
     if (*result != 0) return true;
   }
-  const bool waits_on = !wait && impl.is_not_ready(lane, record, state);
-  if (state != State::kComplete && !waits_on) return false;
+  if (state != State::kComplete) return false;
   impl.output.write_kept();
   if (lane.session_ != impl.serial) impl.errors.adopt(lane, impl.serial);
   *result = impl.errors.take(lane, site.context);
-  if (*result == 0 && waits_on) *result = kResultNotReady;
   return true;
 }
 

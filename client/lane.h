@@ -71,13 +71,9 @@ class Lane {
   bool answered_ = false;      // Guarded by mutex_.
   int result_ = 0;             // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
-  std::uint64_t news_ = 0;         // OtherNews::mark() of then. Guarded by mutex_.
   Bytes reply_;                    // Keeps its capacity from call to call.
   bool posted_ = false;            // A call since the last one that was answered.
   std::uint32_t early_waits_ = 0;  // Likewise (Session::wait_answered_early()).
-  // The last call that CUDA completes before it returns and that was answered early, unless the
-  // worker has answered a question since.
-  std::uint64_t early_ = 0;
 
   // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
   struct Seen {

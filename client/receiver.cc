@@ -224,10 +224,8 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kBytesWanted:
       return bulk->wanted(header.subject, header.watermark);
     case protocol::ReplyKind::kHostTurn:
-      other_news.comes(log.last_sequence());
       return graphs.turn(header.subject, item.payload);
     case protocol::ReplyKind::kHostBytes:
-      other_news.comes(log.last_sequence());
       return graphs.bytes(header.subject, item.payload);
     case protocol::ReplyKind::kHostGone:
       return graphs.gone(header.subject);
@@ -264,7 +262,6 @@ Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
   if (lane->awaited_ != item.header.call_sequence || lane->answered_) return {};
   lane->result_ = item.header.result;
   lane->watermark_ = item.header.watermark;
-  other_news.covered(lane->news_);
   lane->reply_.assign(item.payload.begin(), item.payload.end());
   lane->answered_ = true;
   lane->arrived_.notify_one();

@@ -62,10 +62,6 @@ Status Session::Impl::start_threads() {
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
   };
-  listener.coming = [](void* impl, std::uint64_t call) {
-    Impl& self = *static_cast<Impl*>(impl);
-    self.other_news.comes(call != 0 ? call : self.log.last_sequence());
-  };
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
   std::optional<ConnectionCount::Bounds> bounds;
   if (channels.more != nullptr) bounds = bounds_of(*channels.log);
@@ -210,11 +206,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
-  const bool early = (site.flags & protocol::kFlagBarrier) != 0 && !fence;
-  if (early && !site.quiet) progress.copied_early(lane.id(), slot.sequence);
-  if (early && site.quiet) other_news.waited_early(slot.sequence);
-  const bool ordered_host = site.order == protocol::Order::kOrderedHost && !fence;
-  if (early || ordered_host) lane.early_ = slot.sequence;
+  const bool early = (site.flags & protocol::kFlagBarrier) != 0 && !fence && !site.quiet;
+  if (early) progress.copied_early(lane.id(), slot.sequence);
   lane.posted_ = true;
   if (fence) await(lane, slot.sequence);
   log.commit(slot);

@@ -48,7 +48,6 @@ class Stats;
 inline constexpr int kResultOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY: lanes, handles.
 inline constexpr int kResultNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: a forked child.
 inline constexpr int kResultInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE: over a bound.
-inline constexpr int kResultNotReady = 600;      // CUDA_ERROR_NOT_READY: a question's answer.
 // CUDA_ERROR_DEVICE_UNAVAILABLE: worker, daemon, network or server died; every later call too.
 inline constexpr int kResultPeerGone = 46;
 
@@ -80,7 +79,6 @@ struct SessionOptions {
   bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: the launch tells its own error.
   bool statistics = false;             // GPURUN_STATS=1: count per function.
   bool packed_chunks = false;          // The worker knows them (Feature::kPackedChunks).
-  bool news_first = false;             // The worker keeps to Feature::kNewsFirst.
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply stays awake
   // before it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;
@@ -217,8 +215,7 @@ class Session {
   // until it is. True: nothing need be sent, and `*result` is what the call returns: a completion
   // that was told before or, with `wait`, has now come, as the worker tells it unasked. It is 0, an
   // earlier failure (all that came before the completion has been told, so this is as good as a
-  // fence), or the session's end. Without `wait` it may also be kResultNotReady: the completion
-  // will be told, and the program can know of it by no other way. False: call the worker.
+  // fence), or the session's end. False: call the worker.
   bool event_answered(Lane& lane, const CallSite& site, bool wait, int* result);
   // The program waits for what `site` says, or asks whether it is complete. True: it is known to
   // be, because somebody has waited and nothing was issued there since; nothing need be sent, and

@@ -16,7 +16,6 @@
 #include "client/doorbell.h"
 #include "client/event_completions.h"
 #include "client/graph_host.h"
-#include "client/other_news.h"
 #include "client/receiving_role.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -59,9 +58,6 @@ struct Session::Impl {
   // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
-  // Of an event that is in `state`: it is not complete as far as the program can know.
-  bool is_not_ready(const Lane& lane, std::uint64_t record,
-                    EventCompletions::State state) const noexcept;
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
 
@@ -127,7 +123,6 @@ struct Session::Impl {
   Stats stats;
   DeferredErrors errors;
   EventCompletions events;
-  OtherNews other_news;
   StreamProgress progress;
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   GraphHost graphs{session};

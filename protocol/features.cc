@@ -39,8 +39,6 @@ std::string feature_name(unsigned bit) {
       return "counting in the worker";
     case static_cast<unsigned>(Feature::kFirstCredits):
       return "memory with the answer to an attach";
-    case static_cast<unsigned>(Feature::kNewsFirst):
-      return "completions told before what follows from them";
     case static_cast<unsigned>(Feature::kLateBulk):
       return "bulk connections that join a running session";
     default:

@@ -44,13 +44,10 @@ enum class Feature : std::uint8_t {
   kFirstCredits = 9,
   // Chunks of bulk may come packed (kChunkPacked, packed_chunk.h).
   kPackedChunks = 10,
-  // Before the worker says anything from which follows that a told record (kFlagTell) is complete,
-  // it has told that.
-  kNewsFirst = 11,
   // Bulk connections may join a session that runs (Joined, control.h).
-  kLateBulk = 12,
+  kLateBulk = 11,
 };
-inline constexpr unsigned kFeatureCount = 13;
+inline constexpr unsigned kFeatureCount = 12;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -75,7 +72,7 @@ constexpr Features our_features(Sender who) {
   constexpr std::uint64_t kOffered =
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens) |
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
-      feature_bit(Feature::kNewsFirst) | feature_bit(Feature::kLateBulk);
+      feature_bit(Feature::kLateBulk);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

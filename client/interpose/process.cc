@@ -78,8 +78,6 @@ int connect() {
   SessionOptions options = SessionOptions::from_environment();
   options.packed_chunks =
       (attached->features & protocol::feature_bit(protocol::Feature::kPackedChunks)) != 0;
-  options.news_first =
-      (attached->features & protocol::feature_bit(protocol::Feature::kNewsFirst)) != 0;
   Result<std::unique_ptr<Session>> session = Session::start(std::move(attached->channels), options);
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;

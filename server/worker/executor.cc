@@ -97,14 +97,11 @@ int ExecutorState::prepare(Call& call) {
 // Within what the driver's queue for the stream takes without blocking us.
 CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
   if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
-  const bool records = call.header_.form == Form::kEventRecord;
-  if (records) promise_news(call);
   const CallOutcome outcome = handler(call);
-  const bool done = outcome.kind == CallOutcome::Kind::kDone && outcome.result == 0;
-  if (records) note_record(call, done);
-  if (!done) return outcome;
+  if (outcome.kind != CallOutcome::Kind::kDone || outcome.result != 0) return outcome;
   const auto capturing = [&] { return is_capturing(options.driver, call.driver_stream_); };
   bound.added(call.driver_context_, call.driver_stream_, capturing);
+  if (call.header_.form == Form::kEventRecord) note_record(call);
   return outcome;
 }
 
@@ -496,7 +493,6 @@ void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context
 EventBook& Executor::events() noexcept { return state_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {
-  state_->tell_news();
   state_->tell_event_done(about, event, record, 0, false);
 }
 void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {

@@ -1,4 +1,5 @@
 // What a call leaves behind: its reply or failure, its bulk, the news of its event.
+#include <algorithm>
 #include <cstring>
 
 #include "server/worker/executor_state.h"
@@ -68,38 +69,25 @@ void ExecutorState::end_bulk(const Call& call, int result) {
   bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }
 
-// The client is told of the record's end, if it said that it would ask. Our own event stands before
-// the program's: whatever follows from that one's end finds ours complete, too.
-void ExecutorState::promise_news(const Call& call) {
-  const RecordHeader& header = call.header_;
+// The client is told of the record's end, if it said that it would ask.
+void ExecutorState::note_record(const Call& call) {
+  const RecordHeader header = call.header_;
+  events.recorded(header.subject, header.sequence);
   if ((header.flags & protocol::kFlagTell) == 0) return;
-  news.begin(header);
-  const std::uint64_t record = header.sequence;
-  const auto end = [this, record](int result) { news.ended(record, result); };
+  const auto tell = [this, header](int result) {
+    if (is_sticky(result)) report(header, result, 0);
+    const auto told = [this, header, result] {
+      tell_event_done(header, header.subject, header.sequence, result, true);
+    };
+    later(told, true);
+  };
   if (is_capturing(options.driver, call.driver_stream_)) {
-    end(kErrorCaptureUnsupported);  // Nothing is recorded now.
+    tell(kErrorCaptureUnsupported);  // Nothing is recorded now.
   } else {
-    const int result = completions.after(call.driver_context_, call.driver_stream_, end);
-    if (result != 0) end(result);
+    const int result = completions.after(call.driver_context_, call.driver_stream_, tell);
+    if (result != 0) tell(result);
   }
-}
-
-void ExecutorState::note_record(const Call& call, bool issued) {
-  const RecordHeader& header = call.header_;
-  if (issued) events.recorded(header.subject, header.sequence);
-  if ((header.flags & protocol::kFlagTell) == 0) return;
-  issued ? news.issued(header.sequence) : news.cancel(header.sequence);
   run_due();
-}
-
-void ExecutorState::tell_news() {
-  if (!news.owed()) return;
-  completions.settle();
-  if (news.take_stock()) print_first();
-  news.tell([this](const RecordHeader& record, int result) {
-    if (is_sticky(result)) report(record, result, 0);
-    tell_event_done(record, record.subject, record.sequence, result, true);
-  });
 }
 
 // Asks for the bytes of a copy in when the stream has come to it. A stream that has failed has come
@@ -139,20 +127,18 @@ void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t eve
   item.context = about.context;
   item.subject = event;
   item.watermark = watermark(settled);
-  if (result == 0) events.told(event, record);
   if (observer != nullptr) observer->count_event_told();
   (void)outbox.post_later(item, ByteView());
 }
 
-void ExecutorState::later(std::function<void()> work) {
+void ExecutorState::later(std::function<void()> work, bool tells) {
   const std::lock_guard lock(due_mutex);
-  due.push_back(std::move(work));
+  due.push_back({std::move(work), tells});
 }
 
 void ExecutorState::run_due() {
-  if (news.ready()) tell_news();
   for (;;) {
-    std::vector<std::function<void()>> mine;
+    std::vector<Due> mine;
     {
       const std::lock_guard lock(due_mutex);
       mine.swap(due);
@@ -160,8 +146,10 @@ void ExecutorState::run_due() {
     if (mine.empty()) return;
     // What these wait for is complete, and so is all that came before it in any stream.
     if (bulk != nullptr && bulk->out().numbering_due()) completions.settle();
-    tell_news();
-    for (const auto& work : mine) work();
+    if (std::any_of(mine.begin(), mine.end(), [](const Due& each) { return each.tells; })) {
+      print_first();
+    }
+    for (const Due& each : mine) each.work();
   }
 }
 
@@ -196,7 +184,6 @@ void ExecutorState::print_first() {
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;
-  if (call.awaited()) tell_news();
   if (result != 0 && (header.flags & protocol::kFlagTell) != 0) {
     tell_event_done(header, header.subject, header.sequence, result, settled);
   }

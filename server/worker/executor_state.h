@@ -20,7 +20,6 @@
 #include "server/worker/completions.h"
 #include "server/worker/device_barrier.h"
 #include "server/worker/event_book.h"
-#include "server/worker/event_news.h"
 #include "server/worker/executor.h"
 #include "server/worker/issue_queue.h"
 #include "server/worker/observer.h"
@@ -60,7 +59,6 @@ struct ExecutorState {
   void ask(std::unique_ptr<Call> call);
   bool asks_about_queued(const Call& call) const;
   void answer_question(std::unique_ptr<Call> call);
-  bool wait_for_told(const Call& call);
   void ask_the_driver(Call& call);
   void ask_behind(std::shared_ptr<Call> call, std::vector<void*> owed);
   void ask_again();
@@ -86,16 +84,13 @@ struct ExecutorState {
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
-  void promise_news(const Call& call);
-  void note_record(const Call& call, bool issued);
+  void note_record(const Call& call);
   int want_bytes(const Call& call);
   void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
                        int result, bool settled);
-  // Before anything is said from which the client may know that something is done: the ends of all
-  // told records that are complete by now.
-  void tell_news();
   // What an `ended` of completions finds out and may not do itself, since it needs a watermark.
-  void later(std::function<void()> work);
+  // `tells`: it posts by itself that something is done, and not by answer().
+  void later(std::function<void()> work, bool tells = false);
   void run_due();
   void print_first();
   std::uint64_t watermark(bool settled);
@@ -158,13 +153,16 @@ struct ExecutorState {
   std::atomic<bool> contexts_ended{false};    // There are some.
 
   std::mutex due_mutex;
-  std::vector<std::function<void()>> due;  // Guarded by due_mutex.
+  struct Due {
+    std::function<void()> work;
+    bool tells;
+  };
+  std::vector<Due> due;  // Guarded by due_mutex.
 
   std::optional<Parking> parking{std::in_place};
   Completions completions{options.driver, *parking, id};
   StreamBound bound{options.launch_depth, completions};
   EventBook events;
-  EventNews news;
   void (*before_reply)(void* user) = nullptr;
   void* before_reply_user = nullptr;
   std::mutex end_mutex;

@@ -85,21 +85,8 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   ask_the_driver(*call);
 }
 
-// What was told to be complete is so by the worker's own event, which stands before the program's
-// (promise_news()): the device may need another moment.
-bool ExecutorState::wait_for_told(const Call& call) {
-  if (call.header_.opcode != options.handlers.event_elapsed_time) return false;
-  for (const std::uint64_t event : options.handlers.events_of_elapsed_time(call)) {
-    const HandleTable::Found found = handles.find(event, HandleKind::kEvent);
-    if (found.result != 0 || !events.is_told(event)) return false;
-    (void)options.driver.cuEventSynchronize(reinterpret_cast<void*>(found.value));
-  }
-  return true;
-}
-
 void ExecutorState::ask_the_driver(Call& call) {
-  CallOutcome outcome = run(call);
-  if (outcome.result == kErrorNotReady && wait_for_told(call)) outcome = run(call);
+  const CallOutcome outcome = run(call);
   answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
 }
 

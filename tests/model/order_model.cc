@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,7 +52,7 @@ std::uint64_t handle(HandleKind kind, std::uint64_t index) {
 }
 std::uint64_t number_of(char context) { return context == 'A' ? 1 : 2; }
 
-// Counts the items that the client would get, and shows them.
+// Counts the items that the client would get.
 class Client final : public transport::Connection {
  public:
   const transport::Capabilities& capabilities() const override { return capabilities_; }
@@ -69,7 +68,6 @@ class Client final : public transport::Connection {
       check(item->header.result == 0, "a call fails");
       if (item->header.kind == protocol::ReplyKind::kReply) ++replies;
       if (item->header.kind == protocol::ReplyKind::kEventDone) ++events;
-      if (heard) heard(item->header);
       rest = rest.subspan(item->header.bytes);
     }
     return {};
@@ -81,7 +79,6 @@ class Client final : public transport::Connection {
 
   int replies = 0;
   int events = 0;
-  std::function<void(const protocol::ReplyHeader&)> heard;
 
  private:
   const transport::Capabilities capabilities_;
@@ -94,7 +91,6 @@ class Run {
       : program(given), before(order_by_cuda(given)), steps(given.size()), payloads(given.size()) {
     OrderDevice::current() = &device;
     now = this;
-    client.heard = [this](const protocol::ReplyHeader& item) { heard(item); };
     options.driver = OrderDevice::functions();
     options.driver.cuMemcpyHtoDAsync = [](std::uint64_t step, const void*, std::size_t, void* s) {
       return now->issue(static_cast<std::size_t>(step), s);
@@ -156,7 +152,6 @@ class Run {
     bool arrived = false;  // Its bytes (kLate).
     bool issued = false;
     bool returned = false;  // kFree, kSync.
-    bool told = false;      // kRecord.
     std::ptrdiff_t operation = -1;
   };
 
@@ -276,21 +271,6 @@ class Run {
       if (!holds) wrong("returns before the end of", index, i);
     }
     steps[index].returned = true;
-  }
-
-  // The client hears that a step is done: nothing that this follows from is news to it then.
-  void heard(const protocol::ReplyHeader& item) {
-    const bool tells = item.kind == protocol::ReplyKind::kEventDone;
-    if (!tells && item.kind != protocol::ReplyKind::kReply) return;
-    const std::size_t index = item.call_sequence - 1;
-    if (index >= steps.size()) return;
-    for (std::size_t i = 0; i < index; ++i) {
-      const bool record = program[i].kind == CudaStep::kRecord;
-      if (record && before[i][index] && !steps[i].told) {
-        wrong("is said to be done before the client was told of", index, i);
-      }
-    }
-    if (tells) steps[index].told = true;
   }
 
   // Everybody waits: each call that was not issued has another one to wait for.
@@ -520,11 +500,6 @@ void programs() {
   run(program, true, false);
 }
 
-// An event, and who waits for it in another stream: whoever is answered there has been told of it.
-void news() {
-  run(model::program_from("launch An, record An 0, wait Am 0, record Am 1, sync Am"), true, false);
-}
-
 // All programs of so many of these steps, each as it runs by itself, with what comes late coming
 // last and once with a device that does nothing before.
 void all_of(const std::string& text, int length) {
@@ -560,8 +535,7 @@ void small_programs() {
          4 + more);
 }
 
-constexpr model::Scenario kScenarios[] = {
-    {"programs", programs}, {"news", news}, {"small", small_programs}};
+constexpr model::Scenario kScenarios[] = {{"programs", programs}, {"small", small_programs}};
 
 }  // namespace
 }  // namespace gpurun::server

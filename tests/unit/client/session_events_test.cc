@@ -5,11 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <thread>
 #include <vector>
 
-#include "client/bulk.h"
-#include "client/graph_host.h"
 #include "tests/unit/client/session_under_test.h"
 
 namespace gpurun::client {
@@ -65,11 +62,8 @@ class SessionEvents : public ::testing::Test {
     EXPECT_EQ(fence.get().returned, expected);
   }
 
-  explicit SessionEvents(const SessionOptions& options = quiet())
-      : session_(start(worker_, options)) {}
-
   FakeWorker worker_;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<Session> session_ = start(worker_);
   const Handle event_ = session_->handles().mint(HandleKind::kEvent, 0, nullptr);
 };
 
@@ -179,117 +173,6 @@ TEST_F(SessionEvents, AnEndedOnesPlaceKnowsNothingOfIt) {
   EXPECT_EQ(events.state(kNew, events.asked(kNew), 0), EventCompletions::State::kAsk);
   EXPECT_EQ(events.state(kOld, 5, 0), EventCompletions::State::kAsk);
   tell(first);
-}
-
-// The worker tells of an event before it says anything from which the program could know it.
-class SessionPolls : public SessionEvents {
- protected:
-  SessionPolls() : SessionEvents(options()) { EXPECT_TRUE(known_complete()); }
-  static SessionOptions options() {
-    SessionOptions options = quiet();
-    options.news_first = true;
-    return options;
-  }
-  // What a poll answers without a call: 0, kResultNotReady; -1: the worker has to be asked.
-  int poll() {
-    int result = -1;
-    return answered(false, &result) ? result : -1;
-  }
-  int post(CallSite what) { return session_->post(*Lane::current(), what, ByteView()); }
-};
-
-TEST_F(SessionPolls, OfAnEventUnderWaySendNothing) {
-  const FakeWorker::Record first = record();
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
-  settle();  // Its call is the next that the worker gets.
-  EXPECT_EQ(poll(), kResultNotReady);
-  tell(first);
-  settle();
-  EXPECT_EQ(poll(), 0);
-}
-
-TEST_F(SessionPolls, TellAFailureBeforeTheyTellThatTheEventIsNotReady) {
-  ASSERT_EQ(post(site(2)), 0);
-  const FakeWorker::Record failing = worker_.next();
-  record();
-  auto fence = call_elsewhere(*session_, site(3));
-  const FakeWorker::Record asked = worker_.next();
-  worker_.call_error(failing, kInvalidImage);
-  worker_.reply(asked);
-  EXPECT_EQ(fence.get().returned, kInvalidImage);
-  EXPECT_EQ(poll(), kInvalidImage);
-  EXPECT_EQ(poll(), kResultNotReady);
-}
-
-TEST_F(SessionPolls, AreNotReadyWhileTheBytesBeforeTheEventAreOnTheWay) {
-  tell(record(), 0, /*watermark=*/1);
-  settle();
-  EXPECT_EQ(poll(), kResultNotReady);
-}
-
-TEST_F(SessionPolls, AskOnceAfterAFunctionOfTheProgramMayHaveRun) {
-  const FakeWorker::Record first = record();
-  GraphHost::Operation nothing;
-  nothing.function = [](void*) {};
-  const std::uint64_t operation = session_->graphs().add(nothing);
-  ASSERT_NE(operation, 0u);
-  protocol::ReplyHeader turn;
-  turn.kind = protocol::ReplyKind::kHostTurn;
-  turn.call_sequence = first.header.sequence;
-  turn.subject = operation;
-  const std::uint64_t number = 1;
-  worker_.send_item(turn, bytes_of(number));
-  worker_.next();  // The function's end: it has run.
-  EXPECT_EQ(poll(), -1);
-  settle();  // The worker has had the chance to tell what the function followed from.
-  EXPECT_EQ(poll(), kResultNotReady);
-}
-
-TEST_F(SessionPolls, AskAfterBytesOfALaterCopyHaveComeAndNotAfterThoseOfAnEarlierOne) {
-  Bytes early(8), late(8);
-  const auto copy_out = [&](Bytes& to) {
-    EXPECT_EQ(session_->copy_out(*Lane::current(), site(6), to, 0x2000, false), 0);
-    return worker_.next();
-  };
-  std::uint64_t arrived = 0;
-  const auto arrives = [&](const FakeWorker::Record& copy, const Bytes& to) {
-    const protocol::BulkHeader chunk = {copy.header.bulk, 0, to.size(), ++arrived};
-    Bytes payload(sizeof chunk + to.size());
-    std::memcpy(payload.data(), &chunk, sizeof chunk);
-    worker_.send_frame(worker_.bulk(), protocol::FrameKind::kChunk, payload, 0);
-    while (session_->bulk().outstanding(to)) std::this_thread::yield();
-  };
-  const FakeWorker::Record before = copy_out(early);
-  record();
-  const FakeWorker::Record behind = copy_out(late);
-  arrives(before, early);
-  EXPECT_EQ(poll(), kResultNotReady);
-  arrives(behind, late);
-  EXPECT_EQ(poll(), -1);
-}
-
-TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
-  record();
-  CallSite copy = site(2);
-  copy.order = protocol::Order::kStream;
-  copy.flags = protocol::kFlagBarrier;
-  ASSERT_EQ(post(copy), 0);
-  worker_.next();
-  EXPECT_EQ(poll(), -1);
-  settle();
-  EXPECT_EQ(poll(), -1);  // An answer to anybody does not say that the copy is complete.
-  record();
-  EXPECT_EQ(poll(), kResultNotReady);  // This one stands behind it.
-}
-
-TEST_F(SessionPolls, AskWhileAnotherProcessMayKnow) {
-  record();
-  session_->share_memory();
-  EXPECT_EQ(poll(), -1);
-  session_->unshare_memory();
-  EXPECT_EQ(poll(), kResultNotReady);
-  session_->share_event(session_->handles().mint(HandleKind::kEvent, 0, nullptr));
-  EXPECT_EQ(poll(), -1);
 }
 
 }  // namespace
