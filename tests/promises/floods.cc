@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/programs/behaviour/check.h"
+#include "tests/promises/primary_context.h"
 
 namespace {
 
@@ -140,12 +140,7 @@ void out() {
 int main(int count, char** arguments) {
   EXPECT(count == 3);
   count_in(arguments[2]);
-  MUST(cuInit(0));
-  CUdevice device = 0;
-  MUST(cuDeviceGet(&device, 0));
-  CUcontext context = nullptr;
-  MUST(cuDevicePrimaryCtxRetain(&context, device));
-  MUST(cuCtxSetCurrent(context));
+  const CUcontext context = make_primary_context();
   if (std::string(arguments[1]) == "in") {
     in(context);
   } else {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/programs/behaviour/check.h"
+#include "tests/promises/primary_context.h"
 
 namespace {
 
@@ -32,12 +32,7 @@ std::uint64_t word(std::size_t index) {
 int main(int count, char** arguments) {
   EXPECT(count == 2);
   const bool pinned = std::string(arguments[1]) == "pinned";
-  MUST(cuInit(0));
-  CUdevice device = 0;
-  MUST(cuDeviceGet(&device, 0));
-  CUcontext context = nullptr;
-  MUST(cuDevicePrimaryCtxRetain(&context, device));
-  MUST(cuCtxSetCurrent(context));
+  make_primary_context();
 
   std::vector<std::uint64_t> pageable(pinned ? 0 : kWords);
   void* memory = pageable.data();

@@ -1,0 +1,14 @@
+// The first device's primary context, current in the calling thread.
+#pragma once
+
+#include "tests/programs/behaviour/check.h"
+
+inline CUcontext make_primary_context() {
+  MUST(cuInit(0));
+  CUdevice device = 0;
+  MUST(cuDeviceGet(&device, 0));
+  CUcontext context = nullptr;
+  MUST(cuDevicePrimaryCtxRetain(&context, device));
+  MUST(cuCtxSetCurrent(context));
+  return context;
+}
