@@ -83,15 +83,16 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
       result = enter_context(driver_, owner_, key.first);
       if (result == 0) result = driver_.cuEventSynchronize(event);
       lock.lock();
-      told_.wait(lock, [&] { return !line->telling; });
-      if (stopping_) break;
-      if (line->told == 0) {
-        tell(lock, *line, result);
-        if (told_by_helper_ != nullptr) {
-          lock.unlock();
-          told_by_helper_();
-          lock.lock();
-        }
+    }
+    // Also for one that somebody else tells: settle() waits for it as long as its line stands.
+    told_.wait(lock, [&] { return !line->telling; });
+    if (stopping_) break;
+    if (line->told == 0) {
+      tell(lock, *line, result);
+      if (told_by_helper_ != nullptr) {
+        lock.unlock();
+        told_by_helper_();
+        lock.lock();
       }
     }
     line->entries.pop_front();
