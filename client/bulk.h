@@ -59,6 +59,8 @@ class Bulk {
     void (*failed)(void* user, Status cause) = nullptr;
     // The worker's transfers 1 to `through` have arrived whole.
     void (*completed)(void* user, std::uint64_t through) = nullptr;
+    // Bytes are about to be written into the program's memory.
+    void (*writes)(void* user) = nullptr;
     // More connections are to be opened: wanted().
     void (*wants_more)(void* user) = nullptr;
   };

@@ -143,6 +143,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
       }
       in.claimed += bytes;
       ++in.writers;
+      if (listener_.writes != nullptr) listener_.writes(listener_.user);
       box = in.destination;
     }
   }

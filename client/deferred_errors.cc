@@ -28,6 +28,7 @@ void DeferredErrors::adopt(Lane& lane, std::uint64_t session) const {
   lane.seen_.clear();
   lane.errors_at_birth_ = count_.load(std::memory_order_acquire);
   lane.session_ = session;
+  lane.forget_polls();
 }
 
 void DeferredErrors::forget(Handle context) {

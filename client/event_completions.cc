@@ -44,11 +44,15 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   // The index's earlier event has ended; its numbers are all below those of this one, so what is
   // still told of it changes nothing.
   Slot* slot = &chunk[index % kChunkSlots];
+  const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
+  if (unasked != 0 && unasked < kUnaskedRecords) count_unasked();  // Ended, and nobody had asked.
   slot->event.store(0, std::memory_order_relaxed);
-  for (auto* number : {&slot->recorded, &slot->told, &slot->completed, &slot->untold}) {
+  for (auto* number :
+       {&slot->recorded, &slot->told, &slot->completed, &slot->untold, &slot->came}) {
     number->store(0, std::memory_order_relaxed);
   }
-  slot->wanted.store(false, std::memory_order_relaxed);
+  slot->unasked.store(0, std::memory_order_relaxed);
+  slot->asked.store(false, std::memory_order_relaxed);
   slot->elsewhere.store(false, std::memory_order_relaxed);
   slot->shared.store(false, std::memory_order_relaxed);
   slot->event.store(event, std::memory_order_release);
@@ -57,15 +61,27 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
 
 bool EventCompletions::wanted(Handle event) const noexcept {
   const Slot* slot = find(event);
-  return slot != nullptr && slot->wanted.load(std::memory_order_relaxed) &&
-         !slot->elsewhere.load(std::memory_order_relaxed);
+  if (slot != nullptr) {
+    if (slot->elsewhere.load(std::memory_order_relaxed)) return false;
+    if (slot->asked.load(std::memory_order_relaxed)) return true;
+    if (slot->unasked.load(std::memory_order_relaxed) >= kUnaskedRecords) return false;
+  }
+  return unasked_events_.load(std::memory_order_relaxed) <
+         kUnaskedEvents + kUnaskedForEachAsked * asked_events_.load(std::memory_order_relaxed);
 }
 
 void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told) noexcept {
   Slot* slot = claim(event);
   if (slot == nullptr) return;
+  raise(slot->came, came());
   if (told) raise(slot->told, sequence);
   raise(slot->recorded, sequence);
+  if (slot->asked.load(std::memory_order_relaxed)) return;
+  const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
+  if (unasked == kUnaskedRecords) return;
+  // Two threads that record one event at once may count one: no more than a guess hangs on it.
+  slot->unasked.store(unasked + 1, std::memory_order_relaxed);
+  if (unasked + 1 == kUnaskedRecords) count_unasked();
 }
 
 void EventCompletions::recorded_elsewhere(Handle event) noexcept {
@@ -75,6 +91,7 @@ void EventCompletions::recorded_elsewhere(Handle event) noexcept {
 }
 
 void EventCompletions::share(Handle event) noexcept {
+  any_shared_.store(true, std::memory_order_release);
   recorded_elsewhere(event);
   if (Slot* slot = claim(event); slot != nullptr) {
     slot->shared.store(true, std::memory_order_release);
@@ -89,8 +106,10 @@ bool EventCompletions::is_shared(Handle event) const noexcept {
 std::uint64_t EventCompletions::asked(Handle event) noexcept {
   Slot* slot = claim(event);
   if (slot == nullptr) return 0;
-  if (!slot->wanted.load(std::memory_order_relaxed)) {
-    slot->wanted.store(true, std::memory_order_relaxed);
+  if (!slot->asked.load(std::memory_order_relaxed) &&
+      !slot->asked.exchange(true, std::memory_order_relaxed)) {
+    slot->unasked.store(0, std::memory_order_relaxed);
+    asked_events_.fetch_add(1, std::memory_order_relaxed);
   }
   return slot->recorded.load(std::memory_order_acquire);
 }
@@ -118,6 +137,15 @@ void EventCompletions::completed(Handle event, std::uint64_t sequence, int resul
   if (slot->completed.load(std::memory_order_relaxed) >= sequence) return;
   slot->watermark.store(watermark, std::memory_order_relaxed);
   slot->completed.store(sequence, std::memory_order_release);
+}
+
+void EventCompletions::not_ready(Handle event, std::uint64_t came) noexcept {
+  if (Slot* slot = find(event); slot != nullptr) raise(slot->came, came);
+}
+
+bool EventCompletions::nothing_came(Handle event) const noexcept {
+  const Slot* slot = find(event);
+  return slot != nullptr && slot->came.load(std::memory_order_acquire) == came();
 }
 
 }  // namespace gpurun::client

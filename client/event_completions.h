@@ -1,10 +1,15 @@
 // EventCompletions: what the client knows of recorded events, so that asking about one costs no
 // round trip: what the worker told, and what it will tell unasked.
 //
-// An event that the program has asked about once (query, synchronise) is `wanted`: its later
-// records carry kFlagTell, and the worker tells the end of each. One that only streams wait for
-// costs nothing. An event that may be recorded by something else than a record of ours (a graph, a
-// launch attribute, another process) is never known here.
+// A `wanted` event's records carry kFlagTell, and the worker tells the end of each. That is one
+// that the program has asked about once (query, synchronise); and of any other the first records,
+// since it may be asked about, unless most events of this program never are: one that only streams
+// wait for soon costs nothing. An event that may be recorded by something else than a record of
+// ours (a graph, a launch attribute, another process) is never known here.
+//
+// That an event is *not* complete is known here as long as nothing comes: the program learns how
+// far the device is by what comes from the worker alone, so an event that was not complete, or not
+// recorded, when the last such thing came may be called so still (docs/adr/0009).
 //
 // Any thread; no locks but at an event's first use. One slot per index of the handle table.
 #pragma once
@@ -34,6 +39,13 @@ class EventCompletions {
   EventCompletions& operator=(const EventCompletions&) = delete;
   ~EventCompletions();
 
+  // Records of an event that are told without anybody's having asked about it.
+  static constexpr unsigned kUnaskedRecords = 4;
+  // Events that nobody asks about: so many, and so many for each that somebody did. Beyond no event
+  // is told of before somebody asks.
+  static constexpr std::size_t kUnaskedEvents = 32;
+  static constexpr std::size_t kUnaskedForEachAsked = 4;
+
   // Whether the next record of `event` shall be told.
   bool wanted(Handle event) const noexcept;
   // The call `sequence` records `event`, with kFlagTell if `told`. Before it is committed.
@@ -43,6 +55,8 @@ class EventCompletions {
   // Other processes have `event` too, from now on.
   void share(Handle event) noexcept;
   bool is_shared(Handle event) const noexcept;
+  // Some event ever was shared.
+  bool any_shared() const noexcept { return any_shared_.load(std::memory_order_acquire); }
 
   // The program asks about `event`, which is wanted from now on. Returns its last record.
   std::uint64_t asked(Handle event) noexcept;
@@ -54,6 +68,16 @@ class EventCompletions {
   void completed(Handle event, std::uint64_t sequence, int result,
                  std::uint64_t watermark) noexcept;
 
+  // The program may learn something now that it did not know: before it can.
+  void something_comes() noexcept { came_.fetch_add(1, std::memory_order_acq_rel); }
+  // How much has come.
+  std::uint64_t came() const noexcept { return came_.load(std::memory_order_acquire); }
+  // The worker has answered that `event` is not complete, when asked after `came` had come.
+  void not_ready(Handle event, std::uint64_t came) noexcept;
+  // Nothing has come since `event` was recorded, or was last answered to be not complete. Of one
+  // whose last record is kComing: it may be called not complete.
+  bool nothing_came(Handle event) const noexcept;
+
  private:
   struct Slot {
     std::atomic<Handle> event{0};
@@ -62,7 +86,9 @@ class EventCompletions {
     std::atomic<std::uint64_t> completed{0};  // The latest that is complete.
     std::atomic<std::uint64_t> untold{0};     // The latest of which nothing will be told.
     std::atomic<std::uint64_t> watermark{0};  // Of `completed`.
-    std::atomic<bool> wanted{false};
+    std::atomic<std::uint64_t> came{0};       // When it was last known not to be complete.
+    std::atomic<unsigned> unasked{0};         // Records while nobody asked; up to kUnaskedRecords.
+    std::atomic<bool> asked{false};
     std::atomic<bool> elsewhere{false};
     std::atomic<bool> shared{false};
   };
@@ -73,7 +99,12 @@ class EventCompletions {
   Slot* find(Handle event) const noexcept;
   // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.
   Slot* claim(Handle event) noexcept;
+  void count_unasked() noexcept { unasked_events_.fetch_add(1, std::memory_order_relaxed); }
 
+  std::atomic<std::uint64_t> came_{0};
+  std::atomic<std::size_t> asked_events_{0};
+  std::atomic<std::size_t> unasked_events_{0};
+  std::atomic<bool> any_shared_{false};
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
   std::mutex claiming_;
   std::atomic<bool> forgetful_{false};  // Some record has found no memory.

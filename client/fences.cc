@@ -3,9 +3,14 @@
 #include <utility>
 
 #include "client/session_impl.h"
+#include "driver_abi/opcodes.h"
 
 namespace gpurun::client {
 namespace {
+
+// So long polls are answered here in a row: if what the worker tells unasked were late, for want of
+// helpers (kParkingThreadsMax), who asks is told.
+constexpr std::chrono::milliseconds kPollsUnasked{100};
 
 // Gives the role up, also when memory ends.
 class HeldRole {
@@ -26,6 +31,7 @@ void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
   lane.awaited_ = sequence;
   lane.answered_ = false;
   lane.watermark_ = 0;
+  lane.came_ = events.came();
 }
 
 template <typename Done>
@@ -91,6 +97,12 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
     lane.early_waits_ = 0;
+    lane.polls_since_.reset();
+    if (site.opcode == driver_abi::opcode::cuEventQuery && reply->result == kResultNotReady) {
+      events.not_ready(site.subject, lane.came_);
+      lane.not_ready_event_ = site.subject;
+      lane.not_ready_ = sequence;
+    }
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
   if (stats.enabled()) {
@@ -106,6 +118,18 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
 EventCompletions::State Session::Impl::event_state(Handle event,
                                                    std::uint64_t record) const noexcept {
   return events.state(event, record, bulk_completions.load(std::memory_order_acquire));
+}
+
+bool Session::Impl::still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept {
+  const std::uint64_t early = lane.session_ == serial ? lane.early_ : 0;
+  const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
+  if ((early > record && early > answered) || events.any_shared() ||
+      session->memory_shared_.load(std::memory_order_acquire) != 0 || !events.nothing_came(event)) {
+    return false;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!lane.polls_since_.has_value()) lane.polls_since_ = now;
+  return now - *lane.polls_since_ < kPollsUnasked;
 }
 
 EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& site,
@@ -147,10 +171,15 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
     *result = impl.refusal(site.context);
     if (*result != 0) return true;
   }
-  if (state != State::kComplete) return false;
+  const bool runs =
+      state == State::kComing && !wait && impl.still_not_ready(lane, site.subject, record);
+  // What came between the two looks may have been the news.
+  if (state == State::kComing && !runs) state = impl.event_state(site.subject, record);
+  if (state != State::kComplete && !runs) return false;
   impl.output.write_kept();
   if (lane.session_ != impl.serial) impl.errors.adopt(lane, impl.serial);
   *result = impl.errors.take(lane, site.context);
+  if (*result == 0 && runs) *result = kResultNotReady;
   return true;
 }
 
@@ -181,6 +210,8 @@ bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, i
   std::uint64_t sequence = 0;
   *result = impl.append(lane, site, parts, false, &sequence);
   if (*result != 0) return true;
+  // Questions that are made from now on are held back behind it, in whatever lane.
+  impl.events.something_comes();
   impl.wake_sender();
   impl.output.write_kept();
   *result = impl.errors.take(lane, site.context);

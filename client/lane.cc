@@ -77,6 +77,7 @@ void LaneRegistry::thread_ends(void* value) {
   lane->seen_.clear();
   lane->session_ = 0;
   lane->posted_ = false;
+  lane->forget_polls();
   if (lane->reply_.capacity() > 4096) Bytes().swap(lane->reply_);
   {
     const std::lock_guard<std::mutex> lock(lane->mutex_);

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -59,6 +61,10 @@ class Lane {
   friend struct LaneRegistry;
 
   Lane() = default;
+  void forget_polls() noexcept {
+    early_ = not_ready_ = not_ready_event_ = 0;
+    polls_since_.reset();
+  }
 
   std::uint32_t id_ = 0;
   std::vector<Handle> contexts_;
@@ -71,9 +77,19 @@ class Lane {
   bool answered_ = false;      // Guarded by mutex_.
   int result_ = 0;             // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
+  std::uint64_t came_ = 0;         // EventCompletions::came() when it was called.
   Bytes reply_;                    // Keeps its capacity from call to call.
   bool posted_ = false;            // A call since the last one that was answered.
   std::uint32_t early_waits_ = 0;  // Likewise (Session::wait_answered_early()).
+
+  // The last call that CUDA completes before it returns and that was answered early, and the last
+  // question of this lane's that was answered with "not ready", and about which event: the worker
+  // holds questions back behind what was answered early to their lane, and to no other.
+  std::uint64_t early_ = 0;
+  std::uint64_t not_ready_ = 0;
+  Handle not_ready_event_ = 0;
+  // Since when polls are answered here without any call between; empty: they are not.
+  std::optional<std::chrono::steady_clock::time_point> polls_since_;
 
   // How many non-sticky errors the session had when this lane last looked (DeferredErrors).
   struct Seen {

@@ -205,6 +205,9 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
                                        ", which was never made");
   }
   bulk->after_reads();
+  const bool says_nothing = header.kind == protocol::ReplyKind::kReply &&
+                            header.result == kResultNotReady;  // Of what is done.
+  if (!says_nothing) events.something_comes();
   switch (header.kind) {
     case protocol::ReplyKind::kReply:
       return handle_reply(item);

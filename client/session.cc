@@ -62,6 +62,7 @@ Status Session::Impl::start_threads() {
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
   };
+  listener.writes = [](void* impl) { static_cast<Impl*>(impl)->events.something_comes(); };
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
   std::optional<ConnectionCount::Bounds> bounds;
   if (channels.more != nullptr) bounds = bounds_of(*channels.log);
@@ -206,8 +207,10 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
     events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
-  const bool early = (site.flags & protocol::kFlagBarrier) != 0 && !fence && !site.quiet;
-  if (early) progress.copied_early(lane.id(), slot.sequence);
+  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && !site.quiet;
+  if (copy) progress.copied_early(lane.id(), slot.sequence);
+  const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
+  if (copy || ends) lane.early_ = slot.sequence;
   lane.posted_ = true;
   if (fence) await(lane, slot.sequence);
   log.commit(slot);

@@ -48,6 +48,7 @@ class Stats;
 inline constexpr int kResultOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY: lanes, handles.
 inline constexpr int kResultNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: a forked child.
 inline constexpr int kResultInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE: over a bound.
+inline constexpr int kResultNotReady = 600;      // CUDA_ERROR_NOT_READY.
 // CUDA_ERROR_DEVICE_UNAVAILABLE: worker, daemon, network or server died; every later call too.
 inline constexpr int kResultPeerGone = 46;
 

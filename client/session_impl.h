@@ -58,6 +58,8 @@ struct Session::Impl {
   // Sends what is needed and waits for the reply to `sequence`, which append() made a fence.
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
+  // Nothing can have told this lane that `event`, whose news are coming, is complete.
+  bool still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept;
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
 

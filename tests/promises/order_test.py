@@ -4,8 +4,8 @@ mutexes, events and streams and never find an earlier value; what is answered ea
 that the program can tell, and for another process that shares memory with it; a large copy on one
 stream does not hold up another.
 
-Its words: the image and the programs handover, early_answers, large_copy, interprocess [SEED]. The long run:
-GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256 (docs/testing.md).
+Its words: the image and the programs handover, early_answers, polls, large_copy, interprocess [SEED].
+The long run: GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256 (docs/testing.md).
 """
 import os
 import random
@@ -14,6 +14,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
+POLL_ROUNDS = 40
 ROUNDS = int(os.environ.get("GPURUN_ORDER_ROUNDS", "60" if world.ARGS.sanitizer else "300"))
 COPY_BYTES = int(os.environ.get("GPURUN_ORDER_COPY_MIB", "16")) << 20
 ROUND_TRIP_S = 0.002
@@ -32,13 +33,14 @@ def passes(server, link, command, timeout):
 
 
 def main():
-    image, handover, early_answers, large_copy, interprocess = sys.argv[1:6]
-    seed = int(sys.argv[6]) if len(sys.argv) > 6 else random.randrange(1 << 30)
+    image, handover, early_answers, polls, large_copy, interprocess = sys.argv[1:7]
+    seed = int(sys.argv[7]) if len(sys.argv) > 7 else random.randrange(1 << 30)
     print(f"seed {seed}")
     with world.Gpurund() as server:
         with world.DelayedLink(server.port(), ROUND_TRIP_S, seed=seed) as link:
             wrong = passes(server, link, [handover, image, str(ROUNDS)], 60 + ROUNDS)
             wrong += passes(server, link, [early_answers, image], 240)
+            wrong += passes(server, link, [polls, image, str(POLL_ROUNDS)], 240)
             for what in ("memory", "early", "events", "death"):
                 wrong += passes(server, link, [interprocess, image, what], 240)
         with world.DelayedLink(server.port(), ROUND_TRIP_S, bytes_per_s=LINK_BYTES_PER_S) as link:

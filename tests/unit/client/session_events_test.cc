@@ -4,9 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <future>
+#include <thread>
 #include <vector>
 
+#include "client/bulk.h"
+#include "client/graph_host.h"
+#include "driver_abi/opcodes.h"
 #include "tests/unit/client/session_under_test.h"
 
 namespace gpurun::client {
@@ -33,10 +38,11 @@ class SessionEvents : public ::testing::Test {
   bool answered(bool wait, int* result) {
     return session_->event_answered(*Lane::current(), about(5), wait, result);
   }
-  // Without a wait; what it returns must be 0.
+  // Without a wait; what it returns must be 0, or that it is not complete.
   bool known_complete() {
     int result = -1;
     const bool known = answered(false, &result);
+    if (known && result == kResultNotReady) return false;
     EXPECT_EQ(result, 0);
     return known;
   }
@@ -69,10 +75,30 @@ class SessionEvents : public ::testing::Test {
 
 TEST_F(SessionEvents, OneThatWasNeverRecordedIsComplete) { EXPECT_TRUE(known_complete()); }
 
-TEST_F(SessionEvents, OneThatNobodyAsksAboutIsNotTold) {
+TEST_F(SessionEvents, OneThatNobodyAsksAboutIsSoonNotTold) {
+  for (unsigned i = 0; i < EventCompletions::kUnaskedRecords; ++i) {
+    EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
+  }
   EXPECT_EQ(record().header.flags & protocol::kFlagTell, 0);
   EXPECT_FALSE(known_complete());  // The worker is asked this time.
   EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
+}
+
+// A program whose events are for its streams alone does not pay for those that are polled.
+TEST(EventCompletionsTest, WhereMostAreNotAskedAboutNoneIsToldBefore) {
+  std::uint64_t call = 0;
+  Handle event = 0;
+  EventCompletions events;
+  for (std::size_t i = 0; i < EventCompletions::kUnaskedEvents; ++i) {
+    EXPECT_TRUE(events.wanted(++event));
+    for (unsigned j = 0; j < EventCompletions::kUnaskedRecords; ++j) {
+      events.recorded(event, ++call, true);
+    }
+  }
+  EXPECT_FALSE(events.wanted(event + 1));
+  events.asked(event);
+  EXPECT_TRUE(events.wanted(event));
+  EXPECT_TRUE(events.wanted(event + 1));
 }
 
 TEST_F(SessionEvents, IsKnownCompleteAfterItsLastRecordOnly) {
@@ -173,6 +199,155 @@ TEST_F(SessionEvents, AnEndedOnesPlaceKnowsNothingOfIt) {
   EXPECT_EQ(events.state(kNew, events.asked(kNew), 0), EventCompletions::State::kAsk);
   EXPECT_EQ(events.state(kOld, 5, 0), EventCompletions::State::kAsk);
   tell(first);
+}
+
+// A poll is answered where it is made as long as nothing has come from which the program could know
+// that the event is complete.
+class SessionPolls : public SessionEvents {
+ protected:
+  // What a poll answers without a call: 0, kResultNotReady; -1: the worker has to be asked.
+  int poll() {
+    int result = -1;
+    return answered(false, &result) ? result : -1;
+  }
+  // This thread asks the worker, which answers that the event is not complete.
+  void ask() {
+    auto worker =
+        std::async(std::launch::async, [&] { worker_.reply(worker_.next(), kResultNotReady); });
+    Reply reply;
+    EXPECT_EQ(session_->call(*Lane::current(), question(), ByteView(), &reply), kResultNotReady);
+  }
+  CallSite question() { return about(driver_abi::opcode::cuEventQuery); }
+  int post(CallSite what) { return session_->post(*Lane::current(), what, ByteView()); }
+};
+
+TEST_F(SessionPolls, SendNothingWhileNothingComes) {
+  const FakeWorker::Record first = record();
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
+  settle();  // Its call is the next that the worker gets. It may stand behind the event.
+  EXPECT_EQ(poll(), -1);
+  ask();
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
+  tell(first);
+  settle();
+  EXPECT_EQ(poll(), 0);
+  record();
+  EXPECT_EQ(poll(), kResultNotReady);
+}
+
+TEST_F(SessionPolls, AskWhatWillNotBeTold) {
+  for (unsigned i = 0; i < EventCompletions::kUnaskedRecords; ++i) record();
+  record();
+  EXPECT_EQ(poll(), -1);
+  ask();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionPolls, TellAFailureBeforeTheyTellThatTheEventIsNotReady) {
+  ASSERT_EQ(post(site(2)), 0);
+  const FakeWorker::Record failing = worker_.next();
+  auto fence = call_elsewhere(*session_, site(3));
+  const FakeWorker::Record asked = worker_.next();
+  worker_.call_error(failing, kInvalidImage);
+  worker_.reply(asked);
+  EXPECT_EQ(fence.get().returned, kInvalidImage);
+  record();
+  EXPECT_EQ(poll(), kInvalidImage);
+  EXPECT_EQ(poll(), kResultNotReady);
+}
+
+TEST_F(SessionPolls, AskWhileTheBytesBeforeTheEventAreOnTheWay) {
+  tell(record(), 0, /*watermark=*/1);
+  settle();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionPolls, AskAfterAFunctionOfTheProgramHasRun) {
+  const FakeWorker::Record first = record();
+  GraphHost::Operation nothing;
+  nothing.function = [](void*) {};
+  const std::uint64_t operation = session_->graphs().add(nothing);
+  ASSERT_NE(operation, 0u);
+  protocol::ReplyHeader turn;
+  turn.kind = protocol::ReplyKind::kHostTurn;
+  turn.call_sequence = first.header.sequence;
+  turn.subject = operation;
+  const std::uint64_t number = 1;
+  worker_.send_item(turn, bytes_of(number));
+  worker_.next();  // The function's end: it has run.
+  EXPECT_EQ(poll(), -1);
+  ask();
+  EXPECT_EQ(poll(), kResultNotReady);
+}
+
+TEST_F(SessionPolls, AskAfterBytesHaveCome) {
+  Bytes to(8);
+  record();
+  ASSERT_EQ(session_->copy_out(*Lane::current(), site(6), to, 0x2000, false), 0);
+  const FakeWorker::Record copy = worker_.next();
+  EXPECT_EQ(poll(), kResultNotReady);
+  const protocol::BulkHeader chunk = {copy.header.bulk, 0, to.size(), 1};
+  Bytes payload(sizeof chunk + to.size());
+  std::memcpy(payload.data(), &chunk, sizeof chunk);
+  worker_.send_frame(worker_.bulk(), protocol::FrameKind::kChunk, payload, 0);
+  while (session_->bulk().outstanding(to)) std::this_thread::yield();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
+  CallSite copy = site(2);
+  copy.order = protocol::Order::kStream;
+  copy.flags = protocol::kFlagBarrier;
+  CallSite free = site(2);
+  free.order = protocol::Order::kOrderedHost;
+  for (const CallSite& early : {copy, free}) {
+    record();
+    ASSERT_EQ(post(early), 0);
+    worker_.next();
+    EXPECT_EQ(poll(), -1);
+    auto others = call_elsewhere(*session_, question());  // Which is not held back for our call.
+    worker_.reply(worker_.next(), kResultNotReady);
+    EXPECT_EQ(others.get().returned, kResultNotReady);
+    EXPECT_EQ(poll(), -1);
+    ask();
+    EXPECT_EQ(poll(), kResultNotReady);  // Nothing was learned since.
+    ASSERT_EQ(post(early), 0);
+    worker_.next();
+    EXPECT_EQ(poll(), -1);
+    record();
+    EXPECT_EQ(poll(), kResultNotReady);  // This one stands behind it.
+  }
+}
+
+TEST_F(SessionPolls, AskAfterAWaitThatWasAnsweredEarlyToAnybody) {
+  constexpr Handle kStream = 77;
+  CallSite fill = site(7);
+  fill.order = protocol::Order::kStream;
+  fill.stream = kStream;
+  fill.quiet = true;
+  CallSite wait = site(3);
+  wait.stream = kStream;
+  wait.waits = Waits::kForStream;
+  record();
+  std::thread([&] {
+    Lane& other = *Lane::current();
+    EXPECT_EQ(session_->post(other, fill, ByteView()), 0);
+    int result = -1;
+    EXPECT_TRUE(session_->wait_answered_early(other, wait, ByteView(), &result));
+  }).join();
+  worker_.next();
+  worker_.next();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionPolls, AskWhileAnotherProcessMayKnow) {
+  record();
+  session_->share_memory();
+  EXPECT_EQ(poll(), -1);
+  session_->unshare_memory();
+  EXPECT_EQ(poll(), kResultNotReady);
+  session_->share_event(session_->handles().mint(HandleKind::kEvent, 0, nullptr));
+  EXPECT_EQ(poll(), -1);
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+// Polls of events: `polls IMAGE count ROUNDS` asks again and again while a kernel runs, and prints
+// how often; `polls IMAGE ROUNDS` shows that no poll says less than the program knows already: by
+// bytes that have come, a function that ran, a wait for another stream, another event, a copy that
+// has returned.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "driver_test.h"
+
+namespace {
+
+bool is_complete(CUevent event) {
+  const CUresult result = cuEventQuery(event);
+  if (result != CUDA_ERROR_NOT_READY) MUST(result);
+  return result == CUDA_SUCCESS;
+}
+
+void count_polls(const Device& device, int rounds) {
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr memory = Device::memory(4);
+  unsigned long polls = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const CUevent event = Device::event(CU_EVENT_DISABLE_TIMING);
+    device.launch_linger(stream, memory, 1);
+    MUST(cuEventRecord(event, stream));
+    do ++polls;
+    while (!is_complete(event));
+    MUST(cuEventDestroy(event));
+  }
+  std::printf("polls: %lu\n", polls);
+}
+
+class Knowledge {
+ public:
+  explicit Knowledge(const Device& device) : device_(device) {
+    std::memset(seen_, 0, 4);
+    EXPECT(is_complete(event_));  // Never recorded.
+  }
+  void by_bytes() {
+    const unsigned value = work();
+    MUST(cuMemcpyDtoHAsync(seen_, memory_, 4, one_));
+    while (__atomic_load_n(seen_, __ATOMIC_ACQUIRE) != value) poll();
+    EXPECT(is_complete(event_));
+  }
+  void by_a_function() {
+    std::atomic<bool> ran{false};
+    work();
+    const CUhostFn run = [](void* user) { *static_cast<std::atomic<bool>*>(user) = true; };
+    MUST(cuLaunchHostFunc(one_, run, &ran));
+    while (!ran) poll();
+    EXPECT(is_complete(event_));
+  }
+  void by_a_wait_elsewhere() {
+    work();
+    MUST(cuStreamWaitEvent(two_, event_, 0));
+    poll();
+    MUST(cuStreamSynchronize(two_));
+    EXPECT(is_complete(event_));
+  }
+  void by_another_event() {
+    work();
+    MUST(cuStreamWaitEvent(two_, event_, 0));
+    MUST(cuEventRecord(later_, two_));
+    while (!is_complete(later_)) {
+    }
+    EXPECT(is_complete(event_));
+    float time = -1;
+    MUST(cuEventElapsedTime(&time, event_, later_));
+    EXPECT(time >= 0);
+  }
+  void by_a_copy_that_has_returned() {
+    work();
+    const unsigned zero = 0;
+    MUST(cuMemcpyHtoD(other_, &zero, 4));  // The legacy stream's, behind all blocking ones.
+    EXPECT(is_complete(event_));
+  }
+  void by_a_wait_that_has_returned() {
+    work();
+    MUST(cuStreamSynchronize(one_));
+    EXPECT(is_complete(event_));
+    MUST(cuStreamSynchronize(two_));
+    const unsigned value = 3;
+    MUST(cuMemcpyHtoDAsync(other_, &value, 4, two_));
+    MUST(cuEventRecord(later_, two_));
+    MUST(cuStreamSynchronize(two_));
+    EXPECT(is_complete(later_));
+  }
+
+ private:
+  unsigned work() {
+    device_.launch_fill(one_, memory_, 1, ++value_);
+    MUST(cuEventRecord(event_, one_));
+    return value_;
+  }
+  void poll() { static_cast<void>(is_complete(event_)); }
+
+  const Device& device_;
+  const CUstream one_ = Device::stream(CU_STREAM_DEFAULT);
+  const CUstream two_ = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event_ = Device::event(), later_ = Device::event();
+  const CUdeviceptr memory_ = Device::memory(4), other_ = Device::memory(4);
+  unsigned* const seen_ = Device::pinned(4);
+  unsigned value_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 3 || argc == 4);
+  end_after(200);
+  const Device device(argv[1]);
+  const int rounds = std::atoi(argv[argc - 1]);
+  if (argc == 4) {
+    count_polls(device, rounds);
+  } else {
+    Knowledge knowledge(device);
+    for (int i = 0; i < rounds; ++i) {
+      knowledge.by_bytes();
+      knowledge.by_a_function();
+      knowledge.by_a_wait_elsewhere();
+      knowledge.by_another_event();
+      knowledge.by_a_copy_that_has_returned();
+      knowledge.by_a_wait_that_has_returned();
+    }
+  }
+  std::puts("PASSED");
+  return 0;
+}
