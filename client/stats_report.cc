@@ -134,17 +134,18 @@ void append_worker(std::string* text, const Statistics& statistics) {
     *text += "no numbers of the worker: " + statistics.no_worker + "\n";
   }
   if (!statistics.worker) return;
-  append(text, "%-38s %9s %8s %12s %11s %11s %11s\n", "in the worker", "calls", "failed",
-         "driver ms", "longest ms", "queued ms", "longest ms");
+  append(text, "%-38s %9s %8s %12s %11s %11s %11s %14s %14s\n", "in the worker", "calls", "failed",
+         "driver ms", "longest ms", "queued ms", "longest ms", "bytes in", "bytes out");
   std::vector<protocol::WorkerRow> rows = statistics.worker->rows;
   std::stable_sort(rows.begin(), rows.end(), [](const auto& left, const auto& right) {
     return left.driver_ns > right.driver_ns;
   });
   for (const protocol::WorkerRow& row : rows) {
-    append(text, "%-38s %9llu %8llu %12.3f %11.3f %11.3f %11.3f\n", function_name(row.opcode),
-           Number{row.calls}, Number{row.failures}, milliseconds(time_of(row.driver_ns)),
-           milliseconds(time_of(row.driver_longest_ns)), milliseconds(time_of(row.queue_ns)),
-           milliseconds(time_of(row.queue_longest_ns)));
+    append(text, "%-38s %9llu %8llu %12.3f %11.3f %11.3f %11.3f %14llu %14llu\n",
+           function_name(row.opcode), Number{row.calls}, Number{row.failures},
+           milliseconds(time_of(row.driver_ns)), milliseconds(time_of(row.driver_longest_ns)),
+           milliseconds(time_of(row.queue_ns)), milliseconds(time_of(row.queue_longest_ns)),
+           Number{row.bytes_in}, Number{row.bytes_out});
   }
   const protocol::WorkerTotals& totals = statistics.worker->totals;
   append(text, "batches that came: %llu, of %llu calls; replies: %llu in %llu frames, %llu bytes\n",
@@ -172,10 +173,12 @@ std::string json_worker(const protocol::WorkerStatistics& worker) {
   for (const protocol::WorkerRow& row : worker.rows) {
     append(&text,
            "%s{\"name\":\"%s\",\"calls\":%llu,\"failures\":%llu,\"driver_us\":%.3f,"
-           "\"driver_longest_us\":%.3f,\"queue_us\":%.3f,\"queue_longest_us\":%.3f}",
+           "\"driver_longest_us\":%.3f,\"queue_us\":%.3f,\"queue_longest_us\":%.3f,"
+           "\"bytes_in\":%llu,\"bytes_out\":%llu}",
            separator, function_name(row.opcode), Number{row.calls}, Number{row.failures},
            microseconds(time_of(row.driver_ns)), microseconds(time_of(row.driver_longest_ns)),
-           microseconds(time_of(row.queue_ns)), microseconds(time_of(row.queue_longest_ns)));
+           microseconds(time_of(row.queue_ns)), microseconds(time_of(row.queue_longest_ns)),
+           Number{row.bytes_in}, Number{row.bytes_out});
     separator = ",";
   }
   return text + "]}";

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <string>
 
-#include "protocol/record.h"
-
 namespace gpurun::protocol {
 namespace {
 
@@ -16,7 +14,6 @@ struct Head {
   std::uint64_t row_count = 0;
 };
 static_assert(sizeof(Head) == sizeof(WorkerTotals) + 8);
-static_assert(sizeof(Head) + limits::kRowsMax * sizeof(WorkerRow) <= kReplyPayloadBytesMax);
 
 Status wrong(const std::string& what) {
   return Status(Code::kProtocol, "the worker's statistics: " + what);
@@ -32,7 +29,7 @@ std::size_t size_class(std::uint64_t size) noexcept {
 Bytes encode(const WorkerStatistics& statistics) {
   Head head;
   head.totals = statistics.totals;
-  head.row_count = std::min(statistics.rows.size(), limits::kRowsMax);
+  head.row_count = std::min(statistics.rows.size(), kWorkerRowsMax);
   const std::size_t row_bytes = head.row_count * sizeof(WorkerRow);
   Bytes bytes(sizeof head + row_bytes);
   std::memcpy(bytes.data(), &head, sizeof head);
@@ -44,7 +41,7 @@ Result<WorkerStatistics> parse_worker_statistics(ByteView bytes) {
   Head head;
   if (bytes.size() < sizeof head) return wrong("only " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.row_count > limits::kRowsMax) {
+  if (head.row_count > kWorkerRowsMax) {
     return wrong(std::to_string(head.row_count) + " functions");
   }
   if (bytes.size() != sizeof head + head.row_count * sizeof(WorkerRow)) {

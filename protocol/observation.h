@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "protocol/limits.h"
+#include "protocol/record.h"
 
 namespace gpurun::protocol {
 
@@ -47,8 +48,10 @@ struct WorkerRow {
   std::uint64_t driver_longest_ns = 0;  // Of one call.
   std::uint64_t queue_ns = 0;           // Decoded, and not yet issued.
   std::uint64_t queue_longest_ns = 0;
+  std::uint64_t bytes_in = 0;   // Records, and what belongs to them beside the log.
+  std::uint64_t bytes_out = 0;  // Replies' payloads, and copies to the client beside the log.
 };
-static_assert(sizeof(WorkerRow) == 56);
+static_assert(sizeof(WorkerRow) == 72);
 
 // By size: 1, 2 to 3, 4 to 7, ...; the last has the rest.
 inline constexpr std::size_t kSizeClasses = 20;
@@ -72,7 +75,12 @@ struct WorkerStatistics {
   std::vector<WorkerRow> rows;  // Opcodes ascending, none twice.
 };
 
-// At most kRowsMax rows, which one reply holds.
+// So many rows one reply holds; there are fewer functions.
+inline constexpr std::size_t kWorkerRowsMax =
+    (kReplyPayloadBytesMax - sizeof(WorkerTotals) - 8) / sizeof(WorkerRow);
+static_assert(kWorkerRowsMax < limits::kRowsMax);
+
+// At most kWorkerRowsMax rows; what is beyond is left out.
 Bytes encode(const WorkerStatistics& statistics);
 // kProtocol: of another size than it says, too many rows, or opcodes out of order.
 Result<WorkerStatistics> parse_worker_statistics(ByteView bytes);

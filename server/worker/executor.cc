@@ -2,6 +2,7 @@
 #include "server/worker/executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -129,15 +130,32 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   return outcome;
 }
 
+// Of the call's transfer, either way; none of one whose bytes it never asked for.
+std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
+  const RecordHeader& header = call.header_;
+  if (header.bulk == 0) return 0;
+  if (header.form != Form::kCopyIn && header.form != Form::kCopyOut) {
+    return call.bulk_payload().size();
+  }
+  protocol::CopyPayload copy;
+  std::memcpy(&copy, call.payload_.data(), sizeof copy);
+  return copy.bytes;
+}
+
 CallOutcome ExecutorState::run(Call& call) {
   if (observer == nullptr) return run_unobserved(call);
   observer->launches_belong_to(call.header_.sequence);
   const std::uint64_t begin = Observer::now();
   const CallOutcome outcome = run_unobserved(call);
   observer->launches_belong_to(0);
-  const bool over = outcome.kind != CallOutcome::Kind::kHeld;
-  observer->ran(call.header_,
-                {call.decoded_ns_, begin, Observer::now(), over, over && outcome.result != 0});
+  Observer::Ran ran{call.decoded_ns_, begin, Observer::now()};
+  ran.over = outcome.kind != CallOutcome::Kind::kHeld;
+  ran.failed = ran.over && outcome.result != 0;
+  const std::uint64_t beside = bytes_beside_the_log(call);
+  const bool out = call.header_.form == Form::kCopyOut;
+  ran.bytes_in = call.header_.bytes + (out ? 0 : beside);
+  ran.bytes_out = out ? beside : 0;
+  observer->ran(call.header_, ran);
   return outcome;
 }
 

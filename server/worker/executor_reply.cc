@@ -201,6 +201,7 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
   print_first();
+  if (observer != nullptr) observer->replied(header, call.reply_.size());
   // A failure is kept by the outbox, and accept() returns it.
   (void)outbox.post(reply, ByteView(call.reply_));
 }

@@ -79,6 +79,7 @@ struct ExecutorState {
   void context_ended(std::uint64_t context, void* driver_context);
 
   int prepare(Call& call);
+  static std::uint64_t bytes_beside_the_log(const Call& call);
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
   int run_rest(Call& call, int (*rest)(Call&));

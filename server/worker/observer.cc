@@ -83,6 +83,8 @@ void Observer::ran(const protocol::RecordHeader& header, const Ran& ran) noexcep
   record(protocol::Recorded::kIssue, header, ran.decoded, ran.begin, ran.end);
   add(function.calls, 1);
   if (ran.failed) add(function.failures, 1);
+  add(function.bytes_in, ran.bytes_in);
+  add(function.bytes_out, ran.bytes_out);
   add_time(function.queue_ns, function.queue_longest_ns, between(ran.decoded, ran.begin));
 }
 
@@ -91,6 +93,11 @@ void Observer::waited(const protocol::RecordHeader& header, std::uint64_t begin,
   Function& function = (*functions_)[row_of(header.opcode)];
   add_time(function.driver_ns, function.driver_longest_ns, between(begin, end));
   record(protocol::Recorded::kRest, header, 0, begin, end);
+}
+
+void Observer::replied(const protocol::RecordHeader& header, std::uint64_t bytes) noexcept {
+  if (header.opcode == protocol::kObserveOpcode) return;
+  add((*functions_)[row_of(header.opcode)].bytes_out, bytes);
 }
 
 void Observer::count_batch(std::uint64_t records, std::uint64_t bytes) noexcept {
@@ -154,6 +161,8 @@ protocol::WorkerStatistics Observer::statistics() const {
     row.driver_longest_ns = function.driver_longest_ns.load(kRelaxed);
     row.queue_ns = function.queue_ns.load(kRelaxed);
     row.queue_longest_ns = function.queue_longest_ns.load(kRelaxed);
+    row.bytes_in = function.bytes_in.load(kRelaxed);
+    row.bytes_out = function.bytes_out.load(kRelaxed);
     if (row.calls != 0 || row.driver_ns != 0) result.rows.push_back(row);
   }
   return result;

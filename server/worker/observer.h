@@ -51,11 +51,15 @@ class Observer {
     std::uint64_t end = 0;
     bool over = true;
     bool failed = false;
+    std::uint64_t bytes_in = 0;   // With the record, once it is over.
+    std::uint64_t bytes_out = 0;  // Beside the log.
   };
   void ran(const protocol::RecordHeader& header, const Ran& ran) noexcept;
   // Likewise, of what such a call still waited for on a helper thread.
   void waited(const protocol::RecordHeader& header, std::uint64_t begin,
               std::uint64_t end) noexcept;
+  // The reply to the call carries so much.
+  void replied(const protocol::RecordHeader& header, std::uint64_t bytes) noexcept;
 
   // One frame of so many records came; one of so many items was sent.
   void count_batch(std::uint64_t records, std::uint64_t bytes) noexcept;
@@ -81,6 +85,8 @@ class Observer {
     Counter driver_longest_ns{0};
     Counter queue_ns{0};
     Counter queue_longest_ns{0};
+    Counter bytes_in{0};
+    Counter bytes_out{0};
   };
 
   const std::unique_ptr<std::array<Function, limits::kRowsMax>> functions_ =

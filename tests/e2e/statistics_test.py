@@ -49,6 +49,11 @@ class Counted(unittest.TestCase):
         sent = {name: each["calls"] for name, each in client.items() if each["calls"]}
         self.assertEqual(sent, {name: each["calls"] for name, each in worker.items()})
         self.assertEqual([name for name, each in worker.items() if each["failures"]], [])
+        self.assertEqual({name: each["record_bytes"] + each["sent_bytes"]
+                          for name, each in client.items() if each["calls"]},
+                         {name: each["bytes_in"] for name, each in worker.items()})
+        self.assertEqual(worker["cuMemcpyDtoH_v2"]["bytes_out"], 4 * ROUNDS)
+        self.assertEqual(worker["cuLaunchKernel"]["bytes_out"], 0)
         self.assertGreater(worker["cuLaunchKernel"]["driver_us"], 0)
         self.assertEqual(sum(sent.values()), told["calls"])
 

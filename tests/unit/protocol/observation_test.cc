@@ -22,6 +22,7 @@ WorkerStatistics counted() {
     row.opcode = static_cast<std::uint16_t>(opcode);
     row.calls = static_cast<std::uint64_t>(opcode) * 10;
     row.queue_longest_ns = static_cast<std::uint64_t>(opcode);
+    row.bytes_out = static_cast<std::uint64_t>(opcode) * 3;
     statistics.rows.push_back(row);
   }
   return statistics;
@@ -44,9 +45,11 @@ TEST(Observation, StatisticsComeAsTheyWere) {
   EXPECT_EQ(parsed->rows[1].opcode, 7);
   EXPECT_EQ(parsed->rows[1].calls, 70u);
   EXPECT_EQ(parsed->rows[2].queue_longest_ns, 4095u);
+  EXPECT_EQ(parsed->rows[2].bytes_out, 3 * 4095u);
 }
 
 TEST(Observation, EveryFunctionAtOnceFitsIntoAReply) {
+  EXPECT_LE(driver_abi::rows().size(), kWorkerRowsMax);
   WorkerStatistics all;
   for (std::size_t opcode = 0; opcode < limits::kRowsMax; ++opcode) {
     WorkerRow row;
@@ -55,7 +58,9 @@ TEST(Observation, EveryFunctionAtOnceFitsIntoAReply) {
   }
   const Bytes bytes = encode(all);
   EXPECT_LE(bytes.size(), kReplyPayloadBytesMax);
-  EXPECT_TRUE(parse_worker_statistics(bytes).ok());
+  const auto parsed = parse_worker_statistics(bytes);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(parsed->rows.size(), kWorkerRowsMax);
 }
 
 TEST(Observation, NonsenseIsRefused) {
@@ -67,7 +72,7 @@ TEST(Observation, NonsenseIsRefused) {
   }
   // Fewer, more, and so many rows that their bytes would be a small number again.
   for (const std::uint64_t rows :
-       {std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{limits::kRowsMax + 1},
+       {std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{kWorkerRowsMax + 1},
         ~std::uint64_t{0} / sizeof(WorkerRow) + 1}) {
     EXPECT_EQ(parse_worker_statistics(changed(count_at, rows)).status().code(), Code::kProtocol)
         << rows;
