@@ -44,8 +44,6 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   // The index's earlier event has ended; its numbers are all below those of this one, so what is
   // still told of it changes nothing.
   Slot* slot = &chunk[index % kChunkSlots];
-  const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
-  if (unasked != 0 && unasked < kUnaskedRecords) count_unasked();  // Ended, and nobody had asked.
   slot->event.store(0, std::memory_order_relaxed);
   for (auto* number :
        {&slot->recorded, &slot->told, &slot->completed, &slot->untold, &slot->came}) {
@@ -79,9 +77,9 @@ void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told)
   if (slot->asked.load(std::memory_order_relaxed)) return;
   const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
   if (unasked == kUnaskedRecords) return;
-  // Two threads that record one event at once may count one: no more than a guess hangs on it.
+  // Two threads that record one event at once may count wrongly: no more than a guess hangs on it.
   slot->unasked.store(unasked + 1, std::memory_order_relaxed);
-  if (unasked + 1 == kUnaskedRecords) count_unasked();
+  if (unasked == 0) unasked_events_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void EventCompletions::recorded_elsewhere(Handle event) noexcept {
@@ -108,7 +106,9 @@ std::uint64_t EventCompletions::asked(Handle event) noexcept {
   if (slot == nullptr) return 0;
   if (!slot->asked.load(std::memory_order_relaxed) &&
       !slot->asked.exchange(true, std::memory_order_relaxed)) {
-    slot->unasked.store(0, std::memory_order_relaxed);
+    if (slot->unasked.exchange(0, std::memory_order_relaxed) != 0) {
+      unasked_events_.fetch_sub(1, std::memory_order_relaxed);
+    }
     asked_events_.fetch_add(1, std::memory_order_relaxed);
   }
   return slot->recorded.load(std::memory_order_acquire);

@@ -41,8 +41,9 @@ class EventCompletions {
 
   // Records of an event that are told without anybody's having asked about it.
   static constexpr unsigned kUnaskedRecords = 4;
-  // Events that nobody asks about: so many, and so many for each that somebody did. Beyond no event
-  // is told of before somebody asks.
+  // Events that were recorded and that nobody has asked about: so many, and so many for each that
+  // somebody did. Beyond no event is told of before somebody asks. Each stream whose events are
+  // told takes a thread of the worker while it works (server/worker/completions.h).
   static constexpr std::size_t kUnaskedEvents = 32;
   static constexpr std::size_t kUnaskedForEachAsked = 4;
 
@@ -99,7 +100,6 @@ class EventCompletions {
   Slot* find(Handle event) const noexcept;
   // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.
   Slot* claim(Handle event) noexcept;
-  void count_unasked() noexcept { unasked_events_.fetch_add(1, std::memory_order_relaxed); }
 
   std::atomic<std::uint64_t> came_{0};
   std::atomic<std::size_t> asked_events_{0};
