@@ -42,15 +42,15 @@ bool BulkOpener::goes_on() {
 
 void BulkOpener::run() {
   while (goes_on()) {
-    Result<MoreConnections::Joined> joined = from_.open();
+    OpeningDescriptor opening;
+    Result<MoreConnections::Joined> joined = from_.open(opening);
     if (!joined.ok()) {
       GPURUN_LOG(kInfo, "no further connection for copies' bytes: %s",
                  joined.status().to_string().c_str());
       bulk_.cannot_add();
       continue;
     }
-    watched_.push_back(joined->connection->fd());
-    fork_guard::watch(watched_.back());
+    watched_.push_back(opening.keep_watched());
     bulk_.add(std::move(joined->connection), joined->cores);
     GPURUN_LOG(kInfo, "copies' bytes have %u connections to try", bulk_.open());
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/bulk.h"
+#include "client/opening_descriptor.h"
 #include "client/session.h"
 #include "client/thread.h"
 
