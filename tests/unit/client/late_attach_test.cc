@@ -1,6 +1,8 @@
 // Protects: a bulk connection that is being opened beside a running session belongs to this process
-// alone: a child that the program forks meanwhile has none of its descriptors, at whatever moment.
-// Method: a server in a process of its own, which takes connections and answers nothing.
+// alone, and is no reason to wait for it: a child that the program forks meanwhile has none of its
+// descriptors, at whatever moment, and the connection that is not wanted any more is given up at
+// once, whatever it waits for. Method: a server in a process of its own, which takes connections
+// and answers nothing; only the test's time limit, far below what an opening may take, ends a wait.
 #include "client/late_attach.h"
 
 #include <fcntl.h>
@@ -184,6 +186,48 @@ TEST_F(LateAttached, WhatIsOpenIsWatchedUntilItIsForgotten) {
   EXPECT_TRUE(child_has_only(with_far));
   fork_guard::forget(kept);
   EXPECT_FALSE(child_has_only(with_far));
+}
+
+TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForTheServer) {
+  const Server server(false);
+  OpeningDescriptor opening;
+  Code code = Code::kOk;
+  std::thread opener([&] { code = open(server.address(), opening); });
+  server.await_first_bytes();
+  opening.give_up();
+  opener.join();
+  EXPECT_EQ(code, Code::kPeerGone);
+}
+
+// A queue that is full: the kernel answers no connect. It is given up before, in and behind that.
+TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForAConnect) {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), name, bytes), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  ASSERT_EQ(getsockname(listener.get(), name, &bytes), 0);
+  std::vector<UniqueFd> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    static_cast<void>(connect(waiting.back().get(), name, bytes));
+  }
+  const std::string server = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const Numbers before = sockets();
+  for (int times = 0; times < 50; ++times) {
+    OpeningDescriptor opening;
+    Code code = Code::kOk;
+    std::thread opener([&] { code = open(server, opening); });
+    // From before its thread runs to when it waits.
+    for (int turns = 0; turns < times; ++turns) std::this_thread::yield();
+    while (times >= 40 && sockets() == before) std::this_thread::yield();
+    opening.give_up();
+    opener.join();
+    EXPECT_EQ(code, Code::kUnavailable);
+  }
 }
 
 }  // namespace
