@@ -38,10 +38,12 @@ Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connectio
 
 }  // namespace
 
-Result<std::unique_ptr<transport::Connection>> open_attach_connection(const AttachConnection& one) {
+Result<std::unique_ptr<transport::Connection>> open_attach_connection(
+    const AttachConnection& one, transport::DescriptorKeeper* keeper) {
   transport::Options options;
   options.fd_min = one.fd_min;
   options.others_may_close = true;
+  options.keeper = keeper;
   auto connection = transport::connect("tcp://" + one.server, one.connected, options);
   if (!connection.ok()) return connection.status();
   if (one.tls_key) GPURUN_RETURN_IF_ERROR(encrypt(one, *connection));

@@ -26,7 +26,8 @@ struct AttachConnection {
 };
 
 // Connects, shakes hands where the session is encrypted, and says the words. Errors as of attach().
-Result<std::unique_ptr<transport::Connection>> open_attach_connection(const AttachConnection& one);
+Result<std::unique_ptr<transport::Connection>> open_attach_connection(
+    const AttachConnection& one, transport::DescriptorKeeper* keeper = nullptr);
 
 Status not_answered(const std::string& server, std::chrono::milliseconds patience);
 

@@ -28,29 +28,38 @@ void BulkOpener::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
+    if (opening_ != nullptr) opening_->give_up();
   }
   thread_.join();
   for (const int fd : watched_) fork_guard::forget(fd);
   watched_.clear();
 }
 
-bool BulkOpener::goes_on() {
+bool BulkOpener::begins(OpeningDescriptor& opening) {
   const std::lock_guard<std::mutex> lock(mutex_);
   running_ = !stopping_ && bulk_.open() < bulk_.wanted();
+  if (running_) opening_ = &opening;
   return running_;
 }
 
+void BulkOpener::has_ended() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  opening_ = nullptr;
+}
+
 void BulkOpener::run() {
-  while (goes_on()) {
-    Result<MoreConnections::Joined> joined = from_.open();
+  for (;;) {
+    OpeningDescriptor opening;
+    if (!begins(opening)) return;
+    Result<MoreConnections::Joined> joined = from_.open(opening);
+    has_ended();
     if (!joined.ok()) {
       GPURUN_LOG(kInfo, "no further connection for copies' bytes: %s",
                  joined.status().to_string().c_str());
       bulk_.cannot_add();
       continue;
     }
-    watched_.push_back(joined->connection->fd());
-    fork_guard::watch(watched_.back());
+    watched_.push_back(opening.keep_watched());
     bulk_.add(std::move(joined->connection), joined->cores);
     GPURUN_LOG(kInfo, "copies' bytes have %u connections to try", bulk_.open());
   }

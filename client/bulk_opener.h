@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/bulk.h"
+#include "client/opening_descriptor.h"
 #include "client/session.h"
 #include "client/thread.h"
 
@@ -19,19 +20,22 @@ class BulkOpener {
 
   // The Bulk may want more. Any thread; does not wait.
   void look();
-  // Begins nothing more, and waits for what has begun. Before its connections are closed.
+  // Begins nothing more, gives up what has begun, and waits for its end, which comes at once unless
+  // a name is being looked up. Before its connections are closed.
   void stop();
 
  private:
   void run();
-  bool goes_on();
+  bool begins(OpeningDescriptor& opening);
+  void has_ended();
 
   MoreConnections& from_;
   Bulk& bulk_;
   std::mutex mutex_;  // Guards all below.
   bool stopping_ = false;
   bool running_ = false;
-  std::vector<int> watched_;  // Descriptors; the thread's, then stop()'s.
+  OpeningDescriptor* opening_ = nullptr;  // Of the connection that is being opened, if one is.
+  std::vector<int> watched_;              // Descriptors; the thread's, then stop()'s.
   Thread thread_;
 };
 

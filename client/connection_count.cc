@@ -140,6 +140,7 @@ void ConnectionCount::end_stretch(Time now) {
 void ConnectionCount::decide(Time now, bool many) {
   const bool up = trial_->up;
   const unsigned chosen = many ? trial_->many : trial_->few;
+  if (many) unsure_ = up && trial_->measured[0].busy + trial_->measured[1].busy < kSureBusy;
   before_ = trial_->measured[many ? 1 : 0];
   fresh_ = true;
   trial_.reset();
@@ -154,8 +155,13 @@ void ConnectionCount::decide(Time now, bool many) {
 }
 
 void ConnectionCount::rest(Time now, bool fewer_next) {
-  not_before_ = now + rest_;
-  rest_ = std::min(2 * rest_, kRestMax);
+  if (unsure_ && fewer_next) {
+    not_before_ = now + kUnsureRest;
+  } else {
+    not_before_ = now + rest_;
+    rest_ = std::min(2 * rest_, kRestMax);
+  }
+  unsure_ = false;
   quiet_ = {};
   fewer_next_ = fewer_next;
 }

@@ -40,6 +40,10 @@ class ConnectionCount {
   // How many times as fast the many must be: of two stretches each, and after one of each.
   static constexpr double kClearly = 1.15;
   static constexpr double kPlainly = 1.4;
+  // More that were kept for what was measured in less time are tried against fewer again so soon:
+  // on a fast link whole stretches may show how the scheduler has placed the threads, and no more.
+  static constexpr Span kSureBusy = std::chrono::milliseconds(500);
+  static constexpr Span kUnsureRest = std::chrono::seconds(3);
   static constexpr Span kRestMin = std::chrono::seconds(30);
   static constexpr Span kRestMax = std::chrono::hours(1);
 
@@ -113,6 +117,7 @@ class ConnectionCount {
 
   std::optional<Trial> trial_;
   bool fewer_next_ = false;
+  bool unsure_ = false;  // Of what was kept last.
   Time not_before_{};
   Span rest_ = kRestMin;
 };

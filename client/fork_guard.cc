@@ -23,6 +23,14 @@ struct Watched {
 };
 constexpr int kTaken = -1;
 std::array<Watched, kDescriptorsMax> watched{};
+std::mutex forks;  // Held while a child is made, or a descriptor that it must not keep.
+
+void before_fork() { forks.lock(); }
+void in_parent() { forks.unlock(); }
+void in_child() {
+  forks.unlock();
+  detail::close_in_child();
+}
 
 }  // namespace
 
@@ -49,7 +57,7 @@ Status arm() noexcept {
     munmap(memory, bytes);
     return status;
   }
-  if (const int error = pthread_atfork(nullptr, nullptr, &detail::close_in_child); error != 0) {
+  if (const int error = pthread_atfork(&before_fork, &in_parent, &in_child); error != 0) {
     munmap(memory, bytes);
     return Status::from_errno(error, "pthread_atfork");
   }
@@ -77,5 +85,8 @@ void forget(int fd) noexcept {
     if (each.entry.compare_exchange_strong(held, 0, std::memory_order_release)) return;
   }
 }
+
+void hold_off_forks() noexcept { forks.lock(); }
+void let_forks() noexcept { forks.unlock(); }
 
 }  // namespace gpurun::client::fork_guard

@@ -35,5 +35,9 @@ inline bool forked() noexcept {
 inline constexpr int kDescriptorsMax = 256;
 void watch(int fd) noexcept;
 void forget(int fd) noexcept;
+// From one to the other, on one thread, whose signals are blocked, fork() waits: for a descriptor
+// to be made and watched.
+void hold_off_forks() noexcept;
+void let_forks() noexcept;
 
 }  // namespace gpurun::client::fork_guard

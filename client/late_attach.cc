@@ -20,14 +20,14 @@ LateAttach::LateAttach(const AttachConnection& like) : next_(like) {
   next_.patience = kPatience;
 }
 
-Result<MoreConnections::Joined> LateAttach::open() {
+Result<MoreConnections::Joined> LateAttach::open(transport::DescriptorKeeper& keeper) {
   if (next_.words.index >= limits::kConnectionsMax) {
     return Status(Code::kResourceExhausted, "the session has had all its connections");
   }
   next_.words.count = static_cast<std::uint16_t>(next_.words.index + 1);
   next_.connected = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
   next_.deadline = Deadline::in(kPatience);
-  auto connection = open_attach_connection(next_);
+  auto connection = open_attach_connection(next_, &keeper);
   Result<Joined> joined =
       connection.ok() ? hear_answer(*std::move(connection)) : Result<Joined>(connection.status());
   ++next_.words.index;

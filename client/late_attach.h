@@ -16,7 +16,7 @@ class LateAttach final : public MoreConnections {
   explicit LateAttach(const AttachConnection& like);
 
   // kResourceExhausted: there have been limits::kConnectionsMax. Others as of attach().
-  Result<Joined> open() override;
+  Result<Joined> open(transport::DescriptorKeeper& keeper) override;
 
  private:
   Result<Joined> hear_answer(std::unique_ptr<transport::Connection> connection) const;

@@ -106,9 +106,9 @@ class MoreConnections {
     unsigned cores = 0;  // That the worker has; 0: it does not say.
   };
   virtual ~MoreConnections() = default;
-  // One over which the worker hears us from now on. Fails within bounds, and then the session is as
-  // it was.
-  virtual Result<Joined> open() = 0;
+  // One over which the worker hears us from now on. Fails within bounds, and at once when `keeper`
+  // does not want it any more; then the session is as it was.
+  virtual Result<Joined> open(transport::DescriptorKeeper& keeper) = 0;
 };
 
 class Session {

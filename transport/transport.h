@@ -131,6 +131,23 @@ class Listener {
   virtual int fd() const noexcept { return -1; }
 };
 
+// Whose process may fork at any time, and who may give a connection up while it is being opened: is
+// told of its descriptor as soon as there is one.
+class DescriptorKeeper {
+ public:
+  DescriptorKeeper() = default;
+  DescriptorKeeper(const DescriptorKeeper&) = delete;
+  DescriptorKeeper& operator=(const DescriptorKeeper&) = delete;
+  virtual ~DescriptorKeeper() = default;
+
+  // From before to after, which come in pairs, no child of this process is made; so it is not for
+  // long. `fd`: the connection's from now on, and the only one; -1: there is none.
+  virtual void before_change() noexcept = 0;
+  virtual void after_change(int fd) noexcept = 0;
+  // False: nobody wants the connection any more. Who did until then has shut its descriptor down.
+  virtual bool wanted() const noexcept = 0;
+};
+
 struct Options {
   // Descriptors are moved to this number or above (always close-on-exec), so that a program that
   // uses low numbers by itself does not meet ours; lower when the process's limit forbids it.
@@ -141,11 +158,14 @@ struct Options {
   bool others_may_close = false;
   // Of a server, which waits long for many: a thread that waits wakes up less often by itself.
   bool patient = false;
+  // Of connect() alone, which it outlives: told of the connection's descriptor. Nobody, if null.
+  DescriptorKeeper* keeper = nullptr;
 };
 
 // Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch
 // in connect.cc, not a registry: nothing registers itself before main().
-//   kUnavailable      nothing listens there, no route, or the name is unknown.
+//   kUnavailable      nothing listens there, no route, the name is unknown, or the keeper does not
+//                     want it any more.
 //   kInvalidArgument  no such scheme, or no such address.
 Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline,
                                             const Options& options = {});

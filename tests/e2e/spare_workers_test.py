@@ -15,6 +15,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 from world import alive, environment, gpurun, until  # noqa: E402
+from world.processes import is_spare, name_of  # noqa: E402
 
 WRONG_USAGE = 2
 LEVELS = ("mapped", "initialised")
@@ -55,6 +56,32 @@ def waiting(server, count=1):
     """The process ids of those that wait, once there are so many."""
     until(lambda: len(server.spares()) == count, f"{count} workers wait for a lease")
     return server.spares()
+
+
+class Looking(unittest.TestCase):
+    """What these tests look with: one that has only just been executed is taken for what it is."""
+
+    def test_a_worker_that_has_just_been_executed_is_known(self):
+        reading, writing = os.pipe()
+        for _ in range(200):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    os.dup2(reading, 0)
+                    os.execl("/bin/sh", "gpurun-worker", "-c", "read word", "--spare")
+                finally:
+                    os._exit(127)
+            try:
+                looks = 0
+                while name_of(pid) != "sh" and looks < 1_000_000:  # Just then it has no words yet.
+                    looks += 1
+                self.assertTrue(all(is_spare(pid) for _ in range(20)))
+            finally:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            self.assertFalse(is_spare(pid), "it is over")
+        os.close(reading)
+        os.close(writing)
 
 
 class SpareWorkers(unittest.TestCase):
@@ -199,7 +226,7 @@ class SpareWorkers(unittest.TestCase):
         if said != "ready\n":
             self.skipTest("no private server here: " + private.communicate(timeout=world.SECONDS)[1])
         workers = [pid for pid in world.children(world.server_of(private.pid))
-                   if world.name_of(pid) == "gpurun-worker"]
+                   if name_of(pid) == "gpurun-worker"]
         self.assertEqual(len(workers), 1)
         self.assertFalse({"--spare", "--taken"} & words_of(workers[0]), "it was started for its lease")
         private.communicate("\n", timeout=world.SECONDS)

@@ -109,8 +109,39 @@ def alert(code):
     return bytes((21, 3, 3, 0, 2, 2, code))
 
 
+def record_bytes(said):
+    return 5 + int.from_bytes(said[3:5], "big")
+
+
 def first_record(said):
-    return said[:5 + int.from_bytes(said[3:5], "big")]
+    return said[:record_bytes(said)]
+
+
+class AlteredHellos:
+    """What a Relay changes: a bit of each session's name, or of its proof. A hello is one record, the name
+    of the key is in its last extension and the binder, which proves it, behind that: the record's end
+    (RFC 8446, 4.2.11). It is held back until the whole record has come, in however many pieces."""
+
+    NAMES = {"lease": 0, "ticket": 16, "session": 32}  # Behind FIRST_WORD.
+
+    def __init__(self, field):
+        self.field = field
+        self.held = {}
+
+    def __call__(self, number, from_client, passed, data):
+        if not from_client or passed:
+            return data
+        said = self.held[number] = self.held.get(number, b"") + data
+        if len(said) < 5 or len(said) < record_bytes(said):
+            return b""
+        hello = first_record(said)
+        name = hello.find(FIRST_WORD)
+        if name < 0:
+            return said
+        place = len(hello) - 1
+        if self.field in self.NAMES:
+            place = name + len(FIRST_WORD) + self.NAMES[self.field]
+        return said[:place] + bytes((said[place] ^ 1,)) + said[place + 1:]
 
 
 class Holder:
@@ -295,24 +326,40 @@ class Tls(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
 
     def test_a_program_is_told_why_its_ticket_opens_nothing(self):
-        at = {"lease": 0, "ticket": 16, "session": 32}
         for field, sentence in (("lease", "the lease is over, or that server never granted it"),
                                 ("ticket", "the lease is over, or that server never granted it"),
                                 ("session", "the ticket is not proved"),
                                 ("binder", "the ticket is not proved")):
-            def change(_number, from_client, _offset, data, field=field):
-                place = data.find(FIRST_WORD) if from_client else -1
-                if place < 0:
-                    return data
-                place = place + len(FIRST_WORD) + at[field] if field in at else len(data) - 1
-                return data[:place] + bytes((data[place] ^ 1,)) + data[place + 1:]
-
-            with Server() as server, Relay(server.port(), change) as relay:
+            with Server() as server, Relay(server.port(), AlteredHellos(field)) as relay:
                 done = self.run_program(server, address=relay.address)
                 self.assertNotEqual(done.returncode, 0, field)
                 self.assertIn(sentence, done.stderr)
-                self.assertFalse(server.workers())
+                # The lease had a worker made ready for it, and has ended with the program.
+                until(lambda server=server: not server.workers(), "the lease's worker ends")
+                self.assertIn(" attach.refused ", audited(server))
+                self.assertNotIn("session.started", audited(server))
                 self.assert_open_for_honest(server)
+                self.assertIn(" session.started ", audited(server))
+
+    def test_what_alters_a_hello_hits_the_byte_that_it_means_however_it_comes(self):
+        name = FIRST_WORD + b"L" * 16 + b"T" * 16 + b"S" * 16
+        inside = b"\x01\x00\x00\x99" + name + b"\x00" * 4 + b"\x00\x21\x20" + b"B" * 32
+        hello = b"\x16\x03\x01" + len(inside).to_bytes(2, "big") + inside
+        other = hello.replace(FIRST_WORD, b"?" * len(FIRST_WORD))  # As of a link.
+        for field, byte, back in (("lease", b"L", 87), ("ticket", b"T", 71), ("session", b"S", 55),
+                                  ("binder", b"B", 1)):
+            place = len(hello) - back
+            self.assertEqual(hello[place:place + 1], byte)
+            said = hello + b"behind"
+            right = said[:place] + bytes((said[place] ^ 1,)) + said[place + 1:]
+            for cut in range(len(said) + 1):
+                change = AlteredHellos(field)
+                for number, whole, expected in ((0, other, other), (1, said, right)):
+                    passed = b""
+                    for piece in (whole[:cut], whole[cut:]):
+                        passed += change(number, True, len(passed), piece) if piece else b""
+                    self.assertEqual(passed, expected, (field, cut))
+            self.assertEqual(change(1, False, 0, hello), hello, "the server's words pass")
 
     def test_a_token_that_names_its_server_is_shown_to_no_other(self):
         with Server() as server, Server() as other:
@@ -561,6 +608,11 @@ class Tls(unittest.TestCase):
                 "KEY", repr(files[1]))
             done = self.run_program(server, program=[sys.executable, "-c", script])
             self.assertEqual((done.returncode, done.stdout), (0, "both work\n"), done.stderr)
+
+
+def audited(server):
+    with open(server.audit_file, encoding="utf-8") as file:
+        return file.read()
 
 
 def holdings_of(server, home):

@@ -2,7 +2,9 @@
 """Runs a program natively on the emulated device and through gpurun, and compares.
 
 The native run is the reference: same program, our software driver found by LD_LIBRARY_PATH and
-nothing of gpurun in between. Exit status and output must agree, but for lines that hold times.
+nothing of gpurun in between. Exit status and output must agree, but for lines that hold times. Lines
+whose order the program leaves open (blocks of one kernel that print) agree in any order, if it is said
+which they are: each must still be there, as often, in a place where one of them stands.
 
 usage: run_both.py --build DIR [options] -- PROGRAM ARG...
 Exit status 0: agreed; 1: did not; 77: something is missing (said), so the test is skipped.
@@ -23,6 +25,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--ignore", help="output lines that match may differ")
+    parser.add_argument("--any-order", metavar="PATTERN",
+                        help="output lines that match may change places with one another")
     parser.add_argument("--expect", action="append", default=[], help="must match in the output")
     parser.add_argument("--log", action="append", default=[],
                         help="stderr must have lines that match, the same in both runs")
@@ -107,8 +111,15 @@ def recording(args):
     return {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": path}
 
 
-def comparable(text, ignore):
-    return [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
+def comparable(text, ignore, any_order=None):
+    lines = [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
+    return in_settled_order(lines, any_order) if any_order else lines
+
+
+def in_settled_order(lines, pattern):
+    """The lines that match `pattern` sorted into the places where such lines stand."""
+    matching = iter(sorted(line for line in lines if re.search(pattern, line)))
+    return [next(matching) if re.search(pattern, line) else line for line in lines]
 
 
 def logged(pattern, done):
@@ -143,7 +154,8 @@ def main():
             runs["forwarded"] = run_forwarded(args, folder)
     wrong = [line for name, done in runs.items() for line in complaints(args, name, done)]
     if len(runs) == 2:
-        native, forwarded = (comparable(runs[n].stdout, args.ignore) for n in ("native", "forwarded"))
+        native, forwarded = (comparable(runs[n].stdout, args.ignore, args.any_order)
+                             for n in ("native", "forwarded"))
         if native != forwarded:
             differing = next((i for i, (a, b) in enumerate(zip(native, forwarded)) if a != b),
                              min(len(native), len(forwarded)))

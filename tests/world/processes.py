@@ -75,13 +75,24 @@ def name_of(pid):
         return ""
 
 
+def command_line(pid):
+    """Its words; empty when it is over. One that execs or ends has none yet or any more, for a moment."""
+    words = []
+
+    def known():
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                words[:] = file.read().split("\0")[:-1]
+        except OSError:
+            return True
+        return words or not alive(pid)
+    wait(known)
+    return words
+
+
 def is_spare(pid):
     """Whether that worker waits for a lease: its command line says so until it has one."""
-    try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-            return "--spare" in file.read().split("\0")
-    except OSError:
-        return False
+    return "--spare" in command_line(pid)
 
 
 def server_of(gpurun_pid):

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from .arguments import ARGS, GPURUND, SECONDS
-from .processes import can_lend_users, children, is_spare, name_of, until
+from .processes import alive, can_lend_users, children, is_spare, name_of, until
 from .run import environment
 
 
@@ -86,7 +86,7 @@ class Gpurund:
 
     def workers(self):
         """Process ids of its workers that live and have a lease, or had one."""
-        return [pid for pid in self.all_workers() if not is_spare(pid)]
+        return [pid for pid in self.all_workers() if not is_spare(pid) and alive(pid)]
 
     def spares(self):
         """Process ids of those that wait for a lease."""

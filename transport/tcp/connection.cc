@@ -66,6 +66,16 @@ Status prepare(int fd, std::chrono::seconds kernel_timeout, bool same_host) {
   return {};
 }
 
+// What `make` makes, of which `keeper` knows before a child can have it.
+template <typename Make>
+UniqueFd kept(DescriptorKeeper* keeper, const Make& make) {
+  if (keeper == nullptr) return make();
+  keeper->before_change();
+  UniqueFd fd = make();
+  keeper->after_change(fd.get());
+  return fd;
+}
+
 // The next pieces of `cursor` as sendmsg() takes them; how many.
 std::size_t fill(const PartCursor& cursor, iovec* vectors) {
   ByteView pieces[kVectorsMax];
@@ -104,7 +114,7 @@ Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Opti
   if (!near.ok() || !far.ok()) {
     return Status(Code::kInvalidArgument, "the descriptor is no connected socket");
   }
-  fd = move_up(std::move(fd), options.fd_min);
+  fd = kept(options.keeper, [&] { return move_up(std::move(fd), options.fd_min); });
   const bool same_host = far->is_loopback();
   GPURUN_RETURN_IF_ERROR(prepare(fd.get(), slice_of(options), same_host));
   std::string description = "tcp " + near->to_string() + " -> " + far->to_string();
@@ -233,14 +243,24 @@ void TcpConnection::shut_down() noexcept {
 
 namespace {
 
+constexpr char kNotWanted[] = ": not wanted any more";
+
+bool given_up(const Options& options) {
+  return options.keeper != nullptr && !options.keeper->wanted();
+}
+
 Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, Deadline deadline,
                                                 const Options& options) {
-  UniqueFd fd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd = kept(options.keeper, [&] {
+    return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  });
   const std::string what = "connecting to " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);
   if (::connect(fd.get(), address.get(), address.byte_count) != 0) {
     // After EINTR too the attempt goes on by itself.
     if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(errno, what);
+    // Before connect() its end by shutdown() meant nothing; from here on it ends every wait.
+    if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
     for (;;) {
       pollfd entry = {fd.get(), POLLOUT, 0};
       const int ready = poll(&entry, 1, deadline.poll_timeout_ms());
@@ -251,6 +271,7 @@ Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, De
     int error = 0;
     socklen_t byte_count = sizeof error;
     if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &byte_count) != 0) error = errno;
+    if (error != 0 && given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
     if (error == ETIMEDOUT) return Status(Code::kUnavailable, what + ": no answer");
     if (error != 0) return Status::from_errno(error, what);
   }

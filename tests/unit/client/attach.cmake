@@ -4,3 +4,5 @@ gpurun_test(control_link_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/control_li
 gpurun_test(attach_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/attach_test.cc" LIBRARIES gpurun_client_attach)
 gpurun_test(memory_board_test unit SOURCES memory_board_test.cc LIBRARIES gpurun_client_death_board)
 gpurun_test(death_board_test unit SOURCES death_board_test.cc LIBRARIES gpurun_command)
+gpurun_test(late_attach_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/late_attach_test.cc"
+            LIBRARIES gpurun_client_attach gpurun_client_session TIMEOUT 40)

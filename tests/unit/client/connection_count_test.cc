@@ -48,6 +48,12 @@ class Link {
     seen_.clear();
     return most;
   }
+  // The fewest.
+  unsigned least() {
+    const unsigned least = seen_.empty() ? 1 : *std::min_element(seen_.begin(), seen_.end());
+    seen_.clear();
+    return least;
+  }
   ConnectionCount& count() { return count_; }
   void set_their_cores(unsigned cores) { their_cores_ = cores; }
 
@@ -150,6 +156,49 @@ TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
     link.copy(1000);
   }
   EXPECT_EQ(link.count().in_use(), 1u);
+}
+
+// On a fast link a whole trial may fall into one moment of the scheduler's.
+TEST(ConnectionCount, WhatWasKeptForAMomentsSakeGoesSoon) {
+  for (const double gain : {1.3, 2.0}) {
+    Link link([gain](unsigned connections) { return connections > 1 ? gain * 3e9 : 3e9; },
+              {2, 64, false});
+    link.copy(1000);
+    ASSERT_EQ(link.count().in_use(), 2u) << gain;
+    link.set_rate([](unsigned connections) { return connections > 1 ? 2.5e9 : 3e9; });
+    link.idle(ConnectionCount::kUnsureRest);
+    link.copy(1000);
+    EXPECT_EQ(link.count().in_use(), 1u) << gain;
+    // And what has gone rests as long as ever.
+    link.most();
+    link.idle(ConnectionCount::kRestMin - seconds(10));
+    link.copy(1000);
+    EXPECT_EQ(link.most(), 1u) << gain;
+  }
+}
+
+TEST(ConnectionCount, WhatHelpsOnAFastLinkIsLookedAtOnceMoreAndStays) {
+  Link link([](unsigned connections) { return 1e9 * connections; }, {4, 64, false});
+  link.copy(2000);
+  ASSERT_EQ(link.count().in_use(), 4u);
+  link.idle(ConnectionCount::kUnsureRest);
+  link.least();
+  link.copy(1000);
+  EXPECT_EQ(link.least(), 2u);
+  EXPECT_EQ(link.count().in_use(), 4u);
+  link.idle(ConnectionCount::kRestMin - seconds(10));
+  link.copy(1000);
+  EXPECT_EQ(link.least(), 4u);
+}
+
+TEST(ConnectionCount, WhatWasMeasuredForLongIsSure) {
+  Link link([](unsigned connections) { return 20e6 * connections; }, kWide);
+  link.copy(400);
+  ASSERT_EQ(link.count().in_use(), 8u);
+  link.least();
+  link.idle(ConnectionCount::kRestMin - seconds(10));
+  link.copy(1000);
+  EXPECT_EQ(link.least(), 8u);
 }
 
 TEST(ConnectionCount, OneCoreForEachThatNeedsOne) {

@@ -9,6 +9,8 @@ gpurun_test(client_session_test unit
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(connection_count_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/connection_count_test.cc"
             LIBRARIES gpurun_client_session)
+gpurun_test(bulk_opener_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_opener_test.cc"
+            LIBRARIES gpurun_client_session gpurun_transport_testing TIMEOUT 30)
 gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hostile_worker_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"

@@ -5,6 +5,13 @@
 namespace gpurun::server {
 namespace {
 
+// Here nothing forks, and all are wanted.
+class NoKeeper final : public transport::DescriptorKeeper {
+  void before_change() noexcept override {}
+  void after_change(int) noexcept override {}
+  bool wanted() const noexcept override { return true; }
+};
+
 class JoiningTest : public DaemonTest {
  protected:
   void SetUp() override {
@@ -35,6 +42,7 @@ class JoiningTest : public DaemonTest {
   std::unique_ptr<client::ControlLink> control_;
   client::SessionData session_;
   std::vector<std::unique_ptr<transport::Connection>> connections_;
+  NoKeeper keeper_;
   int sessions_ = 0;
 };
 
@@ -45,7 +53,7 @@ TEST_F(JoiningTest, OneMoreIsTheWorkers) {
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   ASSERT_NE(attached->channels.more, nullptr);
   for (std::size_t number = 2; number < limits::kConnectionsMax; ++number) {
-    auto joined = attached->channels.more->open();
+    auto joined = attached->channels.more->open(keeper_);
     ASSERT_TRUE(joined.ok()) << joined.status().to_string();
     EXPECT_EQ(joined->cores, 3u);
     const std::byte sent = static_cast<std::byte>(number);
@@ -57,7 +65,7 @@ TEST_F(JoiningTest, OneMoreIsTheWorkers) {
     ASSERT_TRUE(workers_.connections.back()->receive({&got, 1}, 1, soon()).ok());
     EXPECT_EQ(got, sent);
   }
-  EXPECT_EQ(attached->channels.more->open().status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(attached->channels.more->open(keeper_).status().code(), Code::kResourceExhausted);
   const std::lock_guard lock(workers_.mutex);
   EXPECT_EQ(workers_.started, 1);
 }
@@ -123,14 +131,14 @@ TEST_F(JoiningTest, AWorkerThatTakesNoneIsNoEndOfTheSession) {
     const std::lock_guard lock(workers_.mutex);
     workers_.refuse_joining = true;
   }
-  const auto refused = attached->channels.more->open();
+  const auto refused = attached->channels.more->open(keeper_);
   EXPECT_EQ(refused.status().code(), Code::kRefused);
   EXPECT_NE(refused.status().message().find("on purpose"), std::string::npos);
   {
     const std::lock_guard lock(workers_.mutex);
     workers_.refuse_joining = false;
   }
-  EXPECT_TRUE(attached->channels.more->open().ok());
+  EXPECT_TRUE(attached->channels.more->open(keeper_).ok());
   EXPECT_EQ(workers_.killed, 0);
 }
 
@@ -140,7 +148,7 @@ TEST_F(JoiningTest, NoneOnceTheLeaseHasEnded) {
   auto attached = client::attach(session_, options);
   ASSERT_TRUE(attached.ok());
   end_lease(*control_);
-  EXPECT_EQ(attached->channels.more->open().status().code(), Code::kRefused);
+  EXPECT_EQ(attached->channels.more->open(keeper_).status().code(), Code::kRefused);
 }
 
 }  // namespace

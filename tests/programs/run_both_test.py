@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Protects: of two runs of a program run_both.py calls different what differs. With --any-order the lines
+that match may change places with one another, and nothing else may: a line that lacks, is there twice, is
+another one or stands among others is a difference.
+
+No device takes part: a shell script stands for the program, and one for gpurun."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUN_BOTH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_both.py")
+GPURUN = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+shift
+exec env FORWARDED=1 "$@"
+"""
+LINES = ["start", "block 0", "block 1", "block 2", "end"]
+
+
+def script(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, 0o755)
+
+
+class RunBoth(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.build = holder.name
+        script(os.path.join(self.build, "lib/gpurun/emulated/libcuda.so.1"), "")
+        script(os.path.join(self.build, "bin/gpurun"), GPURUN)
+
+    def complaint(self, forwarded, *options):
+        """Of a program that prints LINES natively and `forwarded` through gpurun; empty: none."""
+        program = os.path.join(self.build, "program")
+        printed = ["printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) for lines in (forwarded, LINES)]
+        script(program, f"#!/bin/sh\nif [ \"$FORWARDED\" ]; then {printed[0]}; else {printed[1]}; fi\n")
+        done = subprocess.run([sys.executable, "-B", RUN_BOTH, "--build", self.build, *options, "--", program],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG: ")]
+        self.assertEqual(done.returncode, 1 if wrong else 0, done.stdout + done.stderr)
+        self.assertEqual(done.stderr, "")
+        return "\n".join(wrong)
+
+    def test_order_matters_unless_said_otherwise(self):
+        other = ["start", "block 2", "block 0", "block 1", "end"]
+        self.assertEqual(self.complaint(LINES), "")
+        self.assertIn("differs from line 2: native ['block 0'], forwarded ['block 2']", self.complaint(other))
+        self.assertEqual(self.complaint(other, "--any-order", "^block"), "")
+        self.assertIn("differs from line 2", self.complaint(other, "--any-order", "^another"))
+
+    def test_in_any_order_each_line_must_be_there(self):
+        for forwarded, line in ((["start", "block 1", "block 0", "end"], 4),  # One lacks.
+                                (["start", "block 2", "block 1", "block 1", "block 0", "end"], 4),
+                                (["start", "block 1", "block 0", "block 1", "end"], 4),
+                                (["start", "block 1", "block 7", "block 0", "end"], 4),
+                                (["block 0", "start", "block 1", "block 2", "end"], 1),
+                                (["start", "block 2", "block 1", "block 0"], 5),
+                                (["start", "block 2", "block 1", "block 0", "End"], 5)):
+            self.assertIn(f"differs from line {line}:", self.complaint(forwarded, "--any-order", "^block"),
+                          forwarded)
+
+    def test_what_is_ignored_need_not_be_there(self):
+        forwarded = ["start", "block 1", "time 3", "block 0", "block 2", "end"]
+        options = ["--any-order", "^block", "--ignore", "^time"]
+        self.assertEqual(self.complaint(forwarded, *options), "")
+        self.assertIn("differs", self.complaint(forwarded, *options[:2]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
