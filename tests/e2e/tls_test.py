@@ -311,7 +311,7 @@ class Tls(unittest.TestCase):
                 done = self.run_program(server, address=relay.address)
                 self.assertNotEqual(done.returncode, 0, field)
                 self.assertIn(sentence, done.stderr)
-                self.assertFalse(server.workers())
+                until(lambda server=server: not server.workers(), "what waited for its session ends")
                 self.assert_open_for_honest(server)
 
     def test_a_token_that_names_its_server_is_shown_to_no_other(self):
