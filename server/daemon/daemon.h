@@ -47,6 +47,12 @@ struct DaemonOptions {
   std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
   std::string confinement;                // Of workers, for listings.
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
+  // What a request that is not to wait waits for nevertheless: GPUs of leases that have ended,
+  // whose workers are killed; and the end of leases of its own user, which that user's client may
+  // have told before it asked: two connections' packets overtake each other, the more so where one
+  // is lost. A client waits for its answer longer than that.
+  std::chrono::milliseconds follow_deadline{5000};
+  std::chrono::milliseconds overtaken_deadline{750};
   std::size_t half_open_max = limits::kHalfOpenMax;
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
   // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
@@ -103,6 +109,12 @@ class Daemon {
     int fd = -1;    // Its connection's.
     UniqueFd wake;  // eventfd: there is something in deaths.
     std::vector<protocol::WorkerEnded> deaths;
+    // What goes back at its end.
+    UserBook::Stay* stay = nullptr;
+    std::weak_ptr<Claim> claim;
+    std::shared_ptr<const std::atomic<bool>> returned;
+
+    void end() const;  // Once or more.
   };
 
   // What a control link was proved to ask, and by whom.
@@ -172,12 +184,23 @@ class Daemon {
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
                    UserBook::Stay& stay, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
-  void settle_ended_links();
   protocol::Listing listing();
+  // How a request waits (daemon_wait.cc).
+  struct Patience;
+  void note_ended_links();
+  bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
+  Result<bool> wait_for(Room room, const transport::Connection& connection,
+                        const UserBook::Stay* stay, Patience& patience);
+  Result<std::unique_ptr<UserBook::Stay>> enter(const transport::Connection& connection,
+                                                const protocol::LeaseRequest& request,
+                                                const User& user, Patience& patience);
+  Result<std::shared_ptr<Claim>> follow(const transport::Connection& connection,
+                                        const protocol::LeaseRequest& request, const User& user,
+                                        const UserBook::Stay& stay, Patience& patience);
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
-                                                  const protocol::Key& key,
-                                                  const UserBook::Stay& stay, std::uint64_t& sent);
+                                                  const Asked& asked, const UserBook::Stay& stay,
+                                                  Patience& patience, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
   // No longer to be shut down by us; before it is destroyed or passed on.
@@ -196,9 +219,8 @@ class Daemon {
   ExchangeBook exchange_;                   // run()'s thread.
   std::vector<Running> workers_;            // run()'s thread.
   SpareWorkers spares_;                     // run()'s thread.
-  std::mutex lease_links_mutex_;            // A leaf lock.
+  std::mutex lease_links_mutex_;            // Over those of users_ and queue_, a leaf else.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
-  std::condition_variable link_ended_;      // One of the next.
   std::map<protocol::Id, Link> lease_links_;
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 

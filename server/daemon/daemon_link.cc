@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
+#include "server/daemon/daemon_patience.h"
 
 namespace gpurun::server {
 namespace {
@@ -20,13 +20,8 @@ using protocol::ControlFrame;
 using protocol::ControlMessage;
 using protocol::Sender;
 
-// The longest time that a request may wait for GPUs.
-constexpr std::uint64_t kWaitMillisecondsMax = std::uint64_t{7} * 24 * 3600 * 1000;
-
 // For the workers of a lease to end; they are killed.
 constexpr std::chrono::seconds kFreeDeadline{10};
-// Likewise, for a request that would not wait otherwise: its client does not wait for ever either.
-constexpr std::chrono::seconds kFollowDeadline{5};
 
 // A refusal is a courtesy: whether it arrives changes nothing.
 void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline) {
@@ -50,23 +45,6 @@ void refuse_and_hear_out(transport::Connection& connection, const std::string& r
     const Result<std::size_t> got = connection.receive(dropped, 1, deadline);
     if (!got.ok()) return;
     heard += *got;
-  }
-}
-
-// Waits until `fd` is readable, `link` has something to say or `stay` is to end: true for the
-// first.
-Result<bool> wait_readable(int fd, const transport::Connection& link, const UserBook::Stay& stay,
-                           Deadline deadline) {
-  const Status left(Code::kPeerGone, "the client has left the queue");
-  if (link.holds_received()) return left;  // It came with the request: no descriptor tells of it.
-  while (true) {
-    pollfd all[] = {{fd, POLLIN, 0}, {link.fd(), POLLIN | POLLRDHUP, 0}, {stay.fd(), POLLIN, 0}};
-    const int ready = poll(all, 3, deadline.poll_timeout_ms());
-    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
-    if (all[1].revents != 0) return left;
-    if (all[2].revents != 0) return Status(Code::kRefused, stay.why_ended());
-    if (all[0].revents != 0) return true;
-    if (deadline.passed()) return false;
   }
 }
 
@@ -142,37 +120,6 @@ Status Daemon::take_in(const protocol::Attach& attach, const protocol::Key& key,
   return Status();
 }
 
-Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
-                                                        const protocol::LeaseRequest& request,
-                                                        const protocol::Key& key,
-                                                        const UserBook::Stay& stay,
-                                                        std::uint64_t& sent) {
-  Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
-  if (!claim.ok() || (*claim)->granted()) return claim;
-  if (request.wait_milliseconds == 0 && (*claim)->comes_soon()) {
-    const Result<bool> granted =
-        wait_readable((*claim)->fd(), connection, stay, Deadline::in(kFollowDeadline));
-    if (!granted.ok()) return granted.status();
-    if (*granted) return claim;
-  }
-  if (request.wait_milliseconds > 0) {
-    GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
-                                                  key, Sender::kServer, sent++, handshake()));
-    const std::uint64_t wait = std::min(request.wait_milliseconds, kWaitMillisecondsMax);
-    const Result<bool> granted = wait_readable((*claim)->fd(), connection, stay,
-                                               Deadline::in(std::chrono::milliseconds(wait)));
-    if (!granted.ok()) return granted.status();
-    if (*granted) return claim;
-  }
-  const std::string wanted = options_.devices == 1
-                                 ? "its GPU is"
-                                 : std::to_string(request.devices) + " of its " +
-                                       std::to_string(options_.devices) + " GPUs are";
-  return Status(Code::kRefused, wanted + " not free" +
-                                    (request.wait_milliseconds > 0 ? " within the time to wait"
-                                                                   : "; --timeout waits for it"));
-}
-
 void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
                            HalfOpen& half_open, const Exporter& exporter, Deadline deadline) {
   const std::string& peer = connection.description();
@@ -220,14 +167,15 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
     static_cast<void>(say(protocol::Refused{why.message()}));
   };
-  settle_ended_links();
-  const Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
+  Patience patience(options_, request);
+  const Result<std::unique_ptr<UserBook::Stay>> stay = enter(connection, request, user, patience);
   if (!stay.ok()) return no_lease(stay.status());
   // From here on it is told when its token is revoked; so it must not have been until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
-  Result<std::shared_ptr<Claim>> claim = wait_for_devices(connection, request, key, **stay, sent);
+  Result<std::shared_ptr<Claim>> claim =
+      wait_for_devices(connection, request, asked, **stay, patience, sent);
+  patience.watch.reset();
   if (!claim.ok()) return no_lease(claim.status());
-  const std::weak_ptr<Claim> held = *claim;
   const auto returned = (*claim)->returned();
   std::string gpus;
   for (const int device : (*claim)->devices()) {
@@ -239,6 +187,15 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                               request.devices,
                               models_of((*claim)->devices()),
                               all_emulated((*claim)->devices())};
+  {
+    const std::lock_guard lock(lease_links_mutex_);
+    lease_links_.emplace(*id, Link{connection.fd(),
+                                   UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                                   {},
+                                   stay->get(),
+                                   *claim,
+                                   returned});
+  }
   LeaseBegun begun{*id, *claim, user};
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
              *std::move(claim), peer, user});
@@ -251,13 +208,10 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                           {"lease", lease},
                           {"gpus", gpus}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **stay, sent);
-  if (const std::shared_ptr<Claim> still = held.lock(); still != nullptr) still->end();
-  (*stay)->leave();
   {
     const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.erase(*id);
+    lease_links_.extract(*id).mapped().end();
   }
-  link_ended_.notify_all();
   book_.remove(*id);
   post(LeaseEnded{*id});
   wait_until_free(*returned);
@@ -279,12 +233,12 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
                                   handshake());
   };
-  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake < 0) spdlog::warn("a client will not hear of deaths: {}", std::strerror(errno));
+  int wake = -1;
   {
     const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.emplace(lease, Link{connection.fd(), UniqueFd(wake), {}});
+    wake = lease_links_.find(lease)->second.wake.get();
   }
+  if (wake < 0) spdlog::warn("a client will not hear of deaths: no descriptor is free");
   // Once a frame has not gone out whole, none may follow it.
   for (bool heard = true;;) {
     pollfd all[] = {{connection.fd(), POLLIN | POLLRDHUP, 0},
@@ -306,25 +260,6 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     }
     for (const protocol::WorkerEnded& death : deaths) heard = heard && say(death).ok();
   }
-}
-
-// Whoever has hung up by now holds nothing: a client says so and goes, and the next one may follow
-// at once. Waits for the threads of such links.
-void Daemon::settle_ended_links() {
-  std::unique_lock lock(lease_links_mutex_);
-  std::vector<protocol::Id> leases;
-  std::vector<pollfd> links;
-  for (const auto& [lease, link] : lease_links_) {
-    leases.push_back(lease);
-    links.push_back({link.fd, POLLIN | POLLRDHUP, 0});
-  }
-  if (poll(links.data(), links.size(), 0) <= 0) return;
-  link_ended_.wait_for(lock, kFollowDeadline, [&] {
-    for (std::size_t i = 0; i < links.size(); ++i) {
-      if (links[i].revents != 0 && lease_links_.count(leases[i]) != 0) return stopping_.load();
-    }
-    return true;
-  });
 }
 
 // Each name once, in the order of the devices.

@@ -49,6 +49,15 @@ std::vector<HeldLease> LeaseBook::held() const {
   return all;
 }
 
+std::size_t LeaseBook::devices_of(const User& user) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.lease.user.is_same(user)) count += entry.lease.claim->devices().size();
+  }
+  return count;
+}
+
 std::size_t LeaseBook::gathering() const {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;

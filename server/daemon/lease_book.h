@@ -66,6 +66,8 @@ class LeaseBook {
   void close(const std::string& token, const std::string& why);
   bool has(const protocol::Id& id) const;
   std::vector<HeldLease> held() const;
+  // GPUs of that user's leases.
+  std::size_t devices_of(const User& user) const;
   // Sessions of all leases of which not all connections have come.
   std::size_t gathering() const;
 

@@ -20,6 +20,7 @@ struct Claim::State {
   std::deque<Claim*> waiting;  // Each takes itself out when it goes.
   std::vector<int> last{0};    // Granted; the first one will probably be for one GPU.
   std::size_t ending = 0;      // GPUs of claims that end.
+  std::set<const Watch*> watching;
 
   void serve() {
     while (!waiting.empty() && waiting.front()->wanted_ <= free.size()) {
@@ -34,18 +35,35 @@ struct Claim::State {
       eventfd_write(claim->granted_.get(), 1);
     }
   }
+  // Of `wanted` behind all that wait.
+  std::size_t lacking(std::size_t wanted) const {
+    for (const Claim* claim : waiting) wanted += claim->wanted_;
+    const std::size_t coming = free.size() + ending;
+    return wanted > coming ? wanted - coming : 0;
+  }
+  void tell_watching() const {
+    for (const Watch* watch : watching) eventfd_write(watch->fd(), 1);
+  }
+  bool full() const { return waiting.size() + watching.size() >= limits::kWaitingMax; }
 };
+
+namespace {
+
+Status too_many() { return Status(Code::kResourceExhausted, "too many requests wait for GPUs"); }
+
+}  // namespace
 
 Claim::Claim(std::shared_ptr<State> state, unsigned wanted, UniqueFd granted)
     : state_(std::move(state)), wanted_(wanted), granted_(std::move(granted)) {}
 
 Claim::~Claim() {
   const std::lock_guard lock(state_->mutex);
-  std::erase(state_->waiting, this);
+  const bool had_something = std::erase(state_->waiting, this) > 0 || !devices_.empty();
   state_->free.insert(devices_.begin(), devices_.end());
   if (ending_) state_->ending -= devices_.size();
   state_->serve();
   *returned_ = true;
+  if (had_something) state_->tell_watching();
 }
 
 bool Claim::granted() const {
@@ -67,17 +85,22 @@ unsigned Claim::ahead() const {
 
 void Claim::end() {
   const std::lock_guard lock(state_->mutex);
-  if (!std::exchange(ending_, true)) state_->ending += devices_.size();
+  if (std::exchange(ending_, true)) return;
+  state_->ending += devices_.size();
+  state_->tell_watching();
 }
 
-bool Claim::comes_soon() const {
+Watch::Watch(std::shared_ptr<Claim::State> state, UniqueFd changed)
+    : state_(std::move(state)), changed_(std::move(changed)) {}
+
+Watch::~Watch() {
   const std::lock_guard lock(state_->mutex);
-  std::size_t wanted = 0;
-  for (const Claim* waiting : state_->waiting) {
-    wanted += waiting->wanted_;
-    if (waiting == this) return wanted <= state_->free.size() + state_->ending;
-  }
-  return true;
+  state_->watching.erase(this);
+}
+
+void Watch::forget() noexcept {
+  eventfd_t count = 0;
+  eventfd_read(changed_.get(), &count);
 }
 
 LeaseQueue::LeaseQueue(unsigned device_count)
@@ -87,7 +110,13 @@ LeaseQueue::LeaseQueue(unsigned device_count)
   }
 }
 
-Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) {
+Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) { return claim(devices, false); }
+
+Result<std::shared_ptr<Claim>> LeaseQueue::claim_soon(unsigned devices) {
+  return claim(devices, true);
+}
+
+Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, bool only_soon) {
   if (devices == 0 || devices > device_count_) {
     return Status(Code::kRefused, std::to_string(devices) + " GPUs wanted; this server has " +
                                       std::to_string(device_count_));
@@ -96,12 +125,26 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) {
   if (!event.valid()) return Status::from_errno(errno, "eventfd");
   std::shared_ptr<Claim> claim(new Claim(state_, devices, std::move(event)));
   const std::lock_guard lock(state_->mutex);
-  if (state_->waiting.size() >= limits::kWaitingMax) {
-    return Status(Code::kResourceExhausted, "too many requests wait for GPUs");
-  }
+  if (only_soon && state_->lacking(devices) > 0) return std::shared_ptr<Claim>();
+  if (state_->full()) return too_many();
   state_->waiting.push_back(claim.get());
   state_->serve();
   return claim;
+}
+
+std::size_t LeaseQueue::lacking(unsigned devices) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->lacking(devices);
+}
+
+Result<std::unique_ptr<Watch>> LeaseQueue::watch() {
+  UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) return Status::from_errno(errno, "eventfd");
+  std::unique_ptr<Watch> watch(new Watch(state_, std::move(event)));
+  const std::lock_guard lock(state_->mutex);
+  if (state_->full()) return too_many();
+  state_->watching.insert(watch.get());
+  return watch;
 }
 
 std::vector<int> LeaseQueue::expected() const {
@@ -114,7 +157,7 @@ std::vector<int> LeaseQueue::expected() const {
 
 std::size_t LeaseQueue::waiting() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->waiting.size();
+  return state_->waiting.size() + state_->watching.size();
 }
 
 }  // namespace gpurun::server

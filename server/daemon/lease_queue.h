@@ -35,13 +35,13 @@ class Claim {
   std::shared_ptr<const std::atomic<bool>> returned() const { return returned_; }
   // Requests that come before this one; 0 once granted.
   unsigned ahead() const;
-  // Its lease has ended, and what still runs on its GPUs is being ended: they come free soon.
+  // Its lease has ended, and what still runs on its GPUs is being ended: they come free soon. Once
+  // or more.
   void end();
-  // It is granted once those are free that do so soon.
-  bool comes_soon() const;
 
  private:
   friend class LeaseQueue;
+  friend class Watch;
   struct State;
   Claim(std::shared_ptr<State> state, unsigned wanted, UniqueFd granted);
 
@@ -53,6 +53,24 @@ class Claim {
   const std::shared_ptr<std::atomic<bool>> returned_ = std::make_shared<std::atomic<bool>>(false);
 };
 
+// For a request without a place in the queue that may have one later.
+class Watch {
+ public:
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // Readable once GPUs have come free, or are to do so soon, since forget().
+  int fd() const noexcept { return changed_.get(); }
+  void forget() noexcept;
+
+ private:
+  friend class LeaseQueue;
+  Watch(std::shared_ptr<Claim::State> state, UniqueFd changed);
+  const std::shared_ptr<Claim::State> state_;
+  const UniqueFd changed_;
+};
+
 class LeaseQueue {
  public:
   explicit LeaseQueue(unsigned device_count);
@@ -60,13 +78,22 @@ class LeaseQueue {
   // Granted at once when the GPUs are free and nobody waits. kRefused: the server has not so many
   // GPUs, or `devices` is 0. kResourceExhausted: no descriptor, or the queue is full.
   Result<std::shared_ptr<Claim>> claim(unsigned devices);
+  // The same for a request that waits for no lease in force: empty where those GPUs that are free,
+  // or come so soon, are not enough. It has no place in the queue then, and is in nobody's way.
+  Result<std::shared_ptr<Claim>> claim_soon(unsigned devices);
+  // How many GPUs too few those are for that.
+  std::size_t lacking(unsigned devices) const;
+  // kResourceExhausted: no descriptor, or the queue is full.
+  Result<std::unique_ptr<Watch>> watch();
   // The GPUs that the next request will get, if it is for as many as the last one that was granted
   // and comes now: where so many are not free, those of that one, which may come back.
   std::vector<int> expected() const;
-  // Requests that wait.
+  // Requests that wait: in the queue, or with a watch.
   std::size_t waiting() const;
 
  private:
+  Result<std::shared_ptr<Claim>> claim(unsigned devices, bool only_soon);
+
   const unsigned device_count_;
   const std::shared_ptr<Claim::State> state_;
 };

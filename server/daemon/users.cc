@@ -30,11 +30,16 @@ UserLimits UserLimitsTable::of(const std::string& name) const {
           told.sessions ? told.sessions : every.sessions};
 }
 
-UserBook::Stay::~Stay() { leave(); }
-
-void UserBook::Stay::leave() {
+UserBook::Stay::~Stay() {
   const std::lock_guard lock(book_.mutex_);
   book_.stays_.erase(this);
+}
+
+void UserBook::Stay::leave(std::shared_ptr<const std::atomic<bool>> returned) {
+  const std::lock_guard lock(book_.mutex_);
+  if (book_.stays_.erase(this) == 0) return;
+  std::erase_if(book_.leaving_, [](const Leaving& other) { return other.returned->load(); });
+  book_.leaving_.push_back({user_, gpus_, std::move(returned)});
 }
 
 std::string UserBook::Stay::why_ended() const {
@@ -49,13 +54,10 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
   const std::lock_guard lock(mutex_);
   if (!user.is_operator()) {
     const UserLimits limits = limits_.of(user.name);
-    std::uint64_t leases = 0;
-    std::uint64_t held = 0;
-    for (const Stay* other : stays_) {
-      if (other->user_.is_operator() || other->user_.name != user.name) continue;
-      ++leases;
-      held += other->gpus_;
-    }
+    const Held stays = staying(user);
+    const Held leaves = leaving(user);
+    const std::uint64_t leases = stays.leases + leaves.leases;
+    const std::uint64_t held = stays.gpus + leaves.gpus;
     if (limits.leases && leases >= *limits.leases) {
       return over(user, "has " + count(leases, "lease") + ", waiting requests included",
                   *limits.leases, "max-leases");
@@ -67,6 +69,37 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
   }
   stays_.insert(stay.get());
   return stay;
+}
+
+Room UserBook::room(const User& user, unsigned gpus) const {
+  const std::lock_guard lock(mutex_);
+  const UserLimits limits = limits_.of(user.name);
+  const auto fits_beside = [&](const Held& held) {
+    return (!limits.leases || held.leases < *limits.leases) &&
+           (!limits.gpus || held.gpus + gpus <= *limits.gpus);
+  };
+  if (fits_beside(staying(user))) return Room::kSoon;
+  return fits_beside({}) ? Room::kIfLeasesEnd : Room::kNone;
+}
+
+UserBook::Held UserBook::staying(const User& user) const {
+  Held held;
+  for (const Stay* stay : stays_) {
+    if (!stay->user_.is_same(user)) continue;
+    ++held.leases;
+    held.gpus += stay->gpus_;
+  }
+  return held;
+}
+
+UserBook::Held UserBook::leaving(const User& user) const {
+  Held held;
+  for (const Leaving& lease : leaving_) {
+    if (lease.returned->load() || !lease.user.is_same(user)) continue;
+    ++held.leases;
+    held.gpus += lease.gpus;
+  }
+  return held;
 }
 
 Status UserBook::admit_session(const User& user, std::size_t running) const {

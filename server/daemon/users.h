@@ -4,6 +4,7 @@
 // Any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -26,6 +28,10 @@ struct User {
   std::string token;                       // Its id; empty for the operator.
 
   bool is_operator() const { return token.empty(); }
+  // By any token.
+  bool is_same(const User& other) const {
+    return is_operator() == other.is_operator() && name == other.name;
+  }
   // "anna (token 0123456789ab)", "operator".
   std::string described() const;
 };
@@ -45,6 +51,13 @@ struct UserLimitsTable {
   UserLimits of(const std::string& name) const;
 };
 
+// What could let in a request that is refused.
+enum class Room {
+  kNone,
+  kIfLeasesEnd,  // Some of the same user's, which are in force.
+  kSoon,         // What is on its way back.
+};
+
 class UserBook {
  public:
   explicit UserBook(UserLimitsTable limits) : limits_(std::move(limits)) {}
@@ -60,8 +73,9 @@ class UserBook {
     int fd() const noexcept { return told_.get(); }
     // Why it is to end; empty: it is not.
     std::string why_ended() const;
-    // It holds nothing any more, and is not told any more. Once or more.
-    void leave();
+    // Its lease has ended: it is not told any more, and counts until its GPUs have `returned`. Once
+    // or more.
+    void leave(std::shared_ptr<const std::atomic<bool>> returned);
 
    private:
     friend class UserBook;
@@ -76,15 +90,31 @@ class UserBook {
 
   // kRefused: the user has as much as may be; the sentence says what, and which setting bounds it.
   Result<std::unique_ptr<Stay>> enter(const User& user, unsigned gpus);
+  // For a request that is refused.
+  Room room(const User& user, unsigned gpus) const;
   // Whether `running` processes of that user's leave room for another; the sentence otherwise.
   Status admit_session(const User& user, std::size_t running) const;
   // All stays by that token are to end.
   void end(const std::string& token, const std::string& why);
 
  private:
+  // GPUs of a lease that has ended, on which something may still run.
+  struct Leaving {
+    User user;
+    unsigned gpus;
+    std::shared_ptr<const std::atomic<bool>> returned;
+  };
+  struct Held {
+    std::uint64_t leases = 0;
+    std::uint64_t gpus = 0;
+  };
+  Held staying(const User& user) const;  // Under the mutex, as the next.
+  Held leaving(const User& user) const;
+
   const UserLimitsTable limits_;
   mutable std::mutex mutex_;
   std::set<Stay*> stays_;
+  std::vector<Leaving> leaving_;
 };
 
 }  // namespace gpurun::server

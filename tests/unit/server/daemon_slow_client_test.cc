@@ -133,6 +133,7 @@ class SlowClientTest : public testing::Test {
     DaemonOptions options;
     options.devices = 2;
     options.handshake_deadline = kLong;
+    options.follow_deadline = std::chrono::hours(1);  // Whoever is held up is so for ever.
     auto daemon =
         Daemon::create(std::make_unique<GatedListener>(*std::move(under), gate_, all_gated),
                        std::move(options), spawner_);
@@ -187,6 +188,27 @@ TEST_F(SlowClientTest, ADeathThatItDoesNotHearHoldsUpNobody) {
   const auto deaths = slow->take_worker_deaths();
   ASSERT_EQ(deaths.size(), 1U);
   EXPECT_EQ(deaths[0].how, "signal 11");
+}
+
+// Its link's thread cannot see that it has gone.
+TEST_F(SlowClientTest, AnEndThatIsNotSeenHoldsUpNobody) {
+  start(false);
+  auto slow = link();
+  ASSERT_NE(slow, nullptr);
+  const auto session = slow->request_lease({});
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  ASSERT_TRUE(client::attach(*session, {}).ok());
+  {
+    const std::lock_guard lock(gate_.mutex);
+    gate_.shut = true;
+  }
+  eventfd_write(spawner_.ended.get(), 1);
+  ASSERT_TRUE(gate_.wait_for_one());
+  slow.reset();
+  auto other = link();
+  ASSERT_NE(other, nullptr);
+  const auto granted = other->request_lease({});
+  EXPECT_TRUE(granted.ok()) << granted.status().to_string();
 }
 
 TEST_F(SlowClientTest, TheRefusalOfItsWorkerIsNotWaitedForLong) {

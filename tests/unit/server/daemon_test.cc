@@ -99,36 +99,6 @@ TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
   EXPECT_EQ(workers_.started, 2);
 }
 
-// A client goes without waiting for its GPUs to be free: whoever comes next, and would not wait for
-// others, waits for what is just ending, and for that alone.
-TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
-  start(2);
-  workers_.linger = true;
-  auto stays = link();
-  ASSERT_TRUE(stays->request_lease(ask(1)).ok());
-  auto goes = link();
-  const auto session = goes->request_lease(ask(1));
-  ASSERT_TRUE(session.ok()) << session.status().to_string();
-  const auto attached = client::attach(*session, {});
-  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
-  EXPECT_EQ(link()->request_lease(ask(1)).status().code(), Code::kRefused);
-  goes.reset();
-  EXPECT_EQ(link()->request_lease(ask(2)).status().code(), Code::kRefused);
-  auto follows = link();
-  auto granted = std::async(std::launch::async, [&] { return follows->request_lease(ask(1)); });
-  ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 1; }));
-  // One that ends is one GPU: the next request is one too many.
-  // It waits, unless it was refused.
-  while (link()->list()->waiting == 0 &&
-         granted.wait_for(milliseconds(0)) != std::future_status::ready) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(link()->request_lease(ask(1)).status().code(), Code::kRefused);
-  workers_.let_go();
-  const auto next = granted.get();
-  EXPECT_TRUE(next.ok()) << next.status().to_string();
-}
-
 TEST_F(DaemonTest, AWorkerThatDiedBeforeItsSessionIsReplacedUnheard) {
   workers_.prepares = true;
   start(1);

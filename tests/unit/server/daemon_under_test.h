@@ -215,6 +215,7 @@ class DaemonTest : public testing::Test {
     DaemonOptions options;
     options.devices = devices;
     options.handshake_deadline = kLong;
+    options.overtaken_deadline = milliseconds(1);  // Of leases that nobody ends meanwhile.
     start(std::move(options));
   }
   void TearDown() override {

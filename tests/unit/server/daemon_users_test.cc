@@ -35,6 +35,7 @@ class UsersTest : public DaemonTest {
     DaemonOptions options;
     options.devices = 4;
     options.handshake_deadline = kLong;
+    options.overtaken_deadline = milliseconds(1);  // Of leases that nobody ends meanwhile.
     options.tokens = std::make_shared<TokenStore>(path_);
     options.user_limits = std::move(limits);
     options.audit = *AuditLog::open(folder_ + "/audit");

@@ -1,6 +1,7 @@
 // Protects gpurund's memory from those who have a ticket: requests that wait, sessions that gather
 // and sessions that have attached are bounded, and who is within the bounds is served at them.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <memory>
 #include <string>
@@ -37,7 +38,13 @@ TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
   const Status refused = queue.claim(1).status();
   EXPECT_EQ(refused.code(), Code::kResourceExhausted);
   EXPECT_NE(refused.message().find("too many requests"), std::string::npos);
+  EXPECT_EQ(queue.watch().status().code(), Code::kResourceExhausted);
   waiting.pop_back();
+  {
+    const auto watch = queue.watch();
+    EXPECT_TRUE(watch.ok());
+    EXPECT_EQ(queue.claim(1).status().code(), Code::kResourceExhausted);
+  }
   EXPECT_TRUE(queue.claim(1).ok());
 }
 
@@ -55,6 +62,36 @@ TEST(LeaseQueue, ExpectsTheNextRequestToBeAsTheLastOne) {
   EXPECT_EQ(queue.expected(), (Devices{0, 3}));
   *two = nullptr;
   EXPECT_EQ(queue.expected(), (Devices{0, 1}));
+}
+
+bool changed(const Watch& watch) {
+  pollfd ready = {watch.fd(), POLLIN, 0};
+  return poll(&ready, 1, 0) == 1;
+}
+
+// A request that waits for no lease in force has no place among those that do.
+TEST(LeaseQueue, ClaimsWhatComesSoonAndTellsWhenMoreDoes) {
+  LeaseQueue queue(2);
+  const auto watch = queue.watch();
+  auto first = queue.claim(1);
+  auto second = queue.claim_soon(1);
+  ASSERT_TRUE(second.ok() && *second != nullptr && (*second)->granted());
+  EXPECT_EQ(*queue.claim_soon(1), nullptr);
+  EXPECT_EQ(queue.lacking(2), 2u);
+  EXPECT_FALSE(changed(**watch));
+  (*first)->end();
+  EXPECT_TRUE(changed(**watch));
+  (*watch)->forget();
+  EXPECT_EQ(*queue.claim_soon(2), nullptr);
+  EXPECT_EQ(queue.lacking(2), 1u);
+  const auto next = queue.claim_soon(1);
+  ASSERT_TRUE(next.ok() && *next != nullptr);
+  EXPECT_FALSE((*next)->granted());
+  EXPECT_EQ(queue.lacking(1), 1u) << "what comes is for who waits for it";
+  EXPECT_FALSE(changed(**watch));
+  *first = nullptr;
+  EXPECT_TRUE(changed(**watch));
+  EXPECT_TRUE((*next)->granted());
 }
 
 class LeaseBookBounds : public testing::Test {

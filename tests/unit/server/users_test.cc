@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -55,6 +56,26 @@ TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
   EXPECT_TRUE(book.enter(User(), 64).ok());
   *first = nullptr;
   EXPECT_TRUE(book.enter(kAnna, 1).ok());
+}
+
+// Something may still run on the GPUs of a lease that has ended.
+TEST(UserBook, WhatLeavesCountsUntilItHasReturned) {
+  UserLimitsTable limits;
+  limits.every.gpus = 2;
+  UserBook book(limits);
+  const auto returned = std::make_shared<std::atomic<bool>>(false);
+  auto stay = book.enter(kAnna, 1);
+  EXPECT_EQ(book.room(kAnna, 2), Room::kIfLeasesEnd);
+  EXPECT_EQ(book.room(kAnna, 3), Room::kNone);
+  (*stay)->leave(returned);
+  (*stay)->leave(returned);
+  *stay = nullptr;
+  EXPECT_FALSE(book.enter(kAnnasOther, 2).ok());
+  EXPECT_EQ(book.room(kAnnasOther, 2), Room::kSoon);
+  EXPECT_TRUE(book.enter(kAnna, 1).ok()) << "it counts once";
+  EXPECT_TRUE(book.enter(kBen, 2).ok());
+  *returned = true;
+  EXPECT_TRUE(book.enter(kAnna, 2).ok());
 }
 
 TEST(UserBook, BoundsSessionsAtTheLastOne) {

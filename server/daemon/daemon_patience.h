@@ -1,0 +1,37 @@
+// How long one request waits, and for what.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "base/deadline.h"
+#include "server/daemon/daemon.h"
+
+namespace gpurun::server {
+
+struct Daemon::Patience {
+  // The longest time that a request may wait for GPUs.
+  static constexpr std::chrono::milliseconds kWaitMax = std::chrono::hours(7 * 24);
+
+  Patience(const DaemonOptions& options, const protocol::LeaseRequest& request)
+      : Patience(options, std::chrono::milliseconds(std::min<std::uint64_t>(
+                              request.wait_milliseconds, kWaitMax.count()))) {}
+
+  Deadline queued;               // As it asked.
+  Deadline follow;               // For what comes back soon.
+  Deadline overtaken;            // For what its user may have given back.
+  std::unique_ptr<Watch> watch;  // Once it waits without a place in the queue.
+
+ private:
+  // Who says how long it waits is not made to wait longer.
+  Patience(const DaemonOptions& options, std::chrono::milliseconds wait)
+      : queued(Deadline::in(wait)),
+        follow(Deadline::in(within(wait, options.follow_deadline))),
+        overtaken(Deadline::in(within(wait, options.overtaken_deadline))) {}
+  static std::chrono::milliseconds within(std::chrono::milliseconds wait,
+                                          std::chrono::milliseconds bound) {
+    return wait.count() == 0 ? bound : std::min(wait, bound);
+  }
+};
+
+}  // namespace gpurun::server

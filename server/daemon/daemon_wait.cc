@@ -1,0 +1,148 @@
+// How a request for a lease waits: for what its user may have, then for GPUs. What it asks not to
+// wait for refuses it, but for what is on its way back.
+#include <errno.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "server/daemon/daemon.h"
+#include "server/daemon/daemon_patience.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::Sender;
+
+// Waits until `fd` is readable, `link` has something to say or `stay`, if there is one, is to end:
+// true for the first.
+Result<bool> wait_readable(int fd, const transport::Connection& link, const UserBook::Stay* stay,
+                           Deadline deadline) {
+  const Status left(Code::kPeerGone, "the client has left the queue");
+  if (link.holds_received()) return left;  // It came with the request: no descriptor tells of it.
+  while (true) {
+    pollfd all[] = {{fd, POLLIN, 0},
+                    {link.fd(), POLLIN | POLLRDHUP, 0},
+                    {stay == nullptr ? -1 : stay->fd(), POLLIN, 0}};
+    const int ready = poll(all, 3, deadline.poll_timeout_ms());
+    if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
+    if (all[1].revents != 0) return left;
+    if (all[2].revents != 0) return Status(Code::kRefused, stay->why_ended());
+    if (all[0].revents != 0) return true;
+    if (deadline.passed()) return false;
+  }
+}
+
+}  // namespace
+
+void Daemon::Link::end() const {
+  stay->leave(returned);
+  if (const std::shared_ptr<Claim> held = claim.lock(); held != nullptr) held->end();
+}
+
+// Whoever has hung up by now holds nothing, whether or not its link's thread has seen it.
+void Daemon::note_ended_links() {
+  const std::lock_guard lock(lease_links_mutex_);
+  std::vector<pollfd> ends;
+  for (const auto& [lease, link] : lease_links_) ends.push_back({link.fd, POLLIN | POLLRDHUP, 0});
+  if (poll(ends.data(), ends.size(), 0) <= 0) return;
+  std::size_t place = 0;
+  for (const auto& [lease, link] : lease_links_) {
+    if (ends[place++].revents != 0) link.end();
+  }
+}
+
+// False: there is nothing more to wait for. True: the request may be let in now; a first time at
+// once, since changes are watched only from then on.
+Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection,
+                              const UserBook::Stay* stay, Patience& patience) {
+  const Deadline deadline = room == Room::kSoon ? patience.follow : patience.overtaken;
+  if (room == Room::kNone || deadline.passed()) return false;
+  if (patience.watch == nullptr) {
+    Result<std::unique_ptr<Watch>> watch = queue_.watch();
+    if (!watch.ok()) return false;
+    patience.watch = *std::move(watch);
+    return true;
+  }
+  GPURUN_RETURN_IF_ERROR(wait_readable(patience.watch->fd(), connection, stay, deadline).status());
+  patience.watch->forget();
+  return true;
+}
+
+// There were GPUs enough if its user's leases ended.
+bool Daemon::own_suffice(const protocol::LeaseRequest& request, const User& user) const {
+  // In this order: a lease that ends meanwhile is counted here or there, or twice.
+  const std::size_t own = book_.devices_of(user);
+  return queue_.lacking(request.devices) <= own;
+}
+
+Result<std::unique_ptr<UserBook::Stay>> Daemon::enter(const transport::Connection& connection,
+                                                      const protocol::LeaseRequest& request,
+                                                      const User& user, Patience& patience) {
+  while (true) {
+    note_ended_links();
+    Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
+    if (stay.ok() || stay.status().code() != Code::kRefused) return stay;
+    Room room = users_.room(user, request.devices);
+    // A request that is not to wait would find no GPUs behind its bound.
+    const bool in_vain = request.wait_milliseconds == 0 && !own_suffice(request, user);
+    if (room == Room::kIfLeasesEnd && in_vain) room = Room::kNone;
+    const Result<bool> again = wait_for(room, connection, nullptr, patience);
+    if (!again.ok()) return again.status();
+    if (!*again) return stay;
+  }
+}
+
+// Of a request that waits for no lease in force. Empty: they are not free.
+Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& connection,
+                                              const protocol::LeaseRequest& request,
+                                              const User& user, const UserBook::Stay& stay,
+                                              Patience& patience) {
+  while (true) {
+    note_ended_links();
+    Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices);
+    if (!claim.ok()) return claim;
+    if (*claim != nullptr) {
+      patience.watch.reset();
+      if ((*claim)->granted()) return claim;
+      const Result<bool> granted =
+          wait_readable((*claim)->fd(), connection, &stay, patience.follow);
+      if (!granted.ok()) return granted.status();
+      return *granted ? *std::move(claim) : nullptr;
+    }
+    const Room room = own_suffice(request, user) ? Room::kIfLeasesEnd : Room::kNone;
+    const Result<bool> again = wait_for(room, connection, &stay, patience);
+    if (!again.ok()) return again.status();
+    if (!*again) return std::shared_ptr<Claim>();
+  }
+}
+
+Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
+                                                        const protocol::LeaseRequest& request,
+                                                        const Asked& asked,
+                                                        const UserBook::Stay& stay,
+                                                        Patience& patience, std::uint64_t& sent) {
+  if (request.wait_milliseconds == 0) {
+    Result<std::shared_ptr<Claim>> claim = follow(connection, request, asked.user, stay, patience);
+    if (!claim.ok() || *claim != nullptr) return claim;
+  } else {
+    patience.watch.reset();
+    Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
+    if (!claim.ok() || (*claim)->granted()) return claim;
+    GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
+                                                  asked.key, Sender::kServer, sent++, handshake()));
+    const Result<bool> granted = wait_readable((*claim)->fd(), connection, &stay, patience.queued);
+    if (!granted.ok()) return granted.status();
+    if (*granted) return claim;
+  }
+  const std::string wanted = options_.devices == 1
+                                 ? "its GPU is"
+                                 : std::to_string(request.devices) + " of its " +
+                                       std::to_string(options_.devices) + " GPUs are";
+  return Status(Code::kRefused, wanted + " not free" +
+                                    (request.wait_milliseconds > 0 ? " within the time to wait"
+                                                                   : "; --timeout waits for it"));
+}
+
+}  // namespace gpurun::server
