@@ -46,10 +46,22 @@ Result<std::unique_ptr<transport::Connection>> open_attach_connection(
   options.keeper = keeper;
   auto connection = transport::connect("tcp://" + one.server, one.connected, options);
   if (!connection.ok()) return connection.status();
-  if (one.tls_key) GPURUN_RETURN_IF_ERROR(encrypt(one, *connection));
-  GPURUN_RETURN_IF_ERROR(protocol::send_control(
-      **connection, one.words, one.key, protocol::Sender::kClient, one.words.index, one.deadline));
-  return connection;
+  Status said;
+  if (one.tls_key) said = encrypt(one, *connection);
+  if (said.ok()) {
+    said = protocol::send_control(**connection, one.words, one.key, protocol::Sender::kClient,
+                                  one.words.index, one.deadline);
+  }
+  if (said.ok()) return connection;
+  if (keeper != nullptr) let_go(*keeper, *connection);
+  return said;
+}
+
+void let_go(transport::DescriptorKeeper& keeper,
+            std::unique_ptr<transport::Connection>& connection) noexcept {
+  keeper.before_change();
+  connection.reset();
+  keeper.after_change(-1);
 }
 
 }  // namespace gpurun::client

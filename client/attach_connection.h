@@ -29,6 +29,11 @@ struct AttachConnection {
 Result<std::unique_ptr<transport::Connection>> open_attach_connection(
     const AttachConnection& one, transport::DescriptorKeeper* keeper = nullptr);
 
+// Closes a connection that was opened so, and that nobody gets: under its keeper's eyes, who else
+// might take what has its number next for it.
+void let_go(transport::DescriptorKeeper& keeper,
+            std::unique_ptr<transport::Connection>& connection) noexcept;
+
 Status not_answered(const std::string& server, std::chrono::milliseconds patience);
 
 }  // namespace gpurun::client

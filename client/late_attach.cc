@@ -28,15 +28,16 @@ Result<MoreConnections::Joined> LateAttach::open(transport::DescriptorKeeper& ke
   next_.connected = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
   next_.deadline = Deadline::in(kPatience);
   auto connection = open_attach_connection(next_, &keeper);
-  Result<Joined> joined =
-      connection.ok() ? hear_answer(*std::move(connection)) : Result<Joined>(connection.status());
+  const Result<unsigned> cores =
+      connection.ok() ? hear_answer(**connection) : Result<unsigned>(connection.status());
   ++next_.words.index;
-  return joined;
+  if (cores.ok()) return Joined{*std::move(connection), *cores};
+  if (connection.ok()) let_go(keeper, *connection);
+  return cores.status();
 }
 
-Result<MoreConnections::Joined> LateAttach::hear_answer(
-    std::unique_ptr<transport::Connection> connection) const {
-  const auto frame = protocol::receive_control(*connection, limits::kHelloBytesMax, next_.deadline);
+Result<unsigned> LateAttach::hear_answer(transport::Connection& connection) const {
+  const auto frame = protocol::receive_control(connection, limits::kHelloBytesMax, next_.deadline);
   if (!frame.ok()) return frame.status();
   const auto message = protocol::decode(frame->payload);
   if (!message.ok()) return message.status();
@@ -48,7 +49,7 @@ Result<MoreConnections::Joined> LateAttach::hear_answer(
       !protocol::proved(*frame, next_.key, protocol::Sender::kServer, next_.words.index)) {
     return Status(Code::kProtocol, "server " + next_.server + " gave an answer that does not fit");
   }
-  return Joined{std::move(connection), joined->cores};
+  return unsigned{joined->cores};
 }
 
 }  // namespace gpurun::client

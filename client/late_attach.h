@@ -19,7 +19,8 @@ class LateAttach final : public MoreConnections {
   Result<Joined> open(transport::DescriptorKeeper& keeper) override;
 
  private:
-  Result<Joined> hear_answer(std::unique_ptr<transport::Connection> connection) const;
+  // The worker's cores.
+  Result<unsigned> hear_answer(transport::Connection& connection) const;
 
   AttachConnection next_;
 };

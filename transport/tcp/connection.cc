@@ -249,11 +249,8 @@ bool given_up(const Options& options) {
   return options.keeper != nullptr && !options.keeper->wanted();
 }
 
-Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, Deadline deadline,
-                                                const Options& options) {
-  UniqueFd fd = kept(options.keeper, [&] {
-    return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  });
+Status connect_to(const SocketAddress& address, const UniqueFd& fd, Deadline deadline,
+                  const Options& options) {
   const std::string what = "connecting to " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);
   if (::connect(fd.get(), address.get(), address.byte_count) != 0) {
@@ -274,6 +271,21 @@ Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, De
     if (error != 0 && given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
     if (error == ETIMEDOUT) return Status(Code::kUnavailable, what + ": no answer");
     if (error != 0) return Status::from_errno(error, what);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, Deadline deadline,
+                                                const Options& options) {
+  UniqueFd fd = kept(options.keeper, [&] {
+    return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  });
+  if (Status connected = connect_to(address, fd, deadline, options); !connected.ok()) {
+    fd = kept(options.keeper, [&] {
+      fd.reset();
+      return UniqueFd();
+    });
+    return connected;
   }
   return TcpConnection::adopt(std::move(fd), options);
 }

@@ -51,13 +51,16 @@ class SilentPeer final : public MoreConnections {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
       return Status::from_errno(errno, "socketpair");
     }
-    const UniqueFd near(ends[0]);
+    UniqueFd near(ends[0]);
     const UniqueFd far(ends[1]);
     keeper.before_change();
     keeper.after_change(near.get());
     if (opened_++ == 0) waits_.set_value();
     char word = 0;
     EXPECT_EQ(read(near.get(), &word, 1), 0);
+    keeper.before_change();
+    near.reset();
+    keeper.after_change(-1);
     return Status(Code::kPeerGone, "given up");
   }
   std::future<void> waits() { return waits_.get_future(); }
