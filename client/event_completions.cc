@@ -53,6 +53,11 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   slot->asked.store(false, std::memory_order_relaxed);
   slot->elsewhere.store(false, std::memory_order_relaxed);
   slot->shared.store(false, std::memory_order_relaxed);
+  slot->waited.store(false, std::memory_order_relaxed);
+  {
+    const Placing placing(*slot);
+    slot->place = Place();
+  }
   slot->event.store(event, std::memory_order_release);
   return slot;
 }
@@ -68,18 +73,43 @@ bool EventCompletions::wanted(Handle event) const noexcept {
          kUnaskedEvents + kUnaskedForEachAsked * asked_events_.load(std::memory_order_relaxed);
 }
 
-void EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told) noexcept {
+bool EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told) noexcept {
   Slot* slot = claim(event);
-  if (slot == nullptr) return;
+  if (slot == nullptr) return false;
   raise(slot->came, came());
   if (told) raise(slot->told, sequence);
   raise(slot->recorded, sequence);
-  if (slot->asked.load(std::memory_order_relaxed)) return;
+  if (slot->asked.load(std::memory_order_relaxed)) {
+    return slot->waited.load(std::memory_order_relaxed);
+  }
   const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
-  if (unasked == kUnaskedRecords) return;
+  if (unasked == kUnaskedRecords) return false;
   // Two threads that record one event at once may count wrongly: no more than a guess hangs on it.
   slot->unasked.store(unasked + 1, std::memory_order_relaxed);
   if (unasked == 0) unasked_events_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+void EventCompletions::place(Handle event, const Place& place) noexcept {
+  Slot* slot = find(event);
+  if (slot == nullptr) return;
+  const Placing placing(*slot);
+  if (place.record > slot->place.record) slot->place = place;
+}
+
+std::optional<EventCompletions::Place> EventCompletions::place_of(Handle event,
+                                                                  std::uint64_t record) noexcept {
+  Slot* slot = find(event);
+  if (slot == nullptr || !slot->waited.load(std::memory_order_relaxed)) return {};
+  const Placing placing(*slot);
+  if (slot->place.record != record || record == 0) return {};
+  return slot->place;
+}
+
+void EventCompletions::waited(Handle event) noexcept {
+  if (Slot* slot = claim(event); slot != nullptr) {
+    slot->waited.store(true, std::memory_order_relaxed);
+  }
 }
 
 void EventCompletions::recorded_elsewhere(Handle event) noexcept {

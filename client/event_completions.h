@@ -11,14 +11,22 @@
 // far the device is by what comes from the worker alone, so an event that was not complete, or not
 // recorded, when the last such thing came may be called so still (docs/adr/0009).
 //
-// Any thread; no locks but at an event's first use. One slot per index of the handle table.
+// Of an event that the program has waited for it is kept where it was recorded last: what it waits
+// for may be an upload, whose bytes have long been read (docs/adr/0036).
+//
+// Any thread; no locks but at an event's first use, and among threads that record one event at
+// once. One slot per index of the handle table.
 #pragma once
+
+#include <sched.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "client/handles.h"
 #include "protocol/limits.h"
@@ -47,10 +55,25 @@ class EventCompletions {
   static constexpr std::size_t kUnaskedEvents = 32;
   static constexpr std::size_t kUnaskedForEachAsked = 4;
 
+  // Where a record of an event stands.
+  struct Place {
+    std::uint64_t record = 0;
+    Handle stream = 0;  // As CallSite::stream.
+    std::chrono::steady_clock::time_point posted;
+    bool ends_upload = false;     // StreamProgress::ends_upload(), then.
+    std::uint64_t last_sent = 0;  // Likewise.
+  };
+
   // Whether the next record of `event` shall be told.
   bool wanted(Handle event) const noexcept;
   // The call `sequence` records `event`, with kFlagTell if `told`. Before it is committed.
-  void recorded(Handle event, std::uint64_t sequence, bool told) noexcept;
+  // True: the program has waited for the event, so place() wants to know where.
+  bool recorded(Handle event, std::uint64_t sequence, bool told) noexcept;
+  void place(Handle event, const Place& place) noexcept;
+  // Of the record `record` of `event`, if it was the last and place() was told of it.
+  std::optional<Place> place_of(Handle event, std::uint64_t record) noexcept;
+  // The program waits for `event`: the places of its records are wanted from now on.
+  void waited(Handle event) noexcept;
   // `event` may be recorded without a call of recorded() from now on.
   void recorded_elsewhere(Handle event) noexcept;
   // Other processes have `event` too, from now on.
@@ -92,12 +115,29 @@ class EventCompletions {
     std::atomic<bool> asked{false};
     std::atomic<bool> elsewhere{false};
     std::atomic<bool> shared{false};
+    std::atomic<bool> waited{false};
+    std::atomic_flag placing;  // Held while `place` is read or written.
+    Place place;
   };
   static constexpr std::size_t kChunkSlots = 1024;
   static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
 
   // nullptr: nothing is known of it.
   Slot* find(Handle event) const noexcept;
+  // Held for a few instructions, by threads that record or wait for the one event.
+  class Placing {
+   public:
+    explicit Placing(Slot& slot) noexcept : slot_(slot) {
+      while (slot_.placing.test_and_set(std::memory_order_acquire)) sched_yield();
+    }
+    ~Placing() { slot_.placing.clear(std::memory_order_release); }
+    Placing(const Placing&) = delete;
+    Placing& operator=(const Placing&) = delete;
+
+   private:
+    Slot& slot_;
+  };
+
   // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.
   Slot* claim(Handle event) noexcept;
 

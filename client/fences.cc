@@ -80,7 +80,7 @@ void Session::Impl::wait_for(Lane& lane, Look look) {
 
 int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
   const NoCancellation uncancelled;
-  const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
+  const Clock::time_point start = Clock::now();
   send_log_through(sequence);
   bool answered = false;
   wait_for(lane, [&] {
@@ -105,9 +105,9 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     }
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
-  if (stats.enabled()) {
-    stats.count_fence({site.opcode, lane.id(), sequence, Clock::now() - start});
-  }
+  const Clock::duration taken = Clock::now() - start;
+  if (answered) pace.fence_took(taken);
+  if (stats.enabled()) stats.count_fence({site.opcode, lane.id(), sequence, taken});
   output.write_kept();
   if (!answered) return kResultPeerGone;
   if (const int lost = errors.sticky(site.context); lost != 0) return lost;
@@ -196,6 +196,20 @@ bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
+int Session::Impl::post_early_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
+  site.order = protocol::Order::kStream;
+  site.flags = protocol::kFlagBarrier;
+  site.work = work;
+  const std::span<const ByteView> parts(&payload, 1);
+  std::uint64_t sequence = 0;
+  if (const int result = append(lane, site, parts, false, &sequence); result != 0) return result;
+  // Questions that are made from now on are held back behind it, in whatever lane.
+  events.something_comes();
+  wake_sender();
+  output.write_kept();
+  return errors.take(lane, site.context);
+}
+
 bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
   Impl& impl = *impl_;
   if (!may_answer_early() || lane.early_waits_ >= StreamProgress::kQuietMax ||
@@ -203,18 +217,42 @@ bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, i
     return false;
   }
   ++lane.early_waits_;
-  site.order = protocol::Order::kStream;
-  site.flags = protocol::kFlagBarrier;
-  site.quiet = true;
-  const std::span<const ByteView> parts(&payload, 1);
-  std::uint64_t sequence = 0;
-  *result = impl.append(lane, site, parts, false, &sequence);
-  if (*result != 0) return true;
-  // Questions that are made from now on are held back behind it, in whatever lane.
-  impl.events.something_comes();
-  impl.wake_sender();
-  impl.output.write_kept();
-  *result = impl.errors.take(lane, site.context);
+  *result = impl.post_early_wait(lane, site, Work::kRecord, payload);
+  return true;
+}
+
+// The program may use the sources again.
+void Session::Impl::await_read(Handle stream, std::uint64_t transfer) {
+  const NoCancellation uncancelled;
+  bulk->await_read(Bulk::Line{stream, 0}, transfer);
+  bulk->after_reads();
+}
+
+Session::Recorded Session::stream_of_record(Handle event) {
+  Impl& impl = *impl_;
+  const std::uint64_t record = impl.events.asked(event);
+  impl.events.waited(event);
+  const std::optional<EventCompletions::Place> place = impl.events.place_of(event, record);
+  if (!place.has_value() || impl.event_state(event, record) != EventCompletions::State::kComing) {
+    return {};
+  }
+  return {place->stream, record};
+}
+
+bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite site,
+                                  ByteView payload, int* result) {
+  Impl& impl = *impl_;
+  if (wait_answered_early(lane, site, payload, result)) return true;
+  const std::optional<EventCompletions::Place> place =
+      impl.events.place_of(site.subject, record.record);
+  if (!may_answer_early() || !place.has_value() || !place->ends_upload ||
+      impl.refusal(site.context) != 0 ||
+      !impl.progress.may_wait_for_upload(lane.id(), site.context, site.stream, record.record)) {
+    return false;
+  }
+  if (place->last_sent != 0) impl.await_read(site.stream, place->last_sent);
+  if (!impl.pace.answers(record.record, place->posted, Impl::Clock::now())) return false;
+  *result = impl.post_early_wait(lane, site, Work::kNone, payload);
   return true;
 }
 

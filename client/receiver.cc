@@ -221,6 +221,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       output.keep(item.payload, (header.flags & protocol::kReplyFlagErrors) != 0);
       return {};
     case protocol::ReplyKind::kEventDone:
+      note_progress(header);
       events.completed(header.subject, header.call_sequence, header.result, header.watermark);
       wake_event_waiters();
       return {};
@@ -239,6 +240,13 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       return {};
   }
   return Status(Code::kProtocol, "unknown reply kind");
+}
+
+// What the end of a record says of its stream, and of the device.
+void Session::Impl::note_progress(const protocol::ReplyHeader& header) {
+  pace.told(header.call_sequence);
+  const auto place = events.place_of(header.subject, header.call_sequence);
+  if (place.has_value() && header.result == 0) progress.told(place->stream, place->record);
 }
 
 void Session::Impl::wake_event_waiters() {

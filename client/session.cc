@@ -177,7 +177,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
 
   const CommandLog::Slot slot =
       reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
-              progress.marks(site.context, site.stream, site.quiet));
+              progress.marks(site.context, site.stream, site.work));
   if (slot.start == nullptr) return kResultPeerGone;
   protocol::RecordHeader header;
   header.opcode = site.opcode;
@@ -203,11 +203,15 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (const auto rest = static_cast<std::size_t>(slot.start + slot.bytes - at); rest != 0) {
     std::memset(at, 0, rest);
   }
-  if (site.form == protocol::Form::kEventRecord) {
-    events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0);
+  if (site.form == protocol::Form::kEventRecord &&
+      events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0) &&
+      site.work == Work::kRecord) {
+    events.place(site.subject,
+                 {slot.sequence, site.stream, Clock::now(), progress.ends_upload(site.stream),
+                  progress.last_sent(site.stream)});
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
-  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && !site.quiet;
+  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && site.work == Work::kAny;
   if (copy) progress.copied_early(lane.id(), slot.sequence);
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
   if (copy || ends) lane.early_ = slot.sequence;

@@ -28,6 +28,7 @@
 #include "base/brief_spin.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/device_pace.h"
 #include "client/handles.h"
 #include "client/host_box.h"
 #include "client/lane.h"
@@ -65,9 +66,8 @@ struct CallSite {
   std::uint64_t bulk = 0;  // Transfer; chosen by the session's own functions.
   // Not sent. What the call waits for: all that is complete, and printed, when it succeeds.
   Waits waits = Waits::kNot;
-  // Likewise. Work of a stream that ends by itself and soon, waits for nothing but its stream, and
-  // that the program sees nothing of until it reads what was written (docs/adr/0033).
-  bool quiet = false;
+  // Likewise. What it gives to its stream.
+  Work work = Work::kAny;
 };
 
 struct Reply {
@@ -92,6 +92,7 @@ struct SessionOptions {
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
+  DevicePace::Clock::duration ahead_slack = DevicePace::kSlack;
   std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
   // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS (another text than a
   // number in its range counts as none, with a warning) and CUDA_LAUNCH_BLOCKING.
@@ -227,9 +228,20 @@ class Session {
   // The program waits for the created, non-blocking stream site.stream. True: nothing but quiet
   // work was issued there since it was complete, so the wait was posted (`payload` as for post())
   // and `*result` is what the call returns: 0, an earlier failure, or the session's end. The worker
-  // starts no later call on the device before that work is complete, and answers no later question
-  // before. False: nothing was done; call the worker.
+  // starts no later call on the device before that work is complete, answers no later question, and
+  // ends nothing that it might need. False: nothing was done; call the worker.
   bool wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result);
+  // Likewise for `record` of the event site.subject, as stream_of_record() has found it: it was an
+  // upload there, behind which the program has gone on, and the device keeps up (docs/adr/0036).
+  struct Recorded {
+    Handle stream = 0;
+    std::uint64_t record = 0;
+  };
+  bool wait_answered_early(Lane& lane, const Recorded& record, CallSite site, ByteView payload,
+                           int* result);
+  // The program is about to wait for `event`: where it was recorded last, if that is known and its
+  // end is not. Stream 0: it is not.
+  Recorded stream_of_record(Handle event);
   // Whether a record of `event` shall carry kFlagTell.
   bool event_wanted(Handle event) const noexcept;
   // Something else than Form::kEventRecord may record `event` from now on: it is always asked for.

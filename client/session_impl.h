@@ -60,6 +60,9 @@ struct Session::Impl {
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept;
   // Nothing can have told this lane that `event`, whose news are coming, is complete.
   bool still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept;
+  // Posts a wait that nobody awaits and that all that comes later stands behind.
+  void await_read(Handle stream, std::uint64_t transfer);
+  int post_early_wait(Lane& lane, CallSite site, Work work, ByteView payload);
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
 
@@ -105,6 +108,7 @@ struct Session::Impl {
   Status handle_item(const protocol::ReplyView& item);
   Status handle_reply(const protocol::ReplyView& item);
   Status handle_call_error(const protocol::ReplyHeader& header);
+  void note_progress(const protocol::ReplyHeader& header);
   void wake_event_waiters();
   void beat_when_due();
 
@@ -126,6 +130,7 @@ struct Session::Impl {
   DeferredErrors errors;
   EventCompletions events;
   StreamProgress progress;
+  DevicePace pace{options.ahead_slack};
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   GraphHost graphs{session};
   DeviceOutput output;

@@ -53,8 +53,9 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   // The index's earlier owner has ended; whoever still asks about it finds another one's.
   Slot* slot = &chunk[index % kChunkSlots];
   slot->owner.store(0, std::memory_order_relaxed);
-  for (auto* number :
-       {&slot->issued, &slot->done, &slot->quiet_issued, &slot->others_issued, &slot->all_done}) {
+  for (auto* number : {&slot->issued, &slot->done, &slot->quiet_issued, &slot->upload_issued,
+                       &slot->last_sent, &slot->record_issued, &slot->wait_issued, &slot->told_done,
+                       &slot->others_issued, &slot->all_done}) {
     number->store(0, std::memory_order_relaxed);
   }
   slot->quiet_pieces.store(0, std::memory_order_relaxed);
@@ -62,18 +63,34 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   return slot;
 }
 
-CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, bool quiet) noexcept {
+CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, Work work) noexcept {
   CommandLog::Marks marks{};
   if (context != 0) {
     if (Slot* slot = claim(context); slot != nullptr) {
       marks[0] = stream >= protocol::kStreamPerThread ? &slot->others_issued : &slot->issued;
     }
   }
-  if (is_created(stream)) {
-    if (Slot* slot = claim(stream); slot != nullptr) {
-      marks[1] = quiet ? &slot->quiet_issued : &slot->issued;
-      if (quiet) slot->quiet_pieces.fetch_add(1, std::memory_order_relaxed);
-    }
+  Slot* const slot = is_created(stream) && work != Work::kNone ? claim(stream) : nullptr;
+  if (slot == nullptr) return marks;
+  switch (work) {
+    case Work::kQuiet:
+      marks[1] = &slot->quiet_issued;
+      break;
+    case Work::kUpload:
+      marks[1] = &slot->upload_issued;
+      break;
+    case Work::kRecord:
+      marks[1] = &slot->record_issued;
+      break;
+    case Work::kStreamWait:
+      marks[1] = &slot->wait_issued;
+      break;
+    case Work::kAny:
+    case Work::kNone:
+      marks[1] = &slot->issued;
+  }
+  if (work == Work::kQuiet || work == Work::kRecord) {
+    slot->quiet_pieces.fetch_add(1, std::memory_order_relaxed);
   }
   return marks;
 }
@@ -105,7 +122,7 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
     const Slot* const own = find(stream);
     if (own == nullptr) return false;
     const std::uint64_t done = std::max(value_of(own->done), all_done);
-    return value_of(own->issued) <= done && value_of(own->quiet_issued) <= done;
+    return value_of(own->issued) <= done && last_of(*own) <= done;
   }
   const std::uint64_t legacy_done = std::max(value_of(of_context->done), all_done);
   if (value_of(of_context->issued) > legacy_done) return false;
@@ -115,6 +132,19 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
   return value_of(of_context->others_issued) <= all_done && value_of(anywhere_issued_) <= all_done;
 }
 
+// The last call but for those of kAny and kNone.
+std::uint64_t StreamProgress::last_of(const Slot& own) noexcept {
+  return std::max({value_of(own.quiet_issued), value_of(own.upload_issued),
+                   value_of(own.record_issued), value_of(own.wait_issued)});
+}
+
+bool StreamProgress::no_others_copy(std::uint32_t lane) const noexcept {
+  // Whatever waits stands behind such a copy: one that has succeeded since proves its end.
+  const std::uint64_t copy = value_of(early_copy_);
+  const bool of_lane = (copy & ((std::uint64_t{1} << kLaneBits) - 1)) == lane;
+  return copy == 0 || of_lane || copy >> kLaneBits < value_of(waited_);
+}
+
 bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
                                     Handle stream) const noexcept {
   const Slot* const of_context = find(context);
@@ -122,14 +152,42 @@ bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
   if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
     return false;
   }
-  if (value_of(own->issued) > std::max(value_of(own->done), value_of(of_context->all_done)) ||
-      own->quiet_pieces.load(std::memory_order_relaxed) > kQuietMax) {
+  const std::uint64_t done = std::max(value_of(own->done), value_of(of_context->all_done));
+  return value_of(own->issued) <= done && value_of(own->upload_issued) <= done &&
+         value_of(own->wait_issued) <= done &&
+         own->quiet_pieces.load(std::memory_order_relaxed) <= kQuietMax && no_others_copy(lane);
+}
+
+bool StreamProgress::ends_upload(Handle stream) const noexcept {
+  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  return own != nullptr && std::max(value_of(own->quiet_issued), value_of(own->upload_issued)) >
+                               std::max(value_of(own->issued), value_of(own->wait_issued));
+}
+
+void StreamProgress::sends(Handle stream, std::uint64_t number) noexcept {
+  Slot* const own = is_created(stream) ? claim(stream) : nullptr;
+  if (own != nullptr) raise(own->last_sent, number);
+}
+
+std::uint64_t StreamProgress::last_sent(Handle stream) const noexcept {
+  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  return own == nullptr ? 0 : value_of(own->last_sent);
+}
+
+void StreamProgress::told(Handle stream, std::uint64_t record) noexcept {
+  if (Slot* slot = find(stream); slot != nullptr) raise(slot->told_done, record);
+}
+
+bool StreamProgress::may_wait_for_upload(std::uint32_t lane, Handle context, Handle stream,
+                                         std::uint64_t record) const noexcept {
+  const Slot* const of_context = find(context);
+  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
     return false;
   }
-  // Whatever waits stands behind such a copy: one that has succeeded since proves its end.
-  const std::uint64_t copy = value_of(early_copy_);
-  const bool of_lane = (copy & ((std::uint64_t{1} << kLaneBits) - 1)) == lane;
-  return copy == 0 || of_lane || copy >> kLaneBits < value_of(waited_);
+  const std::uint64_t done =
+      std::max({value_of(own->done), value_of(own->told_done), value_of(of_context->all_done)});
+  return value_of(own->issued) <= done && last_of(*own) > record && no_others_copy(lane);
 }
 
 void StreamProgress::copied_early(std::uint32_t lane, std::uint64_t sequence) noexcept {

@@ -41,6 +41,8 @@ std::string feature_name(unsigned bit) {
       return "memory with the answer to an attach";
     case static_cast<unsigned>(Feature::kLateBulk):
       return "bulk connections that join a running session";
+    case static_cast<unsigned>(Feature::kEarlyEventWaits):
+      return "waits for events that are answered early";
     default:
       return "feature " + std::to_string(bit);
   }

@@ -65,7 +65,9 @@ inline constexpr std::uint8_t kOrderMax = 5;
 // RecordHeader::flags.
 inline constexpr std::uint16_t kFlagFence = 1;  // The client waits for a reply.
 // Answered early although CUDA completes it before it returns: no later call, on any stream or
-// context, starts on the device before this one is complete.
+// context, starts on the device before this one is complete. A wait for a stream, or for an event
+// that was recorded there, comes so in the stream's order (docs/adr/0033, 0036); behind it
+// questions of its context are answered, and what work may need is ended, when it is over.
 inline constexpr std::uint16_t kFlagBarrier = 2;
 inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; else only reads it.
 // kEventRecord: the client asks about this event, so it is told of the record's end unasked: a

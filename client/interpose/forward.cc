@@ -111,4 +111,13 @@ bool wait_row_early(const Here& here, std::uint16_t opcode, CallSite site, int* 
   return here.session().wait_answered_early(*here.lane, site, call.bytes(), result);
 }
 
+bool wait_row_early(const Here& here, std::uint16_t opcode, const Session::Recorded& recorded,
+                    CallSite site, int* result, void* const* arguments) {
+  protocol::PackedCall call;
+  if (!call.pack(*driver_abi::find_row(opcode), arguments, {}).ok()) return false;
+  site.opcode = opcode;
+  site.form = protocol::Form::kCall;
+  return here.session().wait_answered_early(*here.lane, recorded, site, call.bytes(), result);
+}
+
 }  // namespace gpurun::client::interpose

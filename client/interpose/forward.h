@@ -116,6 +116,9 @@ int call_row(const Here& here, std::uint16_t row, CallSite site, std::span<const
 // over (Session::wait_answered_early()).
 bool wait_row_early(const Here& here, std::uint16_t row, CallSite site, int* result,
                     void* const* arguments);
+// Likewise of one that waits for a record of an event.
+bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded& recorded,
+                    CallSite site, int* result, void* const* arguments);
 
 template <typename... Arguments>
 int post_row(const Here& here, std::uint16_t row, const CallSite& site,
@@ -135,6 +138,12 @@ bool wait_row_early(const Here& here, std::uint16_t row, const CallSite& site, i
                     Argument argument) {
   void* const places[] = {static_cast<void*>(&argument), nullptr};
   return wait_row_early(here, row, site, result, static_cast<void* const*>(places));
+}
+template <typename Argument>
+bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded& recorded,
+                    const CallSite& site, int* result, Argument argument) {
+  void* const places[] = {static_cast<void*>(&argument), nullptr};
+  return wait_row_early(here, row, recorded, site, result, static_cast<void* const*>(places));
 }
 
 // Of a call that waits for a stream or a context, or asks about it: true, and what it returns, when

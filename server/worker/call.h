@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -66,6 +67,7 @@ struct Handlers {
   void (*not_run)(Call&, int result) = nullptr;
   // A wait that may be answered early, and questions; see questions.cc. 0: none.
   std::uint16_t stream_synchronize = 0;
+  std::uint16_t event_synchronize = 0;
   std::uint16_t stream_query = 0;
   std::uint16_t event_query = 0;
   std::uint16_t event_elapsed_time = 0;
@@ -73,6 +75,9 @@ struct Handlers {
   std::array<std::uint64_t, 2> (*events_of_elapsed_time)(const Call&) = nullptr;
   // Ordered host calls that wait for the work of their context. 0: none.
   std::uint16_t memory_free = 0;
+  // Calls that end what work on the device may need, or take it away, and that CUDA lets a program
+  // make once it has waited for that work. Bit by opcode.
+  std::bitset<kOpcodes> ends{};
 };
 
 class Call {

@@ -30,9 +30,17 @@ class DeviceBarrier {
   enum class Owed : std::uint8_t { kToLane, kToContext };
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);
+  // Likewise of a call that stands behind the driver's `event`, and not behind what its stream was
+  // given after that. Owed to its context.
+  int after_event(const protocol::RecordHeader& header, void* event);
+  struct OwedEvent {
+    void* event = nullptr;
+    std::uint64_t context = 0;  // The client's.
+  };
   // The events behind the answered-early calls that may be incomplete: what `lane` asks about the
-  // device, of `context` (0: of any), is asked behind them.
-  std::vector<void*> owed_to(std::uint32_t lane, std::uint64_t context);
+  // device, of `context` (0: of any), by the call `sequence` is asked behind those before it. Where
+  // a later one has taken the place of such a one, behind that.
+  std::vector<OwedEvent> owed_to(std::uint32_t lane, std::uint64_t context, std::uint64_t sequence);
   // The last barrier, while it may be incomplete: its call, and the event behind it.
   struct Pending {
     protocol::RecordHeader call;
@@ -50,18 +58,20 @@ class DeviceBarrier {
   static StreamKey key_of(const protocol::RecordHeader& header);
 
   struct Mark {
-    void* event = nullptr;  // Recorded again and again.
-    void* other = nullptr;  // In its place while it is kept.
-    bool owed = false;      // May be incomplete.
+    void* event = nullptr;    // Recorded again and again.
+    void* other = nullptr;    // In its place while it is kept.
+    bool owed = false;        // May be incomplete.
+    std::uint64_t since = 0;  // The first call since it was not.
   };
   using MarkKey = std::tuple<std::uint32_t, std::uint64_t, Owed>;  // Lane, context.
 
   const DriverFunctions& driver_;
   std::map<MarkKey, Mark> marks_;
-  void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
-  Pending last_;                // Likewise, whatever became of it.
-  const void* kept_ = nullptr;  // See keep().
-  std::set<StreamKey> behind_;  // Streams that wait for it already.
+  std::map<std::uint64_t, void*> sides_;  // By context: streams of ours, for after_event().
+  void* pending_ = nullptr;               // The last barrier's event, while it may be incomplete.
+  Pending last_;                          // Likewise, whatever became of it.
+  const void* kept_ = nullptr;            // See keep().
+  std::set<StreamKey> behind_;            // Streams that wait for it already.
 };
 
 }  // namespace gpurun::server

@@ -181,12 +181,21 @@ CallOutcome ExecutorState::run_unobserved(Call& call) {
   const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
   if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
-    using Owed = DeviceBarrier::Owed;
-    const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
-    const int result = barrier.after(header, call.driver_stream_, owed);
+    const int result = follow_with_barrier(call);
     if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
   }
   return outcome;
+}
+
+// An event waits for a record, where a stream would for all that came since, too.
+int ExecutorState::follow_with_barrier(const Call& call) {
+  const RecordHeader& header = call.header_;
+  using Owed = DeviceBarrier::Owed;
+  if (!is_early_wait(header)) return barrier.after(header, call.driver_stream_, Owed::kToLane);
+  if (header.opcode != options.handlers.event_synchronize) {
+    return barrier.after(header, call.driver_stream_, Owed::kToContext);
+  }
+  return barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
 }
 
 // A call that outlives its frame.
@@ -215,6 +224,19 @@ void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
 void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
   if (outcome.kind == CallOutcome::Kind::kParked) return park(std::move(call), outcome.wait);
   answer_after_stream(std::move(call), outcome.wait);
+}
+
+void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
+  const CallOutcome outcome = run(*call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kDone:
+      return answer(*call, outcome.result);
+    case CallOutcome::Kind::kHeld:
+      return answer(*call, kErrorUnknown);  // There is no queue to hold it in.
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream:
+      return go_on(std::move(call), outcome);
+  }
 }
 
 void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
@@ -288,8 +310,10 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     }
     woken.notify_one();
   };
-  const Status started = parking->run([this, item, end] {
+  OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
+  const Status started = parking->run([this, item, end, needed = std::move(needed)] {
     Call& call = *static_cast<Call*>(item->user());
+    wait_for(needed);
     CallOutcome outcome = run(call);
     if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
     // Such a call may wait in the driver itself: there is nothing that it could be held for.
@@ -311,6 +335,11 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     auto question = std::make_unique<Call>(std::move(call));
     finish(item);
     return answer_question(std::move(question));
+  }
+  if (OwedEvents needed = needed_still(call.header_); call.awaited() && !needed.empty()) {
+    auto waiting = std::make_shared<Call>(std::move(call));
+    finish(item);
+    return ask_behind(std::move(waiting), std::move(needed));
   }
   const CallOutcome outcome = run(call);
   switch (outcome.kind) {
@@ -381,6 +410,10 @@ Status ExecutorState::accept(const RecordView& record) {
       order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
   if (!at_once) {
     enqueue(keep(std::move(call)));
+    return {};
+  }
+  if (OwedEvents needed = needed_still(call.header_); call.awaited() && !needed.empty()) {
+    ask_behind(keep(std::move(call)), std::move(needed));
     return {};
   }
   const CallOutcome outcome = run(call);

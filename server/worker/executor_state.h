@@ -55,12 +55,15 @@ struct ExecutorState {
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
   bool is_question(const Call& call) const;
   bool is_early_wait(const RecordHeader& header) const;
+  using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
+  OwedEvents needed_still(const RecordHeader& header);
   EarlyKey early_key(const RecordHeader& header) const;
   void ask(std::unique_ptr<Call> call);
   bool asks_about_queued(const Call& call) const;
   void answer_question(std::unique_ptr<Call> call);
   void ask_the_driver(Call& call);
-  void ask_behind(std::shared_ptr<Call> call, std::vector<void*> owed);
+  void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
+  void wait_for(const OwedEvents& owed);
   void ask_again();
 
   // standing.cc
@@ -82,6 +85,7 @@ struct ExecutorState {
   static std::uint64_t bytes_beside_the_log(const Call& call);
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
+  int follow_with_barrier(const Call& call);
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
@@ -107,6 +111,8 @@ struct ExecutorState {
   void park(std::unique_ptr<Call> call, int (*wait)(Call&));
   void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
   void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
+  // Runs a call that stands in no queue (any more) and that its client awaits.
+  void finish_awaited(std::unique_ptr<Call> call);
   void run_ordered_host(IssueQueue::Item* item);
   // `settled`: what is done on the device has been told by completions.
   void answer(const Call& call, int result, bool settled = false);

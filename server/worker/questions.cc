@@ -1,8 +1,9 @@
 // Questions: whether a stream or an event is done, and the time between two events. They wait for
 // nothing that a local driver would not have waited for already: what stands queued is not done,
-// and what was answered before it was done is waited for, by the lane that was answered. A wait for
-// a stream that was answered early (docs/adr/0033) is waited for by the questions of every lane:
-// they are what its end is known by, and the lane that was answered may have told the others.
+// and what was answered before it was done is waited for, by the lane that was answered. A wait
+// that was answered early (docs/adr/0033, 0036) is waited for by the questions of every lane: they
+// are what its end is known by, and the lane that was answered may have told the others. So it is
+// by calls that end what work on the device may need.
 #include <array>
 #include <utility>
 
@@ -30,9 +31,20 @@ bool ExecutorState::is_question(const Call& call) const {
 }
 
 bool ExecutorState::is_early_wait(const RecordHeader& header) const {
-  return header.order == Order::kStream && header.form == Form::kCall && header.opcode != 0 &&
-         header.opcode == options.handlers.stream_synchronize &&
+  const Handlers& of = options.handlers;
+  const bool waits = header.opcode != 0 && (header.opcode == of.stream_synchronize ||
+                                            header.opcode == of.event_synchronize);
+  return waits && header.order == Order::kStream && header.form == Form::kCall &&
          (header.flags & protocol::kFlagBarrier) != 0 && (header.flags & protocol::kFlagFence) == 0;
+}
+
+// What was answered early may still need what the call ends: the events behind that.
+ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
+  const bool ends = header.order != Order::kStream && !is_hot(header.form) &&
+                    header.opcode < Handlers::kOpcodes && options.handlers.ends[header.opcode];
+  if (!ends) return {};
+  forget_contexts();
+  return barrier.owed_to(header.lane, 0, header.sequence);
 }
 
 // Calls that CUDA completes before they return, and that were answered early.
@@ -80,7 +92,7 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   const RecordHeader& header = call->header_;
   forget_contexts();
   const bool of_any = header.opcode == options.handlers.event_elapsed_time;
-  std::vector<void*> owed = barrier.owed_to(header.lane, of_any ? 0 : header.context);
+  OwedEvents owed = barrier.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
   if (!owed.empty()) return ask_behind(keep(std::move(*call)), std::move(owed));
   ask_the_driver(*call);
 }
@@ -90,15 +102,21 @@ void ExecutorState::ask_the_driver(Call& call) {
   answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
 }
 
+// On a helper: until the events are complete. A failure is for the device's next call to find.
+void ExecutorState::wait_for(const OwedEvents& owed) {
+  for (const DeviceBarrier::OwedEvent& each : owed) {
+    const HandleTable::Found context = handles.find(each.context, HandleKind::kContext);
+    if (context.result != 0) continue;  // It has ended, and the event with it.
+    if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) continue;
+    (void)options.driver.cuEventSynchronize(each.event);
+  }
+}
+
 // On a helper: the lane waits for the answer. Once only: what other lanes are answered early
-// meanwhile, this question was not made behind.
-void ExecutorState::ask_behind(std::shared_ptr<Call> call, std::vector<void*> owed) {
-  const HandleTable::Found context = handles.find(call->header_.context, HandleKind::kContext);
-  const auto wait = [this, call, owed = std::move(owed), context] {
-    // A failure is the question's own to find.
-    if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) == 0) {
-      for (void* const event : owed) (void)options.driver.cuEventSynchronize(event);
-    }
+// meanwhile, this call was not made behind.
+void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
+  const auto wait = [this, call, owed = std::move(owed)] {
+    wait_for(owed);
     {
       const std::lock_guard lock(wake_mutex);
       asked.push_back(call);
@@ -106,11 +124,10 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, std::vector<void*> ow
     }
     woken.notify_one();
   };
-  if (context.result != 0) return ask_the_driver(*call);
   if (!parking->run(wait).ok()) answer(*call, kErrorOutOfMemory);
 }
 
-// With the role: those whose wait is over.
+// With the role: those whose wait is over, and calls that end something likewise.
 void ExecutorState::ask_again() {
   std::vector<std::shared_ptr<Call>> calls;
   {
@@ -118,7 +135,9 @@ void ExecutorState::ask_again() {
     calls.swap(asked);
   }
   for (const auto& call : calls) {
-    if (asks_about_queued(*call)) {
+    if (!is_question(*call)) {
+      finish_awaited(std::make_unique<Call>(std::move(*call)));
+    } else if (asks_about_queued(*call)) {
       answer(*call, kErrorNotReady);
     } else {
       ask_the_driver(*call);

@@ -23,6 +23,14 @@ bool may_wait(const Call& call) {
   return call.awaited() || call.header().order == protocol::Order::kOrderedHost;
 }
 
+// That no later call starts on the device before the stream's work is complete, the executor sees
+// to, as it does for any barrier.
+bool is_answered_early(const Call& call) {
+  const protocol::RecordHeader& header = call.header();
+  return (header.flags & protocol::kFlagBarrier) != 0 && header.order == protocol::Order::kStream &&
+         !call.awaited();
+}
+
 // scratch[0]: the driver's stream.
 HandleTable::Found stream_of(Call& call) {
   if (call.header().order == protocol::Order::kStream) {
@@ -38,12 +46,7 @@ int wait_for_stream(Call& call) {
 }
 
 CallOutcome stream_synchronize(Call& call) {
-  // Answered early: that no later call starts on the device before the stream's work is complete,
-  // the executor sees to, as it does for any barrier.
-  const protocol::RecordHeader& header = call.header();
-  const bool barrier = (header.flags & protocol::kFlagBarrier) != 0;
-  if (barrier && header.order == protocol::Order::kStream && !call.awaited())
-    return CallOutcome::done(0);
+  if (is_answered_early(call)) return CallOutcome::done(0);
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   const HandleTable::Found stream = stream_of(call);
   if (stream.result != 0) return CallOutcome::done(stream.result);
@@ -83,8 +86,10 @@ int wait_for_event(Call& call) {
 }
 
 CallOutcome event_synchronize(Call& call) {
-  if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
-  if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
+  const bool early = is_answered_early(call);
+  if (!early && !may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
+  const int found = find_event(call);
+  if (early || found != 0) return CallOutcome::done(found);
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
   if (state == kErrorNotReady) return CallOutcome::park(wait_for_event);
   return CallOutcome::done(state != 0 ? state : wait_for_event(call));
@@ -113,6 +118,27 @@ void set(Handlers& handlers, const char* symbol, Handler handler) {
   }
 }
 
+// Ended while work on the device runs, their objects would be missing there. Streams, events and
+// graphs that are not executable are the driver's own to keep until that is over.
+constexpr const char* kEnds[] = {"cuArrayDestroy",
+                                 "cuCtxDestroy_v2",
+                                 "cuDevicePrimaryCtxRelease_v2",
+                                 "cuDevicePrimaryCtxReset_v2",
+                                 "cuGraphExecDestroy",
+                                 "cuGreenCtxDestroy",
+                                 "cuIpcCloseMemHandle",
+                                 "cuLibraryUnload",
+                                 "cuMemFree_v2",
+                                 "cuMemPoolDestroy",
+                                 "cuMemPoolTrimTo",
+                                 "cuMemRelease",
+                                 "cuMemSetAccess",
+                                 "cuMemUnmap",
+                                 "cuMipmappedArrayDestroy",
+                                 "cuModuleUnload",
+                                 "cuSurfObjectDestroy",
+                                 "cuTexObjectDestroy"};
+
 }  // namespace
 
 void add_synchronize_handlers(Handlers& handlers) {
@@ -123,6 +149,8 @@ void add_synchronize_handlers(Handlers& handlers) {
     set(handlers, symbol, stream_query);
   }
   handlers.stream_synchronize = driver_abi::find_row("cuStreamSynchronize")->opcode;
+  handlers.event_synchronize = driver_abi::find_row("cuEventSynchronize")->opcode;
+  for (const char* symbol : kEnds) handlers.ends.set(driver_abi::find_row(symbol)->opcode);
   handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
   handlers.event_query = driver_abi::find_row("cuEventQuery")->opcode;
   handlers.event_elapsed_time = driver_abi::find_row("cuEventElapsedTime_v2")->opcode;

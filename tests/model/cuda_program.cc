@@ -12,7 +12,7 @@ namespace gpurun::model {
 namespace {
 
 constexpr const char* kKinds[] = {"launch", "late",  "copy", "record", "wait",
-                                  "sync",   "early", "free", "load"};
+                                  "sync",   "early", "free", "load",   "end"};
 constexpr int kKindCount = static_cast<int>(std::size(kKinds));
 
 bool same_stream(const CudaStep& a, const CudaStep& b) {
@@ -43,6 +43,9 @@ bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   const CudaStep& b = program[j];
   const bool early = a.kind == CudaStep::kEarly;
   if (!a.on_device() && !early) return false;
+  // Whoever has waited may end what the work before has used, whatever its context.
+  const bool ends = b.kind == CudaStep::kFree || b.kind == CudaStep::kEnd;
+  if (early && ends) return true;
   if (b.kind == CudaStep::kFree) return a.context == b.context;  // Its memory may be in use.
   if (!b.of_stream()) return false;
   // The call returned when the copy was complete, or what was waited for, and whatever is called
@@ -116,6 +119,7 @@ bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier
   const CudaStep& a = program[earlier];
   const CudaStep& b = program[later];
   if (a.kind == CudaStep::kCopy || a.kind == CudaStep::kEarly) return true;
+  if (a.kind == CudaStep::kEnd) return false;  // Its client awaits it.
   if (a.of_stream() && b.of_stream()) {
     if (same_stream(a, b) || through_legacy(a, b)) return true;
     // Records and their users, in the order of the calls: each looks at the last one.

@@ -10,6 +10,7 @@
 //   early P      the same, answered early: behind quiet work; its thread goes on too
 //   free C       cuMemFree in the context C (A or B): its thread goes on
 //   load C       a call on the context that is none of a stream (cuModuleGetFunction and the like)
+//   end C        likewise, one that ends what work may need (cuMemUnmap): its thread waits
 // Places: A0 is the legacy default stream of the context A, Ap and Aq the per-thread default
 // streams of two threads, Ab and Ac streams that synchronise with the legacy stream, An and Am such
 // that do not (CU_STREAM_NON_BLOCKING); the same of B.
@@ -22,12 +23,23 @@
 namespace gpurun::model {
 
 struct CudaStep {
-  enum Kind { kLaunch, kLate, kCopy, kRecord, kWait, kSync, kEarly, kFree, kLoad } kind = kLaunch;
+  enum Kind {
+    kLaunch,
+    kLate,
+    kCopy,
+    kRecord,
+    kWait,
+    kSync,
+    kEarly,
+    kFree,
+    kLoad,
+    kEnd
+  } kind = kLaunch;
   char context = 'A';
   char stream = '0';  // '0', 'p', 'q', 'b', 'c', 'n', 'm'.
   int event = 0;
 
-  bool of_stream() const { return kind != kFree && kind != kLoad; }
+  bool of_stream() const { return kind != kFree && kind != kLoad && kind != kEnd; }
   bool of_event() const { return kind == kRecord || kind == kWait; }
   // Something that the device does, or a point in its stream.
   bool on_device() const { return of_stream() && !waits(); }
@@ -41,8 +53,8 @@ CudaProgram program_from(const std::string& text);
 
 // What must have happened before what: [i][j] says that the step i comes before the step j > i.
 // For steps of the device: i is complete before j starts. For kSync and kFree as j: i is complete
-// before the call is. kEarly: what comes before it comes before all that does after. kLoad has no
-// part in it.
+// before the call is; for kEnd: before it is made. kEarly: what comes before it comes before all
+// that does after. kLoad has no part in it.
 std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program);
 
 // Whether the host's call `later` may only be made once `earlier` has been (kFree: has returned):

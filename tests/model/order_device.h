@@ -38,6 +38,7 @@ class OrderDevice {
   void stop() { stopping_ = true; }
   // Nothing is completed meanwhile.
   void pause(bool on) { paused_ = on; }
+  bool paused() const { return paused_; }
 
   bool complete(std::size_t operation) const { return operations_[operation].complete; }
   // What the operation comes after, by the device's rules.

@@ -43,7 +43,7 @@ using protocol::RecordHeader;
 using protocol::RecordView;
 
 constexpr std::uint16_t kLateCode = 1, kFreeCode = 2, kLoadCode = 3, kSyncCode = 4, kMeetCode = 5,
-                        kEarlyCode = 6;
+                        kEarlyCode = 6, kEndCode = 7;
 constexpr const char* kStreams = "0pqbcnm";
 
 std::uint64_t handle(HandleKind kind, std::uint64_t index) {
@@ -111,6 +111,13 @@ class Run {
     };
     options.handlers.by_opcode[kFreeCode] = [](Call& call) {
       return CallOutcome::done(now->free(call.header().sequence - 1));
+    };
+    options.handlers.ends.set(kFreeCode);
+    options.handlers.ends.set(kEndCode);
+    options.handlers.by_opcode[kEndCode] = [](Call& call) {
+      now->note(call.header().sequence - 1);
+      now->returned(call.header().sequence - 1);
+      return CallOutcome::done(0);
     };
     options.handlers.by_opcode[kLoadCode] = [](Call& call) {
       now->note(call.header().sequence - 1);
@@ -278,13 +285,36 @@ class Run {
     const Quiet quiet;
     for (std::size_t j = 0; j < steps.size(); ++j) {
       if (!steps[j].given || steps[j].issued) continue;
-      bool may = program[j].kind == CudaStep::kLate && !steps[j].arrived;
+      bool may = (program[j].kind == CudaStep::kLate && !steps[j].arrived) || stands_early(j);
       for (std::size_t i = 0; i < j && !may; ++i) {
         const bool over = program[i].kind == CudaStep::kFree ? steps[i].returned : steps[i].issued;
         may = !over && model::may_wait(program, j, i);
       }
       if (!may) wrong("is kept waiting by nothing", j, j);
     }
+  }
+  // The step ends something, and stands behind what was answered early before it: behind the last
+  // of that lane and context, which may have come later.
+  bool stands_early(std::size_t index) const {
+    const auto incomplete = [this](std::size_t i) {
+      return steps[i].operation >= 0 &&
+             !device.complete(static_cast<std::size_t>(steps[i].operation));
+    };
+    if (program[index].kind != CudaStep::kFree && program[index].kind != CudaStep::kEnd) {
+      return false;
+    }
+    bool before_it = false;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const bool early = program[i].kind == CudaStep::kEarly;
+      if (!early && program[i].kind != CudaStep::kCopy) continue;
+      before_it = before_it || i < index;
+      if (before_it && device.paused()) return true;  // Its event has no end either.
+      if (before_it && !early && incomplete(i)) return true;
+      for (std::size_t k = 0; before_it && early && k < i; ++k) {
+        if (before[k][i] && incomplete(k)) return true;
+      }
+    }
+    return false;
   }
   [[noreturn]] void wrong(const char* what, std::size_t index, std::size_t other) {
     std::string text =
@@ -367,6 +397,11 @@ RecordView Run::record_of(std::size_t index) {
       header.opcode = kLoadCode;
       header.order = Order::kContext;
       break;
+    case CudaStep::kEnd:
+      header.opcode = kEndCode;
+      header.order = Order::kContext;
+      header.flags = protocol::kFlagFence;
+      break;
   }
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
@@ -407,9 +442,10 @@ void Run::go(bool paused) {
   int replies = 0, told = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!steps[i].issued) wrong("is never issued", i, i);
-    const bool ends = program[i].kind == CudaStep::kFree || program[i].kind == CudaStep::kSync;
+    const bool awaited = program[i].kind == CudaStep::kSync || program[i].kind == CudaStep::kEnd;
+    const bool ends = program[i].kind == CudaStep::kFree || awaited;
     if (ends && !steps[i].returned) wrong("never returns", i, i);
-    if (program[i].kind == CudaStep::kSync) ++replies;
+    if (awaited) ++replies;
     if (program[i].kind == CudaStep::kRecord) ++told;
   }
   check(client.replies == replies, "a reply is missing, or comes twice");
@@ -471,7 +507,7 @@ CudaProgram any_program() {
     place.stream = kStreams[model::choose(7)];
   }
   CudaStep::Kind kinds[5];
-  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(9));
+  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(10));
   CudaProgram program;
   while (program.size() < length) {
     CudaStep step = places[model::choose(3)];
@@ -527,11 +563,12 @@ void small_programs() {
   const int more = std::getenv("GPURUN_MODEL_LONGER") == nullptr ? 0 : 1;
   all_of(
       "launch A0, late A0, launch Ap, late Ap, late Ab, launch An, late An, copy A, record A0 0, "
-      "record Ab 0, record An 0, wait A0 0, wait Am 0, wait Ab 0, early An, free A, load A, late "
-      "B0, "
-      "launch Bn, copy B, free B",
+      "record Ab 0, record An 0, wait A0 0, wait Am 0, wait Ab 0, early An, free A, load A, end A, "
+      "late B0, launch Bn, copy B, free B",
       3 + more);
   all_of("early An, record An 0, record Ab 0, late Am, wait Am 0, wait Ab 0, late Ab, launch An",
+         4 + more);
+  all_of("early An, late An, late Am, end A, free A, end B, free B, record An 0, wait Bn 0",
          4 + more);
 }
 

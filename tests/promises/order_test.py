@@ -4,7 +4,7 @@ mutexes, events and streams and never find an earlier value; what is answered ea
 that the program can tell, and for another process that shares memory with it; a large copy on one
 stream does not hold up another.
 
-Its words: the image and the programs handover, early_answers, polls, large_copy, interprocess [SEED].
+Its words: the image and the programs handover, early_answers, upload_waits, polls, large_copy, interprocess [SEED].
 The long run: GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256 (docs/testing.md).
 """
 import os
@@ -33,13 +33,14 @@ def passes(server, link, command, timeout):
 
 
 def main():
-    image, handover, early_answers, polls, large_copy, interprocess = sys.argv[1:7]
-    seed = int(sys.argv[7]) if len(sys.argv) > 7 else random.randrange(1 << 30)
+    image, handover, early_answers, upload_waits, polls, large_copy, interprocess = sys.argv[1:8]
+    seed = int(sys.argv[8]) if len(sys.argv) > 8 else random.randrange(1 << 30)
     print(f"seed {seed}")
     with world.Gpurund() as server:
         with world.DelayedLink(server.port(), ROUND_TRIP_S, seed=seed) as link:
             wrong = passes(server, link, [handover, image, str(ROUNDS)], 60 + ROUNDS)
             wrong += passes(server, link, [early_answers, image], 240)
+            wrong += passes(server, link, [upload_waits, image], 240)
             wrong += passes(server, link, [polls, image, str(POLL_ROUNDS)], 240)
             for what in ("memory", "early", "events", "death"):
                 wrong += passes(server, link, [interprocess, image, what], 240)

@@ -52,7 +52,7 @@ bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
 // it nor waits for room.
 constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{32} << 10;
 // Larger copies take longer than a program may be told that they are done before they are: they are
-// no quiet work (CallSite).
+// no quiet work (Work).
 constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
 static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
 // The driver stages as much of pageable memory at once and lets larger copies wait.
@@ -131,17 +131,15 @@ class Run {
     // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
     // work before it waits for.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
-    site.quiet = reading != Session::Reading::kInTurn && is_quiet(to);
+    if (reading != Session::Reading::kInTurn) site.work = work_of(to);
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
   }
 
-  bool is_quiet(std::uint64_t to) const {
-    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax ||
-        waiting_ == Waiting::kSynchronous) {
-      return false;
-    }
+  Work work_of(std::uint64_t to) const {
+    if (!copy_.single_line() || waiting_ == Waiting::kSynchronous) return Work::kAny;
     const auto range = find_range(to);
-    return range.has_value() && range->ends_behind(site_.context);
+    if (!range.has_value() || !range->ends_behind(site_.context)) return Work::kAny;
+    return copy_.width > kQuietCopyBytesMax ? Work::kUpload : Work::kQuiet;
   }
 
   // The source stays as it is until the copy is complete, but for what is ordered before the copy.

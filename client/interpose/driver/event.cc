@@ -11,10 +11,10 @@ namespace {
 constexpr unsigned kFlagsKnown =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// A call that looks at or `ends` an event, after its earlier users.
 // Some event was made for other processes: one of them may ask as soon as a wait is over.
 std::atomic<bool> interprocess_events{false};
 
+// A call that looks at or `ends` an event, after its earlier users.
 int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   const Handle event = handle_of(given);
@@ -51,7 +51,10 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) here.session().event_recorded_elsewhere(event);
   if (here.session().event_wanted(event)) site.flags |= protocol::kFlagTell;
   site.subject = event;
-  site.quiet = !interprocess_events.load(std::memory_order_relaxed);
+  const bool captured = capturing_somewhere() && is_captured(here, stream);
+  if (!captured && !interprocess_events.load(std::memory_order_relaxed)) {
+    site.work = Work::kRecord;
+  }
   protocol::EventPayload payload;
   payload.flags = flags;
   if (here.session().is_shared(event)) {
@@ -61,6 +64,23 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
 }
 
+// Whether a wait for the event is answered before it is over (docs/adr/0033, 0036): of one that was
+// recorded in a stream like that of waits_early() in stream.cc, which no capture has taken since.
+bool waits_early(const Here& here, CUevent given, int* result) {
+  const Handle event = handle_of(given);
+  const Session::Recorded recorded = here.session().stream_of_record(event);
+  const Stream* const known = find_stream(here, recorded.stream);
+  const bool worker_knows =
+      (here.process->features & protocol::feature_bit(protocol::Feature::kEarlyEventWaits)) != 0;
+  if (known == nullptr || (known->flags & CU_STREAM_NON_BLOCKING) == 0 || !worker_knows ||
+      (capturing_somewhere() && is_captured(here, recorded.stream))) {
+    return false;
+  }
+  CallSite site = here.stream_site(recorded.stream);
+  site.subject = event;
+  return wait_row_early(here, opcode::cuEventSynchronize, recorded, site, result, given);
+}
+
 CUresult ask(CUevent given, std::uint16_t code, bool wait) {
   Here here;
   CallSite site;
@@ -68,6 +88,7 @@ CUresult ask(CUevent given, std::uint16_t code, bool wait) {
   if (const int result = refuse_event(here, site.subject); result != 0) return cuda(result);
   site.opcode = code;
   int result = 0;
+  if (wait && waits_early(here, given, &result)) return cuda(result);
   if (here.session().event_answered(*here.lane, site, wait, &result)) return cuda(result);
   return cuda(call_row(here, code, site, {}, given));
 }

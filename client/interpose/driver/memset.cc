@@ -7,7 +7,7 @@ namespace gpurun::client::interpose {
 namespace {
 
 // Larger ones take longer than a program may be told that they are done before they are: they are
-// no quiet work (CallSite).
+// no quiet work (Work).
 constexpr std::uint64_t kQuietFillBytesMax = std::uint64_t{1} << 20;
 
 CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
@@ -33,8 +33,10 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   CallSite site = here.stream_site(stream);
   site.opcode = code;
   site.form = protocol::Form::kMemset;
-  site.quiet = range.has_value() && range->ends_behind(site.context) &&
-               count * element_bytes <= kQuietFillBytesMax;
+  if (range.has_value() && range->ends_behind(site.context) &&
+      count * element_bytes <= kQuietFillBytesMax) {
+    site.work = Work::kQuiet;
+  }
   if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
   // Whether an address that we do not know is valid, the worker's driver must say.
   Reply reply;

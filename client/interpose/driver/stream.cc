@@ -224,6 +224,7 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
     Reply reply;
     return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
   }
+  site.work = Work::kStreamWait;
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
 }
 

@@ -236,7 +236,18 @@ void waits(const Device& device) {
 }
 
 // What ends memory, or shows it to others, may come right behind the wait.
-void ends(const Device& device) {
+void ends(const Device& device, const char* image) {
+  const CUdeviceptr scratch = device.memory(4);
+  for (unsigned long long round = 0; round < 5; ++round) {
+    CUmodule module;
+    CUdeviceptr variable;
+    MUST(cuModuleLoad(&module, image));
+    MUST(cuModuleGetGlobal(&variable, nullptr, module, "visits"));
+    device.launch_linger(nullptr, scratch, 1);
+    MUST(cuMemcpyHtoD(variable, &round, sizeof round));
+    MUST(cuModuleUnload(module));
+  }
+  MUST(cuCtxSynchronize());
   const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
   CUmemAllocationProp of = {};
   of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -426,7 +437,7 @@ int main(int argc, char** argv) {
   const Device device(argv[1]);
   // First what needs no witness: a graph with copies out, while it lives, makes each copy wait.
   waits(device);
-  ends(device);
+  ends(device, argv[1]);
   questions(device);
   barriers(device, argv[1]);
   sources(device);

@@ -4,6 +4,8 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/session_events_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/receiving_role_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/stream_progress_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/device_pace_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/upload_waits_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/deferred_errors_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/observation_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)

@@ -324,7 +324,7 @@ TEST_F(SessionPolls, AskAfterAWaitThatWasAnsweredEarlyToAnybody) {
   CallSite fill = site(7);
   fill.order = protocol::Order::kStream;
   fill.stream = kStream;
-  fill.quiet = true;
+  fill.work = Work::kQuiet;
   CallSite wait = site(3);
   wait.stream = kStream;
   wait.waits = Waits::kForStream;

@@ -24,9 +24,9 @@ class Progress : public ::testing::Test {
  protected:
   void issue(Handle stream) { issue(kContext, stream); }
   // As the log does.
-  void issue(Handle context, Handle stream, bool quiet = false) {
+  void issue(Handle context, Handle stream, Work work = Work::kAny) {
     ++last_;
-    for (auto* mark : progress_.marks(context, stream, quiet)) {
+    for (auto* mark : progress_.marks(context, stream, work)) {
       if (mark != nullptr) mark->store(last_, std::memory_order_release);
     }
   }
@@ -35,7 +35,7 @@ class Progress : public ::testing::Test {
     progress_.complete(waits, kContext, stream, last_);
   }
   bool idle(Handle stream) { return progress_.idle(Waits::kForStream, kContext, stream); }
-  void issue_quietly(Handle stream) { issue(kContext, stream, true); }
+  void issue_quietly(Handle stream) { issue(kContext, stream, Work::kQuiet); }
   bool may_wait_early(Handle stream, std::uint32_t lane = kLane) {
     return progress_.may_wait_early(lane, kContext, stream);
   }
@@ -165,6 +165,76 @@ TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
   EXPECT_TRUE(may_wait_early(kOtherStream));
 }
 
+// Behind a wait for an event may stand anything that another stream does.
+TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
+  issue_quietly(kStream);
+  issue(kContext, kStream, Work::kStreamWait);
+  issue_quietly(kStream);
+  EXPECT_FALSE(may_wait_early(kStream));
+  EXPECT_FALSE(idle(kStream));
+  wait(Waits::kForStream, kStream);
+  EXPECT_TRUE(idle(kStream));
+  issue_quietly(kStream);
+  EXPECT_TRUE(may_wait_early(kStream));
+  issue(kContext, kStream, Work::kNone);
+  EXPECT_TRUE(may_wait_early(kStream)) << "no work";
+  issue(kContext, kStream, Work::kUpload);
+  EXPECT_FALSE(may_wait_early(kStream)) << "it takes its time";
+}
+
+// An upload: a fill or a copy in behind whatever the stream waits for, and the event behind that.
+TEST_F(Progress, AnEventBehindQuietWorkEndsAnUpload) {
+  EXPECT_FALSE(progress_.ends_upload(kStream));
+  issue_quietly(kStream);
+  EXPECT_TRUE(progress_.ends_upload(kStream));
+  issue(kContext, kStream, Work::kRecord);
+  EXPECT_TRUE(progress_.ends_upload(kStream));
+  issue(kContext, kStream, Work::kStreamWait);
+  issue(kContext, kStream, Work::kRecord);
+  EXPECT_FALSE(progress_.ends_upload(kStream)) << "this one tells the end of the other's work";
+  issue_quietly(kStream);
+  EXPECT_TRUE(progress_.ends_upload(kStream));
+  issue(kStream);
+  EXPECT_FALSE(progress_.ends_upload(kStream));
+  issue(kContext, kStream, Work::kUpload);
+  EXPECT_TRUE(progress_.ends_upload(kStream));
+  for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
+    issue_quietly(stream);
+    EXPECT_FALSE(progress_.ends_upload(stream)) << stream;
+  }
+}
+
+TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
+  const auto upload = [this] {
+    issue(kContext, kStream, Work::kStreamWait);
+    issue_quietly(kStream);
+    issue(kContext, kStream, Work::kRecord);
+    return last_;
+  };
+  const auto may = [this](std::uint64_t record, std::uint32_t lane = kLane) {
+    return progress_.may_wait_for_upload(lane, kContext, kStream, record);
+  };
+  issue(0);  // So that the context is known.
+  const std::uint64_t first = upload();
+  EXPECT_FALSE(may(first)) << "it is the last: whoever waits for that wants to know";
+  issue(kContext, kStream, Work::kNone);
+  EXPECT_FALSE(may(first)) << "such a wait is nothing to go on with";
+  const std::uint64_t second = upload();
+  EXPECT_TRUE(may(first));
+  EXPECT_FALSE(may(second));
+  issue(kStream);  // A kernel, say.
+  EXPECT_FALSE(may(first));
+  const std::uint64_t third = upload();
+  upload();
+  EXPECT_FALSE(may(third)) << "it stands behind the kernel";
+  progress_.told(kStream, third);
+  EXPECT_TRUE(may(third)) << "of which the worker has told";
+  EXPECT_FALSE(idle(kStream)) << "which brings nothing that kernels have printed";
+  progress_.copied_early(kOtherLane, ++last_);
+  EXPECT_FALSE(may(third));
+  EXPECT_TRUE(may(third, kOtherLane));
+}
+
 // What stands in the legacy stream and in those of threads stands behind others' work.
 TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
   for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
@@ -261,7 +331,7 @@ CallSite quiet_site() {
   CallSite result = site(7);
   result.stream = kStream;
   result.order = protocol::Order::kStream;
-  result.quiet = true;
+  result.work = Work::kQuiet;
   return result;
 }
 

@@ -1,0 +1,252 @@
+// Driver API: a program with two uploads in flight waits for the last but one before it fills its
+// buffer again. What that wait means holds: the buffer's bytes have been taken, the upload and all
+// that it stood behind are complete for whoever asks, launches or ends something afterwards, and a
+// failure of what it stood behind is told.
+#include <thread>
+
+#include "driver_test.h"
+
+namespace {
+
+constexpr unsigned kShort = 2'000'000, kLong = 50'000'000;  // Turns of a kernel that lingers.
+
+// Kernels in one stream, uploads in another, and events between them.
+class Pipeline {
+ public:
+  explicit Pipeline(const Device& device, unsigned words = 1)
+      : device_(device),
+        words_(words),
+        work(device.stream(CU_STREAM_NON_BLOCKING)),
+        copy_(device.stream(CU_STREAM_NON_BLOCKING)) {
+    for (Slot& slot : slots_) {
+      slot.host = device.pinned(words_ * 4);
+      slot.data = device.memory(words_ * 4);
+      slot.uploaded = device.event();
+      slot.used = device.event();
+      MUST(cuEventSynchronize(slot.uploaded));  // As programs do before its first record, too.
+    }
+  }
+
+  // The upload of `value` behind the slot's last use.
+  void upload(unsigned index, unsigned value) {
+    const Slot& slot = slots_[index];
+    for (unsigned i = 0; i < words_; ++i) slot.host[i] = value;
+    MUST(cuStreamWaitEvent(copy_, slot.used, 0));
+    MUST(cuMemcpyHtoDAsync(slot.data, slot.host, words_ * 4, copy_));
+    MUST(cuEventRecord(slot.uploaded, copy_));
+  }
+  void await_upload(unsigned index) { MUST(cuEventSynchronize(slots_[index].uploaded)); }
+  void use(unsigned index, CUfunction linger, unsigned turns, CUdeviceptr to, unsigned value) {
+    MUST(cuStreamWaitEvent(work, slots_[index].uploaded, 0));
+    void* arguments[] = {&turns, &to, &value};
+    MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, work, arguments, nullptr));
+    used(index);
+  }
+  void used(unsigned index) { MUST(cuEventRecord(slots_[index].used, work)); }
+  // An upload is waited for that stands behind what `work` has been given; another one follows it.
+  void await_behind_work() {
+    used(0);
+    upload(0, 1);
+    upload(1, 2);
+    await_upload(0);
+  }
+
+  struct Slot {
+    unsigned* host;
+    CUdeviceptr data;
+    CUevent uploaded, used;
+  };
+  const Slot& slot(unsigned index) const { return slots_[index]; }
+  CUdeviceptr last_word(unsigned index) const { return slots_[index].data + (words_ - 1) * 4; }
+
+ private:
+  const Device& device_;
+  const unsigned words_;
+  Slot slots_[2];
+
+ public:
+  const CUstream work;
+
+ private:
+  const CUstream copy_;
+};
+
+// What is launched afterwards, on a stream that waits for no other, finds the upload and what the
+// kernels before it have written; what the program writes into the buffer behind the wait does not
+// get there.
+void order(const Device& device, unsigned words) {
+  Pipeline pipeline(device, words);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr out[2] = {device.memory(4), device.memory(4)};
+  unsigned* const seen = device.pinned(8);
+  constexpr unsigned kRounds = 40;
+  for (unsigned round = 1; round <= kRounds; ++round) {
+    const unsigned slot = round % 2;
+    pipeline.await_upload(slot);
+    if (round > 4 && round % 8 >= 4) {  // Reading ends what is under way: not in each round.
+      MUST(cuMemcpyDtoHAsync(seen, pipeline.last_word(slot), 4, other));
+      MUST(cuMemcpyDtoHAsync(seen + 1, out[slot], 4, other));
+      MUST(cuStreamSynchronize(other));
+      EXPECT(seen[0] == round - 2);
+      EXPECT(seen[1] == round - 4 || seen[1] == round - 2);
+    }
+    pipeline.upload(slot, round);
+    pipeline.use(slot, device.linger, kShort, out[slot], round);
+  }
+  MUST(cuCtxSynchronize());
+  EXPECT(device.read(out[kRounds % 2]) == kRounds);
+}
+
+// Whoever asks finds done what the upload stood behind: this thread, or one that it has told.
+void questions(const Device& device) {
+  Pipeline pipeline(device);
+  const CUdeviceptr scratch = device.memory(4);
+  const CUevent begin = device.event();
+  const auto ask = [&](int question) {
+    MUST(cuCtxSetCurrent(device.context));
+    float milliseconds = -1;
+    switch (question) {
+      case 0:
+        MUST(cuEventQuery(pipeline.slot(0).used));
+        break;
+      case 1:
+        MUST(cuEventQuery(pipeline.slot(0).uploaded));
+        break;
+      default:
+        MUST(cuEventElapsedTime(&milliseconds, begin, pipeline.slot(0).used));
+        EXPECT(milliseconds > 0);
+    }
+  };
+  for (int question = 0; question < 3; ++question) {
+    for (const bool elsewhere : {false, true}) {
+      MUST(cuEventRecord(begin, pipeline.work));
+      device.launch_linger(pipeline.work, scratch, 1);
+      pipeline.await_behind_work();
+      if (elsewhere) {
+        std::thread([&] { ask(question); }).join();
+      } else {
+        ask(question);
+      }
+      MUST(cuCtxSynchronize());
+    }
+  }
+}
+
+CUdeviceptr map(CUmemGenericAllocationHandle* memory, size_t* granule, CUdevice device) {
+  CUmemAllocationProp of = {};
+  of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  of.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  MUST(cuMemGetAllocationGranularity(granule, &of, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CUdeviceptr at;
+  const CUmemAccessDesc access = {of.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  MUST(cuMemAddressReserve(&at, *granule, 0, 0, 0));
+  MUST(cuMemCreate(memory, *granule, &of, 0));
+  MUST(cuMemMap(at, *granule, 0, *memory, 0));
+  MUST(cuMemSetAccess(at, *granule, &access, 1));
+  return at;
+}
+
+// What the kernels before it have used may be ended right behind the wait.
+void ends(const Device& device, const char* image) {
+  Pipeline pipeline(device);
+  const CUdeviceptr scratch = device.memory(4);
+  unsigned turns = kLong, value = 1;
+  for (int round = 0; round < 3; ++round) {
+    CUmodule module;
+    CUfunction linger;
+    MUST(cuModuleLoad(&module, image));
+    MUST(cuModuleGetFunction(&linger, module, "linger"));
+    pipeline.use(0, linger, kLong, scratch, 1);
+    pipeline.await_behind_work();
+    MUST(cuModuleUnload(module));
+
+    CUmemGenericAllocationHandle memory;
+    size_t granule = 0;
+    CUdeviceptr at = map(&memory, &granule, device.device);
+    pipeline.use(0, device.linger, kLong, at, 1);
+    pipeline.await_behind_work();
+    MUST(cuMemUnmap(at, granule));
+    MUST(cuMemRelease(memory));
+    MUST(cuMemAddressFree(at, granule));
+
+    CUgraph graph;
+    CUgraphExec executable;
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS kernel = {};
+    CUdeviceptr to = scratch;
+    void* arguments[] = {&turns, &to, &value};
+    kernel.func = device.linger;
+    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+    kernel.kernelParams = arguments;
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&node, graph, nullptr, 0, &kernel));
+    MUST(cuGraphInstantiate(&executable, graph, 0));
+    MUST(cuGraphLaunch(executable, pipeline.work));
+    pipeline.await_behind_work();
+    MUST(cuGraphExecDestroy(executable));
+    MUST(cuGraphDestroy(graph));
+
+    CUcontext second;
+    MUST(cuCtxCreate(&second, nullptr, 0, device.device));
+    const CUdeviceptr theirs = device.memory(4);
+    MUST(cuCtxSetCurrent(device.context));
+    pipeline.use(0, device.linger, kLong, theirs, 1);
+    pipeline.await_behind_work();
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuMemFree(theirs));
+    MUST(cuCtxDestroy(second));
+    MUST(cuCtxSetCurrent(device.context));
+    MUST(cuCtxSynchronize());
+  }
+}
+
+// A capture that has taken the stream since knows nothing of the wait.
+void captures(const Device& device) {
+  Pipeline pipeline(device);
+  const CUdeviceptr scratch = device.memory(4);
+  device.launch_linger(pipeline.work, scratch, 1);
+  pipeline.used(0);
+  pipeline.upload(0, 1);
+  pipeline.upload(1, 2);
+  CUgraph graph;
+  CUcontext context;
+  MUST(cuStreamGetCtx(pipeline.work, &context));
+  MUST(cuStreamBeginCapture(pipeline.work, CU_STREAM_CAPTURE_MODE_RELAXED));
+  pipeline.await_upload(0);
+  MUST(cuStreamEndCapture(pipeline.work, &graph));
+  MUST(cuGraphDestroy(graph));
+  MUST(cuCtxSynchronize());
+}
+
+// The kernel fails: whoever goes on hears it, at the latest where he reads.
+void failure(const Device& device) {
+  Pipeline pipeline(device);
+  device.launch_fill(pipeline.work, 64, 1, 1);  // Nobody's memory.
+  pipeline.used(0);
+  CUresult result = CUDA_SUCCESS;
+  unsigned value = 0;
+  for (unsigned i = 0; i < 4 && result == CUDA_SUCCESS; ++i) {
+    const Pipeline::Slot& slot = pipeline.slot(i % 2);
+    result = cuEventSynchronize(slot.uploaded);
+    if (result == CUDA_SUCCESS) result = cuStreamWaitEvent(pipeline.work, slot.used, 0);
+  }
+  if (result == CUDA_SUCCESS) result = cuMemcpyDtoH(&value, pipeline.slot(0).data, 4);
+  if (result == CUDA_SUCCESS) result = cuCtxSynchronize();
+  EXPECT(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 2);
+  end_after(100);
+  const Device device(argv[1]);
+  for (const unsigned words : {1u, 4u << 10, 1u << 20}) order(device, words);
+  questions(device);
+  ends(device, argv[1]);
+  captures(device);
+  failure(device);
+  std::printf("PASSED\n");
+  return 0;
+}

@@ -1,0 +1,86 @@
+// Waits are answered ahead of their news for as long as the wire accounts for these, and no longer:
+// a program must not run away from a slow device.
+#include "client/device_pace.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace gpurun::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+class DevicePaceTest : public ::testing::Test {
+ protected:
+  // A wait, now, for a call made `ago`.
+  bool answers(std::uint64_t record, DevicePace::Clock::duration ago = 0ms) {
+    return pace_.answers(record, now_ - ago, now_);
+  }
+  // Twice that, and the slack, is what a wait may be ahead.
+  static constexpr auto kRoundTrip = 10ms;
+  static constexpr auto kBound = 2 * kRoundTrip + DevicePace::kSlack;
+
+  DevicePace pace_;
+  DevicePace::Clock::time_point now_ = DevicePace::Clock::time_point() + 1h;
+};
+
+TEST_F(DevicePaceTest, NothingIsKnownBeforeTheFirstFence) {
+  EXPECT_FALSE(answers(1));
+  pace_.fence_took(kRoundTrip);
+  EXPECT_TRUE(answers(1));
+}
+
+TEST_F(DevicePaceTest, WhatShouldHaveBeenToldIsWaitedFor) {
+  pace_.fence_took(kRoundTrip);
+  EXPECT_TRUE(answers(1, kBound));
+  EXPECT_FALSE(answers(2, kBound + 1us));
+}
+
+// Fences that waited for work say nothing of the wire.
+TEST_F(DevicePaceTest, TheLeastThatAFenceTookIsTheRoundTrip) {
+  pace_.fence_took(1s);
+  pace_.fence_took(kRoundTrip);
+  pace_.fence_took(2s);
+  EXPECT_FALSE(answers(1, kBound + 1us));
+}
+
+// The device is behind: what was called just now will be late as well.
+TEST_F(DevicePaceTest, NothingIsAnsweredAheadOfWhatIsLate) {
+  pace_.fence_took(kRoundTrip);
+  EXPECT_TRUE(answers(1));
+  EXPECT_TRUE(answers(2));
+  now_ += kBound + 1us;
+  EXPECT_FALSE(answers(3));
+  pace_.told(1);
+  EXPECT_FALSE(answers(3)) << "the second one is as old";
+  pace_.told(2);
+  EXPECT_TRUE(answers(3));
+}
+
+// One whose end is never told (its context has ended) is forgotten with the next that is.
+TEST_F(DevicePaceTest, TheNewsOfALaterOneWillDo) {
+  pace_.fence_took(kRoundTrip);
+  EXPECT_TRUE(answers(1));
+  EXPECT_TRUE(answers(2));
+  now_ += kBound + 1us;
+  pace_.told(7);
+  EXPECT_TRUE(answers(8));
+}
+
+TEST_F(DevicePaceTest, SoManyAreAheadAndNoMore) {
+  pace_.fence_took(kRoundTrip);
+  std::uint64_t record = 0;
+  for (int round = 0; round < 3; ++round) {
+    const std::uint64_t first = record + 1;
+    for (std::size_t i = 0; i < DevicePace::kAheadMax; ++i) ASSERT_TRUE(answers(++record)) << i;
+    EXPECT_FALSE(answers(record + 1));
+    pace_.told(first);
+    EXPECT_TRUE(answers(++record));
+    EXPECT_FALSE(answers(record + 1));
+    pace_.told(record);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::client

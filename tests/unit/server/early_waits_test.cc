@@ -1,0 +1,150 @@
+// What the worker does behind a wait that its client was answered early (docs/adr/0033, 0036), and
+// behind a copy: nothing starts, is said to be done or is ended that could tell the program that it
+// had not waited; and nobody else is kept.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tests/unit/server/executor_under_test.h"
+
+namespace gpurun::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A wait for a stream that was answered early (docs/adr/0033): whoever asks later finds it over,
+// for the thread that was answered may have told him. Once only: with others that go on being
+// answered early the question would never be.
+TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.driver.cuEventSynchronize = [](void* event) {
+    stage->say("waits for " + name(event));
+    return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
+  };
+  start();
+  wait_early(kContext);
+  const std::uint64_t elsewhere = ask(kOtherContext, 3);
+  EXPECT_EQ(receive().header.call_sequence, elsewhere);
+  const std::uint64_t question = ask(kContext, 2);
+  open();  // The barrier's event is never complete: a later early wait may have recorded it again.
+  EXPECT_EQ(receive().header.call_sequence, question);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "2", "waits for 77", "3"));
+}
+
+// Behind what was answered early and has not been issued, too.
+TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.driver.cuEventSynchronize = [](void*) { return 0; };
+  start();
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  wait_early(kContext);
+  ask(kContext, 2);
+  stage_.event_state = 0;
+  open();
+  EXPECT_EQ(receive().header.result, 0);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "2", "record in 22", "3"));
+}
+
+// A copy's own lane asks behind it, and no other: ADR 16.
+TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
+  options_.handlers.stream_query = kEcho;
+  start();
+  call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
+  const std::uint64_t question = ask(kContext, 2);
+  EXPECT_EQ(receive().header.call_sequence, question);
+}
+
+// The same of a wait for an event, which stands behind that and not behind what its stream was
+// given since: a stream of ours waits for it.
+TEST_F(ExecutorTest, AWaitForAnEventIsABarrierLikeAnyEarlyWait) {
+  options_.handlers.event_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.driver.cuEventSynchronize = [](void* event) {
+    stage->say("waits for " + name(event));
+    return 0;
+  };
+  options_.driver.cuStreamCreate = [](void** stream, unsigned flags) {
+    EXPECT_EQ(flags, 1U);  // CU_STREAM_NON_BLOCKING
+    *stream = reinterpret_cast<void*>(std::uintptr_t{55});
+    return 0;
+  };
+  start();
+  wait_early(kContext);
+  call(kRun, Order::kStream, kStreamY);
+  const std::uint64_t question = ask(kContext, 2);
+  EXPECT_EQ(receive().header.call_sequence, question);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "wait in 33", "2",
+                                         "waits for 77", "3"));
+}
+
+// A call that ends something which the work may need: awaited, or on a thread of its own. Other
+// calls of the context do not stand behind it.
+TEST_F(ExecutorTest, WhatWorkMayNeedIsEndedWhenAnEarlyWaitIsOver) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.ends.set(kEcho);
+  options_.driver.cuEventSynchronize = [](void* event) {
+    (void)stage->opened.wait_for(kWait);
+    stage->say("waited for " + name(event));
+    return 0;
+  };
+  start();
+  const std::uint64_t unhindered = call(kEcho, Order::kContext, 0, kFence);
+  EXPECT_EQ(receive().header.call_sequence, unhindered);
+  wait_early(kOtherContext);  // Whatever its context.
+  const std::uint64_t ends = call(kEcho, Order::kContext, 0, kFence);
+  const std::uint64_t other = call(kRun, Order::kContext, 0, kFence);
+  EXPECT_EQ(receive().header.call_sequence, other);
+  open();
+  EXPECT_EQ(receive().header.call_sequence, ends);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "2", "record in 22", "4", "waited for 77", "3"));
+}
+
+TEST_F(ExecutorTest, AnOrderedHostCallEndsNothingBeforeAnEarlyWaitIsOver) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.ends.set(kEcho);
+  std::promise<void> ended;
+  static std::promise<void>* now;
+  now = &ended;
+  options_.handlers.by_opcode[kEcho] = [](Call& call) {
+    say(call);
+    now->set_value();
+    return CallOutcome::done(0);
+  };
+  options_.driver.cuEventSynchronize = [](void*) {
+    (void)stage->opened.wait_for(kWait);
+    stage->say("waited");
+    return 0;
+  };
+  start();
+  wait_early(kContext);
+  call(kEcho, Order::kOrderedHost);
+  const std::uint64_t other = call(kRun, Order::kStream, kStreamX, kFence);
+  EXPECT_EQ(receive().header.call_sequence, other);
+  open();
+  ASSERT_EQ(ended.get_future().wait_for(kWait), std::future_status::ready);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3", "waited", "2"));
+}
+
+// What a call ends has nothing to do with a wait that was made behind it.
+TEST_F(ExecutorTest, ALaterEarlyWaitHoldsUpNoEnd) {
+  options_.handlers.stream_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.ends.set(kEcho);
+  start();
+  call(kHoldUntilOpen, Order::kStream, kStreamY);
+  const std::uint64_t ends = call(kEcho, Order::kContext, 0, kFence);  // Behind the held one.
+  wait_early(kContext);
+  open();
+  EXPECT_EQ(receive().header.call_sequence, ends);
+}
+
+}  // namespace
+}  // namespace gpurun::server
