@@ -203,6 +203,14 @@ std::optional<BulkIn::Chunk> BulkIn::next(std::uint64_t number) {
   return chunk;
 }
 
+const std::byte* BulkIn::at_hand(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.kind != Kind::kCopy) return nullptr;
+  const auto staged = found->second.staged.find(found->second.given);
+  return staged == found->second.staged.end() ? nullptr : staged->second.bytes;
+}
+
 bool BulkIn::all_given(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = transfers_.find(number);

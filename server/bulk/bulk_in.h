@@ -75,6 +75,8 @@ class BulkIn {
   };
   // The next bytes of a copy, in order; nothing when they have not come.
   std::optional<Chunk> next(std::uint64_t transfer);
+  // Where those lie that next() would give; nullptr likewise.
+  const std::byte* at_hand(std::uint64_t transfer) const;
   // Every byte of the copy has been given out by next().
   bool all_given(std::uint64_t transfer) const;
   // The device has the chunk. In the order of next().

@@ -37,10 +37,12 @@ int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
   std::vector<BulkIn::Chunk> chunks;
   int result = 0;
   while (result == 0 && chunks.size() < kChunksPerEvent) {
+    const std::byte* at = bulk.in().at_hand(header.bulk);
+    if (at == nullptr) break;
+    if (!executor.may_use(call, bulk.staging_in(), at, parts.copy().bytes)) break;
     const auto chunk = bulk.in().next(header.bulk);
-    if (!chunk.has_value()) break;
+    if (!chunk.has_value()) break;  // Given up just now.
     chunks.push_back(*chunk);
-    bulk.staging_in().pin(call.driver(), chunk->bytes);
     result = parts.in(chunk->bytes, chunk->offset, chunk->size);
   }
   *gave = !chunks.empty();
@@ -67,13 +69,20 @@ int reply_with_bytes(Call& call) {
   return 0;
 }
 
+// Where there is no slot, whoever takes one finds that out, and is told when there is.
+bool next_may_be_used(Call& call, std::uint64_t bytes) {
+  Staging& staging = call.executor().bulk()->staging_out();
+  const std::byte* next = staging.next();
+  return next == nullptr || call.executor().may_use(call, staging, next, bytes);
+}
+
 CallOutcome copy_to_reply(Call& call, const CopyParts& parts) {
   BulkLanes& bulk = *call.executor().bulk();
   const std::size_t bytes = parts.copy().bytes;
   if (bytes == 0) return CallOutcome::after_stream([](Call&) { return 0; });
+  if (!next_may_be_used(call, bytes)) return CallOutcome::held();
   std::byte* slot = bulk.out().take_slot();
   if (slot == nullptr) return CallOutcome::held();
-  bulk.staging_out().pin(call.driver(), slot);
   const int result = parts.out(slot, 0, bytes);
   if (result != 0) {
     bulk.out().give_slot(slot);
@@ -90,7 +99,11 @@ CallOutcome run_copy_in(Call& call) {
   const CopyParts parts(call);
   if (const int result = first_look(call, parts); result != 0) return CallOutcome::done(result);
   const RecordHeader& header = call.header();
-  BulkIn& in = call.executor().bulk()->in();
+  BulkLanes& bulk = *call.executor().bulk();
+  BulkIn& in = bulk.in();
+  // While the bytes are on their way. Who copies in, mostly copies out then.
+  call.executor().register_ahead(call, bulk.staging_in(), parts.copy().bytes);
+  call.executor().register_ahead(call, bulk.staging_out(), 0);
   int result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
   const bool in_turn = (header.flags & protocol::kFlagBulkOnDemand) != 0;
   if (result == 0 && in_turn && call.scratch[1] == 0) {
@@ -111,16 +124,14 @@ CallOutcome run_copy_out(Call& call) {
   const RecordHeader& header = call.header();
   if (header.bulk == 0) return copy_to_reply(call, parts);
   Executor& executor = call.executor();
-  BulkLanes& bulk = *executor.bulk();
-  BulkOut& out = bulk.out();
+  BulkOut& out = executor.bulk()->out();
   if (bytes == 0) return CallOutcome::done(kErrorInvalidValue);
   if (const int result = out.open(header.bulk, header.sequence, bytes); result != 0) {
     return CallOutcome::done(result);
   }
-  for (;;) {
+  while (next_may_be_used(call, bytes)) {
     const BulkOut::Chunk chunk = out.next(header.bulk);
     if (chunk.bytes == nullptr) break;
-    bulk.staging_out().pin(call.driver(), chunk.bytes);
     int result = parts.out(chunk.bytes, chunk.offset, chunk.size);
     const bool report = !call.awaited() && chunk.offset + chunk.size == bytes;
     if (result == 0) {

@@ -371,6 +371,10 @@ void ExecutorState::forget_contexts() {
 void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
   forget_all_thread_contexts();
   completions.forget(driver_context);
+  if (bulk != nullptr) {
+    bulk->staging_in().context_ended(driver_context);
+    bulk->staging_out().context_ended(driver_context);
+  }
   {
     const std::lock_guard lock(streams_mutex);
     std::erase_if(per_thread_streams,

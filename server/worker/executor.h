@@ -24,6 +24,7 @@ class BulkLanes;
 class Completions;
 class EventBook;
 class Outbox;
+class Staging;
 
 class Executor final : public CallSink {
  public:
@@ -73,6 +74,11 @@ class Executor final : public CallSink {
   // decoder must get to it, whatever is queued. Any thread.
   void begin_client_turn() noexcept;
   void end_client_turn() noexcept;
+  // Has `staging` registered for `call`, which copies `bytes` through it, by a helper: what it uses
+  // and, for a large copy, a part ahead of that. From handlers, as early as they know.
+  void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
+  // Likewise. Whether the driver may be given `slot`; if not, the call is to be held.
+  bool may_use(const Call& call, Staging& staging, const std::byte* slot, std::uint64_t bytes);
   // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
   // it. From the handler that ends it.
   void context_ended(std::uint64_t context, std::uint64_t driver_context);

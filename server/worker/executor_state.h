@@ -1,5 +1,6 @@
 // The inside of Executor: executor.cc issues, executor_reply.cc answers, questions.cc answers what
-// nothing need be issued for, standing.cc tells of what waits for long. Nobody else includes this.
+// nothing need be issued for, standing.cc tells of what waits for long, registering.cc sees to
+// staging memory. Nobody else includes this.
 #pragma once
 
 #include <atomic>
@@ -65,6 +66,10 @@ struct ExecutorState {
   void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
   void wait_for(const OwedEvents& owed);
   void ask_again();
+
+  // registering.cc
+  void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
+  void register_parts(Staging& staging, void* context);
 
   // standing.cc
   struct Standing;
@@ -145,6 +150,7 @@ struct ExecutorState {
   };
   std::optional<Standing> on_device, in_queue;  // The first of each that may still stand.
   bool told_of_standing = false;
+  std::atomic<bool> told_of_refusal{false};  // Of the driver's, to register memory.
 
   std::mutex streams_mutex;
   std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).

@@ -34,14 +34,17 @@ T head_of(const Call& call) {
 CallOutcome copy_inline_box(Call& call, const CopyParts& copy, ByteView bytes) {
   BulkLanes* bulk = call.executor().bulk();
   if (bulk == nullptr) return CallOutcome::done(kErrorNotSupported);
-  std::byte* slot = bulk->out().take_slot(kSlotsLeft);
+  Executor& executor = call.executor();
+  const std::byte* next = bulk->staging_out().next();
+  const bool may =
+      next == nullptr || executor.may_use(call, bulk->staging_out(), next, bytes.size());
+  std::byte* slot = may ? bulk->out().take_slot(kSlotsLeft) : nullptr;
   if (slot == nullptr) return CallOutcome::held();
-  bulk->staging_out().pin(call.driver(), slot);
   std::memcpy(slot, bytes.data(), bytes.size());
   const int result = copy.in(slot, 0, bytes.size());
   const auto give_back = [bulk, slot](int) { bulk->out().give_slot(slot); };
   const int recorded =
-      call.executor().completions().after(call.driver_context(), call.driver_stream(), give_back);
+      executor.completions().after(call.driver_context(), call.driver_stream(), give_back);
   if (recorded != 0) give_back(recorded);
   return CallOutcome::done(result != 0 ? result : recorded);
 }
@@ -53,6 +56,9 @@ CallOutcome copy_inline(Call& call) {
   if (is_capturing(call.driver(), call.driver_stream())) {
     return CallOutcome::done(kErrorCaptureUnsupported);
   }
+  // Who copies in, mostly copies out then.
+  BulkLanes* bulk = call.executor().bulk();
+  if (bulk != nullptr) call.executor().register_ahead(call, bulk->staging_out(), 0);
   // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
   // API, "API synchronization behavior", asynchronous copies).
   const ByteView bytes = call.payload().subspan(protocol::copy_payload_bytes(call.header()));

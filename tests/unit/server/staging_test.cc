@@ -1,0 +1,160 @@
+// Staging memory is registered with the driver part by part, each once, as far as it is used and no
+// further; what a driver refuses it is asked once; what goes with a context is registered again.
+#include "server/bulk/staging.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "protocol/limits.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::size_t kPart = Staging::kPartBytes;
+constexpr std::size_t kPartSlots = kPart / limits::kBulkChunkBytes;
+constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (cuda.h).
+
+// What the driver was asked for, and what it answers.
+struct Asked {
+  std::vector<const std::byte*> parts;
+  int answer = 0;
+  void (*meanwhile)(Staging& staging) = nullptr;
+  Staging* staging = nullptr;
+} asked;
+
+class StagingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    asked = {};
+    asked.staging = &staging_;
+    driver_.cuMemHostRegister = [](void* memory, std::size_t bytes, unsigned flags) {
+      EXPECT_EQ(bytes, kPart);
+      EXPECT_EQ(flags, kPortable);
+      asked.parts.push_back(static_cast<const std::byte*>(memory));
+      if (asked.meanwhile != nullptr) asked.meanwhile(*asked.staging);
+      return asked.answer;
+    };
+  }
+  // As a copy does in `context`; returns how often the driver was asked. `refused_`: its answer.
+  std::size_t use(void* context, bool ahead = false, int entered = 0) {
+    const std::size_t before = asked.parts.size();
+    refused_ = 0;
+    if (!staging_.begin_registering(context, ahead)) return 0;
+    Staging::Went went = Staging::Went::kOn;
+    while (went == Staging::Went::kOn) {
+      int refused = 0;
+      went = staging_.register_next(driver_, entered, &refused);
+      if (refused != 0) refused_ = refused;
+    }
+    return asked.parts.size() - before;
+  }
+  std::vector<std::byte*> take(std::size_t slots) {
+    std::vector<std::byte*> taken;
+    while (taken.size() < slots) taken.push_back(staging_.take());
+    return taken;
+  }
+
+  void* const one_ = reinterpret_cast<void*>(std::uintptr_t{11});
+  void* const other_ = reinterpret_cast<void*>(std::uintptr_t{12});
+  DriverFunctions driver_;
+  Staging staging_{4 * kPart};
+  int refused_ = 0;
+};
+
+TEST_F(StagingTest, EachPartOnceAndOnlyWhatIsUsed) {
+  const std::byte* start = staging_.next();
+  EXPECT_FALSE(staging_.settled(start));
+  EXPECT_EQ(use(one_), 1u);
+  EXPECT_TRUE(staging_.settled(start));
+  EXPECT_FALSE(staging_.settled(start + kPart));
+  // The same few slots over and over.
+  for (std::size_t i = 0; i < 4 * kPartSlots; ++i) {
+    std::byte* slot = staging_.take();
+    EXPECT_EQ(use(i % 2 == 0 ? one_ : other_), 0u);
+    staging_.give_back(slot);
+  }
+  // All of the first part: the slot that comes next is another's.
+  take(kPartSlots);
+  EXPECT_EQ(staging_.next(), start + kPart);
+  EXPECT_EQ(use(other_), 1u);
+  EXPECT_TRUE(staging_.settled(staging_.next()));
+  EXPECT_EQ(use(one_, true), 1u);  // One part ahead.
+  EXPECT_EQ(use(one_, true), 0u);
+  take(3 * kPartSlots);
+  EXPECT_EQ(staging_.next(), nullptr);
+  EXPECT_EQ(use(one_, true), 1u);
+  EXPECT_EQ(use(one_, true), 0u);
+  const std::vector<const std::byte*> all = {start, start + kPart, start + 2 * kPart,
+                                             start + 3 * kPart};
+  EXPECT_EQ(asked.parts, all);
+}
+
+TEST_F(StagingTest, WhoIsAtItSeesToWhatOthersWant) {
+  ASSERT_TRUE(staging_.begin_registering(one_, false));
+  take(kPartSlots);
+  EXPECT_FALSE(staging_.begin_registering(other_, true));
+  int refused = 0;
+  EXPECT_EQ(staging_.register_next(driver_, 0, &refused), Staging::Went::kOn);
+  EXPECT_EQ(staging_.register_next(driver_, 0, &refused), Staging::Went::kOn);
+  EXPECT_EQ(staging_.register_next(driver_, 0, &refused), Staging::Went::kOver);
+  EXPECT_EQ(asked.parts.size(), 3u);
+}
+
+TEST_F(StagingTest, ADriverThatRefusesIsAskedOnce) {
+  asked.answer = 801;
+  const std::byte* start = staging_.next();
+  EXPECT_EQ(use(one_, true), 1u);
+  EXPECT_EQ(refused_, 801);
+  EXPECT_TRUE(staging_.settled(start + 3 * kPart));  // Nobody waits for what will not be.
+  take(3 * kPartSlots);
+  EXPECT_EQ(use(one_, true), 0u);
+  EXPECT_EQ(use(other_), 0u);
+}
+
+TEST_F(StagingTest, AContextThatCannotBeEnteredIsARefusal) {
+  EXPECT_EQ(use(one_, false, 201), 0u);
+  EXPECT_EQ(refused_, 201);
+  EXPECT_TRUE(staging_.settled(staging_.next()));
+  staging_.context_ended(one_);  // It went; others may be entered.
+  EXPECT_EQ(use(other_), 1u);
+  EXPECT_EQ(refused_, 0);
+}
+
+TEST_F(StagingTest, WhatGoesWithAContextIsRegisteredAgain) {
+  const std::byte* start = staging_.next();
+  EXPECT_EQ(use(one_), 1u);
+  take(kPartSlots);
+  EXPECT_EQ(use(other_), 1u);
+  staging_.context_ended(nullptr);  // Another's.
+  EXPECT_EQ(use(other_), 0u);
+  staging_.context_ended(one_);
+  EXPECT_FALSE(staging_.settled(start));
+  ASSERT_EQ(use(other_), 1u);
+  EXPECT_EQ(asked.parts.back(), start);  // And not the one that is the other context's.
+  EXPECT_TRUE(staging_.settled(start + kPart));
+  // A driver that keeps what is registered says so.
+  staging_.context_ended(other_);
+  asked.answer = 712;  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED.
+  EXPECT_EQ(use(one_), 2u);
+  EXPECT_EQ(refused_, 0);
+  EXPECT_TRUE(staging_.settled(start + kPart));
+}
+
+TEST_F(StagingTest, AContextThatEndsMeanwhileRegistersNothing) {
+  asked.answer = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED.
+  asked.meanwhile = [](Staging& staging) {
+    staging.context_ended(reinterpret_cast<void*>(std::uintptr_t{11}));
+  };
+  EXPECT_EQ(use(one_, true), 1u);
+  EXPECT_EQ(refused_, 0);
+  EXPECT_FALSE(staging_.settled(staging_.next()));
+  asked.answer = 0;
+  asked.meanwhile = nullptr;
+  EXPECT_EQ(use(other_, true), 2u);
+  EXPECT_TRUE(staging_.settled(staging_.next()));
+}
+
+}  // namespace
+}  // namespace gpurun::server
