@@ -15,8 +15,10 @@ class Bar:
     """`judge(row)` is (text, met): what the bar says of a row (report.Row), whose `value` is the best of
     gpurun's columns and whose `raw` holds the baselines of the same run, the best of each."""
 
-    def __init__(self, judge, note=""):
+    def __init__(self, judge, note="", nominal=None):
         self.judge, self.note = judge, note  # The note stands beside it in the table.
+        # The same bar by a delay as it was asked for, not as it was measured: told, and not counted.
+        self.nominal = nominal
 
 
 def at_most(number, unit, p99=None, note=""):

@@ -1,7 +1,7 @@
 """Loops that read results: each shall cost one wait for the network, whatever was launched between.
 
 Of the rounds the least time counts: a machine that is busy with other things only adds to it. What such a
-link takes for a bare ping-pong stands beside it."""
+link takes for a bare ping-pong stands beside it, and in each bar whether the link's nominal delay would do."""
 import contextlib
 import json
 import os
