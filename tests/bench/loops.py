@@ -45,16 +45,22 @@ def steady(machine):
     return rows, raw
 
 
+def counted_rows(what, counted, less, more_results, results):
+    """Round trips of what the longer run reads more; waits for own events of all of it, for they differ from run
+    to run: a shorter one that waits more often must not hide them."""
+    key = "blocking_round_trips"
+    for name, each, most in (("round trips", (counted[key] - less[key]) / more_results, 1),
+                             ("waits for own events", counted["completion_waits"] / results, 0)):
+        yield Row(f"{what}: {name} for each result", "", {"gpurun": one(each)}).judge(at_most(most, ""))
+
+
 def steady_rows(machine, server, form, what, raw):
     words = ("steady", RESULTS, LAUNCHES, *form)
     local = min(machine.native(*words)["loop"]["p50"] / 1e6 for _ in range(machine.rounds))
     trips_of(machine, server, machine.words("steady", 1, 1))  # The server has the image.
     few, many = (trips_of(machine, server, machine.words("steady", results, LAUNCHES, *form))[0]
                  for results in (RESULTS, 3 * RESULTS))
-    for key, name, bar in (("blocking_round_trips", "round trips", at_most(1, "")),
-                           ("completion_waits", "waits for own events", None)):
-        each = (many[key] - few[key]) / (2 * RESULTS)
-        yield Row(f"{what}: {name} for each result", "", {"gpurun": one(each)}).judge(bar)
+    yield from counted_rows(what, many, few, 2 * RESULTS, 3 * RESULTS)
     times = {delay: [] for delay in (0, *delays(machine))}
     for _ in range(machine.rounds):
         for delay, taken in times.items():
@@ -111,10 +117,7 @@ def loop_rows(machine, server, every, what, raw):
     less, _ = trips_of(machine, server, training(every, epochs=1), statuses=(0, 1))
     results = len(re.findall(r"^epoch \d+ step", said, re.M)) + EPOCHS
     more = results * (EPOCHS - 1) / EPOCHS  # What the further epochs read.
-    for key, name, bar in (("blocking_round_trips", "round trips", at_most(1, "")),
-                           ("completion_waits", "waits for own events", None)):
-        yield Row(f"{what}: {name} for each result", "",
-                  {"gpurun": one((counted[key] - less[key]) / more)}).judge(bar)
+    yield from counted_rows(what, counted, less, more, results)
 
     times = {delay: [] for delay in (0, *delays(machine))}
     for _ in range(machine.rounds):
