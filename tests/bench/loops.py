@@ -3,7 +3,6 @@
 Of the rounds the least time counts: a machine that is busy with other things only adds to it. What such a
 link takes for a bare ping-pong stands beside it, and in each bar whether the link's nominal delay would do."""
 import contextlib
-import json
 import os
 import re
 
@@ -23,13 +22,8 @@ EPOCHS, BATCH = 3, 128
 
 def trips_of(machine, server, command, statuses=(0,), **changes):
     """The statistics of a run, and what it printed."""
-    path = os.path.join(server.folder.name, "statistics")
-    environment = forwarded_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
-    said = run(machine.gpurun(server, command), environment, statuses)
-    with open(path, encoding="utf-8") as file:
-        (statistics_of_one,) = [json.loads(line) for line in file]
-    os.unlink(path)
-    return statistics_of_one, said
+    said, statistics = machine.counted(server, command, statuses=statuses, **changes)
+    return statistics, said
 
 
 def delays(machine):

@@ -30,9 +30,9 @@ def best_of(measured):
 class Row:
     """`columns`: {"native" | "gpurun" | "gpurun across" | ...: {"p50": .., "p99": ..}}."""
 
-    def __init__(self, name, unit, columns, raw=None, lanes=1, others=None):
+    def __init__(self, name, unit, columns, raw=None, lanes=(1,), others=None):
         self.name, self.unit, self.columns = name, unit, columns
-        self.raw, self.lanes = raw or {}, lanes
+        self.raw, self.lanes = raw or {}, lanes  # Numbers of connections of raw streams to compare with.
         self.others = others if others is not None else {}  # Rows of the same run, by name.
         self.others[name] = self
         self.text, self.met, self.note = "", None, ""
@@ -60,13 +60,13 @@ def one(value):
     return {"p50": value, "p99": value}
 
 
-def rows_of(columns, raw, bars, lanes=1):
-    """Rows of what the bench client printed, per column."""
+def rows_of(columns, raw, bars, lanes=lambda name: (1,)):
+    """Rows of what the bench client printed, per column. `lanes`: a row's, by its name."""
     names = list(columns["gpurun"])
     others = {}
     rows = [Row(name, columns["gpurun"][name]["unit"],
                 {title: {key: rows[name][key] for key in ("p50", "p99")} for title, rows in columns.items()},
-                raw, lanes, others) for name in names]
+                raw, lanes(name), others) for name in names]
     return [row.judge(bars.get(row.name)) for row in rows]
 
 
