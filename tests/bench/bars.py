@@ -1,4 +1,5 @@
 """What docs/performance.md asks of each row, and whether it is met."""
+import os
 
 PING, STREAM, CIPHER = "raw 64-byte ping-pong", "raw stream x{lanes}", "AES-128-GCM on one core"
 UNPACED = ", Reno"  # Which does not hold its own packets back, as BBR does.
@@ -121,6 +122,15 @@ def of_fair_share(times):
     return Bar(judge)
 
 
+def of_two_posters(processors):
+    """The bar of one thread, of which a call in a hundred can only be judged where each thread that has work has a
+    processor: both that post, who sends and the worker. On fewer it is a time slice of the others."""
+    threads = 4
+    if processors >= threads:
+        return POSTED
+    return at_most(200, "ns", note=f"p99 is not judged: {threads} threads have work, on {processors} processors")
+
+
 POSTED = at_most(200, "ns", p99=1000)
 LARGE = ("copy in 64 MiB, pageable", "copy in 64 MiB, pinned", "copy out 64 MiB, pageable",
          "copy out 64 MiB, pinned", "copy in 4 x 16 MiB at once, pinned",
@@ -134,8 +144,7 @@ BARS = {
     "memset async 64 B": POSTED,
     "copy in async 64 B, pinned": POSTED,
     "launches a second": at_least(1e6),
-    "launch, 8 parameters, two threads": at_most(
-        200, "ns", note="p99: on two processors two that post, sender and worker wait for each other's turns"),
+    "launch, 8 parameters, two threads": of_two_posters(len(os.sched_getaffinity(0))),
     "launches a second, two threads together": at_least(1e6),
     "idle context synchronise": of_ping(1.3),
     "idle stream synchronise": of_ping(1.3),
