@@ -2,23 +2,55 @@
 
 Rounds are interleaved. With "across" client and server stay on different cores, with "free" they run as
 the scheduler likes; a bar is judged by the better of the two and by the best baseline of the group's rounds."""
+import json
 import os
+import statistics
 
-from bars import BARS, SLOW_LINK_BARS, TLS_BARS
+from bars import BARS, SHOWN_AGAIN, SLOW_LINK_BARS, TLS_BARS
 from machine import Missing
-from report import best_of, median_of, rows_of
+from report import Row, best_of, median_of, rows_of
 import world
 
 
-def measured(machine, group, raw_words=(), bars=None, server_words=(), lanes=False):
+class Connections:
+    """Over how many the copies of the measured sessions went, as their statistics tell: a session begins with
+    one, tries more and keeps what is faster (docs/adr/0035). The raw streams that a bar compares with have as
+    many as any of them had at any time; what comes from the device comes over one."""
+
+    def __init__(self):
+        self.kept, self.most = {}, {}
+        self.streams = {1: 0}  # How often each number's raw stream was measured.
+
+    def add(self, title, counted):
+        for numbers, key in ((self.kept, "bulk_connections"), (self.most, "bulk_connections_most")):
+            numbers.setdefault(title, []).append(counted[key])
+            self.streams.setdefault(counted[key], 0)
+
+    def lanes(self, name):
+        return (1,) if name.startswith("copy out") else tuple(sorted(self.streams))
+
+    def raw(self, machine, rounds):
+        """Streams of the numbers that came up, each in as many rounds, however late it did."""
+        raw = []
+        while numbers := sorted(number for number, done in self.streams.items() if done < rounds):
+            raw += [machine.raw(placement, "streams", *map(str, numbers)) for placement in machine.placements]
+            for number in numbers:
+                self.streams[number] += 1
+        return raw
+
+    def rows(self):
+        for numbers, what in ((self.kept, "in the end"), (self.most, "at most")):
+            yield Row(f"connections of copies in, {what}", "", {
+                title: {"p50": statistics.median(some), "p99": max(some)} for title, some in numbers.items()})
+
+
+def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of=None):
+    """`copies_of`: of a group of copies, Connections to fill."""
     raw, rounds = [], {"native": [], "gpurun": []}
     servers = {placement: machine.server(*server_words, placement=placement)
                for placement in machine.placements}
     try:
-        bulk_lanes = machine.lanes(servers["free"]) if lanes else 1
-        if lanes:
-            raw_words = [*raw_words, ("streams", *map(str, sorted({1, bulk_lanes})))]
-        for _ in range(machine.rounds):
+        for done in range(machine.rounds):
             for words in raw_words:
                 placements = machine.placements if words[0] != "cipher" else ("free",)
                 raw += [machine.raw(placement, *words) for placement in placements]
@@ -26,7 +58,9 @@ def measured(machine, group, raw_words=(), bars=None, server_words=(), lanes=Fal
             for placement, server in servers.items():
                 title = "gpurun" if placement == "free" else f"gpurun {placement}"
                 rounds.setdefault(title, []).append(
-                    machine.forwarded(server, group, placement=placement))
+                    forwarded(machine, server, group, placement, title, copies_of))
+            if copies_of is not None:
+                raw += copies_of.raw(machine, done + 1)
             if machine.under:
                 rounds.setdefault("other", []).append(machine.other(group))
     finally:
@@ -34,7 +68,17 @@ def measured(machine, group, raw_words=(), bars=None, server_words=(), lanes=Fal
             server.__exit__()
     best = best_of(raw)
     columns = {title: median_of(some) for title, some in rounds.items()}
-    return rows_of(columns, best, BARS if bars is None else bars, bulk_lanes), best
+    lanes = {} if copies_of is None else {"lanes": copies_of.lanes}
+    rows = rows_of(columns, best, BARS if bars is None else bars, **lanes)
+    return [*rows, *(copies_of.rows() if copies_of is not None else ())], best
+
+
+def forwarded(machine, server, group, placement, title, copies_of):
+    if copies_of is None:
+        return machine.forwarded(server, group, placement=placement)
+    said, counted = machine.counted(server, machine.words(group), placement=placement)
+    copies_of.add(title, counted)
+    return json.loads(said)
 
 
 def posted(machine):
@@ -42,7 +86,10 @@ def posted(machine):
 
 
 def fences(machine):
-    return measured(machine, "fences", [("ping",)])
+    rows, raw = measured(machine, "fences", [("ping",)])
+    named = {row.name: row for row in rows}
+    return [*rows, *(Row(name, named[of].unit, named[of].columns, raw).judge(bar)
+                     for name, (of, bar) in SHOWN_AGAIN.items())], raw
 
 
 def objects(machine):
@@ -50,11 +97,11 @@ def objects(machine):
 
 
 def copies(machine):
-    return measured(machine, "copies", [("ping",)], lanes=True)
+    return measured(machine, "copies", [("ping",)], copies_of=Connections())
 
 
 def tls(machine):
-    return measured(machine, "copies", [("ping",), ("cipher",)], TLS_BARS, ["--tls"], lanes=True)
+    return measured(machine, "copies", [("ping",), ("cipher",)], TLS_BARS, ["--tls"], Connections())
 
 
 LINK_BYTES_PER_S, LINK_ROUND_TRIP_S = 1_000_000_000 / 8, 0.001

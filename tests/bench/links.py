@@ -46,6 +46,13 @@ def raw_links(delays):
 
 
 def bounded(local_ms, trips, delay, raw):
-    """A round trip takes what a bare ping-pong does over the same link: sleeping ends wake late."""
-    trip = max(delay, raw[link_of(delay)]["p50"]) if delay else 0
-    return at_most(round(local_ms + trips * trip, 2), "ms")
+    """A round trip takes what a bare ping-pong does over the same link: sleeping ends wake late. Beside it
+    stands whether the link's own delay for each would do."""
+    def with_trips_of(trip):
+        return at_most(round(local_ms + trips * trip, 2), "ms")
+
+    if not delay:
+        return with_trips_of(0)
+    bar = with_trips_of(max(delay, raw[link_of(delay)]["p50"]))
+    bar.nominal = with_trips_of(delay).judge
+    return bar

@@ -9,6 +9,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 import links  # noqa: E402
+from report import Row, one, table  # noqa: E402
 import world  # noqa: E402
 
 DELAY_MS = 2
@@ -29,8 +30,19 @@ class Links(unittest.TestCase):
             self.assertTrue(allows(bar, 5 + 4 * each), took)
             self.assertFalse(allows(bar, 5.01 + 4 * each), took)
 
+    def test_the_nominal_delay_is_judged_beside_it(self):
+        bar = links.bounded(5, 4, DELAY_MS, {links.link_of(DELAY_MS): {"p50": 2.5}})
+        for took, met, nominal_met in ((13, True, True), (14, True, False), (16, False, False)):
+            row = Row("a row", "ms", {"gpurun": one(took)}).judge(bar).as_json()
+            self.assertEqual((row["met"], row["nominal_met"]), (met, nominal_met))
+            self.assertEqual((row["bar"], row["nominal_bar"]), ("<= 15 ms", "<= 13 ms"))
+            lines = "\n".join(table({"stand": "", "groups": {"g": {
+                "about": "", "stand": "", "rounds": 1, "raw": {}, "rows": [row]}}}))
+            self.assertIn(f"<= 15 ms (nominal <= 13 ms: {'met' if nominal_met else 'not'})", lines)
+
     def test_without_a_link_there_is_none(self):
         bar = links.bounded(5, 4, 0, {})
+        self.assertIsNone(bar.nominal)
         self.assertTrue(allows(bar, 5))
         self.assertFalse(allows(bar, 5.01))
 

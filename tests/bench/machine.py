@@ -54,15 +54,19 @@ class Machine:
         tls = ["--tls"] if speaks_tls(server) else []
         return [*before, world.GPURUN, "-q", *tls, "-l", address or server.address, "--", *command]
 
+    def counted(self, server, command, address=None, placement="free", statuses=(0,), **changes):
+        """What a run through gpurun printed, and the statistics of its one process."""
+        path = os.path.join(server.folder.name, "statistics")
+        environment = forwarded_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
+        said = run(self.gpurun(server, command, address, placement), environment, statuses)
+        with open(path, encoding="utf-8") as file:
+            (statistics_of_one,) = [json.loads(line) for line in file]
+        os.unlink(path)
+        return said, statistics_of_one
+
     def forwarded(self, server, *words, address=None, placement="free"):
         return run_json(self.gpurun(server, self.words(*words), address, placement),
                         forwarded_environment(server))
-
-    def lanes(self, server):
-        """How many bulk lanes a session has: those of its connections that are not its log."""
-        with Held(self.gpurun(server, self.words("idle")), forwarded_environment(server)):
-            control = 1
-            return connections_to(server.port()) - control - 1
 
 
 def speaks_tls(server):
@@ -106,11 +110,3 @@ class Held:
         said = self.process.stdout.read()
         self.process.wait(world.SECONDS)
         self.result = json.loads(said) if said.strip() else {}
-
-
-def connections_to(port):
-    """How many connections of this machine lead to a port of its loopback."""
-    established = "01"
-    with open("/proc/net/tcp", encoding="utf-8") as file:
-        rows = [line.split() for line in list(file)[1:]]
-    return sum(row[2].endswith(f":{port:04X}") and row[3] == established for row in rows)

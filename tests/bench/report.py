@@ -30,17 +30,21 @@ def best_of(measured):
 class Row:
     """`columns`: {"native" | "gpurun" | "gpurun across" | ...: {"p50": .., "p99": ..}}."""
 
-    def __init__(self, name, unit, columns, raw=None, lanes=1, others=None):
+    def __init__(self, name, unit, columns, raw=None, lanes=(1,), others=None):
         self.name, self.unit, self.columns = name, unit, columns
-        self.raw, self.lanes = raw or {}, lanes
+        self.raw, self.lanes = raw or {}, lanes  # Numbers of connections of raw streams to compare with.
         self.others = others if others is not None else {}  # Rows of the same run, by name.
         self.others[name] = self
         self.text, self.met, self.note = "", None, ""
+        self.nominal = {}
 
     def judge(self, bar):
         if bar is not None:
             self.text, self.met = bar.judge(self)
             self.note = bar.note
+            if bar.nominal is not None:
+                text, met = bar.nominal(self)
+                self.nominal = {"nominal_bar": text, "nominal_met": met}
         return self
 
     def value(self, key):
@@ -49,20 +53,20 @@ class Row:
 
     def as_json(self):
         return {"row": self.name, "unit": self.unit, "columns": self.columns, "bar": self.text,
-                "met": self.met, **({"note": self.note} if self.note else {})}
+                "met": self.met, **self.nominal, **({"note": self.note} if self.note else {})}
 
 
 def one(value):
     return {"p50": value, "p99": value}
 
 
-def rows_of(columns, raw, bars, lanes=1):
-    """Rows of what the bench client printed, per column."""
+def rows_of(columns, raw, bars, lanes=lambda name: (1,)):
+    """Rows of what the bench client printed, per column. `lanes`: a row's, by its name."""
     names = list(columns["gpurun"])
     others = {}
     rows = [Row(name, columns["gpurun"][name]["unit"],
                 {title: {key: rows[name][key] for key in ("p50", "p99")} for title, rows in columns.items()},
-                raw, lanes, others) for name in names]
+                raw, lanes(name), others) for name in names]
     return [row.judge(bars.get(row.name)) for row in rows]
 
 
@@ -80,7 +84,7 @@ def shown(unit, column):
 
 def table(results):
     """The lines of a table of all groups of a results file."""
-    lines, unmet, judged = [results["stand"]], 0, 0
+    lines, unmet, judged, nominal = [results["stand"]], 0, 0, []
     for name, group in results["groups"].items():
         titles = sorted({title for row in group["rows"] for title in row["columns"]}, key=COLUMNS.index)
         lines += ["", f"{name}: {group['about']} ({group['stand']}; rounds: {group['rounds']})"]
@@ -94,6 +98,12 @@ def table(results):
                 judged += 1
                 unmet += not row["met"]
                 line += f"   {'met' if row['met'] else 'NOT MET'}: {row['bar']}"
+                if "nominal_met" in row:
+                    nominal.append(row["nominal_met"])
+                    line += f" (nominal {row['nominal_bar']}: {'met' if row['nominal_met'] else 'not'})"
                 line += f" ({row['note']})" if "note" in row else ""
             lines.append(line.rstrip())
-    return [*lines, "", f"{judged - unmet} of {judged} bars met, {unmet} not"]
+    lines += ["", f"{judged - unmet} of {judged} bars met, {unmet} not"]
+    if nominal:
+        lines.append(f"with round trips of a link's nominal delay {sum(nominal)} of {len(nominal)} would be met")
+    return lines

@@ -3,7 +3,8 @@ first kernel's result; gpurun's own link and the whole process apart.
 
 Warm: client and server know the module. Cold: neither has ever seen it. Times at 0 ms are taken on
 loopback itself; round trips are counted where the wire takes 30 ms (chain.py). In the bars a round trip
-takes what a bare ping-pong takes over such a link in the same run."""
+takes what a bare ping-pong takes over such a link in the same run; beside it stands whether the bar with the
+nominal delay is met."""
 import itertools
 import os
 import statistics

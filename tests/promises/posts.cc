@@ -1,12 +1,17 @@
 // Driver API: posts calls while it is watched, and prints what each kind took of its thread, one
-// line of JSON each. Beside them calls of which something is known: one that allocates in the
-// library and one that makes system calls. posting_test.py judges.
+// line of JSON each; of two threads that post at once, one line each. Beside them calls of which
+// something is known: one that allocates in the library and one that makes system calls.
+// posting_test.py judges.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
 
 #include "driver_abi/cuda_abi.h"
 #include "tests/promises/thread_taking.h"
@@ -29,9 +34,9 @@ constexpr char kKernel[] =
 void tell(const char* name, const gpurun::testing::Taken& taken) {
   std::printf(
       "{\"calls\": \"%s\", \"allocations\": %u, \"seen\": %s, \"wakes\": %u, "
-      "\"other_calls\": %u, \"last_other\": %ld}\n",
-      name, taken.allocations, taken.seen ? "true" : "false", taken.wakes, taken.other_calls,
-      taken.last_other);
+      "\"waits\": %u, \"other_calls\": %u, \"last_other\": %ld}\n",
+      name, taken.allocations, taken.seen ? "true" : "false", taken.wakes, taken.waits,
+      taken.other_calls, taken.last_other);
 }
 
 template <typename Call>
@@ -47,6 +52,35 @@ void posted(const char* name, Call call) {
   MUST(cuCtxSynchronize());
   watched(name, kPosts, call);
   MUST(cuCtxSynchronize());
+}
+
+// Two threads launch at once, each on a stream of its own: both write to the one log.
+void posted_by_two(const char* name, CUcontext context, CUfunction kernel,
+                   const std::array<CUstream, 2>& streams) {
+  std::atomic<unsigned> ready{0};
+  std::array<gpurun::testing::Taken, 2> taken;
+  std::array<std::thread, 2> threads;
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    threads[i] = std::thread([i, context, kernel, &streams, &ready, &taken] {
+      MUST(cuCtxSetCurrent(context));
+      std::uint64_t values[8] = {};
+      void* parameters[8];
+      for (int each = 0; each < 8; ++each) parameters[each] = &values[each];
+      const auto launch = [&] {
+        MUST(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, streams[i], parameters, nullptr));
+      };
+      for (int warm = 0; warm < kWarmUps; ++warm) launch();
+      MUST(cuStreamSynchronize(streams[i]));
+      ready.fetch_add(1);
+      while (ready.load() < streams.size()) std::this_thread::yield();
+      gpurun::testing::watch_this_thread();
+      for (int post = 0; post < kPosts; ++post) launch();
+      taken[i] = gpurun::testing::stop_watching();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MUST(cuCtxSynchronize());
+  for (const gpurun::testing::Taken& each : taken) tell(name, each);
 }
 
 }  // namespace
@@ -84,6 +118,7 @@ int main() {
   posted("stream wait", [&] { MUST(cuStreamWaitEvent(other, event, 0)); });
   posted("copy in of 64 pinned bytes",
          [&] { MUST(cuMemcpyHtoDAsync_v2(memory, pinned, 64, stream)); });
+  posted_by_two("launch of 8 parameters, two threads", context, empty, {stream, other});
   watched("control: asks who it is", 3, [] { static_cast<void>(syscall(SYS_getppid)); });
   return 0;
 }

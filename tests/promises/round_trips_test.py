@@ -25,11 +25,13 @@ import world  # noqa: E402
 STEPS_PROGRAM, MANY_KERNELS, MANY_UNITS, TRAINING = sys.argv[1:5]
 del sys.argv[1:5]
 STEPS, READS = 10, 1
-STARTUP_MAX = 10
+# To the first kernel's result, with it, as docs/performance.md counts: neither end knows the program, or both.
+COLD_MAX, WARM_MAX = 4, 3
+TLS_MORE = 1
 # Every program's: its runtime ends the context, whose last kernels may have printed; and the question about
 # the worker's numbers, which only a run with --stats asks.
 AT_END = 2
-CONTROL_MAX = 4  # gpurun's link: connect, hello, lease; and giving the lease back.
+CONTROL_MAX = 3  # gpurun's link: connect, hello, lease. Nobody waits for the lease's end.
 KERNELS = (2, 200)
 TOLERANCE = 0.2
 # Not from 0 on: the server's work while a round trip is waited for (it starts a worker) costs time only
@@ -50,8 +52,8 @@ def slope(pairs):
             sum((x - mean_x) ** 2 for x, _ in points))
 
 
-def run(server, command, address=None, statuses=(0,), **changes):
-    done = world.measured(server, command, address, **changes)
+def run(server, command, address=None, statuses=(0,), words=(), **changes):
+    done = world.measured(server, command, address, words=words, **changes)
     if done.status not in statuses or len(done.statistics) != 1:
         raise AssertionError(f"{command}: status {done.status}, {len(done.statistics)} statistics\n"
                              f"{done.stdout}{done.stderr}{server.log()}")
@@ -107,9 +109,9 @@ class StepsMeasured:
                       f"{control:.2f} for gpurun's own link")
         if abs(in_loop - results) > TOLERANCE:
             yield f"the loop waited for {in_loop:.2f} round trips, not {results}"
-        start = printed - results - 1 - AT_END
-        if start > STARTUP_MAX:
-            yield f"start-up took {start} round trips, more than {STARTUP_MAX}"
+        start = printed - results - AT_END  # The server has the image, and the client's cache its kernels.
+        if start > WARM_MAX:
+            yield f"start-up took {start} round trips, more than {WARM_MAX}"
         if abs(in_all - control - printed) > TOLERANCE:
             yield f"{in_all:.2f} in all less {control:.2f} for gpurun's link are not {printed}"
         if control > CONTROL_MAX + TOLERANCE:
@@ -126,7 +128,7 @@ class TrainingMeasured:
         self.server, self.delays, self.device, self.every = server, delays, device, every
         self.rounds = 3 if delays == DELAYS_S else 2  # The longer ones take their time.
         self.times = {self.LESS: Best(), self.MORE: Best()}
-        self.trips, self.waits = 0, []
+        self.trips, self.waits, self.waits_of_more = 0, [], []
 
     def one_round(self):
         for delay in self.delays:
@@ -142,9 +144,13 @@ class TrainingMeasured:
             more, less = counted[self.MORE], counted[self.LESS]
             self.trips = more["blocking_round_trips"] - less["blocking_round_trips"]
             self.waits.append(more["completion_waits"] - less["completion_waits"])
+            self.waits_of_more.append(more["completion_waits"])
+
+    def cost(self):
+        return self.times[self.MORE].slope() - self.times[self.LESS].slope()
 
     def complaints(self):
-        cost = self.times[self.MORE].slope() - self.times[self.LESS].slope()
+        cost = self.cost()
         waits = max(self.waits)
         tolerance = 0.5 + 0.05 * (self.trips + waits)
         reads = "each step's result" if self.every else "one result an epoch"
@@ -157,6 +163,19 @@ class TrainingMeasured:
             yield f"{waits} waits for an upload's end on a device that is done at once"
         if not self.trips - tolerance <= cost <= self.trips + waits + tolerance:
             yield f"{cost:.2f} round trips of time, {self.trips} printed, and {waits} waits"
+
+
+class ComputingMeasured(TrainingMeasured):
+    """On a device whose kernels take their time, which hides a part of the waits and is unsteady: bounded from
+    above only. A round trip that nobody counts in each of the further epochs' steps would be 24 of them."""
+
+    MORE_TRIPS = 5  # That the computing may look like: 200 ms between wires of 20 and of 60.
+
+    def complaints(self):
+        list(super().complaints())  # Reported; what it says of a bound from below does not hold here.
+        cost, most = self.cost(), self.trips + max(self.waits_of_more) + self.MORE_TRIPS
+        if cost > most:
+            yield f"{cost:.2f} round trips of time, {self.trips} printed, more than {most} with all waits"
 
 
 class Echo:
@@ -250,12 +269,9 @@ class RoundTrips(unittest.TestCase):
         self.training_at_20_to_60_ms(0)
 
     def test_training_on_a_device_that_computes(self):
-        """Its computing hides a part of the waits, and is too unsteady to bound from below."""
         with world.Gpurund() as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
-            measured = TrainingMeasured(server, DELAYS_S, "emulated", 0)
-            measured.one_round()
-            list(measured.complaints())
+            self.check_short_wires(lambda delays: ComputingMeasured(server, delays, "emulated", 0))
 
 
 class Counted(unittest.TestCase):
@@ -333,8 +349,18 @@ class Counted(unittest.TestCase):
                       f"steps, cold, beside its results: {steps}")
         self.assertEqual(len(set(warm)), 1)
         # Small images of one program go along with the first of them that has to be asked about.
-        self.assertLessEqual(max(cold + warm + without + [steps]) - AT_END, STARTUP_MAX)
+        self.assertLessEqual(max(cold + without + [steps + 1]) - AT_END, COLD_MAX)
+        self.assertLessEqual(max(warm) - AT_END, WARM_MAX)
         self.assertEqual(lost, warm)
+
+    def test_start_up_with_tls(self):
+        for program in ([MANY_KERNELS, "2"], [MANY_UNITS]):
+            with self.subTest(program=program), world.Gpurund("--tls") as server:
+                cold, warm = (trips_of(server, program, words=("--tls",)) - AT_END for _ in range(2))
+                REPORT.append(f"with TLS, to the only result of {os.path.basename(program[0])}: "
+                              f"cold {cold}, warm {warm} round trips")
+                self.assertLessEqual(cold, COLD_MAX + TLS_MORE)
+                self.assertLessEqual(warm, WARM_MAX + TLS_MORE)
 
 
 if __name__ == "__main__":

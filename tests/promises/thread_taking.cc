@@ -75,8 +75,9 @@ gpurun_test_return_end:
 
 namespace {
 
-volatile char dispatched = SYSCALL_DISPATCH_FILTER_ALLOW;  // The kernel looks here at each call.
-gpurun::testing::Taken taken;
+// The kernel looks here at each call of this thread.
+thread_local volatile char dispatched = SYSCALL_DISPATCH_FILTER_ALLOW;
+thread_local gpurun::testing::Taken taken;
 
 long raw_call(long number, const greg_t* registers) {
   long result = number;
@@ -91,22 +92,27 @@ long raw_call(long number, const greg_t* registers) {
   return result;
 }
 
-bool wakes(long number, const greg_t* registers) {
-  if (number != SYS_futex) return false;
-  const long operation = registers[REG_RSI] & FUTEX_CMD_MASK;
-  return operation == FUTEX_WAKE || operation == FUTEX_WAKE_BITSET || operation == FUTEX_WAKE_OP;
+// Of a futex; -1: another call.
+long futex_operation(long number, const greg_t* registers) {
+  return number == SYS_futex ? registers[REG_RSI] & FUTEX_CMD_MASK : -1;
+}
+
+void count(long number, long operation) {
+  if (operation == FUTEX_WAKE || operation == FUTEX_WAKE_BITSET || operation == FUTEX_WAKE_OP) {
+    ++taken.wakes;
+  } else if (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) {
+    ++taken.waits;
+  } else {
+    ++taken.other_calls;
+    taken.last_other = number;
+  }
 }
 
 void make_call(int, siginfo_t* about, void* context) {
   dispatched = SYSCALL_DISPATCH_FILTER_ALLOW;
   greg_t* registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const long number = about->si_syscall;
-  if (wakes(number, registers)) {
-    ++taken.wakes;
-  } else {
-    ++taken.other_calls;
-    taken.last_other = number;
-  }
+  count(number, futex_operation(number, registers));
   registers[REG_RAX] = raw_call(number, registers);
   dispatched = SYSCALL_DISPATCH_FILTER_BLOCK;
 }
@@ -138,8 +144,8 @@ void stop_seeing() {
 }  // namespace
 #else
 namespace {
-gpurun::testing::Taken taken;
-char dispatched = 0;
+thread_local gpurun::testing::Taken taken;
+thread_local char dispatched = 0;
 constexpr char SYSCALL_DISPATCH_FILTER_BLOCK = 1;
 bool see_calls() { return false; }
 void stop_seeing() {}
