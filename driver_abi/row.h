@@ -112,6 +112,7 @@ struct Row {
   Completion completion;
   Implementation implementation;
   bool implicit_sync;             // The manual documents an implicit synchronisation.
+  bool remembered;                // The client asks once (client/interpose/remembered.h).
   bool emulated;                  // The emulated device executes it.
   std::uint16_t alias_opcode;     // Same signature and meaning as that row (ptsz/ptds copies, old
                                   // names): the stub calls that row's implementation. Own opcode

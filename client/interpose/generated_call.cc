@@ -12,6 +12,7 @@
 #include "client/interpose/device_numbers.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/observed.h"
+#include "client/interpose/remembered.h"
 #include "driver_abi/handle_errors.h"
 #include "protocol/call.h"
 
@@ -131,6 +132,26 @@ class GeneratedCall {
     if (rules_ == Rules::kApply) {
       if (const int result = check_contents(&sound); result != 0) return result;
     }
+    if (row_.remembered && rules_ == Rules::kApply) return ask(sound);
+    return carry_out(sound);
+  }
+
+ private:
+  // What the worker is asked once.
+  int ask(Sound sound) {
+    const bool of_context = !needs_no_context(row_);
+    if (of_context && here_.context == nullptr) return carry_out(sound);
+    const Question question(here_, row_, arguments_.data(),
+                            of_context ? here_.context->handle : Handle{0});
+    int result = 0;
+    if (question.answered(site().context, &result)) return result;
+    question_ = &question;
+    result = carry_out(sound);
+    question_ = nullptr;
+    return result;
+  }
+
+  int carry_out(Sound sound) {
     if (const int result = mint(); result != 0) return result;
     if (const int result = mint_spares(); result != 0) {
       drop_minted();
@@ -139,6 +160,7 @@ class GeneratedCall {
     protocol::PackedCall packed;
     const Status status = packed.pack(row_, arguments_.data(), {minted_.data(), minted_count_});
     int result = 0;
+    forget_answers_changed_by(row_.alias_opcode);
     if (!status.ok()) {
       result = status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_VALUE};
     } else if (row_.completion == Completion::kAsync && sound != Sound::kUnknown) {
@@ -146,13 +168,13 @@ class GeneratedCall {
     } else {
       result = call(packed.bytes());
     }
+    forget_answers_changed_by(row_.alias_opcode);
     if (result != 0) drop_minted();
     keep_spares(result == 0);
     if (result == 0) observe(here_, row_, program_);
     return result;
   }
 
- private:
   // Checks handles, gives devices the server's numbers and stream 0 its meaning.
   int adopt_arguments() {
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
@@ -345,6 +367,7 @@ class GeneratedCall {
       GPURUN_LOG(kError, "%s", unpacked.status().to_string().c_str());
       return CUDA_ERROR_UNKNOWN;
     }
+    if (question_ != nullptr) question_->remember(reply.payload);
     keep_returned();
     retire_destroyed();
     return result;
@@ -386,6 +409,7 @@ class GeneratedCall {
   const Row& row_;
   void* const* const program_;  // The arguments as they came.
   const Rules rules_;
+  const Question* question_ = nullptr;  // Whose reply is remembered, while it is asked.
   Here here_;
   int context_result_ = 0;  // What a call that needs a context answers.
   DeviceNumbers numbers_;

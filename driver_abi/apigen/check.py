@@ -64,6 +64,11 @@ def check_row(types, row):
         yield "%s and generated: only a hand-written function can decide that" % row.completion
     if row.implementation == "custom" and row.completion == "refused":
         yield "refused and custom: nobody would call the function"
+    if row.remembered and (row.completion, row.implementation) != ("fence", "generated"):
+        yield "remembered, and no generated fence: nobody would ask once"
+    if row.remembered and any(p.shape not in ("kScalar", "kHandle", "kPointee", "kHandlePointee") or
+                              p.direction == "inout" for p in row.parameters):
+        yield "remembered, and a parameter is no plain input or output"
     if not 1 <= row.null_error <= 999:
         yield "null_error %s is no CUresult" % row.null_error
     names = [p.name for p in row.parameters]

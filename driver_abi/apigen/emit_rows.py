@@ -34,10 +34,10 @@ def row_data(types, row):
     if row.parameters:
         span = "{k_%s, %d}" % (target.symbol, len(row.parameters))
     return ('{"%s", "%s", %d, %d, StreamVariant::%s, Completion::%s, Implementation::%s, %s, %s, '
-            "%d, %s, %s, %d, %s, %s, 0x%sull}," %
+            "%s, %d, %s, %s, %d, %s, %s, 0x%sull}," %
             (row.symbol, row.base, row.opcode, row.version, CAMEL[row.variant],
              camel(row.completion), camel(row.implementation), boolean(row.implicit_sync),
-             boolean(row.emulated), target.opcode, index_text(row, row.stream),
+             boolean(row.remembered), boolean(row.emulated), target.opcode, index_text(row, row.stream),
              index_text(row, row.destroys), row.null_error, reason, span, row.hash(types)))
 
 

@@ -122,7 +122,7 @@ class Parameter:
 
 class Row:
     KEYS = {"opcode", "key", "alias", "parameters", "completion", "implementation", "stream",
-            "destroys", "implicit_sync", "null_error", "reason"}
+            "destroys", "implicit_sync", "remembered", "null_error", "reason"}
 
     def __init__(self, symbol, description):
         unknown = set(description) - self.KEYS
@@ -154,6 +154,7 @@ class Row:
         self.stream = get("stream")
         self.destroys = get("destroys")
         self.implicit_sync = get("implicit_sync", False)
+        self.remembered = get("remembered", False)
         self.null_error = get("null_error", 1)
         self.reason = get("reason")
 
@@ -167,7 +168,7 @@ class Row:
             raise RowError("%s: an alias cannot say %s" % (self.symbol, ", ".join(sorted(extra))))
         self.target = target
         for name in ("parameters", "completion", "implementation", "stream", "destroys",
-                     "implicit_sync", "null_error", "reason"):
+                     "implicit_sync", "remembered", "null_error", "reason"):
             setattr(self, name, getattr(target, name))
 
     def index_of(self, name):

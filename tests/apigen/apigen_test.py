@@ -107,6 +107,13 @@ class Refusals(unittest.TestCase):
     def test_local_and_generated(self):
         self.assertIn("hand-written", self.faults("cuGraphGetNodes", completion="local"))
 
+    def test_remembered_what_no_generated_fence_answers(self):
+        for symbol in ("cuCtxSetCacheConfig", "cuEventQuery", "cuCtxGetFlags"):
+            self.assertIn("no generated fence", self.faults(symbol, remembered=True))
+
+    def test_remembered_what_is_asked_with_a_list(self):
+        self.assertIn("no plain input", self.faults("cuGraphGetNodes", remembered=True))
+
     def test_refused_without_a_reason(self):
         self.assertIn("reason", self.faults("cuCheckpointProcessLock", reason=None))
 

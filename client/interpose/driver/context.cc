@@ -10,6 +10,7 @@
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/object_pool.h"
+#include "client/interpose/remembered.h"
 #include "driver_abi/context_storage.h"
 
 namespace gpurun::client::interpose {
@@ -83,6 +84,7 @@ void begin_end_of_context(const Here&, Context& context) {
 
 void end_context(const Here& here, Context& context) {
   context.active.store(false, std::memory_order_release);
+  forget_all_answers();
   modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);
   // Host memory of the context goes too, unless bytes are still on their way into it or out of it.
