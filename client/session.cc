@@ -179,22 +179,24 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
       reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
               progress.marks(site.context, site.stream, site.work));
   if (slot.start == nullptr) return kResultPeerGone;
-  protocol::RecordHeader header;
+  // In its place: from a copy of it the processor would load more bytes at once than were stored at
+  // once, for which it has to wait. The first field is commit()'s to write: it is how the sender
+  // knows.
+  auto& header = *reinterpret_cast<protocol::RecordHeader*>(slot.start);
   header.opcode = site.opcode;
   header.form = site.form;
   header.order = site.order;
   header.flags = static_cast<std::uint16_t>(site.flags | (fence ? protocol::kFlagFence : 0));
+  header.after_server = 0;
   header.lane = lane.id();
   header.sequence = slot.sequence;
   header.context = site.context;
   header.stream = site.stream;
   header.subject = site.subject;
   header.bulk = site.bulk;
+  header.after_sequence = 0;
   header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
-  // The first field is commit()'s to write: it is how the sender knows.
-  constexpr std::size_t kSizeField = sizeof header.bytes;
-  std::memcpy(slot.start + kSizeField, reinterpret_cast<const std::byte*>(&header) + kSizeField,
-              sizeof header - kSizeField);
+  header.reserved = 0;
   std::byte* at = slot.start + sizeof header;
   for (const ByteView part : parts) {
     if (!part.empty()) std::memcpy(at, part.data(), part.size());
@@ -216,10 +218,10 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
   if (copy || ends) lane.early_ = slot.sequence;
   lane.posted_ = true;
+  if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   if (fence) await(lane, slot.sequence);
   log.commit(slot);
   last_opcode.store(site.opcode, std::memory_order_relaxed);
-  if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   *sequence = slot.sequence;
   return 0;
 }
