@@ -54,10 +54,6 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   slot->elsewhere.store(false, std::memory_order_relaxed);
   slot->shared.store(false, std::memory_order_relaxed);
   slot->waited.store(false, std::memory_order_relaxed);
-  {
-    const Placing placing(*slot);
-    slot->place = Place();
-  }
   slot->event.store(event, std::memory_order_release);
   return slot;
 }
@@ -94,7 +90,7 @@ void EventCompletions::place(Handle event, const Place& place) noexcept {
   Slot* slot = find(event);
   if (slot == nullptr) return;
   const Placing placing(*slot);
-  if (place.record > slot->place.record) slot->place = place;
+  if (placing.has() && place.record > slot->place.record) slot->place = place;
 }
 
 std::optional<EventCompletions::Place> EventCompletions::place_of(Handle event,
@@ -102,7 +98,7 @@ std::optional<EventCompletions::Place> EventCompletions::place_of(Handle event,
   Slot* slot = find(event);
   if (slot == nullptr || !slot->waited.load(std::memory_order_relaxed)) return {};
   const Placing placing(*slot);
-  if (slot->place.record != record || record == 0) return {};
+  if (!placing.has() || slot->place.record != record || record == 0) return {};
   return slot->place;
 }
 

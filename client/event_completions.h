@@ -14,11 +14,8 @@
 // Of an event that the program has waited for it is kept where it was recorded last: what it waits
 // for may be an upload, whose bytes have long been read (docs/adr/0036).
 //
-// Any thread; no locks but at an event's first use, and among threads that record one event at
-// once. One slot per index of the handle table.
+// Any thread; no locks but at an event's first use. One slot per index of the handle table.
 #pragma once
-
-#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -70,7 +67,7 @@ class EventCompletions {
   // True: the program has waited for the event, so place() wants to know where.
   bool recorded(Handle event, std::uint64_t sequence, bool told) noexcept;
   void place(Handle event, const Place& place) noexcept;
-  // Of the record `record` of `event`, if it was the last and place() was told of it.
+  // Of the record `record` of `event`, if place() was told of it and of no later one.
   std::optional<Place> place_of(Handle event, std::uint64_t record) noexcept;
   // The program waits for `event`: the places of its records are wanted from now on.
   void waited(Handle event) noexcept;
@@ -124,18 +121,22 @@ class EventCompletions {
 
   // nullptr: nothing is known of it.
   Slot* find(Handle event) const noexcept;
-  // Held for a few instructions, by threads that record or wait for the one event.
+  // Of a slot's place, unless another thread has it just now: then this one does without, since
+  // what is not known is asked about.
   class Placing {
    public:
-    explicit Placing(Slot& slot) noexcept : slot_(slot) {
-      while (slot_.placing.test_and_set(std::memory_order_acquire)) sched_yield();
+    explicit Placing(Slot& slot) noexcept
+        : slot_(slot), has_(!slot.placing.test_and_set(std::memory_order_acquire)) {}
+    ~Placing() {
+      if (has_) slot_.placing.clear(std::memory_order_release);
     }
-    ~Placing() { slot_.placing.clear(std::memory_order_release); }
     Placing(const Placing&) = delete;
     Placing& operator=(const Placing&) = delete;
+    bool has() const noexcept { return has_; }
 
    private:
     Slot& slot_;
+    const bool has_;
   };
 
   // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.

@@ -86,11 +86,11 @@ int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owe
   return 0;
 }
 
-int DeviceBarrier::after_event(const protocol::RecordHeader& header, void* event) {
+int DeviceBarrier::after_event(const protocol::RecordHeader& header, void* stream, void* event) {
   void*& side = sides_[header.context];
   int result = side == nullptr ? driver_.cuStreamCreate(&side, kSideStreamFlags) : 0;
   if (result == 0) result = driver_.cuStreamWaitEvent(side, event, 0);
-  return result == 0 ? after(header, side, Owed::kToContext) : result;
+  return after(header, result == 0 ? side : stream, Owed::kToContext);
 }
 
 }  // namespace gpurun::server

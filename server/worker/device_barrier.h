@@ -30,9 +30,9 @@ class DeviceBarrier {
   enum class Owed : std::uint8_t { kToLane, kToContext };
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);
-  // Likewise of a call that stands behind the driver's `event`, and not behind what its stream was
-  // given after that. Owed to its context.
-  int after_event(const protocol::RecordHeader& header, void* event);
+  // Likewise of a call that stands behind the driver's `event`, and not behind what `stream` was
+  // given after that (unless the driver has no stream for us). Owed to its context.
+  int after_event(const protocol::RecordHeader& header, void* stream, void* event);
   struct OwedEvent {
     void* event = nullptr;
     std::uint64_t context = 0;  // The client's.

@@ -195,7 +195,7 @@ int ExecutorState::follow_with_barrier(const Call& call) {
   if (header.opcode != options.handlers.event_synchronize) {
     return barrier.after(header, call.driver_stream_, Owed::kToContext);
   }
-  return barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
+  return barrier.after_event(header, call.driver_stream_, reinterpret_cast<void*>(call.scratch[0]));
 }
 
 // A call that outlives its frame.

@@ -93,8 +93,8 @@ void ExecutorState::tell_standing() {
     each->reset();
     if (!can_ask || !still_stands(standing)) continue;
     told_of_standing = true;
-    const std::string kind =
-        is_early_wait(standing.copy) ? "wait for a stream" : "synchronous copy to the device";
+    const std::string kind = is_early_wait(standing.copy) ? "wait for a stream or an event"
+                                                          : "synchronous copy to the device";
     const std::string words =
         "of one thread has stood for " + std::to_string(options.standing_after.count()) +
         " ms behind a " + kind +
