@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <map>
@@ -30,6 +31,20 @@ struct Ranges {
   std::map<std::uint64_t, std::uint64_t> held;
   std::uint64_t last_buffer_id = 0;  // Guarded by mutex.
 };
+
+// Changes with by_base, under the mutex. What a thread has found stays right as long as this
+// stands.
+std::atomic<std::uint64_t> g_version{1};
+void ranges_changed() noexcept { g_version.fetch_add(1, std::memory_order_release); }
+
+// The ranges that this thread found last: a loop uses the same few, without the mutex.
+struct Found {
+  std::uint64_t version = 0;
+  MemoryRange range;
+};
+constexpr std::size_t kFoundKept = 4;
+constinit thread_local std::array<Found, kFoundKept> t_found{};
+constinit thread_local std::size_t t_next_found = 0;
 
 // Base 0: no window.
 std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
@@ -94,6 +109,26 @@ std::optional<MemoryRange> range_at(const Ranges& all, std::uint64_t address) {
   return range;
 }
 
+// Without the mutex; nullptr: look under it.
+const MemoryRange* found_before(std::uint64_t address) noexcept {
+  const std::uint64_t version = g_version.load(std::memory_order_acquire);
+  for (const Found& each : t_found) {
+    if (each.version == version && address - each.range.base < each.range.bytes) {
+      return &each.range;
+    }
+  }
+  return nullptr;
+}
+
+// Under the mutex.
+std::optional<MemoryRange> find_and_keep(const Ranges& all, std::uint64_t address) {
+  std::optional<MemoryRange> range = range_at(all, address);
+  if (range.has_value()) {
+    t_found[t_next_found++ % kFoundKept] = {g_version.load(std::memory_order_relaxed), *range};
+  }
+  return range;
+}
+
 template <typename Matches>
 std::vector<MemoryRange> take_matching(Matches matches) {
   Ranges& all = ranges();
@@ -107,6 +142,7 @@ std::vector<MemoryRange> take_matching(Matches matches) {
     taken.push_back(it->second);
     it = all.by_base.erase(it);
   }
+  ranges_changed();
   return taken;
 }
 
@@ -124,6 +160,7 @@ bool add_range(MemoryRange range) noexcept try {
   }
   range.buffer_id = ++all.last_buffer_id;
   all.by_base.emplace_hint(next, range.base, range);
+  ranges_changed();
   if (!range.on_host()) block(all, range.base, range.bytes);
   return true;
 } catch (const std::bad_alloc&) {
@@ -131,16 +168,18 @@ bool add_range(MemoryRange range) noexcept try {
 }
 
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept {
+  if (const MemoryRange* const found = found_before(address); found != nullptr) return *found;
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  return range_at(all, address);
+  return find_and_keep(all, address);
 }
 
 std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept {
+  *held = false;
+  if (const MemoryRange* const found = found_before(address); found != nullptr) return *found;
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  *held = false;
-  auto range = range_at(all, address);
+  auto range = find_and_keep(all, address);
   if (range.has_value()) return range;
   const auto next = all.held.upper_bound(address);
   *held = next != all.held.begin() && address < std::prev(next)->second;
@@ -154,6 +193,7 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
   if (found == all.by_base.end() || found->second.kind != kind) return std::nullopt;
   const MemoryRange range = found->second;
   all.by_base.erase(found);
+  ranges_changed();
   return range;
 }
 
@@ -161,7 +201,9 @@ bool note_shared(std::uint64_t base) noexcept {
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.by_base.find(base);
-  return found != all.by_base.end() && !std::exchange(found->second.shared, true);
+  if (found == all.by_base.end() || std::exchange(found->second.shared, true)) return false;
+  ranges_changed();
+  return true;
 }
 
 std::vector<MemoryRange> take_ranges_of_context(Handle context) {

@@ -3,7 +3,8 @@
 // round trip.
 //
 // Addresses of device memory are blocked in this process (PROT_NONE), so that no memory of the
-// program ever gets the same ones. Immortal state; any thread; short locks.
+// program ever gets the same ones. Immortal state; any thread; short locks, and
+// none for the few ranges that a thread has found last.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,5 @@
+gpurun_test(memory_ranges_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/memory_ranges_test.cc"
+            LIBRARIES gpurun_interpose_wall gpurun_transport_testing)
 gpurun_test(client_session_test unit
             SOURCES "${CMAKE_CURRENT_LIST_DIR}/session_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session_options_test.cc"
