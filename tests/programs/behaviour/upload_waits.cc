@@ -14,10 +14,9 @@ constexpr unsigned kShort = 2'000'000, kLong = 50'000'000;  // Turns of a kernel
 class Pipeline {
  public:
   explicit Pipeline(const Device& device, unsigned words = 1)
-      : device_(device),
-        words_(words),
+      : words_(words),
         work(device.stream(CU_STREAM_NON_BLOCKING)),
-        copy_(device.stream(CU_STREAM_NON_BLOCKING)) {
+        copy(device.stream(CU_STREAM_NON_BLOCKING)) {
     for (Slot& slot : slots_) {
       slot.host = device.pinned(words_ * 4);
       slot.data = device.memory(words_ * 4);
@@ -31,9 +30,9 @@ class Pipeline {
   void upload(unsigned index, unsigned value) {
     const Slot& slot = slots_[index];
     for (unsigned i = 0; i < words_; ++i) slot.host[i] = value;
-    MUST(cuStreamWaitEvent(copy_, slot.used, 0));
-    MUST(cuMemcpyHtoDAsync(slot.data, slot.host, words_ * 4, copy_));
-    MUST(cuEventRecord(slot.uploaded, copy_));
+    MUST(cuStreamWaitEvent(copy, slot.used, 0));
+    MUST(cuMemcpyHtoDAsync(slot.data, slot.host, words_ * 4, copy));
+    MUST(cuEventRecord(slot.uploaded, copy));
   }
   void await_upload(unsigned index) { MUST(cuEventSynchronize(slots_[index].uploaded)); }
   void use(unsigned index, CUfunction linger, unsigned turns, CUdeviceptr to, unsigned value) {
@@ -60,15 +59,11 @@ class Pipeline {
   CUdeviceptr last_word(unsigned index) const { return slots_[index].data + (words_ - 1) * 4; }
 
  private:
-  const Device& device_;
   const unsigned words_;
   Slot slots_[2];
 
  public:
-  const CUstream work;
-
- private:
-  const CUstream copy_;
+  const CUstream work, copy;
 };
 
 // What is launched afterwards, on a stream that waits for no other, finds the upload and what the
@@ -219,20 +214,25 @@ void captures(const Device& device) {
   MUST(cuCtxSynchronize());
 }
 
-// The kernel fails: whoever goes on hears it, at the latest where he reads.
+// The kernel fails: whoever goes on hears it, from some call and at the latest where he reads.
 void failure(const Device& device) {
   Pipeline pipeline(device);
-  device.launch_fill(pipeline.work, 64, 1, 1);  // Nobody's memory.
-  pipeline.used(0);
   CUresult result = CUDA_SUCCESS;
-  unsigned value = 0;
-  for (unsigned i = 0; i < 4 && result == CUDA_SUCCESS; ++i) {
-    const Pipeline::Slot& slot = pipeline.slot(i % 2);
-    result = cuEventSynchronize(slot.uploaded);
-    if (result == CUDA_SUCCESS) result = cuStreamWaitEvent(pipeline.work, slot.used, 0);
+  const auto went = [&result](CUresult of) {
+    if (result == CUDA_SUCCESS) result = of;
+  };
+  device.launch_fill(pipeline.work, 64, 1, 1);  // Nobody's memory.
+  went(cuEventRecord(pipeline.slot(0).used, pipeline.work));
+  for (const unsigned index : {0u, 1u}) {
+    const Pipeline::Slot& slot = pipeline.slot(index);
+    went(cuStreamWaitEvent(pipeline.copy, slot.used, 0));
+    went(cuMemcpyHtoDAsync(slot.data, slot.host, 4, pipeline.copy));
+    went(cuEventRecord(slot.uploaded, pipeline.copy));
   }
-  if (result == CUDA_SUCCESS) result = cuMemcpyDtoH(&value, pipeline.slot(0).data, 4);
-  if (result == CUDA_SUCCESS) result = cuCtxSynchronize();
+  went(cuEventSynchronize(pipeline.slot(0).uploaded));
+  unsigned value = 0;
+  went(cuMemcpyDtoH(&value, pipeline.slot(0).data, 4));
+  went(cuCtxSynchronize());
   EXPECT(result == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
