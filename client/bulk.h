@@ -133,8 +133,6 @@ class Bulk {
   bool reads(ByteView memory) const noexcept;
   // Waits until none of it has, or the session ends.
   void await_read(ByteView memory) noexcept;
-  // Likewise of the sources of `line`'s transfers 1 to `through`, of which none takes its turn.
-  void await_read(const Line& line, std::uint64_t through) noexcept;
 
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
   // appended. `unattended`: nobody waits for it (see outstanding()).

@@ -137,17 +137,6 @@ void Bulk::await_read(ByteView memory) noexcept {
   read_.wait(lock, [&] { return ended_ ? !is_read(memory) : !still_reads(memory); });
 }
 
-void Bulk::await_read(const Line& line, std::uint64_t through) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto reads = [&](const auto& each) {
-    const Outgoing& out = *each.second;
-    return out.line == line && (!out.taken() || is_read(out.source));
-  };
-  read_.wait(lock, [&] {
-    return ended_ || std::none_of(outgoing_.begin(), outgoing_.upper_bound(through), reads);
-  });
-}
-
 // With the lock held.
 void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
   note_retired(*at->second, at->second->sent - at->second->retired);

@@ -75,7 +75,6 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
       site.flags |= protocol::kFlagBulkOnDemand;
     } else {
       site.bulk = bulk->open(source, line_of(lane, site));
-      if (site.work == Work::kUpload) progress.sends(site.stream, site.bulk);
     }
     if (const int refused = append(lane, site, parts, reply != nullptr, &number); refused != 0) {
       bulk->forget(site.bulk);

@@ -57,8 +57,7 @@ class EventCompletions {
     std::uint64_t record = 0;
     Handle stream = 0;  // As CallSite::stream.
     std::chrono::steady_clock::time_point posted;
-    bool ends_upload = false;     // StreamProgress::ends_upload(), then.
-    std::uint64_t last_sent = 0;  // Likewise.
+    bool ends_upload = false;  // StreamProgress::ends_upload(), then.
   };
 
   // Whether the next record of `event` shall be told.

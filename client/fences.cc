@@ -221,13 +221,6 @@ bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, i
   return true;
 }
 
-// The program may use the sources again.
-void Session::Impl::await_read(Handle stream, std::uint64_t transfer) {
-  const NoCancellation uncancelled;
-  bulk->await_read(Bulk::Line{stream, 0}, transfer);
-  bulk->after_reads();
-}
-
 Session::Recorded Session::stream_of_record(Handle event) {
   Impl& impl = *impl_;
   const std::uint64_t record = impl.events.asked(event);
@@ -245,12 +238,11 @@ bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite s
   if (wait_answered_early(lane, site, payload, result)) return true;
   const std::optional<EventCompletions::Place> place =
       impl.events.place_of(site.subject, record.record);
-  if (!may_answer_early() || !place.has_value() || !place->ends_upload ||
-      impl.refusal(site.context) != 0 ||
+  if (!may_answer_early() || impl.events.any_shared() || !place.has_value() ||
+      !place->ends_upload || impl.refusal(site.context) != 0 ||
       !impl.progress.may_wait_for_upload(lane.id(), site.context, site.stream, record.record)) {
     return false;
   }
-  if (place->last_sent != 0) impl.await_read(site.stream, place->last_sent);
   if (!impl.pace.answers(record.record, place->posted, Impl::Clock::now())) return false;
   *result = impl.post_early_wait(lane, site, Work::kNone, payload);
   return true;

@@ -209,8 +209,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
       events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0) &&
       site.work == Work::kRecord) {
     events.place(site.subject,
-                 {slot.sequence, site.stream, Clock::now(), progress.ends_upload(site.stream),
-                  progress.last_sent(site.stream)});
+                 {slot.sequence, site.stream, Clock::now(), progress.ends_upload(site.stream)});
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
   const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && site.work == Work::kAny;

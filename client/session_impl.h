@@ -61,7 +61,6 @@ struct Session::Impl {
   // Nothing can have told this lane that `event`, whose news are coming, is complete.
   bool still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept;
   // Posts a wait that nobody awaits and that all that comes later stands behind.
-  void await_read(Handle stream, std::uint64_t transfer);
   int post_early_wait(Lane& lane, CallSite site, Work work, ByteView payload);
   // Waits for the news of `record`, which are coming, or for the end of context or session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);

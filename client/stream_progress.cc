@@ -53,9 +53,9 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   // The index's earlier owner has ended; whoever still asks about it finds another one's.
   Slot* slot = &chunk[index % kChunkSlots];
   slot->owner.store(0, std::memory_order_relaxed);
-  for (auto* number : {&slot->issued, &slot->done, &slot->quiet_issued, &slot->upload_issued,
-                       &slot->last_sent, &slot->record_issued, &slot->wait_issued, &slot->told_done,
-                       &slot->others_issued, &slot->all_done}) {
+  for (auto* number :
+       {&slot->issued, &slot->done, &slot->quiet_issued, &slot->record_issued, &slot->wait_issued,
+        &slot->told_done, &slot->others_issued, &slot->all_done}) {
     number->store(0, std::memory_order_relaxed);
   }
   slot->quiet_pieces.store(0, std::memory_order_relaxed);
@@ -75,9 +75,6 @@ CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, Work work
   switch (work) {
     case Work::kQuiet:
       marks[1] = &slot->quiet_issued;
-      break;
-    case Work::kUpload:
-      marks[1] = &slot->upload_issued;
       break;
     case Work::kRecord:
       marks[1] = &slot->record_issued;
@@ -134,8 +131,8 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
 
 // The last call but for those of kAny and kNone.
 std::uint64_t StreamProgress::last_of(const Slot& own) noexcept {
-  return std::max({value_of(own.quiet_issued), value_of(own.upload_issued),
-                   value_of(own.record_issued), value_of(own.wait_issued)});
+  return std::max(
+      {value_of(own.quiet_issued), value_of(own.record_issued), value_of(own.wait_issued)});
 }
 
 bool StreamProgress::no_others_copy(std::uint32_t lane) const noexcept {
@@ -153,25 +150,14 @@ bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
     return false;
   }
   const std::uint64_t done = std::max(value_of(own->done), value_of(of_context->all_done));
-  return value_of(own->issued) <= done && value_of(own->upload_issued) <= done &&
-         value_of(own->wait_issued) <= done &&
+  return value_of(own->issued) <= done && value_of(own->wait_issued) <= done &&
          own->quiet_pieces.load(std::memory_order_relaxed) <= kQuietMax && no_others_copy(lane);
 }
 
 bool StreamProgress::ends_upload(Handle stream) const noexcept {
   const Slot* const own = is_created(stream) ? find(stream) : nullptr;
-  return own != nullptr && std::max(value_of(own->quiet_issued), value_of(own->upload_issued)) >
-                               std::max(value_of(own->issued), value_of(own->wait_issued));
-}
-
-void StreamProgress::sends(Handle stream, std::uint64_t number) noexcept {
-  Slot* const own = is_created(stream) ? claim(stream) : nullptr;
-  if (own != nullptr) raise(own->last_sent, number);
-}
-
-std::uint64_t StreamProgress::last_sent(Handle stream) const noexcept {
-  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
-  return own == nullptr ? 0 : value_of(own->last_sent);
+  return own != nullptr &&
+         value_of(own->quiet_issued) > std::max(value_of(own->issued), value_of(own->wait_issued));
 }
 
 void StreamProgress::told(Handle stream, std::uint64_t record) noexcept {

@@ -28,8 +28,6 @@ enum class Work : std::uint8_t {
   // What ends by itself and soon, waits for nothing but its stream, and is seen by the program only
   // when it reads what was written (docs/adr/0033): fills and small copies in,
   kQuiet,
-  // larger copies in that are no synchronous ones, which may take the wire their time,
-  kUpload,
   // and records of events.
   kRecord,
   // A wait for an event: nothing of its own, but what follows stands behind another stream's work.
@@ -59,13 +57,9 @@ class StreamProgress {
   // and at most kQuietMax pieces of that; and no synchronous copy of another lane than `lane` that
   // was answered early may be incomplete: what is waited for may stand behind that.
   bool may_wait_early(std::uint32_t lane, Handle context, Handle stream) const noexcept;
-  // Whether an event that is recorded in `stream` now tells the end of an upload: of quiet work or
-  // a larger copy in behind the last thing that may be neither.
+  // Whether an event that is recorded in `stream` now tells the end of an upload: of quiet work
+  // behind the last thing that may be none.
   bool ends_upload(Handle stream) const noexcept;
-  // The bytes of work in `stream` travel as the transfer `number`. Before the call has a number.
-  void sends(Handle stream, std::uint64_t number) noexcept;
-  // The last such transfer; 0: there was none.
-  std::uint64_t last_sent(Handle stream) const noexcept;
   // The worker has told the end of a record of an event, the call `record`, in `stream`.
   void told(Handle stream, std::uint64_t record) noexcept;
   // As may_wait_early(), of a wait for the call `record`, which ends_upload(): the stream may stand
@@ -85,14 +79,12 @@ class StreamProgress {
     // A created stream's, by kinds of work, which `issued` leaves out; and how many pieces of quiet
     // work and records were issued since somebody waited, early waits included.
     std::atomic<std::uint64_t> quiet_issued{0};
-    std::atomic<std::uint64_t> upload_issued{0};
     std::atomic<std::uint64_t> record_issued{0};
     std::atomic<std::uint64_t> wait_issued{0};
     std::atomic<std::uint32_t> quiet_pieces{0};
     // Up to where the ends of records have told that it is complete. What kernels have printed by
     // then need not be here.
     std::atomic<std::uint64_t> told_done{0};
-    std::atomic<std::uint64_t> last_sent{0};  // A transfer's number.
     // A context's: to its created and per-thread streams; and up to where all of it is complete.
     std::atomic<std::uint64_t> others_issued{0};
     std::atomic<std::uint64_t> all_done{0};

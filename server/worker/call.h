@@ -75,6 +75,8 @@ struct Handlers {
   std::array<std::uint64_t, 2> (*events_of_elapsed_time)(const Call&) = nullptr;
   // Ordered host calls that wait for the work of their context. 0: none.
   std::uint16_t memory_free = 0;
+  // Ends a context, with events that helpers may wait for. 0: none.
+  std::uint16_t context_destroy = 0;
   // Calls that end what work on the device may need, or take it away, and that CUDA lets a program
   // make once it has waited for that work. Bit by opcode.
   std::bitset<kOpcodes> ends{};

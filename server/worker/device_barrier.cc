@@ -8,7 +8,6 @@ namespace gpurun::server {
 namespace {
 
 constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING (cuda.h).
-constexpr unsigned kSideStreamFlags = 1;     // CU_STREAM_NON_BLOCKING (cuda.h).
 
 }  // namespace
 
@@ -39,7 +38,6 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 }
 
 void DeviceBarrier::forget(std::uint64_t context) {
-  sides_.erase(context);
   std::erase_if(marks_, [&](const auto& each) {
     if (std::get<1>(each.first) != context) return false;
     if (kept_ == each.second.event || kept_ == each.second.other) kept_ = nullptr;
@@ -57,7 +55,8 @@ std::vector<DeviceBarrier::OwedEvent> DeviceBarrier::owed_to(std::uint32_t lane,
   std::vector<OwedEvent> events;
   for (auto& [key, mark] : marks_) {
     const auto [of_lane, of_context, owed] = key;
-    const bool to_others = owed == Owed::kToContext && (context == 0 || of_context == context);
+    const bool to_others = owed == Owed::kToAll ||
+                           (owed == Owed::kToContext && (context == 0 || of_context == context));
     if (!mark.owed || mark.since > sequence || (of_lane != lane && !to_others)) continue;
     mark.owed = driver_.cuEventQuery(mark.event) == kErrorNotReady;
     if (mark.owed) events.push_back({mark.event, of_context});
@@ -84,13 +83,6 @@ int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owe
   behind_.insert(key_of(header));
   last_ = {header, event};
   return 0;
-}
-
-int DeviceBarrier::after_event(const protocol::RecordHeader& header, void* stream, void* event) {
-  void*& side = sides_[header.context];
-  int result = side == nullptr ? driver_.cuStreamCreate(&side, kSideStreamFlags) : 0;
-  if (result == 0) result = driver_.cuStreamWaitEvent(side, event, 0);
-  return after(header, result == 0 ? side : stream, Owed::kToContext);
 }
 
 }  // namespace gpurun::server

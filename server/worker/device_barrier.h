@@ -25,14 +25,11 @@ class DeviceBarrier {
 
   // `stream` (the driver's) is about to get the call of `header`. 0 or the CUresult.
   int before(const protocol::RecordHeader& header, void* stream);
-  // Whose questions are asked behind a barrier call: its own lane's, or those of all lanes that
-  // have its context.
-  enum class Owed : std::uint8_t { kToLane, kToContext };
+  // Whose questions are asked behind a barrier call: its own lane's, those of all lanes that have
+  // its context, or all.
+  enum class Owed : std::uint8_t { kToLane, kToContext, kToAll };
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);
-  // Likewise of a call that stands behind the driver's `event`, and not behind what `stream` was
-  // given after that (unless the driver has no stream for us). Owed to its context.
-  int after_event(const protocol::RecordHeader& header, void* stream, void* event);
   struct OwedEvent {
     void* event = nullptr;
     std::uint64_t context = 0;  // The client's.
@@ -67,11 +64,10 @@ class DeviceBarrier {
 
   const DriverFunctions& driver_;
   std::map<MarkKey, Mark> marks_;
-  std::map<std::uint64_t, void*> sides_;  // By context: streams of ours, for after_event().
-  void* pending_ = nullptr;               // The last barrier's event, while it may be incomplete.
-  Pending last_;                          // Likewise, whatever became of it.
-  const void* kept_ = nullptr;            // See keep().
-  std::set<StreamKey> behind_;            // Streams that wait for it already.
+  void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
+  Pending last_;                // Likewise, whatever became of it.
+  const void* kept_ = nullptr;  // See keep().
+  std::set<StreamKey> behind_;  // Streams that wait for it already.
 };
 
 }  // namespace gpurun::server

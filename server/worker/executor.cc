@@ -80,7 +80,12 @@ int ExecutorState::prepare(Call& call) {
   const int entered = enter_context(options.driver, id, call.driver_context_);
   if (entered != 0) return entered;
   if (header.order == Order::kStream) {
-    const HandleTable::Found found = call.resolve_stream(header.stream);
+    HandleTable::Found found = call.resolve_stream(header.stream);
+    // Nor is the end of a stream anything to who waits for an event that was recorded there: the
+    // legacy stream stands behind the event in its place.
+    const bool for_event =
+        header.opcode != 0 && header.opcode == options.handlers.event_synchronize;
+    if (found.result != 0 && for_event && is_early_wait(header)) found = {0, 0};
     // Its end is nothing to the driver: Dispatch forgets a stream that was never made.
     if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
@@ -187,15 +192,16 @@ CallOutcome ExecutorState::run_unobserved(Call& call) {
   return outcome;
 }
 
-// An event waits for a record, where a stream would for all that came since, too.
+// An event's upload may stand behind another context's work (docs/adr/0036), a stream's quiet work
+// behind none.
 int ExecutorState::follow_with_barrier(const Call& call) {
-  const RecordHeader& header = call.header_;
   using Owed = DeviceBarrier::Owed;
-  if (!is_early_wait(header)) return barrier.after(header, call.driver_stream_, Owed::kToLane);
-  if (header.opcode != options.handlers.event_synchronize) {
-    return barrier.after(header, call.driver_stream_, Owed::kToContext);
-  }
-  return barrier.after_event(header, call.driver_stream_, reinterpret_cast<void*>(call.scratch[0]));
+  const RecordHeader& header = call.header_;
+  const bool of_event = header.opcode == options.handlers.event_synchronize;
+  const Owed owed = !is_early_wait(header) ? Owed::kToLane
+                    : of_event             ? Owed::kToAll
+                                           : Owed::kToContext;
+  return barrier.after(header, call.driver_stream_, owed);
 }
 
 // A call that outlives its frame.
@@ -311,9 +317,11 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     woken.notify_one();
   };
   OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
+  begin_waiting();
   const Status started = parking->run([this, item, end, needed = std::move(needed)] {
     Call& call = *static_cast<Call*>(item->user());
     wait_for(needed);
+    end_waiting();
     CallOutcome outcome = run(call);
     if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
     // Such a call may wait in the driver itself: there is nothing that it could be held for.
@@ -324,6 +332,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     end();
   });
   if (started.ok()) return;
+  end_waiting();
   answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
   end();
 }
@@ -336,7 +345,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     finish(item);
     return answer_question(std::move(question));
   }
-  if (OwedEvents needed = needed_still(call.header_); call.awaited() && !needed.empty()) {
+  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
     auto waiting = std::make_shared<Call>(std::move(call));
     finish(item);
     return ask_behind(std::move(waiting), std::move(needed));
@@ -416,7 +425,7 @@ Status ExecutorState::accept(const RecordView& record) {
     enqueue(keep(std::move(call)));
     return {};
   }
-  if (OwedEvents needed = needed_still(call.header_); call.awaited() && !needed.empty()) {
+  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
     ask_behind(keep(std::move(call)), std::move(needed));
     return {};
   }

@@ -58,13 +58,17 @@ struct ExecutorState {
   bool is_early_wait(const RecordHeader& header) const;
   using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
   OwedEvents needed_still(const RecordHeader& header);
+  bool waits_for_others(const Call& call, const OwedEvents& needed);
+  bool would_end_what_helpers_wait_for(const RecordHeader& header);
   EarlyKey early_key(const RecordHeader& header) const;
   void ask(std::unique_ptr<Call> call);
   bool asks_about_queued(const Call& call) const;
   void answer_question(std::unique_ptr<Call> call);
   void ask_the_driver(Call& call);
   void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
+  void begin_waiting();
   void wait_for(const OwedEvents& owed);
+  void end_waiting();
   void ask_again();
 
   // registering.cc
@@ -151,6 +155,11 @@ struct ExecutorState {
   std::optional<Standing> on_device, in_queue;  // The first of each that may still stand.
   bool told_of_standing = false;
   std::atomic<bool> told_of_refusal{false};  // Of the driver's, to register memory.
+
+  // Helpers in wait_for(), or on their way there: begun with the role. No context ends meanwhile.
+  std::mutex helpers_mutex;
+  std::condition_variable helpers_done;
+  int helpers_waiting = 0;  // Guarded by helpers_mutex.
 
   std::mutex streams_mutex;
   std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).

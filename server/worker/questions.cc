@@ -102,6 +102,28 @@ void ExecutorState::ask_the_driver(Call& call) {
   answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
 }
 
+bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
+  if (header.opcode == 0 || header.opcode != options.handlers.context_destroy) return false;
+  const std::lock_guard lock(helpers_mutex);
+  return helpers_waiting != 0;
+}
+
+// The call ends something, and has to wait for that. Nobody waits for the call meanwhile.
+bool ExecutorState::waits_for_others(const Call& call, const OwedEvents& needed) {
+  return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header_));
+}
+
+void ExecutorState::begin_waiting() {
+  const std::lock_guard lock(helpers_mutex);
+  ++helpers_waiting;
+}
+
+void ExecutorState::end_waiting() {
+  const std::lock_guard lock(helpers_mutex);
+  --helpers_waiting;
+  helpers_done.notify_all();
+}
+
 // On a helper: until the events are complete. A failure is for the device's next call to find.
 void ExecutorState::wait_for(const OwedEvents& owed) {
   for (const DeviceBarrier::OwedEvent& each : owed) {
@@ -115,8 +137,16 @@ void ExecutorState::wait_for(const OwedEvents& owed) {
 // On a helper: the lane waits for the answer. Once only: what other lanes are answered early
 // meanwhile, this call was not made behind.
 void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
-  const auto wait = [this, call, owed = std::move(owed)] {
+  const std::uint16_t destroys = options.handlers.context_destroy;
+  const bool ends_context = destroys != 0 && call->header_.opcode == destroys;
+  begin_waiting();
+  const auto wait = [this, call, ends_context, owed = std::move(owed)] {
     wait_for(owed);
+    end_waiting();
+    if (ends_context) {
+      std::unique_lock lock(helpers_mutex);
+      helpers_done.wait(lock, [this] { return helpers_waiting == 0; });
+    }
     {
       const std::lock_guard lock(wake_mutex);
       asked.push_back(call);
@@ -124,7 +154,9 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
     }
     woken.notify_one();
   };
-  if (!parking->run(wait).ok()) answer(*call, kErrorOutOfMemory);
+  if (parking->run(wait).ok()) return;
+  end_waiting();
+  answer(*call, kErrorOutOfMemory);
 }
 
 // With the role: those whose wait is over, and calls that end something likewise.
@@ -135,7 +167,9 @@ void ExecutorState::ask_again() {
     calls.swap(asked);
   }
   for (const auto& call : calls) {
-    if (!is_question(*call)) {
+    if (would_end_what_helpers_wait_for(call->header_)) {  // Others have begun since.
+      ask_behind(call, {});
+    } else if (!is_question(*call)) {
       finish_awaited(std::make_unique<Call>(std::move(*call)));
     } else if (asks_about_queued(*call)) {
       answer(*call, kErrorNotReady);

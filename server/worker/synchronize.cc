@@ -88,8 +88,13 @@ int wait_for_event(Call& call) {
 CallOutcome event_synchronize(Call& call) {
   const bool early = is_answered_early(call);
   if (!early && !may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
-  const int found = find_event(call);
-  if (early || found != 0) return CallOutcome::done(found);
+  if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
+  // Its own stream stands behind it as it is.
+  if (early && call.driver_stream() != nullptr) return CallOutcome::done(0);
+  if (early) {
+    void* const event = reinterpret_cast<void*>(call.scratch[0]);
+    return CallOutcome::done(call.driver().cuStreamWaitEvent(nullptr, event, 0));
+  }
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
   if (state == kErrorNotReady) return CallOutcome::park(wait_for_event);
   return CallOutcome::done(state != 0 ? state : wait_for_event(call));
@@ -122,6 +127,7 @@ void set(Handlers& handlers, const char* symbol, Handler handler) {
 // graphs that are not executable are the driver's own to keep until that is over.
 constexpr const char* kEnds[] = {"cuArrayDestroy",
                                  "cuCtxDestroy_v2",
+                                 "cuCtxDisablePeerAccess",
                                  "cuDevicePrimaryCtxRelease_v2",
                                  "cuDevicePrimaryCtxReset_v2",
                                  "cuGraphExecDestroy",
@@ -130,7 +136,6 @@ constexpr const char* kEnds[] = {"cuArrayDestroy",
                                  "cuLibraryUnload",
                                  "cuMemFree_v2",
                                  "cuMemPoolDestroy",
-                                 "cuMemPoolTrimTo",
                                  "cuMemRelease",
                                  "cuMemSetAccess",
                                  "cuMemUnmap",
@@ -151,6 +156,7 @@ void add_synchronize_handlers(Handlers& handlers) {
   handlers.stream_synchronize = driver_abi::find_row("cuStreamSynchronize")->opcode;
   handlers.event_synchronize = driver_abi::find_row("cuEventSynchronize")->opcode;
   for (const char* symbol : kEnds) handlers.ends.set(driver_abi::find_row(symbol)->opcode);
+  handlers.context_destroy = driver_abi::find_row("cuCtxDestroy_v2")->opcode;
   handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
   handlers.event_query = driver_abi::find_row("cuEventQuery")->opcode;
   handlers.event_elapsed_time = driver_abi::find_row("cuEventElapsedTime_v2")->opcode;

@@ -136,10 +136,12 @@ class Run {
   }
 
   Work work_of(std::uint64_t to) const {
-    if (!copy_.single_line() || waiting_ == Waiting::kSynchronous) return Work::kAny;
+    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax ||
+        waiting_ == Waiting::kSynchronous) {
+      return Work::kAny;
+    }
     const auto range = find_range(to);
-    if (!range.has_value() || !range->ends_behind(site_.context)) return Work::kAny;
-    return copy_.width > kQuietCopyBytesMax ? Work::kUpload : Work::kQuiet;
+    return range.has_value() && range->ends_behind(site_.context) ? Work::kQuiet : Work::kAny;
   }
 
   // The source stays as it is until the copy is complete, but for what is ordered before the copy.

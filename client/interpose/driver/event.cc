@@ -76,7 +76,9 @@ bool waits_early(const Here& here, CUevent given, int* result) {
       (capturing_somewhere() && is_captured(here, recorded.stream))) {
     return false;
   }
-  CallSite site = here.stream_site(recorded.stream);
+  // Event and stream are of one context; another thread may just end the stream.
+  CallSite site = here.site(protocol::Order::kStream);
+  site.stream = recorded.stream;
   site.subject = event;
   return wait_row_early(here, opcode::cuEventSynchronize, recorded, site, result, given);
 }

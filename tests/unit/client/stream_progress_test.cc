@@ -178,8 +178,6 @@ TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
   EXPECT_TRUE(may_wait_early(kStream));
   issue(kContext, kStream, Work::kNone);
   EXPECT_TRUE(may_wait_early(kStream)) << "no work";
-  issue(kContext, kStream, Work::kUpload);
-  EXPECT_FALSE(may_wait_early(kStream)) << "it takes its time";
 }
 
 // An upload: a fill or a copy in behind whatever the stream waits for, and the event behind that.
@@ -196,8 +194,6 @@ TEST_F(Progress, AnEventBehindQuietWorkEndsAnUpload) {
   EXPECT_TRUE(progress_.ends_upload(kStream));
   issue(kStream);
   EXPECT_FALSE(progress_.ends_upload(kStream));
-  issue(kContext, kStream, Work::kUpload);
-  EXPECT_TRUE(progress_.ends_upload(kStream));
   for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
     issue_quietly(stream);
     EXPECT_FALSE(progress_.ends_upload(stream)) << stream;

@@ -3,8 +3,6 @@
 // (docs/adr/0036).
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "client/device_pace.h"
 #include "tests/unit/client/session_under_test.h"
 
@@ -101,36 +99,6 @@ TEST_F(UploadWaits, OfWhatIsKnownToBeCompleteAreNoMatter) {
   EXPECT_EQ(session_->stream_of_record(event_).stream, 0U);
 }
 
-// A larger upload has been read from the program's memory when it is called over.
-TEST_F(UploadWaits, OfLargeOnesEndWhenTheirBytesHaveBeenRead) {
-  const Bytes source(std::size_t{6} << 20), next(4096);
-  const auto upload_large = [&](Handle event, const Bytes& from) {
-    post(in_stream(6, Work::kStreamWait));
-    EXPECT_EQ(session_->copy_in(*Lane::current(), in_stream(7, Work::kUpload), 64, from,
-                                Session::Reading::kSoon),
-              0);
-    worker_.next();
-    CallSite record = in_stream(8, Work::kRecord);
-    record.form = protocol::Form::kEventRecord;
-    record.subject = event;
-    record.flags = protocol::kFlagTell;
-    const protocol::EventPayload payload;
-    post(record, bytes_of(payload));
-  };
-  upload_large(event_, source);
-  upload_large(other_, next);
-  EXPECT_TRUE(session_->reads(source)) << "nobody takes so much from the wire";
-  std::thread taker([this] {
-    Bytes taken(std::size_t{1} << 20);
-    while (worker_.bulk().receive(taken, 1, FakeWorker::patience()).ok()) {
-    }
-  });
-  EXPECT_TRUE(waits_early(event_));
-  EXPECT_FALSE(session_->reads(source));
-  worker_.bulk().shut_down();
-  taker.join();
-}
-
 // Behind a join of streams somebody may want to know of the other stream's work.
 TEST_F(UploadWaits, OfJoinsAndOfKernelsAreWaits) {
   upload(event_, Work::kNone);
@@ -148,6 +116,9 @@ TEST_F(UploadWaits, WhereAnotherProcessMayLookAreWaits) {
   EXPECT_FALSE(waits_early(event_));
   session_->unshare_memory();
   EXPECT_TRUE(waits_early(event_));
+  worker_.next();
+  session_->share_event(session_->handles().mint(HandleKind::kEvent, 0, nullptr));
+  EXPECT_FALSE(waits_early(event_));
 }
 
 TEST_F(UploadWaits, TellOfALostContext) {

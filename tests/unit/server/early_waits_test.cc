@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <set>
 
 #include "tests/unit/server/executor_under_test.h"
 
@@ -59,9 +60,9 @@ TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
   EXPECT_EQ(receive().header.call_sequence, question);
 }
 
-// The same of a wait for an event, which stands behind that and not behind what its stream was
-// given since: a stream of ours waits for it.
-TEST_F(ExecutorTest, AWaitForAnEventIsABarrierLikeAnyEarlyWait) {
+// The same of a wait for an event; its upload may stand behind another context's work, of which
+// whoever was told may ask.
+TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
   options_.handlers.event_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.stream_query = kEcho;
@@ -69,18 +70,61 @@ TEST_F(ExecutorTest, AWaitForAnEventIsABarrierLikeAnyEarlyWait) {
     stage->say("waits for " + name(event));
     return 0;
   };
-  options_.driver.cuStreamCreate = [](void** stream, unsigned flags) {
-    EXPECT_EQ(flags, 1U);  // CU_STREAM_NON_BLOCKING
-    *stream = reinterpret_cast<void*>(std::uintptr_t{55});
+  start();
+  wait_early(kContext);
+  call(kRun, Order::kStream, kStreamY);
+  const std::uint64_t question = ask(kOtherContext, 2);
+  EXPECT_EQ(receive().header.call_sequence, question);
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "record in 22", "wait in 33", "2", "waits for 77", "3"));
+}
+
+// It is not lost behind a later one: each stands behind the one before.
+TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
+  options_.handlers.event_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  start();
+  call(kRun, Order::kStream, kStreamY, protocol::kFlagBarrier);
+  wait_early(kContext);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 33", "wait in 22", "2", "record in 22"));
+}
+
+// Who waits for an event does not name the stream, which another thread may have ended.
+TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
+  options_.handlers.event_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  start();
+  executor_->handles().erase(kStreamX, HandleKind::kStream);
+  wait_early(kContext);
+  call(kRun, Order::kStream, kStreamY, kFence);
+  EXPECT_EQ(receive().header.result, 0);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 0", "wait in 33", "2"));
+}
+
+// While helpers wait for events, no context ends.
+TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
+  options_.handlers.event_synchronize = kRun2;
+  options_.handlers.by_opcode[kRun2] = run;
+  options_.handlers.stream_query = kEcho;
+  options_.handlers.context_destroy = kWaitForGate;
+  options_.handlers.by_opcode[kWaitForGate] = run;
+  options_.driver.cuEventSynchronize = [](void*) {
+    (void)stage->opened.wait_for(kWait);
+    stage->say("waited");
     return 0;
   };
   start();
   wait_early(kContext);
-  call(kRun, Order::kStream, kStreamY);
   const std::uint64_t question = ask(kContext, 2);
-  EXPECT_EQ(receive().header.call_sequence, question);
-  EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "wait in 33", "2",
-                                         "waits for 77", "3"));
+  const std::uint64_t end = call(kWaitForGate, Order::kContext, 0, kFence);
+  const std::uint64_t other = call(kRun, Order::kContext, 0, kFence);
+  EXPECT_EQ(receive().header.call_sequence, other);
+  open();
+  std::set<std::uint64_t> answered = {receive().header.call_sequence,
+                                      receive().header.call_sequence};
+  EXPECT_EQ(answered, (std::set<std::uint64_t>{question, end}));
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "record in 22", "4", "waited", ::testing::_, ::testing::_));
 }
 
 // A call that ends something which the work may need: awaited, or on a thread of its own. Other
