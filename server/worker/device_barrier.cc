@@ -8,6 +8,7 @@ namespace gpurun::server {
 namespace {
 
 constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING (cuda.h).
+constexpr unsigned kSideStreamFlags = 1;     // CU_STREAM_NON_BLOCKING (cuda.h).
 
 }  // namespace
 
@@ -38,6 +39,7 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 }
 
 void DeviceBarrier::forget(std::uint64_t context) {
+  sides_.erase(context);
   std::erase_if(marks_, [&](const auto& each) {
     if (std::get<1>(each.first) != context) return false;
     if (kept_ == each.second.event || kept_ == each.second.other) kept_ = nullptr;
@@ -66,6 +68,20 @@ std::vector<DeviceBarrier::OwedEvent> DeviceBarrier::owed_to(std::uint32_t lane,
 
 int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owed owed) {
   if (is_capturing(driver_, stream)) return 0;
+  const int result = mark(header, stream, owed);
+  if (result == 0) behind_.insert(key_of(header));
+  return result;
+}
+
+int DeviceBarrier::after_event(const protocol::RecordHeader& header, void* event) {
+  void*& side = sides_[header.context];
+  int result = side == nullptr ? driver_.cuStreamCreate(&side, kSideStreamFlags) : 0;
+  if (result == 0) result = driver_.cuStreamWaitEvent(side, event, 0);
+  if (result == 0 && pending_ != nullptr) result = driver_.cuStreamWaitEvent(side, pending_, 0);
+  return result == 0 ? mark(header, side, Owed::kToAll) : result;
+}
+
+int DeviceBarrier::mark(const protocol::RecordHeader& header, void* stream, Owed owed) {
   Mark& mark = marks_[{header.lane, header.context, owed}];
   if (kept_ != nullptr && mark.event == kept_) std::swap(mark.event, mark.other);
   void*& event = mark.event;
@@ -80,7 +96,6 @@ int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owe
   if (result != 0) return result;
   pending_ = event;
   behind_.clear();
-  behind_.insert(key_of(header));
   last_ = {header, event};
   return 0;
 }

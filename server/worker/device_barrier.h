@@ -30,6 +30,10 @@ class DeviceBarrier {
   enum class Owed : std::uint8_t { kToLane, kToContext, kToAll };
   // The barrier call of `header` is issued in `stream`. 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);
+  // Likewise of a call that stands behind the driver's `event`, and not behind what its stream was
+  // given after that: by a stream of ours, in which it stands behind the barrier before, too. Owed
+  // to all.
+  int after_event(const protocol::RecordHeader& header, void* event);
   struct OwedEvent {
     void* event = nullptr;
     std::uint64_t context = 0;  // The client's.
@@ -62,12 +66,16 @@ class DeviceBarrier {
   };
   using MarkKey = std::tuple<std::uint32_t, std::uint64_t, Owed>;  // Lane, context.
 
+  // The barrier of `header` is what `stream` has been given so far.
+  int mark(const protocol::RecordHeader& header, void* stream, Owed owed);
+
   const DriverFunctions& driver_;
   std::map<MarkKey, Mark> marks_;
-  void* pending_ = nullptr;     // The last barrier's event, while it may be incomplete.
-  Pending last_;                // Likewise, whatever became of it.
-  const void* kept_ = nullptr;  // See keep().
-  std::set<StreamKey> behind_;  // Streams that wait for it already.
+  std::map<std::uint64_t, void*> sides_;  // By context: streams of ours, for after_event().
+  void* pending_ = nullptr;               // The last barrier's event, while it may be incomplete.
+  Pending last_;                          // Likewise, whatever became of it.
+  const void* kept_ = nullptr;            // See keep().
+  std::set<StreamKey> behind_;            // Streams that wait for it already.
 };
 
 }  // namespace gpurun::server

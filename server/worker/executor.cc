@@ -79,13 +79,11 @@ int ExecutorState::prepare(Call& call) {
   }
   const int entered = enter_context(options.driver, id, call.driver_context_);
   if (entered != 0) return entered;
+  // It stands in its stream's line; the driver needs the event alone, and another thread may have
+  // ended the stream.
+  if (is_early_event_wait(header)) return 0;
   if (header.order == Order::kStream) {
-    HandleTable::Found found = call.resolve_stream(header.stream);
-    // Nor is the end of a stream anything to who waits for an event that was recorded there: the
-    // legacy stream stands behind the event in its place.
-    const bool for_event =
-        header.opcode != 0 && header.opcode == options.handlers.event_synchronize;
-    if (found.result != 0 && for_event && is_early_wait(header)) found = {0, 0};
+    const HandleTable::Found found = call.resolve_stream(header.stream);
     // Its end is nothing to the driver: Dispatch forgets a stream that was never made.
     if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
@@ -192,15 +190,13 @@ CallOutcome ExecutorState::run_unobserved(Call& call) {
   return outcome;
 }
 
-// An event's upload may stand behind another context's work (docs/adr/0036), a stream's quiet work
-// behind none.
 int ExecutorState::follow_with_barrier(const Call& call) {
   using Owed = DeviceBarrier::Owed;
   const RecordHeader& header = call.header_;
-  const bool of_event = header.opcode == options.handlers.event_synchronize;
-  const Owed owed = !is_early_wait(header) ? Owed::kToLane
-                    : of_event             ? Owed::kToAll
-                                           : Owed::kToContext;
+  if (is_early_event_wait(header)) {
+    return barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
+  }
+  const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
   return barrier.after(header, call.driver_stream_, owed);
 }
 

@@ -56,6 +56,9 @@ struct ExecutorState {
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
   bool is_question(const Call& call) const;
   bool is_early_wait(const RecordHeader& header) const;
+  bool is_early_event_wait(const RecordHeader& header) const {
+    return is_early_wait(header) && header.opcode == options.handlers.event_synchronize;
+  }
   using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
   OwedEvents needed_still(const RecordHeader& header);
   bool waits_for_others(const Call& call, const OwedEvents& needed);

@@ -89,12 +89,7 @@ CallOutcome event_synchronize(Call& call) {
   const bool early = is_answered_early(call);
   if (!early && !may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
-  // Its own stream stands behind it as it is.
-  if (early && call.driver_stream() != nullptr) return CallOutcome::done(0);
-  if (early) {
-    void* const event = reinterpret_cast<void*>(call.scratch[0]);
-    return CallOutcome::done(call.driver().cuStreamWaitEvent(nullptr, event, 0));
-  }
+  if (early) return CallOutcome::done(0);
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
   if (state == kErrorNotReady) return CallOutcome::park(wait_for_event);
   return CallOutcome::done(state != 0 ? state : wait_for_event(call));

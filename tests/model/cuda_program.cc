@@ -11,8 +11,8 @@
 namespace gpurun::model {
 namespace {
 
-constexpr const char* kKinds[] = {"launch", "late",  "copy", "record", "wait",
-                                  "sync",   "early", "free", "load",   "end"};
+constexpr const char* kKinds[] = {"launch", "late", "copy", "record", "wait", "sync",
+                                  "early",  "free", "load", "end",    "await"};
 constexpr int kKindCount = static_cast<int>(std::size(kKinds));
 
 bool same_stream(const CudaStep& a, const CudaStep& b) {
@@ -38,10 +38,23 @@ bool is_record_of(const CudaProgram& program, std::size_t record, std::size_t wa
   return program[record].event == program[wait].event;
 }
 
+}  // namespace
+
+const CudaStep* record_before(const CudaProgram& program, std::size_t index) {
+  for (std::size_t i = index; i-- > 0;) {
+    if (program[i].kind == CudaStep::kRecord && program[i].event == program[index].event) {
+      return &program[i];
+    }
+  }
+  return nullptr;
+}
+
+namespace {
+
 bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   const CudaStep& a = program[i];
   const CudaStep& b = program[j];
-  const bool early = a.kind == CudaStep::kEarly;
+  const bool early = a.early();
   if (!a.on_device() && !early) return false;
   // Whoever has waited may end what the work before has used, whatever its context.
   const bool ends = b.kind == CudaStep::kFree || b.kind == CudaStep::kEnd;
@@ -51,6 +64,7 @@ bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   // The call returned when the copy was complete, or what was waited for, and whatever is called
   // later comes after that.
   if (a.kind == CudaStep::kCopy || early) return true;
+  if (b.kind == CudaStep::kAwait) return is_record_of(program, i, j);
   if (same_stream(a, b)) return true;
   if (b.waits()) return b.stream == '0' && through_legacy(a, b);
   return through_legacy(a, b) || (b.kind == CudaStep::kWait && is_record_of(program, i, j));
@@ -98,7 +112,7 @@ std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program) {
     for (std::size_t i = 0; i < j; ++i) before[i][j] = directly_before(program, i, j);
   }
   for (std::size_t k = 0; k < count; ++k) {
-    if (!program[k].on_device() && program[k].kind != CudaStep::kEarly) continue;
+    if (!program[k].on_device() && !program[k].early()) continue;
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t j = k + 1; j < count; ++j) {
         if (before[i][k] && before[k][j]) before[i][j] = true;
@@ -118,7 +132,7 @@ bool must_be_issued_before(const CudaProgram& program, std::size_t later, std::s
 bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier) {
   const CudaStep& a = program[earlier];
   const CudaStep& b = program[later];
-  if (a.kind == CudaStep::kCopy || a.kind == CudaStep::kEarly) return true;
+  if (a.kind == CudaStep::kCopy || a.early()) return true;
   if (a.kind == CudaStep::kEnd) return false;  // Its client awaits it.
   if (a.of_stream() && b.of_stream()) {
     if (same_stream(a, b) || through_legacy(a, b)) return true;

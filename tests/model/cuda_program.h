@@ -8,6 +8,7 @@
 //   record P E   cuEventRecord of the event E (0 or 1)       wait P E   cuStreamWaitEvent
 //   sync P       cuStreamSynchronize: its thread waits, the others go on
 //   early P      the same, answered early: behind quiet work; its thread goes on too
+//   await P E    cuEventSynchronize of E, whose last record is in P; answered early
 //   free C       cuMemFree in the context C (A or B): its thread goes on
 //   load C       a call on the context that is none of a stream (cuModuleGetFunction and the like)
 //   end C        likewise, one that ends what work may need (cuMemUnmap): its thread waits
@@ -33,28 +34,33 @@ struct CudaStep {
     kEarly,
     kFree,
     kLoad,
-    kEnd
+    kEnd,
+    kAwait
   } kind = kLaunch;
   char context = 'A';
   char stream = '0';  // '0', 'p', 'q', 'b', 'c', 'n', 'm'.
   int event = 0;
 
   bool of_stream() const { return kind != kFree && kind != kLoad && kind != kEnd; }
-  bool of_event() const { return kind == kRecord || kind == kWait; }
+  bool of_event() const { return kind == kRecord || kind == kWait || kind == kAwait; }
+  // Of those that wait: its thread goes on.
+  bool early() const { return kind == kEarly || kind == kAwait; }
   // Something that the device does, or a point in its stream.
   bool on_device() const { return of_stream() && !waits(); }
-  bool waits() const { return kind == kSync || kind == kEarly; }
+  bool waits() const { return kind == kSync || early(); }
 };
 using CudaProgram = std::vector<CudaStep>;
 
 std::string text_of(const CudaProgram& program);
 // Ends the program (of the host) when it is no such text.
 CudaProgram program_from(const std::string& text);
+// The last step before `index` that records the event of that step. nullptr: there is none.
+const CudaStep* record_before(const CudaProgram& program, std::size_t index);
 
 // What must have happened before what: [i][j] says that the step i comes before the step j > i.
 // For steps of the device: i is complete before j starts. For kSync and kFree as j: i is complete
-// before the call is; for kEnd: before it is made. kEarly: what comes before it comes before all
-// that does after. kLoad has no part in it.
+// before the call is; for kEnd: before it is made. kEarly, kAwait: what comes before it comes
+// before all that does after. kLoad has no part in it.
 std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program);
 
 // Whether the host's call `later` may only be made once `earlier` has been (kFree: has returned):

@@ -43,7 +43,7 @@ using protocol::RecordHeader;
 using protocol::RecordView;
 
 constexpr std::uint16_t kLateCode = 1, kFreeCode = 2, kLoadCode = 3, kSyncCode = 4, kMeetCode = 5,
-                        kEarlyCode = 6, kEndCode = 7;
+                        kEarlyCode = 6, kEndCode = 7, kAwaitCode = 8;
 constexpr const char* kStreams = "0pqbcnm";
 
 std::uint64_t handle(HandleKind kind, std::uint64_t index) {
@@ -134,6 +134,13 @@ class Run {
     options.handlers.stream_synchronize = kEarlyCode;
     options.handlers.by_opcode[kEarlyCode] = [](Call& call) {
       now->note(call.header().sequence - 1);
+      return CallOutcome::done(0);
+    };
+    options.handlers.event_synchronize = kAwaitCode;
+    options.handlers.by_opcode[kAwaitCode] = [](Call& call) {
+      const std::size_t step = call.header().sequence - 1;
+      now->note(step);
+      call.scratch[0] = reinterpret_cast<std::uintptr_t>(now->events[now->program[step].event]);
       return CallOutcome::done(0);
     };
     options.handlers.by_opcode[kMeetCode] = [](Call& call) {
@@ -232,7 +239,10 @@ class Run {
         break;
       }
     }
-    const bool of_program = event == events[0] || event == events[1];
+    // The worker has a stream of its own, too.
+    const bool own_stream =
+        reinterpret_cast<std::uintptr_t>(stream) > 1 && places.count(stream) == 0;
+    const bool of_program = !own_stream && (event == events[0] || event == events[1]);
     check(!of_program || index < steps.size(), "an event is used by no call");
     if (of_program) note(index);
     const std::size_t operation =
@@ -305,7 +315,7 @@ class Run {
     }
     bool before_it = false;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool early = program[i].kind == CudaStep::kEarly;
+      const bool early = program[i].early();
       if (!early && program[i].kind != CudaStep::kCopy) continue;
       before_it = before_it || i < index;
       if (before_it && device.paused()) return true;  // Its event has no end either.
@@ -388,6 +398,12 @@ RecordView Run::record_of(std::size_t index) {
       header.opcode = kEarlyCode;
       header.form = Form::kCall;
       header.flags = protocol::kFlagBarrier;
+      break;
+    case CudaStep::kAwait:
+      header.opcode = kAwaitCode;
+      header.form = Form::kCall;
+      header.flags = protocol::kFlagBarrier;
+      header.subject = handle(HandleKind::kEvent, 90 + static_cast<std::uint64_t>(step.event));
       break;
     case CudaStep::kFree:
       header.opcode = kFreeCode;
@@ -498,6 +514,17 @@ void run(const CudaProgram& program, bool choices, bool paused) {
   failing.clear();
 }
 
+// The last step, an await, is made where its event was recorded last: the client makes none
+// elsewhere than in a stream that waits for no other by itself.
+bool place_await(CudaProgram* program) {
+  CudaStep& step = program->back();
+  const CudaStep* const record = model::record_before(*program, program->size() - 1);
+  if (record == nullptr || (record->stream != 'n' && record->stream != 'm')) return false;
+  step.context = record->context;
+  step.stream = record->stream;
+  return true;
+}
+
 // Few places and kinds, so that they meet.
 CudaProgram any_program() {
   const std::size_t length = 2 + model::choose(9);
@@ -507,7 +534,7 @@ CudaProgram any_program() {
     place.stream = kStreams[model::choose(7)];
   }
   CudaStep::Kind kinds[5];
-  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(10));
+  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(11));
   CudaProgram program;
   while (program.size() < length) {
     CudaStep step = places[model::choose(3)];
@@ -517,6 +544,7 @@ CudaProgram any_program() {
     if (step.kind == CudaStep::kEarly) step.stream = model::choose(2) == 0 ? 'n' : 'm';
     if (step.of_event()) step.event = model::choose(4) == 3 ? 1 : 0;
     program.push_back(step);
+    if (step.kind == CudaStep::kAwait && !place_await(&program)) program.pop_back();
   }
   return program;
 }
@@ -548,7 +576,13 @@ void all_of(const std::string& text, int length) {
     for (int at = 0; at < length; ++at, rest /= steps.size()) {
       program.push_back(steps[rest % steps.size()]);
     }
+    bool possible = true;
+    for (std::size_t at = 0; at < program.size() && possible; ++at) {
+      possible =
+          program[at].kind != CudaStep::kAwait || model::record_before(program, at) != nullptr;
+    }
     for (const bool paused : {false, true}) {
+      if (!possible) break;
       run(program, false, paused);
       model::begin_anew();
     }
@@ -568,6 +602,9 @@ void small_programs() {
       3 + more);
   all_of("early An, record An 0, record Ab 0, late Am, wait Am 0, wait Ab 0, late Ab, launch An",
          4 + more);
+  all_of(
+      "record An 0, await An 0, late An, copy A, late Am, launch Am, launch Bn, end A, wait Bm 0",
+      4 + more);
   all_of("early An, late An, late Am, end A, free A, end B, free B, record An 0, wait Bn 0",
          4 + more);
 }

@@ -14,6 +14,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// The worker's own stream, behind events.
+int create_side(void** stream, unsigned flags) {
+  EXPECT_EQ(flags, 1U);  // CU_STREAM_NON_BLOCKING (cuda.h).
+  *stream = reinterpret_cast<void*>(std::uintptr_t{55});
+  return 0;
+}
+
 // A wait for a stream that was answered early (docs/adr/0033): whoever asks later finds it over,
 // for the thread that was answered may have told him. Once only: with others that go on being
 // answered early the question would never be.
@@ -64,6 +71,7 @@ TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
 // whoever was told may ask.
 TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
   options_.handlers.event_synchronize = kRun2;
+  options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.stream_query = kEcho;
   options_.driver.cuEventSynchronize = [](void* event) {
@@ -75,35 +83,39 @@ TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
   call(kRun, Order::kStream, kStreamY);
   const std::uint64_t question = ask(kOtherContext, 2);
   EXPECT_EQ(receive().header.call_sequence, question);
-  EXPECT_THAT(stage_.said(),
-              ElementsAre("1", "record in 22", "wait in 33", "2", "waits for 77", "3"));
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "wait in 33", "2",
+                                         "waits for 77", "3"));
 }
 
 // It is not lost behind a later one: each stands behind the one before.
 TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
   options_.handlers.event_synchronize = kRun2;
+  options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
   start();
   call(kRun, Order::kStream, kStreamY, protocol::kFlagBarrier);
   wait_early(kContext);
-  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 33", "wait in 22", "2", "record in 22"));
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "record in 33", "2", "wait in 55", "wait in 55", "record in 55"));
 }
 
 // Who waits for an event does not name the stream, which another thread may have ended.
 TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
   options_.handlers.event_synchronize = kRun2;
+  options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
   start();
   executor_->handles().erase(kStreamX, HandleKind::kStream);
   wait_early(kContext);
   call(kRun, Order::kStream, kStreamY, kFence);
   EXPECT_EQ(receive().header.result, 0);
-  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 0", "wait in 33", "2"));
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "wait in 33", "2"));
 }
 
 // While helpers wait for events, no context ends.
 TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
   options_.handlers.event_synchronize = kRun2;
+  options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.stream_query = kEcho;
   options_.handlers.context_destroy = kWaitForGate;
@@ -123,8 +135,8 @@ TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
   std::set<std::uint64_t> answered = {receive().header.call_sequence,
                                       receive().header.call_sequence};
   EXPECT_EQ(answered, (std::set<std::uint64_t>{question, end}));
-  EXPECT_THAT(stage_.said(),
-              ElementsAre("1", "record in 22", "4", "waited", ::testing::_, ::testing::_));
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "4", "waited",
+                                         ::testing::_, ::testing::_));
 }
 
 // A call that ends something which the work may need: awaited, or on a thread of its own. Other
