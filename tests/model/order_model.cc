@@ -23,6 +23,7 @@
 #include "protocol/handle_form.h"
 #include "server/worker/executor.h"
 #include "server/worker/outbox.h"
+#include "tests/model/any_program.h"
 #include "tests/model/cuda_program.h"
 #include "tests/model/model.h"
 #include "tests/model/order_device.h"
@@ -514,41 +515,6 @@ void run(const CudaProgram& program, bool choices, bool paused) {
   failing.clear();
 }
 
-// The last step, an await, is made where its event was recorded last: the client makes none
-// elsewhere than in a stream that waits for no other by itself.
-bool place_await(CudaProgram* program) {
-  CudaStep& step = program->back();
-  const CudaStep* const record = model::record_before(*program, program->size() - 1);
-  if (record == nullptr || (record->stream != 'n' && record->stream != 'm')) return false;
-  step.context = record->context;
-  step.stream = record->stream;
-  return true;
-}
-
-// Few places and kinds, so that they meet.
-CudaProgram any_program() {
-  const std::size_t length = 2 + model::choose(9);
-  CudaStep places[3];
-  for (CudaStep& place : places) {
-    place.context = model::choose(4) == 3 ? 'B' : 'A';
-    place.stream = kStreams[model::choose(7)];
-  }
-  CudaStep::Kind kinds[5];
-  for (CudaStep::Kind& kind : kinds) kind = static_cast<CudaStep::Kind>(model::choose(11));
-  CudaProgram program;
-  while (program.size() < length) {
-    CudaStep step = places[model::choose(3)];
-    step.kind = kinds[model::choose(5)];
-    if (!step.of_stream() || step.kind == CudaStep::kCopy) step.stream = '0';
-    // The client knows only of these that nothing else stands there.
-    if (step.kind == CudaStep::kEarly) step.stream = model::choose(2) == 0 ? 'n' : 'm';
-    if (step.of_event()) step.event = model::choose(4) == 3 ? 1 : 0;
-    program.push_back(step);
-    if (step.kind == CudaStep::kAwait && !place_await(&program)) program.pop_back();
-  }
-  return program;
-}
-
 // Programs of 2 to 10 steps; exhaustively, the same one in all interleavings.
 void programs() {
   CudaProgram program;
@@ -556,7 +522,7 @@ void programs() {
     program = model::program_from(given);
   } else if (model::random_phase()) {
     model::exploring(true);
-    program = any_program();
+    program = model::any_program();
     model::exploring(false);
   } else {
     program = model::program_from("late An, copy A, launch Am, record B0 0, free A, wait Bn 0");
