@@ -32,7 +32,7 @@ enum class Work : std::uint8_t {
   kRecord,
   // A wait for an event: nothing of its own, but what follows stands behind another stream's work.
   kStreamWait,
-  // Nothing that a later wait would wait for.
+  // Nothing of which a later wait for the stream need know.
   kNone,
 };
 
