@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "client/bulk.h"
+#include "client/sent_in_place.h"
 
 namespace gpurun::client {
 
@@ -180,7 +182,6 @@ void Bulk::end_read(Outgoing& out, ByteView piece) {
   reading_.erase(std::find_if(reading_.begin(), reading_.end(), [piece](ByteView each) {
     return each.data() == piece.data() && each.size() == piece.size();
   }));
-  pieces_read_.fetch_add(1, std::memory_order_acq_rel);
   read_.notify_all();
 }
 
@@ -192,6 +193,7 @@ void Bulk::copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   begin_read(out, piece);
   lock.unlock();
   std::memcpy(slot_start(chunk.slot), piece.data(), piece.size());
+  pieces_read_.fetch_add(1, std::memory_order_acq_rel);
   lock.lock();
   end_read(out, piece);
   if (!out.over) {
@@ -312,7 +314,10 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   lock.unlock();
   const ConnectionCount::Span core_time = measures ? core_time_of_thread() : kNoTime;
   channel.chunk.begin(channel.packer, header, payload);
+  std::optional<SentInPlace> sent_in_place;
+  if (in_place) sent_in_place.emplace(payload, pieces_read_);
   Status status = channel.chunk.send_rest(channel.packer, *channel.connection);
+  sent_in_place.reset();
   const ConnectionCount::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
   lock.lock();
   if (measures) count_->worked(kChunksPerLook * worked);

@@ -47,6 +47,20 @@ def state(server, temporary):
     }
 
 
+def alone(server, temporary):
+    """The state of a gpurund that serves nobody. The last connection's thread may be about to end, and
+    so may the one of the listing that looking takes: what is returned is the very look that found none.
+    """
+    seen = {}
+
+    def is_alone():
+        seen.update(state(server, temporary))
+        return seen["workers"] == 0 and seen["threads of gpurund"] == THREADS_ALONE
+
+    world.until(is_alone, "the daemon is alone")
+    return seen
+
+
 def device_bytes(server, program):
     done = world.measured(server, [program, "free"])
     if done.status != 0:
@@ -191,11 +205,7 @@ def main():
         os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
         bytes_before = device_bytes(server, program)
         seen = observe(server, program, seed)
-        # The last connection's thread may be about to end.
-        world.until(lambda: not server.workers() and
-                    state(server, temporary)["threads of gpurund"] == THREADS_ALONE,
-                    "the daemon is alone")
-        before = state(server, temporary)
+        before = alone(server, temporary)
         wrong = seen + kill_all(server, program, temporary, random.Random(seed))
         if not world.wait(lambda: not world.running(program)):
             wrong.append(f"programs still run: {world.running(program)}")

@@ -1,0 +1,46 @@
+// SentInPlace: a thread of ours sends a piece of the program's memory from where it lies.
+//
+// The worker's answer to the last byte may come, and the program overwrite the piece, before the
+// send has returned here. That is in order, as the worker has had every byte by then; but only the
+// network says so, and ThreadSanitizer notes what a send has read when it returns, as a race with
+// the program. Hence the piece counts as read from the start of the send on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+#ifdef GPURUN_TSAN
+// Of its runtime, in no header of it (compiler-rt: lib/tsan/rtl/tsan_interface.cpp and
+// tsan_interface_ann.cpp).
+extern "C" {
+void __tsan_read_range(void* start, unsigned long bytes);
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+}
+#endif
+
+namespace gpurun::client {
+
+// For as long as one thread's send lasts. `pieces_read`: counts it; who acquires the count comes
+// after the reads.
+class SentInPlace {
+ public:
+  SentInPlace([[maybe_unused]] ByteView piece, std::atomic<std::uint64_t>& pieces_read) {
+#ifdef GPURUN_TSAN
+    __tsan_read_range(const_cast<std::byte*>(piece.data()), piece.size());
+#endif
+    pieces_read.fetch_add(1, std::memory_order_acq_rel);
+#ifdef GPURUN_TSAN
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+#endif
+  }
+#ifdef GPURUN_TSAN
+  ~SentInPlace() { AnnotateIgnoreReadsEnd(__FILE__, __LINE__); }
+#endif
+  SentInPlace(const SentInPlace&) = delete;
+  SentInPlace& operator=(const SentInPlace&) = delete;
+};
+
+}  // namespace gpurun::client
