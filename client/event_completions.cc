@@ -1,7 +1,7 @@
 // Slots by the event's index, in chunks that are made when first used.
 #include "client/event_completions.h"
 
-#include <new>
+#include "base/zeroed_array.h"
 
 namespace gpurun::client {
 namespace {
@@ -15,7 +15,7 @@ void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
 }  // namespace
 
 EventCompletions::~EventCompletions() {
-  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+  for (auto& chunk : chunks_) free_zeroed(chunk.load(std::memory_order_relaxed));
 }
 
 EventCompletions::Slot* EventCompletions::find(Handle event) const noexcept {
@@ -34,7 +34,7 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   auto& place = chunks_[index / kChunkSlots];
   Slot* chunk = place.load(std::memory_order_relaxed);
   if (chunk == nullptr) {
-    chunk = new (std::nothrow) Slot[kChunkSlots];
+    chunk = make_zeroed<Slot>(kChunkSlots);
     if (chunk == nullptr) {
       forgetful_.store(true, std::memory_order_release);
       return nullptr;

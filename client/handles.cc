@@ -1,6 +1,7 @@
 // The slots behind the values: whether one lives, and in which generation.
 #include "client/handles.h"
 
+#include "base/zeroed_array.h"
 #include "protocol/handle_form.h"
 
 namespace gpurun::client {
@@ -19,7 +20,7 @@ Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {
 }  // namespace
 
 HandleTable::~HandleTable() {
-  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+  for (auto& chunk : chunks_) free_zeroed(chunk.load(std::memory_order_relaxed));
 }
 
 Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
@@ -42,7 +43,12 @@ Handle HandleTable::mint(HandleKind kind, Handle context, void* object) {
   }
   std::atomic<Slot*>& chunk = chunks_[index / kChunkSlots];
   if (chunk.load(std::memory_order_relaxed) == nullptr) {
-    chunk.store(new Slot[kChunkSlots], std::memory_order_release);
+    Slot* const made = make_zeroed<Slot>(kChunkSlots);
+    if (made == nullptr) {
+      --used_;  // Only a new index can be the first of its chunk.
+      return 0;
+    }
+    chunk.store(made, std::memory_order_release);
   }
   Slot& slot = chunk.load(std::memory_order_relaxed)[index % kChunkSlots];
   slot.generation = (slot.generation + 1) & protocol::kHandleGenerationMask;

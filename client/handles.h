@@ -44,7 +44,8 @@ class HandleTable {
 
   // A new live handle of `kind`. `context` is the context it belongs to (0: none), `object`
   // whatever the owner wants to find again; the table does not own it. 0 when
-  // limits::kHandlesMax are alive: the caller returns CUDA_ERROR_OUT_OF_MEMORY.
+  // limits::kHandlesMax are alive, or there is no memory: the caller returns
+  // CUDA_ERROR_OUT_OF_MEMORY.
   Handle mint(HandleKind kind, Handle context, void* object);
 
   // 0 when `handle` is alive and of `kind`; the recorded failure when it is poisoned; else

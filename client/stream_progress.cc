@@ -2,8 +2,8 @@
 #include "client/stream_progress.h"
 
 #include <algorithm>
-#include <new>
 
+#include "base/zeroed_array.h"
 #include "protocol/record.h"
 
 namespace gpurun::client {
@@ -24,7 +24,7 @@ bool is_created(Handle stream) noexcept { return stream > protocol::kStreamPerTh
 }  // namespace
 
 StreamProgress::~StreamProgress() {
-  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+  for (auto& chunk : chunks_) free_zeroed(chunk.load(std::memory_order_relaxed));
 }
 
 StreamProgress::Slot* StreamProgress::find(Handle handle) const noexcept {
@@ -43,7 +43,7 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   auto& place = chunks_[index / kChunkSlots];
   Slot* chunk = place.load(std::memory_order_relaxed);
   if (chunk == nullptr) {
-    chunk = new (std::nothrow) Slot[kChunkSlots];
+    chunk = make_zeroed<Slot>(kChunkSlots);
     if (chunk == nullptr) {
       forgetful_.store(true, std::memory_order_release);
       return nullptr;

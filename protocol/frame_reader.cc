@@ -2,6 +2,7 @@
 #include "protocol/frame_reader.h"
 
 #include <cstring>
+#include <utility>
 
 namespace gpurun::protocol {
 namespace {
@@ -9,7 +10,9 @@ namespace {
 constexpr std::size_t kBufferBytes = (std::size_t{256} << 10) + kFrameHeaderBytes;
 }  // namespace
 
-FrameReader::FrameReader() : buffer_(kBufferBytes) {}
+FrameReader::FrameReader()
+    : buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      buffer_bytes_(kBufferBytes) {}
 
 Result<bool> FrameReader::next(Frame* frame) {
   const std::size_t held = end_ - begin_;
@@ -17,7 +20,7 @@ Result<bool> FrameReader::next(Frame* frame) {
     wanted_ = kFrameHeaderBytes - held;
     return false;
   }
-  const ByteView rest(buffer_.data() + begin_, held);
+  const ByteView rest(buffer_.get() + begin_, held);
   Result<FrameHeader> header = parse_frame_header(rest);
   if (!header.ok()) return header.status();
   // Frames that others than ours made may end anywhere; ours stay 8-aligned for the records.
@@ -27,12 +30,12 @@ Result<bool> FrameReader::next(Frame* frame) {
     return false;
   }
   if (begin_ % 8 != 0) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, held);
+    std::memmove(buffer_.get(), buffer_.get() + begin_, held);
     begin_ = 0;
     end_ = held;
   }
   frame->header = *header;
-  frame->payload = ByteView(buffer_.data() + begin_ + kFrameHeaderBytes, header->payload_bytes);
+  frame->payload = ByteView(buffer_.get() + begin_ + kFrameHeaderBytes, header->payload_bytes);
   begin_ += whole;
   wanted_ = kFrameHeaderBytes;
   return true;
@@ -41,14 +44,19 @@ Result<bool> FrameReader::next(Frame* frame) {
 MutableBytes FrameReader::space() {
   if (begin_ == end_) {
     begin_ = end_ = 0;
-  } else if (buffer_.size() - end_ < wanted_) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  } else if (buffer_bytes_ - end_ < wanted_) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
   // wanted_ is bounded by parse_frame_header, so a peer cannot make this grow past one frame.
-  if (buffer_.size() - end_ < wanted_) buffer_.resize(end_ + wanted_);
-  return MutableBytes(buffer_.data() + end_, buffer_.size() - end_);
+  if (buffer_bytes_ - end_ < wanted_) {
+    auto larger = std::make_unique_for_overwrite<std::byte[]>(end_ + wanted_);
+    std::memcpy(larger.get(), buffer_.get(), end_);
+    buffer_ = std::move(larger);
+    buffer_bytes_ = end_ + wanted_;
+  }
+  return MutableBytes(buffer_.get() + end_, buffer_bytes_ - end_);
 }
 
 }  // namespace gpurun::protocol

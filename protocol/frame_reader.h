@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -33,7 +34,9 @@ class FrameReader {
   bool drained() const noexcept { return begin_ == end_; }
 
  private:
-  Bytes buffer_;
+  // Its bytes begin unwritten: of a reader of short frames few of its pages are ever touched.
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t buffer_bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t wanted_ = kFrameHeaderBytes;

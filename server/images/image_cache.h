@@ -18,8 +18,12 @@ class ImageCache {
 
   // The bytes, whose digest has been verified after they were read.
   virtual std::optional<Bytes> find(const Sha256Digest& digest) = 0;
-  // Keeps `bundle`, whose digest the caller has verified.
+  // Keeps `bundle`, whose digest the caller has verified: at once or soon, but before what is asked
+  // for next.
   virtual void add(const Sha256Digest& digest, ByteView bundle) = 0;
+  // Before the process ends: returns when what was added is kept, or cannot be. Bounded: a disk
+  // that stands is not waited for.
+  virtual void settle() {}
 };
 
 }  // namespace gpurun::server

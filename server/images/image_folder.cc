@@ -134,7 +134,7 @@ bool read_all(int fd, MutableBytes bytes, std::uint64_t offset) {
 template <typename Take>
 bool walk(int source, std::uint64_t bytes, const Sha256Digest& digest, Take take) {
   Sha256 hash;
-  Bytes piece(kCopyBytes);
+  Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kCopyBytes)));
   for (std::uint64_t at = 0; at < bytes;) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes - at, kCopyBytes));
     const MutableBytes run = MutableBytes(piece).first(count);

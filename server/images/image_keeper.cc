@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -45,6 +46,8 @@ struct Answer {
 
 // The keeper hashes and writes what it is given; a disk that takes longer is given up.
 constexpr timeval kPatience = {120, 0};
+// When the worker ends, and with it what its session has on the GPU.
+constexpr timeval kPatienceAtEnd = {2, 0};
 
 // False: the other side is gone, or does not answer in time. `descriptor` -1: none.
 template <typename Words>
@@ -178,27 +181,50 @@ class KeptImages final : public ImageKeeper {
       spdlog::warn("{}", Status::from_errno(errno, "an image is not kept").message());
       return;
     }
-    UniqueFd none;
-    ask({Step::kAdd, 0, bundle.size(), digest}, copy.get(), &none);
+    const std::lock_guard lock(mutex_);
+    if (!settle_adding()) return;
+    adding_ = send_words(socket_.get(), Request{Step::kAdd, 0, bundle.size(), digest}, copy.get());
+    if (!adding_) give_up();
+  }
+
+  void settle() override {
+    // Others that ask hold it as long as the disk takes.
+    const std::unique_lock lock(mutex_, std::chrono::seconds(kPatienceAtEnd.tv_sec));
+    if (!lock.owns_lock() || !socket_.valid()) return;
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatienceAtEnd, sizeof kPatienceAtEnd);
+    static_cast<void>(settle_adding());
   }
 
  private:
   // Whether a file came.
   bool ask(const Request& request, int descriptor, UniqueFd* file) {
     const std::lock_guard lock(mutex_);
-    if (!socket_.valid()) return false;
+    if (!settle_adding()) return false;
     Answer answer{};
     if (!send_words(socket_.get(), request, descriptor) ||
         !receive_words(socket_.get(), &answer, file)) {
-      spdlog::warn("the keeper of images does not answer; this worker goes on without it");
-      socket_.reset();
+      give_up();
       return false;
     }
     return answer.found != 0 && file->valid();
   }
 
-  std::mutex mutex_;
-  UniqueFd socket_;  // Guarded by mutex_. Closed: the keeper is given up.
+  // With the lock held. Whether there is a keeper, who has then kept what add() gave him last.
+  bool settle_adding() {
+    Answer answer{};
+    UniqueFd none;
+    if (std::exchange(adding_, false) && !receive_words(socket_.get(), &answer, &none)) give_up();
+    return socket_.valid();
+  }
+
+  void give_up() {
+    spdlog::warn("the keeper of images does not answer; this worker goes on without it");
+    socket_.reset();
+  }
+
+  std::timed_mutex mutex_;
+  UniqueFd socket_;      // Guarded by mutex_. Closed: the keeper is given up.
+  bool adding_ = false;  // Guarded by mutex_. add() has asked for what nobody has waited for yet.
 };
 
 }  // namespace

@@ -46,4 +46,8 @@ void ImageStore::keep_beyond(const Sha256Digest& digest, const Stored& stored) {
   if (cache_ != nullptr) cache_->add(digest, *stored);
 }
 
+void ImageStore::settle() {
+  if (cache_ != nullptr) cache_->settle();
+}
+
 }  // namespace gpurun::server

@@ -34,9 +34,11 @@ class ImageStore {
   Stored find(const Sha256Digest& digest, bool* kept);
   // A private copy of `bundle`, whose digest the caller has verified.
   Stored add(const Sha256Digest& digest, ByteView bundle, bool* kept);
-  // Puts what add() gave into the cache: the caller has seen that it is an image. Takes the time
-  // that the disk takes.
+  // Puts what add() gave into the cache: the caller has seen that it is an image. May take the time
+  // that the disk takes, or leave some of it to settle().
   void keep_beyond(const Sha256Digest& digest, const Stored& stored);
+  // Before the process ends: as ImageCache::settle().
+  void settle();
 
  private:
   Stored keep(const Sha256Digest& digest, Stored stored, bool* kept);

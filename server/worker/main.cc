@@ -169,7 +169,10 @@ Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mappe
   started.options.driver = *functions;
   started.options.handlers = make_handlers();
   started.options.user = started.state.get();
-  started.options.ended = &end_process;
+  started.options.ended = [state = started.state.get()](const Status& ended) {
+    state->modules().images().settle();
+    end_process(ended);
+  };
   started.options.capture_stdout = true;
   started.options.standing_after = standing_after(started.options.standing_after);
   return started;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -53,7 +54,7 @@ struct WorkerOptions {
   LateConnections* late = nullptr;
   // Called with what run_worker() will return, before it waits for calls that still block in the
   // driver, which may take as long as a kernel. A process that serves nobody else ends itself here.
-  void (*ended)(const Status&) = nullptr;
+  std::function<void(const Status&)> ended;
   // Forward what the device prints: replaces this process's stdout by a pipe. Only
   // gpurun-worker, which has nothing of its own to say there, sets it.
   bool capture_stdout = false;

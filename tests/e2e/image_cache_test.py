@@ -24,6 +24,8 @@ def bytes_sent(server, *credential, **changes):
                       world.ARGS.client, "load", str(IMAGE_BYTES),
                       env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes))
         assert done.returncode == 0, done.stderr
+        # An image is written while the program goes on; its worker waits for that at its end.
+        world.until(lambda: not server.workers(), "the program's worker has ended")
         with open(path, encoding="utf-8") as file:
             (process,) = [json.loads(line) for line in file]
     return process["bytes"]

@@ -208,11 +208,13 @@ void TableCache::add(const Sha256Digest& key, const protocol::ImageOutcome& outc
   head.digest = sha256(payload);
   head.bytes = payload.size();
   if (sizeof head + payload.size() > kFileBytesMax) return;
-  // XDG Base Directory Specification: the base is made, too, for this user alone.
-  const std::size_t slash = folder_.rfind('/');
-  if (slash != 0) mkdir(folder_.substr(0, slash).c_str(), 0700);
-  mkdir(folder_.c_str(), 0700);
-  const UniqueFd folder = open_folder(folder_);
+  UniqueFd folder = open_folder(folder_);
+  if (!folder.valid()) {
+    // XDG Base Directory Specification: the base is made, too, for this user alone.
+    const std::size_t slash = folder_.rfind('/');
+    if (slash != 0) mkdir(folder_.substr(0, slash).c_str(), 0700);
+    if (mkdir(folder_.c_str(), 0700) == 0) folder = open_folder(folder_);
+  }
   std::uint8_t noise[8];
   if (!folder.valid() || getrandom(noise, sizeof noise, 0) != ssize_t{sizeof noise}) return;
   const std::string part = ".part-" + hex(noise, sizeof noise);
@@ -225,7 +227,8 @@ void TableCache::add(const Sha256Digest& key, const protocol::ImageOutcome& outc
     unlinkat(folder.get(), part.c_str(), 0);
     return;
   }
-  make_room(folder.get());
+  // To look takes longer than to add, and a program waits for it.
+  if (noise[0] % kAddedPerLook == 0) make_room(folder.get());
 }
 
 }  // namespace gpurun::client::interpose::modules

@@ -34,9 +34,11 @@ class TableCache {
  public:
   // Of one table; larger ones are not kept.
   static constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
-  // Of all; the files that were written first go beyond.
+  // Of all, but for what was added since somebody last looked, which one of kAddedPerLook does; the
+  // files that were written first go beyond.
   static constexpr std::size_t kBytesMax = std::size_t{64} << 20;
   static constexpr std::size_t kFilesMax = 4096;
+  static constexpr unsigned kAddedPerLook = 16;  // At random: processes know nothing of each other.
 
   // An absolute path, made when there is something to keep; empty: nothing is kept or found.
   explicit TableCache(std::string folder) : folder_(std::move(folder)) {}
