@@ -65,6 +65,15 @@ Status protocol_error(const Row& row, const char* what) {
 std::uint64_t load(const void* from, std::size_t bytes) {
   std::uint64_t value = 0;
   if (bytes == 0) return value;  // `from` may be NULL then, which memcpy() may not get.
+  // Nearly all are one of these, which need no call.
+  if (bytes == sizeof value) {
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  if (bytes == sizeof(std::uint32_t)) {
+    std::memcpy(&value, from, sizeof(std::uint32_t));
+    return value;
+  }
   std::memcpy(&value, from, std::min(bytes, sizeof value));
   return value;
 }
@@ -167,6 +176,22 @@ kj::ArrayPtr<capnp::word> segment(std::span<std::uint64_t> words) {
 
 constexpr std::size_t words_for(std::size_t bytes) { return (bytes + 7) / 8; }
 
+// Most calls that programs repeat have words alone. Their message is written and read without Cap'n
+// Proto's builder and reader, which took half of the time of such a call (docs/adr/0030): as the
+// builder would make it (capnproto.org/encoding.html; a test compares), this and then the words.
+// Segment table; the root, of two pointers; a list of `count` words, behind these; an empty list
+// behind that.
+constexpr std::size_t kWordsHead = 4;
+
+std::array<std::uint64_t, kWordsHead> head_of_words(std::uint64_t count) {
+  constexpr std::uint64_t kList = 1, kEightBytes = std::uint64_t{5} << 32,
+                          kPointers = std::uint64_t{6} << 32, kTwoPointers = std::uint64_t{2} << 48;
+  constexpr int kSegmentShift = 32, kOffsetShift = 2, kCountShift = 35;
+  return {(kWordsHead - 1 + count) << kSegmentShift, kTwoPointers,
+          kList | std::uint64_t{1} << kOffsetShift | kEightBytes | count << kCountShift,
+          kList | count << kOffsetShift | kPointers};
+}
+
 }  // namespace
 
 std::span<std::uint64_t> MessageBuffer::reserve(std::size_t word_count) {
@@ -232,8 +257,35 @@ Status PackedCall::plan(const Row& row, void* const* arguments,
   return Status();
 }
 
+bool PackedCall::pack_words(const Row& row, void* const* arguments,
+                            std::span<const std::uint64_t> minted) {
+  static_assert(kWordsHead + kParametersMax <= MessageBuffer::kSmallWords);
+  const std::size_t count = row.parameters.size();
+  if (count > kParametersMax) return false;
+  std::uint64_t* const message = buffer_.small();
+  std::size_t minted_used = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Parameter& parameter = row.parameters[i];
+    std::uint64_t& word = message[kWordsHead + i];
+    if (parameter.shape == Shape::kHandle || parameter.shape == Shape::kScalar) {
+      if (parameter.element_bytes == 0 || parameter.element_bytes > sizeof word) return false;
+      word = load(arguments[i], parameter.element_bytes);
+    } else if (is_minted(parameter) && minted_used < minted.size() &&
+               pointer_argument(arguments, i) != nullptr) {
+      word = minted[minted_used++];
+    } else {
+      return false;
+    }
+  }
+  const auto head = head_of_words(count);
+  std::copy(head.begin(), head.end(), message);
+  bytes_ = byte_view(message, (kWordsHead + count) * sizeof *message);
+  return true;
+}
+
 Status PackedCall::pack(const Row& row, void* const* arguments,
                         std::span<const std::uint64_t> minted) {
+  if (pack_words(row, arguments, minted)) return {};
   if (!row_is_packable(row)) return row_error(row, "needs custom code");
   Plan plan;
   GPURUN_RETURN_IF_ERROR(PackedCall::plan(row, arguments, minted, plan));
@@ -310,19 +362,37 @@ struct UnpackedCall::Blobs {
   std::array<bool, kParametersMax> present{};
 };
 
+// The words of a message that has nothing else. False: it is another one.
+bool UnpackedCall::unpack_words(const Row& row, ByteView bytes) {
+  if (bytes.size() != (kWordsHead + parameter_count_) * sizeof(std::uint64_t)) return false;
+  const auto head = head_of_words(parameter_count_);
+  if (std::memcmp(bytes.data(), head.data(), sizeof head) != 0) return false;
+  const ByteView rest = bytes.subspan(sizeof head);
+  if (!rest.empty()) std::memcpy(words_.data(), rest.data(), rest.size());
+  for (std::size_t i = 0; i < parameter_count_; ++i) {
+    if (words_[i] != 0 && goes_in(row.parameters[i])) return false;  // Its blob is missing.
+  }
+  return true;
+}
+
 Status UnpackedCall::unpack(const Row& row, ByteView bytes) {
   if (!row_is_packable(row)) return row_error(row, "needs custom code");
   if (bytes.size() > limits::kRecordBytesMax) return protocol_error(row, "oversized call");
   std::vector<std::uint64_t> storage;
   bytes = aligned(bytes, storage);
   parameter_count_ = row.parameters.size();
+  Blobs blobs;
+  if (unpack_words(row, bytes)) {
+    GPURUN_RETURN_IF_ERROR(place(row, blobs));
+    fill(row, blobs);
+    return Status();
+  }
   try {
     Message message(bytes);
     const auto call = message.root<wire::Call>();
     const auto words = call.getWords();
     const auto wire_blobs = call.getBlobs();
     if (words.size() != parameter_count_) return protocol_error(row, "wrong number of words");
-    Blobs blobs;
     unsigned used = 0;
     for (std::size_t i = 0; i < parameter_count_; ++i) {
       words_[i] = words[static_cast<unsigned>(i)];

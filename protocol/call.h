@@ -27,8 +27,12 @@ class MessageBuffer {
   // Zeroed words for a message of at most `word_count` words.
   std::span<std::uint64_t> reserve(std::size_t word_count);
 
+  static constexpr std::size_t kSmallWords = 192;
+  // As many words, unwritten.
+  std::uint64_t* small() { return small_.data(); }
+
  private:
-  std::array<std::uint64_t, 192> small_;
+  std::array<std::uint64_t, kSmallWords> small_;
   std::vector<std::uint64_t> large_;
 };
 
@@ -59,6 +63,9 @@ class PackedCall {
 
  private:
   struct Plan;
+  // False: it takes the builder, or is an error that plan() has words for.
+  bool pack_words(const driver_abi::Row& row, void* const* arguments,
+                  std::span<const std::uint64_t> minted);
   static Status plan(const driver_abi::Row& row, void* const* arguments,
                      std::span<const std::uint64_t> minted, Plan& plan);
 
@@ -93,6 +100,7 @@ class UnpackedCall {
 
  private:
   struct Blobs;
+  bool unpack_words(const driver_abi::Row& row, ByteView bytes);
   Status place(const driver_abi::Row& row, const Blobs& blobs);
   void fill(const driver_abi::Row& row, const Blobs& blobs);
 

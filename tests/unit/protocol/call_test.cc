@@ -2,12 +2,15 @@
 // makes the server read or write out of bounds. Rows are made up here, so that every shape occurs.
 #include "protocol/call.h"
 
+#include <capnp/message.h>
+#include <capnp/serialize.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 
+#include "protocol/call.capnp.h"
 #include "protocol/limits.h"
 
 namespace gpurun::protocol {
@@ -160,6 +163,70 @@ TEST(Call, FailureLeavesOutputsAlone) {
   EXPECT_EQ(*unpack_reply(program.the_row, program.arguments, reply.bytes()), 700);
   EXPECT_EQ(program.found[0], 1U);
   EXPECT_EQ(program.found_count, 2U);
+}
+
+// Of words alone the message is written and read without Cap'n Proto's builder and reader: the same
+// bytes, the same call.
+TEST(Call, WordsAloneAreTheMessageThatTheBuilderMakes) {
+  for (std::size_t count = 0; count <= kParametersMax; ++count) {
+    std::vector<Parameter> parameters;
+    std::vector<std::uint64_t> storage, minted, wanted;
+    std::uint64_t out = 0;
+    void* const target = &out;
+    std::vector<void*> arguments;
+    storage.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t value = 0x8899'aabb'ccdd'eeff - i;
+      storage.push_back(value);
+      arguments.push_back(&storage.back());
+      if (i % 3 == 2) {
+        parameters.push_back(parameter(Shape::kHandlePointee, Direction::kOut, 8));
+        arguments.back() = const_cast<void**>(&target);
+        minted.push_back(value);
+        wanted.push_back(value);
+      } else if (i % 3 == 1) {
+        parameters.push_back(parameter(Shape::kHandle, Direction::kIn, 8));
+        wanted.push_back(value);
+      } else {
+        const auto bytes = static_cast<std::uint32_t>(1 + i % 8);
+        parameters.push_back(parameter(Shape::kScalar, Direction::kIn, bytes));
+        wanted.push_back(bytes == 8 ? value : value & ((std::uint64_t{1} << (8 * bytes)) - 1));
+      }
+    }
+    PackedCall packed;
+    ASSERT_TRUE(packed.pack(row(parameters), arguments.data(), minted).ok()) << count;
+
+    capnp::MallocMessageBuilder builder;
+    auto call = builder.initRoot<wire::Call>();
+    auto words = call.initWords(static_cast<unsigned>(count));
+    for (unsigned i = 0; i < count; ++i) words.set(i, wanted[i]);
+    call.initBlobs(0);
+    const auto flat = capnp::messageToFlatArray(builder);
+    const ByteView built = byte_view(flat.begin(), flat.size() * sizeof(capnp::word));
+    EXPECT_TRUE(
+        std::equal(built.begin(), built.end(), packed.bytes().begin(), packed.bytes().end()))
+        << count;
+
+    UnpackedCall unpacked;
+    ASSERT_TRUE(unpacked.unpack(row(parameters), packed.bytes()).ok()) << count;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_minted = parameters[i].shape == Shape::kHandlePointee;
+      EXPECT_EQ(is_minted ? unpacked.minted(i) : unpacked.word(i), wanted[i]) << count << " " << i;
+    }
+  }
+}
+
+TEST(Call, AWordThatPromisesABlobIsNoCallOfWordsAlone) {
+  const std::vector<Parameter> scalar = {parameter(Shape::kScalar, Direction::kIn, 8)};
+  const std::vector<Parameter> pointer = {parameter(Shape::kPointee, Direction::kIn, 8)};
+  for (std::uint64_t word : {0, 1}) {
+    std::vector<void*> arguments = {&word};
+    PackedCall packed;
+    ASSERT_TRUE(packed.pack(row(scalar), arguments.data(), {}).ok());
+    UnpackedCall unpacked;
+    EXPECT_TRUE(unpacked.unpack(row(scalar), packed.bytes()).ok());
+    EXPECT_EQ(unpacked.unpack(row(pointer), packed.bytes()).code(), Code::kProtocol) << word;
+  }
 }
 
 TEST(Call, NullGivesTheRowsError) {
