@@ -1,9 +1,12 @@
-// All answers go out before the first handshake is waited for, so that they cost one round trip
+// The handshakes of a session's connections take place at once, so that they cost one round trip
 // together.
 #include "server/worker/channel_security.h"
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,19 +43,36 @@ Status finish(tls::Handshake& handshake, std::unique_ptr<transport::Connection>*
   return {};
 }
 
-Status shake_hands(const HandOver& hand_over,
-                   const std::vector<std::unique_ptr<transport::Connection>*>& all,
-                   Deadline deadline) {
-  std::vector<std::unique_ptr<tls::Handshake>> handshakes;
-  for (std::size_t index = 0; index < all.size(); ++index) {
-    auto handshake = handshake_of(hand_over, index, all.size());
-    if (!handshake.ok()) return handshake.status();
-    GPURUN_RETURN_IF_ERROR((*handshake)->answer(**all[index], deadline));
-    handshakes.push_back(*std::move(handshake));
+Status shake_hands(const HandOver& hand_over, std::size_t index, std::size_t count,
+                   std::unique_ptr<transport::Connection>* connection, Deadline deadline) {
+  auto handshake = handshake_of(hand_over, index, count);
+  if (!handshake.ok()) return handshake.status();
+  GPURUN_RETURN_IF_ERROR((*handshake)->answer(**connection, deadline));
+  return finish(**handshake, connection, deadline);
+}
+
+// All at once, each but the first on a thread of its own: the client waits, and so its processor is
+// often free, for what takes each of them most of a millisecond.
+Status shake_all_hands(const HandOver& hand_over,
+                       const std::vector<std::unique_ptr<transport::Connection>*>& all,
+                       Deadline deadline) {
+  std::vector<Status> outcomes(all.size());
+  const auto shake = [&](std::size_t index) {
+    outcomes[index] = shake_hands(hand_over, index, all.size(), all[index], deadline);
+  };
+  std::vector<std::thread> others;
+  others.reserve(all.size());
+  std::size_t next = 1;
+  Status unstarted;
+  try {
+    for (; next < all.size(); ++next) others.emplace_back(shake, next);
+  } catch (const std::system_error& error) {
+    unstarted = Status(Code::kResourceExhausted, std::string("a thread: ") + error.what());
   }
-  for (std::size_t index = 0; index < all.size(); ++index) {
-    GPURUN_RETURN_IF_ERROR(finish(*handshakes[index], all[index], deadline));
-  }
+  if (unstarted.ok()) shake(0);
+  for (std::thread& other : others) other.join();
+  GPURUN_RETURN_IF_ERROR(unstarted);
+  for (Status& outcome : outcomes) GPURUN_RETURN_IF_ERROR(std::move(outcome));
   return {};
 }
 
@@ -83,7 +103,7 @@ Result<protocol::Attach> hear_attach(const HandOver& hand_over, transport::Conne
 Status secure_channels(HandOver& hand_over, WorkerChannels& channels, Deadline deadline) {
   if (!hand_over.encrypted) return {};
   const auto all = all_of(channels);
-  GPURUN_RETURN_IF_ERROR(shake_hands(hand_over, all, deadline));
+  GPURUN_RETURN_IF_ERROR(shake_all_hands(hand_over, all, deadline));
   std::optional<protocol::Attach> first;
   protocol::Key key{};
   Status refusal;
@@ -112,10 +132,7 @@ Result<protocol::Key> secure_late(const HandOver& session, std::uint16_t index,
                                   std::unique_ptr<transport::Connection>* connection,
                                   Deadline deadline) {
   const std::size_t count = std::size_t{index} + 1;
-  auto handshake = handshake_of(session, index, count);
-  if (!handshake.ok()) return handshake.status();
-  GPURUN_RETURN_IF_ERROR((*handshake)->answer(**connection, deadline));
-  GPURUN_RETURN_IF_ERROR(finish(**handshake, connection, deadline));
+  GPURUN_RETURN_IF_ERROR(shake_hands(session, index, count, connection, deadline));
   protocol::Key key{};
   const auto attach = hear_attach(session, **connection, index, count, &key, deadline);
   if (!attach.ok()) return attach.status();
