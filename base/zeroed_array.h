@@ -1,5 +1,5 @@
-// Arrays whose elements begin as zero bytes, in memory as the system gives it: no page of a large
-// one is touched before an element there is used.
+// Arrays whose elements begin as zero bytes. A large one is memory as the system gives it: no page
+// of it is touched before an element there is used.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@ namespace gpurun {
 template <typename T>
 T* make_zeroed(std::size_t count) noexcept {
   static_assert(std::is_trivially_destructible_v<T> && std::is_standard_layout_v<T>);
+  static_assert(alignof(T) <= alignof(std::max_align_t));
   return static_cast<T*>(std::calloc(count, sizeof(T)));
 }
 

@@ -99,6 +99,7 @@ class EventCompletions {
   bool nothing_came(Handle event) const noexcept;
 
  private:
+  // Begins as zero bytes (make_zeroed()).
   struct Slot {
     std::atomic<Handle> event{0};
     std::atomic<std::uint64_t> recorded{0};   // Its last record; 0: none.

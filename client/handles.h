@@ -83,6 +83,7 @@ class HandleTable {
   static constexpr std::size_t kChunkSlots = 4096;
   static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
 
+  // Begins as zero bytes (make_zeroed()).
   struct Slot {
     std::atomic<Handle> handle{0};  // 0: free.
     std::atomic<Handle> context{0};

@@ -72,6 +72,7 @@ class StreamProgress {
 
  private:
   // Of a created stream: its own. Of a context: its legacy stream's.
+  // Begins as zero bytes (make_zeroed()).
   struct Slot {
     std::atomic<Handle> owner{0};
     std::atomic<std::uint64_t> issued{0};

@@ -381,13 +381,13 @@ Status UnpackedCall::unpack(const Row& row, ByteView bytes) {
   std::vector<std::uint64_t> storage;
   bytes = aligned(bytes, storage);
   parameter_count_ = row.parameters.size();
-  Blobs blobs;
-  if (unpack_words(row, bytes)) {
-    GPURUN_RETURN_IF_ERROR(place(row, blobs));
-    fill(row, blobs);
-    return Status();
-  }
   try {
+    Blobs blobs;
+    if (unpack_words(row, bytes)) {
+      GPURUN_RETURN_IF_ERROR(place(row, blobs));
+      fill(row, blobs);
+      return Status();
+    }
     Message message(bytes);
     const auto call = message.root<wire::Call>();
     const auto words = call.getWords();

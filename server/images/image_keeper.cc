@@ -46,8 +46,11 @@ struct Answer {
 
 // The keeper hashes and writes what it is given; a disk that takes longer is given up.
 constexpr timeval kPatience = {120, 0};
-// When the worker ends, and with it what its session has on the GPU.
-constexpr timeval kPatienceAtEnd = {2, 0};
+// When the worker ends, and with it what its session has on the GPU: for who asks just then, and
+// for the answer.
+constexpr timeval kPatienceAtEnd = {1, 0};
+// Larger images are waited for: what is lost when all of a session is killed stays small.
+constexpr std::size_t kUnawaitedBytesMax = std::size_t{1} << 20;
 
 // False: the other side is gone, or does not answer in time. `descriptor` -1: none.
 template <typename Words>
@@ -94,7 +97,10 @@ bool serve(int socket, ImageFolder* folder) {
   UniqueFd given;
   if (!receive_words(socket, &request, &given)) return false;
   UniqueFd image;
+  // Its worker may have ended; this process does not stay for a disk that stands.
+  alarm(static_cast<unsigned>(kPatience.tv_sec));
   if (folder != nullptr && !do_step(request, *folder, given.get(), &image)) return false;
+  alarm(0);
   const Answer answer{image.valid() ? 1u : 0u};
   return send_words(socket, answer, image.get());
 }
@@ -138,10 +144,11 @@ std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
   close_between(STDERR_FILENO + 1, socket - 1);
   close_between(socket + 1, std::numeric_limits<int>::max());
   prctl(PR_SET_NAME, "gpurun-images");
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   const std::unique_ptr<ImageFolder> folder = open_part(socket, path, bytes_max);
   if (!give_up_rights()) _exit(125);
+  // A worker is killed as soon as its program has ended. What it has asked for is done all the
+  // same; behind that stands the end of its socket.
   while (serve(socket, folder.get())) {
   }
   _exit(0);
@@ -185,6 +192,7 @@ class KeptImages final : public ImageKeeper {
     if (!settle_adding()) return;
     adding_ = send_words(socket_.get(), Request{Step::kAdd, 0, bundle.size(), digest}, copy.get());
     if (!adding_) give_up();
+    if (bundle.size() > kUnawaitedBytesMax) static_cast<void>(settle_adding());
   }
 
   void settle() override {

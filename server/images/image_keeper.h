@@ -28,9 +28,9 @@ class ImageKeeper : public ImageCache {
   virtual void keep(const std::string& part) = 0;
 };
 
-// Forks the keeper for a part of `path`, with `bytes_max` of images; it ends with this process,
-// that must have one thread. Of its descriptors the keeper has the folder, stdin, stdout and
-// stderr. kResourceExhausted.
+// Forks the keeper for a part of `path`, with `bytes_max` of images; it ends behind this process,
+// that must have one thread, once it has done what it was asked for. Of its descriptors the keeper
+// has the folder, stdin, stdout and stderr. kResourceExhausted.
 Result<std::unique_ptr<ImageKeeper>> start_image_keeper(const std::string& path,
                                                         std::uint64_t bytes_max);
 

@@ -2,9 +2,10 @@
 // together.
 #include "server/worker/channel_security.h"
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -33,48 +34,73 @@ Result<std::unique_ptr<tls::Handshake>> handshake_of(const HandOver& hand_over, 
   return tls::Handshake::of_server({protocol::encode_identity(identity), hand_over.key});
 }
 
-Status finish(tls::Handshake& handshake, std::unique_ptr<transport::Connection>* connection,
-              Deadline deadline) {
-  Result<tls::Channel> channel = handshake.finish(**connection, deadline);
+// `waited`, unless null, is called when no word of the other end is waited for any more.
+Status shake_hands(const HandOver& hand_over, std::size_t index, std::size_t count,
+                   std::unique_ptr<transport::Connection>* connection, Deadline deadline,
+                   const std::function<void()>& waited = nullptr) {
+  auto handshake = handshake_of(hand_over, index, count);
+  if (!handshake.ok()) return handshake.status();
+  GPURUN_RETURN_IF_ERROR((*handshake)->answer(**connection, deadline));
+  Result<tls::Channel> channel = (*handshake)->finish(**connection, deadline);
   if (!channel.ok()) return channel.status();
+  if (waited) waited();
   auto secured = tls::secure(std::move(*connection), *std::move(channel));
   if (!secured.ok()) return secured.status();
   *connection = *std::move(secured);
   return {};
 }
 
-Status shake_hands(const HandOver& hand_over, std::size_t index, std::size_t count,
-                   std::unique_ptr<transport::Connection>* connection, Deadline deadline) {
-  auto handshake = handshake_of(hand_over, index, count);
-  if (!handshake.ok()) return handshake.status();
-  GPURUN_RETURN_IF_ERROR((*handshake)->answer(**connection, deadline));
-  return finish(**handshake, connection, deadline);
-}
-
-// All at once, each but the first on a thread of its own: the client waits, and so its processor is
-// often free, for what takes each of them most of a millisecond.
-Status shake_all_hands(const HandOver& hand_over,
-                       const std::vector<std::unique_ptr<transport::Connection>*>& all,
-                       Deadline deadline) {
-  std::vector<Status> outcomes(all.size());
-  const auto shake = [&](std::size_t index) {
-    outcomes[index] = shake_hands(hand_over, index, all.size(), all[index], deadline);
-  };
-  std::vector<std::thread> others;
-  others.reserve(all.size());
-  std::size_t next = 1;
-  Status unstarted;
-  try {
-    for (; next < all.size(); ++next) others.emplace_back(shake, next);
-  } catch (const std::system_error& error) {
-    unstarted = Status(Code::kResourceExhausted, std::string("a thread: ") + error.what());
+// The handshakes of a session, all at once, each but the first on a thread of its own: the client
+// waits, so that its processor is often free, for what takes each most of a millisecond. Where one
+// fails the others are not waited for.
+class Handshakes {
+ public:
+  Handshakes(const HandOver& hand_over, std::vector<std::unique_ptr<transport::Connection>*> all,
+             Deadline deadline)
+      : hand_over_(hand_over), all_(std::move(all)), deadline_(deadline) {
+    for (auto* connection : all_) waiting_.push_back(connection->get());
   }
-  if (unstarted.ok()) shake(0);
-  for (std::thread& other : others) other.join();
-  GPURUN_RETURN_IF_ERROR(unstarted);
-  for (Status& outcome : outcomes) GPURUN_RETURN_IF_ERROR(std::move(outcome));
-  return {};
-}
+
+  Status shake_all() {
+    std::vector<std::jthread> others;
+    others.reserve(all_.size());
+    std::size_t next = 1;
+    try {
+      for (; next < all_.size(); ++next) others.emplace_back([this, next] { shake(next); });
+    } catch (const std::system_error&) {
+      // Then one after the other.
+    }
+    shake(0);
+    for (; next < all_.size(); ++next) shake(next);
+    others.clear();
+    return failure_;
+  }
+
+ private:
+  void shake(std::size_t index) {
+    const auto no_longer_waiting = [this, index] {
+      const std::lock_guard lock(mutex_);
+      waiting_[index] = nullptr;
+    };
+    const Status shaken =
+        shake_hands(hand_over_, index, all_.size(), all_[index], deadline_, no_longer_waiting);
+    if (shaken.ok()) return;
+    const std::lock_guard lock(mutex_);
+    waiting_[index] = nullptr;
+    if (!failure_.ok()) return;  // By our own shut_down(), as a rule.
+    failure_ = shaken;
+    for (transport::Connection* connection : waiting_) {
+      if (connection != nullptr) connection->shut_down();
+    }
+  }
+
+  const HandOver& hand_over_;
+  const std::vector<std::unique_ptr<transport::Connection>*> all_;
+  const Deadline deadline_;
+  std::mutex mutex_;
+  std::vector<transport::Connection*> waiting_;  // Guarded by mutex_. nullptr: no longer.
+  Status failure_;                               // Guarded by mutex_. The first one.
+};
 
 // The words of connection `index`.
 Result<protocol::Attach> hear_attach(const HandOver& hand_over, transport::Connection& connection,
@@ -103,7 +129,7 @@ Result<protocol::Attach> hear_attach(const HandOver& hand_over, transport::Conne
 Status secure_channels(HandOver& hand_over, WorkerChannels& channels, Deadline deadline) {
   if (!hand_over.encrypted) return {};
   const auto all = all_of(channels);
-  GPURUN_RETURN_IF_ERROR(shake_all_hands(hand_over, all, deadline));
+  GPURUN_RETURN_IF_ERROR(Handshakes(hand_over, all, deadline).shake_all());
   std::optional<protocol::Attach> first;
   protocol::Key key{};
   Status refusal;

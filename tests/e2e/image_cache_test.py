@@ -4,6 +4,7 @@ has become, and again only when what lies on its disk is no longer the image. Co
 in the client's own statistics."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,16 +25,24 @@ def bytes_sent(server, *credential, **changes):
                       world.ARGS.client, "load", str(IMAGE_BYTES),
                       env=environment(GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes))
         assert done.returncode == 0, done.stderr
-        # An image is written while the program goes on; its worker waits for that at its end.
-        world.until(lambda: not server.workers(), "the program's worker has ended")
         with open(path, encoding="utf-8") as file:
             (process,) = [json.loads(line) for line in file]
     return process["bytes"]
 
 
-def images_in(cache):
-    folder = os.path.join(cache, "images", "default")
+def images_in(cache, user="default"):
+    folder = os.path.join(cache, "images", user)
     return [os.path.join(folder, name) for name in os.listdir(folder)]
+
+
+def await_image(cache, user="default"):
+    """It is written while the program goes on, and after its end."""
+    world.until(lambda: [name for name in images_in(cache, user) if is_whole(name)],
+                f"an image of {user} is kept")
+
+
+def is_whole(path):
+    return re.fullmatch("[0-9a-f]{64}", os.path.basename(path)) is not None
 
 
 class Cache(unittest.TestCase):
@@ -48,6 +57,7 @@ class Cache(unittest.TestCase):
     def check_sent_once(self, *words):
         with self.server(*words) as server:
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            await_image(self.cache)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
         with self.server(*words) as server:  # It lies on the disk, not in a process.
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
@@ -60,6 +70,7 @@ class Cache(unittest.TestCase):
             file.write(b"y")
         with self.server(*words) as server:
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            await_image(self.cache)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
         self.assertIn("is not what its name says", server.errors)
 
@@ -81,6 +92,7 @@ class Cache(unittest.TestCase):
                                 server.tokens_file], check=True, capture_output=True,
                                timeout=world.SECONDS)
                 self.assertGreater(bytes_sent(server, "--token-file", token), IMAGE_BYTES)
+                await_image(self.cache, os.path.join("users", user))
                 self.assertLess(bytes_sent(server, "--token-file", token), ALL_ELSE_BYTES)
 
     def test_a_client_that_keeps_what_it_learns_sends_it_once(self):
@@ -88,6 +100,7 @@ class Cache(unittest.TestCase):
         with self.server() as server, tempfile.TemporaryDirectory() as kept:
             keeping = {"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept}
             self.assertGreater(bytes_sent(server, **keeping), IMAGE_BYTES)
+            await_image(self.cache)
             self.assertLess(bytes_sent(server, **keeping), ALL_ELSE_BYTES)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)  # This one asks.
 
@@ -114,6 +127,7 @@ class Cache(unittest.TestCase):
     def test_the_service_managers_folder_is_the_default(self):
         with world.Gpurund(cache=None, env=environment(CACHE_DIRECTORY=self.cache)) as server:
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
+            await_image(self.cache)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
         self.assertEqual(len(images_in(self.cache)), 1)
 

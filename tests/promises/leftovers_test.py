@@ -38,8 +38,9 @@ def state(server, temporary):
         "workers": len(server.workers()),
         # Of the listing's own connection nothing is seen: it has proved itself, and leases nothing.
         "gpurund holds": world.holdings(server),
-        "descriptors of gpurund": world.descriptors(pid),
+        # Before its descriptors: a connection's thread ends behind its descriptor.
         "threads of gpurund": world.status_of(pid)["Threads"],
+        "descriptors of gpurund": world.descriptors(pid),
         "shared memory": {name for name in os.listdir("/dev/shm") if "gpurun" in name},
         # ThreadSanitizer keeps one of its own for a moment.
         "temporary files": {name for name in os.listdir(temporary)

@@ -209,11 +209,12 @@ void TableCache::add(const Sha256Digest& key, const protocol::ImageOutcome& outc
   head.bytes = payload.size();
   if (sizeof head + payload.size() > kFileBytesMax) return;
   UniqueFd folder = open_folder(folder_);
-  if (!folder.valid()) {
+  if (!folder.valid() && errno == ENOENT) {
     // XDG Base Directory Specification: the base is made, too, for this user alone.
     const std::size_t slash = folder_.rfind('/');
     if (slash != 0) mkdir(folder_.substr(0, slash).c_str(), 0700);
-    if (mkdir(folder_.c_str(), 0700) == 0) folder = open_folder(folder_);
+    mkdir(folder_.c_str(), 0700);  // Another process may have done so just now.
+    folder = open_folder(folder_);
   }
   std::uint8_t noise[8];
   if (!folder.valid() || getrandom(noise, sizeof noise, 0) != ssize_t{sizeof noise}) return;

@@ -229,6 +229,56 @@ TEST(Call, AWordThatPromisesABlobIsNoCallOfWordsAlone) {
   }
 }
 
+// What is read without Cap'n Proto's reader means what the reader would have made of it: the same
+// words in a message with one word more, for every shape.
+TEST(Call, TheShortWayOfReadingJudgesAsTheLongOne) {
+  const auto read = [](const Row& of, const std::vector<std::uint64_t>& words, UnpackedCall& call) {
+    return call.unpack(of, byte_view(words.data(), words.size() * sizeof words[0]));
+  };
+  const auto compare = [&](const Row& of, std::uint64_t first, std::uint64_t second) {
+    // Five words: a root of two pointers, to a list of two words, and to an empty one.
+    std::vector<std::uint64_t> message = {
+        std::uint64_t{5} << 32,
+        std::uint64_t{2} << 48,
+        1 | 1 << 2 | std::uint64_t{5} << 32 | std::uint64_t{2} << 35,
+        1 | 2 << 2 | std::uint64_t{6} << 32,
+        first,
+        second};
+    UnpackedCall by_short, by_long;
+    const Status one = read(of, message, by_short);
+    message[0] += std::uint64_t{1} << 32;
+    message.push_back(0);
+    const Status other = read(of, message, by_long);
+    ASSERT_EQ(one.code(), other.code()) << one.message() << "; " << other.message();
+    if (!one.ok()) return;
+    EXPECT_EQ(by_short.minted(0), by_long.minted(0));
+    EXPECT_EQ(by_short.handles(0).size(), by_long.handles(0).size());
+    EXPECT_EQ(by_short.memory(0).size(), by_long.memory(0).size());
+    EXPECT_EQ(by_short.word(1), second);
+    EXPECT_EQ(by_long.word(1), second);
+  };
+  unsigned rows = 0;
+  for (int shape = 0; shape <= static_cast<int>(Shape::kOpaque); ++shape) {
+    for (const Direction direction : {Direction::kIn, Direction::kOut, Direction::kInOut}) {
+      for (const bool nullable : {false, true}) {
+        for (const std::uint8_t count : {std::uint8_t{1}, kNoParameter}) {
+          SCOPED_TRACE(testing::Message()
+                       << "shape " << shape << ", direction " << static_cast<int>(direction) << ", "
+                       << nullable << ", " << int{count});
+          const std::vector<Parameter> parameters = {
+              parameter(static_cast<Shape>(shape), direction, 8, count, nullable),
+              parameter(Shape::kScalar, Direction::kIn, 4)};
+          for (const std::uint64_t first : {0, 1, 2}) {
+            for (const std::uint64_t second : {0, 1, 3}) compare(row(parameters), first, second);
+          }
+          ++rows;
+        }
+      }
+    }
+  }
+  EXPECT_GE(rows, 9u * 12);
+}
+
 TEST(Call, NullGivesTheRowsError) {
   Everything program;
   program.created_argument = nullptr;

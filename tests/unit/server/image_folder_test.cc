@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -357,6 +358,39 @@ TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
   EXPECT_TRUE(std::filesystem::is_empty(base_));
   EXPECT_TRUE(kept_in("users/someone"));
   EXPECT_TRUE(kept_in(longest));
+}
+
+// A worker is killed as soon as its program has ended. Until then the keeper does not run here, so
+// that nothing of what it was asked for is done before.
+TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // The keeper becomes ours.
+  const Bytes image = image_of(15, 100'000);
+  int keeper_of_dead[2];
+  ASSERT_EQ(pipe2(keeper_of_dead, O_CLOEXEC), 0);
+  const int status = in_child([&] {
+    auto cache = keeper();
+    if (!cache.ok()) return false;
+    (*cache)->find({});  // It has begun once it answers.
+    pid_t child = 0;
+    std::ifstream("/proc/thread-self/children") >> child;
+    if (child == 0 || kill(child, SIGSTOP) != 0) return false;
+    if (write(keeper_of_dead[1], &child, sizeof child) != ssize_t{sizeof child}) return false;
+    (*cache)->add(sha256(image), image);
+    kill(getpid(), SIGKILL);
+    return false;
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  close(keeper_of_dead[1]);
+  pid_t left = 0;
+  const ssize_t told = read(keeper_of_dead[0], &left, sizeof left);
+  close(keeper_of_dead[0]);
+  ASSERT_EQ(told, ssize_t{sizeof left});
+  kill(left, SIGCONT);
+  int ended = 0;
+  EXPECT_EQ(waitpid(left, &ended, 0), left);
+  EXPECT_TRUE(WIFEXITED(ended)) << ended;
+  EXPECT_EQ(open()->find(sha256(image)), image);
+  EXPECT_EQ(files().size(), 1u);
 }
 
 TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
