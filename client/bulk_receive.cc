@@ -112,6 +112,7 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   const auto head = heads.receive(connection);
   if (!head.ok()) return head.status();
   if (!head->has_value()) return {};
+  after_reads();
   const auto& [kind, header, bytes] = **head;
   if (header.transfer > last_transfer_.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
