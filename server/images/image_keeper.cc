@@ -49,8 +49,14 @@ constexpr timeval kPatience = {120, 0};
 // When the worker ends, and with it what its session has on the GPU: for who asks just then, and
 // for the answer.
 constexpr timeval kPatienceAtEnd = {1, 0};
+// What the keeper may still do once its worker has ended, all together: a worker that strangers'
+// code has taken over may have asked for much.
+constexpr unsigned kSecondsBehindWorker = 10;
 // Larger images are waited for: what is lost when all of a session is killed stays small.
 constexpr std::size_t kUnawaitedBytesMax = std::size_t{1} << 20;
+
+// In the keeper.
+void on_workers_end(int) { alarm(kSecondsBehindWorker); }  // Which ends this process.
 
 // False: the other side is gone, or does not answer in time. `descriptor` -1: none.
 template <typename Words>
@@ -97,10 +103,7 @@ bool serve(int socket, ImageFolder* folder) {
   UniqueFd given;
   if (!receive_words(socket, &request, &given)) return false;
   UniqueFd image;
-  // Its worker may have ended; this process does not stay for a disk that stands.
-  alarm(static_cast<unsigned>(kPatience.tv_sec));
   if (folder != nullptr && !do_step(request, *folder, given.get(), &image)) return false;
-  alarm(0);
   const Answer answer{image.valid() ? 1u : 0u};
   return send_words(socket, answer, image.get());
 }
@@ -144,11 +147,16 @@ std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
   close_between(STDERR_FILENO + 1, socket - 1);
   close_between(socket + 1, std::numeric_limits<int>::max());
   prctl(PR_SET_NAME, "gpurun-images");
+  struct sigaction action {};
+  action.sa_handler = &on_workers_end;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(125);
   const std::unique_ptr<ImageFolder> folder = open_part(socket, path, bytes_max);
   if (!give_up_rights()) _exit(125);
   // A worker is killed as soon as its program has ended. What it has asked for is done all the
-  // same; behind that stands the end of its socket.
+  // same, for a while; behind that stands the end of its socket.
   while (serve(socket, folder.get())) {
   }
   _exit(0);

@@ -29,8 +29,8 @@ class ImageKeeper : public ImageCache {
 };
 
 // Forks the keeper for a part of `path`, with `bytes_max` of images; it ends behind this process,
-// that must have one thread, once it has done what it was asked for. Of its descriptors the keeper
-// has the folder, stdin, stdout and stderr. kResourceExhausted.
+// that must have one thread, once it has done what it was asked for, and 10 s later at most. Of its
+// descriptors the keeper has the folder, stdin, stdout and stderr. kResourceExhausted.
 Result<std::unique_ptr<ImageKeeper>> start_image_keeper(const std::string& path,
                                                         std::uint64_t bytes_max);
 

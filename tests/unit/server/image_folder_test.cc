@@ -393,6 +393,35 @@ TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
   EXPECT_EQ(files().size(), 1u);
 }
 
+// Nor does it stay for what a taken worker arranged: here the end of its socket never comes.
+TEST_F(Folder, AKeeperIsEndedSomeSecondsBehindItsWorker) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  int pids[2];
+  ASSERT_EQ(pipe2(pids, O_CLOEXEC), 0);
+  in_child([&] {
+    auto cache = keeper();
+    if (!cache.ok()) return false;
+    (*cache)->find({});
+    pid_t left[2] = {};
+    std::ifstream("/proc/thread-self/children") >> left[0];
+    left[1] = fork();
+    while (left[1] == 0) pause();  // Has the worker's end of the socket.
+    if (write(pids[1], left, sizeof left) != ssize_t{sizeof left}) return false;
+    kill(getpid(), SIGKILL);
+    return false;
+  });
+  close(pids[1]);
+  pid_t left[2] = {};
+  const ssize_t told = read(pids[0], left, sizeof left);
+  close(pids[0]);
+  ASSERT_EQ(told, ssize_t{sizeof left});
+  int ended = 0;
+  EXPECT_EQ(waitpid(left[0], &ended, 0), left[0]);
+  EXPECT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGALRM) << ended;
+  kill(left[1], SIGKILL);
+  EXPECT_EQ(waitpid(left[1], &ended, 0), left[1]);
+}
+
 TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
   const Bytes image = image_of(9);
   const Bytes other = image_of(10);
