@@ -171,6 +171,7 @@ class Block {
   void reduce_together(const RegionCut& cut);
   bool exchange_together(const RegionCut& cut);
   bool masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uint32_t lanes) const;
+  WarpWords words_of(const RegionCut& cut, std::uint32_t warp_index) const;
   void exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp,
                 std::uint32_t lanes);
   std::uint32_t common_next(std::uint32_t begin, std::uint32_t end) const;

@@ -159,15 +159,28 @@ bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uin
   return true;
 }
 
+// The words that lanes bring to an exchange and get from it, from this warp's on.
+WarpWords Block::words_of(const RegionCut& cut, std::uint32_t warp_index) const {
+  const std::uint32_t first = warp_index * kWarpLanes;
+  WarpWords words;
+  for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
+    const bool known = (cut.known & kKnownWord << i) != 0;
+    words.in[i] = known ? &cut.words[i] : region_frame_.word[i] + first;
+    words.step[i] = known ? 0 : 1;
+  }
+  words.out[0] = cut.results > 0 ? region_frame_.result + first : nullptr;
+  words.out[1] = cut.results > 1 ? region_frame_.second + first : nullptr;
+  return words;
+}
+
 // Does what the live ones of `lanes` of each of these warps, whose masks agree, have come to.
 void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp,
                      std::uint32_t lanes) {
   if (cut.function == nullptr) return;
-  const bool one_group = (cut.known & kKnownMask) != 0;
   const auto for_each_group = [&](std::uint32_t w, const auto& perform) {
     const std::uint32_t live = warps_[w].live;
     std::uint32_t left = live & lanes;
-    if (one_group) return perform(left);
+    if ((cut.known & kKnownMask) != 0) return perform(left);
     while (left != 0) {
       const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
       const std::uint32_t group = region_frame_.operand[w * kWarpLanes + lane] & live;
@@ -175,23 +188,27 @@ void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32
       left &= ~group;
     }
   };
-  std::uint32_t first = first_warp * kWarpLanes;
   if (cut.kind == CutKind::kExchange) {
-    WarpWords words;
-    for (std::uint32_t i = 0; i < kExchangeInputs; ++i) {
-      const bool known = (cut.known & kKnownWord << i) != 0;
-      words.in[i] = known ? &cut.words[i] : region_frame_.word[i] + first;
-      words.step[i] = known ? 0 : 1;
-    }
-    words.out[0] = cut.results > 0 ? region_frame_.result + first : nullptr;
-    words.out[1] = cut.results > 1 ? region_frame_.second + first : nullptr;
+    // Neighbouring warps with a group of the same lanes are done at once.
+    std::uint32_t begin = first_warp;
+    std::uint32_t end = first_warp;
+    std::uint32_t alike = 0;
+    const auto perform = [&] {
+      if (begin != end) cut.words_function(alike, words_of(cut, begin), end - begin);
+    };
     for (std::uint32_t w = first_warp; w < last_warp; ++w) {
-      for_each_group(w, [&](std::uint32_t group) { cut.words_function(group, words); });
-      for (std::uint32_t i = 0; i < kExchangeInputs; ++i) words.in[i] += words.step[i] * kWarpLanes;
-      for (std::uint32_t*& out : words.out) out = out == nullptr ? out : out + kWarpLanes;
+      for_each_group(w, [&](std::uint32_t group) {
+        if (begin == end || end != w || group != alike) {
+          perform();
+          begin = w;
+          alike = group;
+        }
+        end = w + 1;
+      });
     }
-    return;
+    return perform();
   }
+  std::uint32_t first = first_warp * kWarpLanes;
   for (std::uint32_t w = first_warp; w < last_warp; ++w, first += kWarpLanes) {
     WarpSlot* const slots = warps_[w].slots;
     for (std::uint32_t left = warps_[w].live & lanes; left != 0; left &= left - 1) {

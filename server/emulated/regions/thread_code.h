@@ -22,8 +22,6 @@
 
 namespace gpurun::emulated {
 
-inline constexpr unsigned kSliceLanes = 8;
-
 // How a value differs between the lanes of a slice.
 struct Shape {
   enum class Kind : std::uint8_t { kUnset, kUniform, kAffine, kVarying };

@@ -98,15 +98,16 @@ enum class DeviceFault : std::uint32_t {
 inline constexpr std::uint32_t kExchangeInputs = 3;
 inline constexpr std::uint32_t kExchangeResults = 2;
 
-// The words of one warp's lanes that stand side by side.
+// The words of the lanes of neighbouring warps, side by side.
 struct WarpWords {
   const std::uint32_t* in[kExchangeInputs];  // Lane l's: in[i][l * step[i]].
   std::uint32_t step[kExchangeInputs];       // 1; 0: all lanes have the same.
   std::uint32_t* out[kExchangeResults];      // One a lane; nullptr: nobody asks for it.
 };
 
-// As WarpFunction, for an operation of few words.
-using WordsFunction = void (*)(std::uint32_t present, const WarpWords& words);
+// As WarpFunction, for an operation of few words and for that many warps, each with the same lanes
+// present.
+using WordsFunction = void (*)(std::uint32_t present, const WarpWords& words, std::uint32_t warps);
 
 enum class BarrierReduction : std::uint32_t { kPopulation, kAnd, kOr };
 
@@ -250,6 +251,10 @@ struct RegionFrame {
 
 inline constexpr std::uint32_t kRegionEnded = 0;
 inline constexpr std::uint32_t kRegionMixed = ~std::uint32_t{0};
+
+// How many lanes with neighbouring %tid.x run the same instructions together (a slice), at most: a
+// register of 512 bits holds a word of each. Half as many cost a slice as many instructions.
+inline constexpr unsigned kSliceLanes = 16;
 
 // Runs the lanes [begin, end) to their next cuts. Returns the region that all of them continue in
 // (kRegionEnded: none), or kRegionMixed: RegionFrame::next says where each of them stands. Before

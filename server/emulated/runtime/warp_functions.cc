@@ -3,6 +3,7 @@
 #include "server/emulated/runtime/warp_functions.h"
 
 #include <bit>
+#include <concepts>
 #include <cstring>
 
 namespace gpurun::emulated {
@@ -34,7 +35,6 @@ class RowWords {
   void give_second(U32 lane, U32 value) const {
     if (words_.out[1] != nullptr) words_.out[1][lane] = value;
   }
-  const WarpWords& all() const { return words_; }
 
  private:
   const WarpWords& words_;
@@ -88,63 +88,73 @@ struct Shuffle {
     });
   }
 
-  static void run(U32 present, const RowWords& words) {
-    const WarpWords& all = words.all();
-    const bool alike = all.step[1] == 0 && all.step[2] == 0;
-    if (present != kAllLanes || !alike || all.step[0] == 0 || all.out[0] == nullptr) {
-      return run<RowWords>(present, words);
-    }
-    const U32 b = *all.in[1] & 31;
-    const U32 clamp = *all.in[2] & 31;
-    const U32 segment = *all.in[2] >> 8 & 31;
-    const U32* const values = all.in[0];
-    U32* const out = all.out[0];
-    if (!moves_whole_warp(values, out, b, clamp, segment)) {
-      for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+  // Of whole warps that all move their lanes in the same way. False: they do not; nothing was done.
+  static bool run_alike(const WarpWords& words, U32 warps) {
+    const bool alike = words.step[0] != 0 && words.step[1] == 0 && words.step[2] == 0;
+    if (!alike || words.out[0] == nullptr) return false;
+    const U32 b = *words.in[1] & 31;
+    const U32 clamp = *words.in[2] & 31;
+    const U32 segment = *words.in[2] >> 8 & 31;
+    const U32 lanes = warps * kWarpLanes;
+    if (!moves_whole_warps(words.in[0], words.out[0], lanes, b, clamp, segment)) {
+      for (U32 at = 0; at < lanes; ++at) {
+        const U32 lane = at % kWarpLanes;
         const int from = source<kind>(lane, b, segment);
-        out[lane] =
-            values[is_inside<kind>(from, lane, clamp, segment) ? static_cast<U32>(from) : lane];
+        const bool valid = is_inside<kind>(from, lane, clamp, segment);
+        words.out[0][at] = words.in[0][at - lane + (valid ? static_cast<U32>(from) : lane)];
       }
     }
-    if (all.out[1] == nullptr) return;
-    for (U32 lane = 0; lane < kWarpLanes; ++lane) {
+    if (words.out[1] == nullptr) return true;
+    for (U32 at = 0; at < lanes; ++at) {
+      const U32 lane = at % kWarpLanes;
       const int from = source<kind>(lane, b, segment);
-      all.out[1][lane] = is_inside<kind>(from, lane, clamp, segment) ? 1 : 0;
+      words.out[1][at] = is_inside<kind>(from, lane, clamp, segment) ? 1 : 0;
     }
+    return true;
   }
 
  private:
-  // The steps of sums and scans over a whole warp, which nearly all shuffles of programs are.
-  static bool moves_whole_warp(const U32* values, U32* out, U32 b, U32 clamp, U32 segment) {
+  // The steps of sums and scans over whole warps, which nearly all shuffles of programs are.
+  static bool moves_whole_warps(const U32* values, U32* out, U32 lanes, U32 b, U32 clamp,
+                                U32 segment) {
     if (kind == Kind::kIndex || segment != 0 || clamp != (kind == Kind::kUp ? 0 : 31)) return false;
     switch (b) {
       case 1:
-        return move_by<1>(values, out);
+        return move_by<1>(values, out, lanes);
       case 2:
-        return move_by<2>(values, out);
+        return move_by<2>(values, out, lanes);
       case 4:
-        return move_by<4>(values, out);
+        return move_by<4>(values, out, lanes);
       case 8:
-        return move_by<8>(values, out);
+        return move_by<8>(values, out, lanes);
       case 16:
-        return move_by<16>(values, out);
+        return move_by<16>(values, out, lanes);
       default:
         return false;
     }
   }
 
   template <U32 b>
-  static bool move_by(const U32* __restrict values, U32* __restrict out) {
-    if constexpr (kind == Kind::kButterfly) {
-      for (U32 lane = 0; lane < kWarpLanes; ++lane) out[lane] = values[lane ^ b];
-    } else {
-      constexpr U32 kMoved = kWarpLanes - b;
-      constexpr bool kUp = kind == Kind::kUp;
-      std::memcpy(out + (kUp ? b : 0), values + (kUp ? 0 : b), kMoved * sizeof(U32));
-      std::memcpy(out + (kUp ? 0 : kMoved), values + (kUp ? 0 : kMoved), b * sizeof(U32));
+  static bool move_by(const U32* __restrict values, U32* __restrict out, U32 lanes) {
+    for (U32 first = 0; first < lanes;
+         first += kWarpLanes, values += kWarpLanes, out += kWarpLanes) {
+      if constexpr (kind == Kind::kButterfly) {
+        for (U32 lane = 0; lane < kWarpLanes; ++lane) out[lane] = values[lane ^ b];
+      } else {
+        constexpr U32 kMoved = kWarpLanes - b;
+        constexpr bool kUp = kind == Kind::kUp;
+        std::memcpy(out + (kUp ? b : 0), values + (kUp ? 0 : b), kMoved * sizeof(U32));
+        std::memcpy(out + (kUp ? 0 : kMoved), values + (kUp ? 0 : kMoved), b * sizeof(U32));
+      }
     }
     return true;
   }
+};
+
+// Operations of which several warps are quicker done at once than one by one.
+template <class Operation>
+concept RunsAlike = requires(const WarpWords& words, U32 warps) {
+  { Operation::run_alike(words, warps) } -> std::same_as<bool>;
 };
 
 template <class Words>
@@ -274,8 +284,16 @@ void on_slots(U32 present, const WarpSlot* slots) {
   Operation::run(present, OwnWords(slots));
 }
 template <class Operation>
-void on_words(U32 present, const WarpWords& words) {
-  Operation::run(present, RowWords(words));
+void on_words(U32 present, const WarpWords& words, U32 warps) {
+  if constexpr (RunsAlike<Operation>) {
+    if (present == kAllLanes && Operation::run_alike(words, warps)) return;
+  }
+  WarpWords one = words;
+  for (U32 w = 0; w < warps; ++w) {
+    Operation::run(present, RowWords(one));
+    for (U32 i = 0; i < kExchangeInputs; ++i) one.in[i] += one.step[i] * kWarpLanes;
+    for (U32*& out : one.out) out = out == nullptr ? out : out + kWarpLanes;
+  }
 }
 
 template <class Operation>

@@ -144,7 +144,7 @@ TEST(Cuts, AFaultNamesTheSameErrorAndAThreadOfItsSlice) {
   EXPECT_EQ(regions.result.message, threads.result.message);
   EXPECT_EQ(regions.result.address, 64u);
   EXPECT_EQ(regions.result.block.x, 1u);
-  EXPECT_EQ(regions.result.thread.x / 8, threads.result.thread.x / 8);
+  EXPECT_EQ(regions.result.thread.x / kSliceLanes, threads.result.thread.x / kSliceLanes);
 }
 
 TEST(Cuts, ATrapNamesItsThread) {
