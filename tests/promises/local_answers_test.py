@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Protects: what the client computes by itself (occupancy, attributes of devices, kernels and pointers) is
+never asked of the server. tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
+
+Counts what --stats says of those functions; no time is measured.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+
+ANSWERED_HERE = ("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyAvailableDynamicSMemPerBlock",
+                 "cuPointerGetAttribute", "cuPointerGetAttributes", "cuKernelGetAttribute",
+                 "cuDeviceGetAttribute")
+# Of a function it asks for numbers that are no attributes, too: those are the driver's to refuse.
+SELDOM_ASKED = ("cuFuncGetAttribute",)
+
+
+def main():
+    with world.Gpurund() as server:
+        done = world.measured(server, [sys.argv[1]])
+        if done.status != 0 or len(done.statistics) != 1:
+            sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    counted = {function["name"]: function for function in done.statistics[0]["functions"]}
+    wrong = []
+    for name in ANSWERED_HERE + SELDOM_ASKED:
+        entries, calls, fences = (counted.get(name, {}).get(key, 0) for key in ("entries", "calls", "fences"))
+        print(f"{name}: {entries} times, {calls} calls, {fences} round trips")
+        allowed = entries // 8 if name in SELDOM_ASKED else 0
+        if entries < 10:
+            wrong.append(f"{name} is called {entries} times only, which shows nothing")
+        if max(calls, fences) > allowed:
+            wrong.append(f"{name} was asked of the server {max(calls, fences)} times")
+    if wrong:
+        sys.exit("WRONG: " + "; ".join(wrong))
+
+
+main()
