@@ -74,9 +74,14 @@ void send_all(int socket, const char* data, std::size_t size) {
   }
 }
 
-void receive_all(int socket, char* data, std::size_t size) {
+void receive_all(int socket, char* data, std::size_t size, Waiting waiting) {
+  const bool awake = waiting == Waiting::kAwake;
   while (size > 0) {
-    const ssize_t got = ::recv(socket, data, size, 0);
+    const ssize_t got = ::recv(socket, data, size, awake ? MSG_DONTWAIT : 0);
+    if (got < 0 && errno == EAGAIN && awake) {
+      sched_yield();
+      continue;
+    }
     if (got == 0 || (got < 0 && errno == ECONNRESET)) std::_Exit(1);
     check(got > 0, "recv");
     data += got;

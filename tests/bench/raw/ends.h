@@ -18,8 +18,12 @@ enum class Pacing { kAsTheSystem, kNone };  // None: Reno, where the system's ch
 // Ends the process with errno's words unless `fine`.
 void check(bool fine, const char* what);
 void send_all(int socket, const char* data, std::size_t size);
+enum class Waiting {
+  kAsleep,
+  kAwake
+};  // Awake: asks again and again, and lets others run meanwhile.
 // Ends the process quietly when the peer has gone.
-void receive_all(int socket, char* data, std::size_t size);
+void receive_all(int socket, char* data, std::size_t size, Waiting waiting = Waiting::kAsleep);
 
 // A child that runs `serve` with its ends of `connections` connections, and exits.
 class Pair {

@@ -2,7 +2,9 @@
 // JSON object on standard output. The bars of the paths are ratios to these.
 //
 //   PLACEMENT   across: the two ends stay on different cores; free: as the scheduler likes.
-//   ping        64 bytes there and back, by TCP over loopback and by a futex in shared memory
+//   ping        64 bytes there and back: by TCP over loopback, of ends that sleep for them and of
+//   ends
+//               that stay awake, and by a futex in shared memory
 //   streams N.. 64 MiB by TCP over so many connections, a memcpy at each end, as the system sets
 //               connections up and with Reno; and memcpy alone
 //   contended   the ping-pong beside a stream that never ends
@@ -68,24 +70,25 @@ void in_shares(const std::vector<int>& sockets, Share share) {
 }
 
 // A word there and back between two threads.
-void ping_pongs(const char* row, Placement placement, Results* results) {
+void ping_pongs(const char* row, Placement placement, Waiting waiting, Results* results) {
   const int pings = results->count(kPings) + results->count(kPings) / 10;
-  const Pair pair(placement, 1, [pings](const std::vector<int>& sockets) {
+  const Pair pair(placement, 1, [pings, waiting](const std::vector<int>& sockets) {
     char ping[kPing];
     for (int i = 0; i < pings; ++i) {
-      receive_all(sockets[0], ping, kPing);
+      receive_all(sockets[0], ping, kPing, waiting);
       send_all(sockets[0], ping, kPing);
     }
   });
   char ping[kPing] = {};
   results->each(row, kPings, [&] {
     send_all(pair.sockets()[0], ping, kPing);
-    receive_all(pair.sockets()[0], ping, kPing);
+    receive_all(pair.sockets()[0], ping, kPing, waiting);
   });
 }
 
 void measure_ping(Placement placement, Results* results) {
-  ping_pongs("raw 64-byte ping-pong", placement, results);
+  ping_pongs("raw 64-byte ping-pong", placement, Waiting::kAsleep, results);
+  ping_pongs("raw 64-byte ping-pong, awake", placement, Waiting::kAwake, results);
   const int pings = results->count(kPings) + results->count(kPings) / 10;
   const FutexPair futex(placement, pings);
   results->each("raw futex ping-pong", kPings, [&] { futex.ping(); });
@@ -147,7 +150,7 @@ void measure_contended(Placement placement, Results* results) {
   close(flowing[1]);
   char word = 0;
   check(read(flowing[0], &word, 1) == 1, "the neighbour");
-  ping_pongs("raw ping-pong beside a stream", placement, results);
+  ping_pongs("raw ping-pong beside a stream", placement, Waiting::kAsleep, results);
   kill(neighbour,
        SIGKILL);  // Before its pipe is full. Its other end dies of the broken connection.
   waitpid(neighbour, nullptr, 0);
