@@ -22,6 +22,20 @@ int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t to
   return 0;
 }
 
+// With the lock held, as the next.
+std::byte* BulkOut::take_staging() {
+  std::byte* const slot = staging_.take();
+  if (slot == nullptr) lacks_slots_ = true;
+  return slot;
+}
+
+// Once for each that has found no slot, or enough on its way.
+bool BulkOut::may_go_on() {
+  if (!starving_ || (unsent_ > kChunksAheadMin && !lacks_slots_)) return false;
+  starving_ = lacks_slots_ = false;
+  return true;
+}
+
 BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto found = transfers_.find(number);
@@ -32,7 +46,7 @@ BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   chunk.size = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, transfer.total - transfer.given));
   if (chunk.size == 0) return {};
-  if (unsent_ < kChunksAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = staging_.take();
+  if (unsent_ < kChunksAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = take_staging();
   if (chunk.bytes == nullptr) {
     starving_ = true;
     return {};
@@ -74,7 +88,7 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
       staging_.give_back(chunk.bytes);
       if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
     }
-    room = unsent_ < kChunksAheadMax && std::exchange(starving_, false);
+    room = may_go_on();
     forget_when_done(found);
   }
   if (goes) listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size});
@@ -116,8 +130,8 @@ int BulkOut::result(std::uint64_t number) const {
 
 std::byte* BulkOut::take_slot(std::size_t left) {
   const std::lock_guard lock(mutex_);
-  std::byte* slot = staging_.free_slots() > left ? staging_.take() : nullptr;
-  if (slot == nullptr) starving_ = true;
+  std::byte* slot = staging_.free_slots() > left ? take_staging() : nullptr;
+  if (slot == nullptr) starving_ = lacks_slots_ = true;
   return slot;
 }
 
@@ -149,7 +163,7 @@ bool BulkOut::gone(std::uint64_t number, std::byte* slot) {
   const auto found = transfers_.find(number);
   --found->second.unsent;
   forget_when_done(found);
-  return std::exchange(starving_, false);
+  return may_go_on();
 }
 
 Status BulkOut::receipt(const BulkHeader& header) {

@@ -28,6 +28,9 @@ namespace gpurun::server {
 
 // Chunks that the device has written and that no connection has taken; copies wait beyond.
 inline constexpr std::size_t kChunksAheadMax = 8;
+// More are asked for when so few are left, several at a time: a thread that copies and sends by
+// turns is quicker in longer turns (docs/adr/0026).
+inline constexpr std::size_t kChunksAheadMin = 2;
 // Chunks that a copy has asked the device for; what stands behind a long kernel leaves the other
 // slots to other streams.
 inline constexpr std::size_t kChunksAskedMax = 16;
@@ -101,6 +104,8 @@ class BulkOut {
   };
   using Transfers = std::map<std::uint64_t, Transfer>;
 
+  std::byte* take_staging();
+  bool may_go_on();
   void abandon(std::uint64_t transfer, std::uint64_t total);
   void forget_when_done(Transfers::iterator at);
 
@@ -110,8 +115,9 @@ class BulkOut {
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  std::size_t unsent_ = 0;  // Of all transfers.
-  bool starving_ = false;   // A copy waits for a slot, or for chunks to be done or gone.
+  std::size_t unsent_ = 0;    // Of all transfers.
+  bool starving_ = false;     // A copy waits for a slot, or for chunks to be done or gone.
+  bool lacks_slots_ = false;  // For want of a slot: it need not wait for chunks to be gone.
 };
 
 }  // namespace gpurun::server

@@ -1,0 +1,85 @@
+// Chunks of copies out are asked for several at a time, and nobody waits who could go on.
+#include "server/bulk/bulk_out.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "protocol/limits.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::size_t kChunk = limits::kBulkChunkBytes;
+constexpr std::uint64_t kTransfer = 1, kCall = 7;
+
+class BulkOutTest : public ::testing::Test {
+ protected:
+  // The device is quick: each chunk that is asked for is there. How many were.
+  std::size_t copy_what_may_be() {
+    std::size_t count = 0;
+    for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
+         chunk = out_.next(kTransfer), ++count) {
+      out_.copied(kTransfer, chunk, 0);
+      unsent_.push_back(chunk.bytes);
+    }
+    return count;
+  }
+  // The next one has been sent. True: a copy that waits may go on.
+  bool send_one() {
+    std::byte* const slot = unsent_.front();
+    unsent_.pop_front();
+    return out_.gone(kTransfer, slot);
+  }
+
+  Staging staging_{4 * Staging::kPartBytes};
+  int rooms_ = 0;
+  BulkOut out_{staging_,
+               {&rooms_, [](void* user) { ++*static_cast<int*>(user); },
+                [](void*, protocol::FrameKind, const protocol::BulkHeader&, ByteView) {}}};
+  std::deque<std::byte*> unsent_;
+};
+
+TEST_F(BulkOutTest, ChunksAreAskedForSeveralAtATime) {
+  ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
+  EXPECT_EQ(copy_what_may_be(), kChunksAheadMax);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (std::size_t left = kChunksAheadMax - 1; left > kChunksAheadMin; --left) {
+      EXPECT_FALSE(send_one()) << left << " are left";
+    }
+    EXPECT_TRUE(send_one());
+    EXPECT_EQ(copy_what_may_be(), kChunksAheadMax - kChunksAheadMin);
+  }
+  EXPECT_EQ(rooms_, 0);
+}
+
+// Of a slot that another copy has: as soon as it is there, whatever is still to be sent.
+TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
+  ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
+  std::vector<std::byte*> others;
+  while (staging_.free_slots() > kChunksAheadMax - 1) others.push_back(out_.take_slot());
+  EXPECT_EQ(copy_what_may_be(), kChunksAheadMax - 1);
+  EXPECT_TRUE(send_one());
+  EXPECT_EQ(copy_what_may_be(), 1U);
+  EXPECT_EQ(rooms_, 0);
+  out_.give_slot(others.back());
+  EXPECT_EQ(rooms_, 1);
+}
+
+// A kernel's end brings many at once; until it, none is left to be sent.
+TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
+  ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
+  std::deque<BulkOut::Chunk> asked;
+  for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
+       chunk = out_.next(kTransfer)) {
+    asked.push_back(chunk);
+  }
+  ASSERT_EQ(asked.size(), kChunksAskedMax);
+  out_.copied(kTransfer, asked.front(), 0);
+  EXPECT_EQ(rooms_, 1);
+  EXPECT_NE(out_.next(kTransfer).bytes, nullptr);
+}
+
+}  // namespace
+}  // namespace gpurun::server
