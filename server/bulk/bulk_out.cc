@@ -141,6 +141,7 @@ void BulkOut::give_slot(std::byte* slot) {
     const std::lock_guard lock(mutex_);
     staging_.give_back(slot);
     room = std::exchange(starving_, false);
+    lacks_slots_ = false;
   }
   if (room) listener_.room(listener_.user);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Protects: what the client computes by itself (occupancy, attributes of devices, kernels and pointers) is
-never asked of the server. tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
+never asked of the server (attributes of functions: but for numbers that are none). tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
 
 Counts what --stats says of those functions; no time is measured.
 """
@@ -25,7 +25,10 @@ def main():
     counted = {function["name"]: function for function in done.statistics[0]["functions"]}
     wrong = []
     for name in ANSWERED_HERE + SELDOM_ASKED:
-        entries, calls, fences = (counted.get(name, {}).get(key, 0) for key in ("entries", "calls", "fences"))
+        if name not in counted:
+            wrong.append(f"{name} is not called")
+            continue
+        entries, calls, fences = (counted[name][key] for key in ("entries", "calls", "fences"))
         print(f"{name}: {entries} times, {calls} calls, {fences} round trips")
         allowed = entries // 8 if name in SELDOM_ASKED else 0
         if entries < 10:

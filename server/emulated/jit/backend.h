@@ -64,12 +64,13 @@ class CompilerBackend {
   // may be small.
   Result<ReadyCode> make(const CodeRequest& request);
   // The same for regions, on the caller's stack, which must be large. kRefused: the kernel has
-  // none.
-  Result<ReadyRegions> make_regions(const CodeRequest& request);
-  // Those that are in the cache. On any stack.
+  // none. `slice_lanes`: slice_lanes_for() of the blocks that it has (regions.h).
+  Result<ReadyRegions> make_regions(const CodeRequest& request, unsigned slice_lanes);
+  // Those that are in the cache, of whichever width. On any stack.
   std::optional<ReadyRegions> find_regions(const CodeRequest& request);
   void release(const LoadedCode& code) { jit_->unload(code); }
   Tier tier() const { return options_.tier; }
+  unsigned slice_lanes() const { return options_.slice_lanes; }
   BackgroundWork& background() { return background_; }
   // Before the first background work, on the program's thread. LLVM makes tables when it first
   // needs them; the end of the process destroys them, last made first, and runs exit handlers in
@@ -86,8 +87,9 @@ class CompilerBackend {
                   std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache);
   Result<ReadyCode> make_here(const CodeRequest& request);
   Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request);
+  std::optional<ReadyRegions> find_regions(const CodeRequest& request, unsigned slice_lanes);
   Result<ReadyRegions> load_regions(const GeneratedCode& code, const CodeRequest& request);
-  std::string key_of(const CodeRequest& request, const char* form) const;
+  std::string key_of(const CodeRequest& request, const std::string& form) const;
 
   const RuntimeFunctions runtime_;
   const CompilerOptions options_;

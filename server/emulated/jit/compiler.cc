@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
 // What tells the cache's entries of one kernel apart.
-constexpr char kRegionsForm[] = "regions";
+// Of regions with slices of so many lanes.
+std::string regions_form(unsigned slice_lanes) { return "regions " + std::to_string(slice_lanes); }
 
 void* run_function(void* function) {
   (*static_cast<const std::function<void()>*>(function))();
@@ -118,7 +119,7 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   return load(*generated, request);
 }
 
-std::string CompilerBackend::key_of(const CodeRequest& request, const char* form) const {
+std::string CompilerBackend::key_of(const CodeRequest& request, const std::string& form) const {
   std::string key =
       std::string(kGeneratorVersion) + "\n" + jit_->target_text() + "\n" + form + "\n";
   key.append(request.cache_text);
@@ -126,19 +127,26 @@ std::string CompilerBackend::key_of(const CodeRequest& request, const char* form
 }
 
 std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& request) {
+  if (auto wide = find_regions(request, kSliceLanes)) return wide;
+  return find_regions(request, kNarrowSliceLanes);
+}
+
+std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& request,
+                                                          unsigned slice_lanes) {
   if (cache_ == nullptr) return std::nullopt;
-  const auto known = cache_->find(key_of(request, kRegionsForm));
+  const auto known = cache_->find(key_of(request, regions_form(slice_lanes)));
   if (!known) return std::nullopt;
   auto ready = load_regions(*known, request);
   if (!ready.ok()) return std::nullopt;
   return *ready;
 }
 
-Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request) {
-  if (auto known = find_regions(request)) return *known;
-  auto generated = jit_->generate_regions(*request.source);
+Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request,
+                                                   unsigned slice_lanes) {
+  if (auto known = find_regions(request, slice_lanes)) return *known;
+  auto generated = jit_->generate_regions(*request.source, slice_lanes);
   if (!generated.ok()) return generated.status();
-  if (cache_ != nullptr) cache_->store(key_of(request, kRegionsForm), *generated);
+  if (cache_ != nullptr) cache_->store(key_of(request, regions_form(slice_lanes)), *generated);
   return load_regions(*generated, request);
 }
 

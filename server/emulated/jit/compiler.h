@@ -28,6 +28,9 @@ struct CompilerOptions {
   std::uint64_t cache_bytes_max = 1ull << 30;
   // Above this many PTX instructions (callees included) the cheap code generator is used.
   std::uint32_t cheap_above_instructions = 20000;
+  // Of regions that are made before any launch has been seen, for kernels without .reqntid:
+  // kSliceLanes or kNarrowSliceLanes.
+  unsigned slice_lanes = kSliceLanes;
   // Called once, before code is first made in the background, on the program's thread: an exit
   // handler that calls Compiler::stop_background() must be registered here and no earlier
   // (CompilerBackend::prepare_background()). May be empty.

@@ -287,13 +287,14 @@ Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, bool cheap
   return work.emit();
 }
 
-Result<GeneratedCode> KernelJit::generate_regions(const KernelSource& kernel) {
+Result<GeneratedCode> KernelJit::generate_regions(const KernelSource& kernel,
+                                                  unsigned slice_lanes) {
   Work work(*machine_);
   GPURUN_RETURN_IF_ERROR(work.failed);
   GPURUN_RETURN_IF_ERROR(translate(kernel, work.module));
   mark_for_inlining(work.module, false);
   Passes(work.target.get(), false).simplify(work.module);
-  GPURUN_RETURN_IF_ERROR(split_into_regions(work.module));
+  GPURUN_RETURN_IF_ERROR(split_into_regions(work.module, slice_lanes));
   mark_for_inlining(work.module, true);
   Passes(work.target.get(), false).optimize(work.module);
   return work.emit();

@@ -39,7 +39,7 @@ class KernelJit {
 
   // The fast form of the same kernel: an object whose kRootSymbol is a RegionProgram. kRefused: it
   // has none. Needs some MiB of stack.
-  Result<GeneratedCode> generate_regions(const KernelSource& kernel);
+  Result<GeneratedCode> generate_regions(const KernelSource& kernel, unsigned slice_lanes);
 
   // Compiles a little of everything, and throws it away: what LLVM makes for itself on the way is
   // there afterwards. Needs some MiB of stack.

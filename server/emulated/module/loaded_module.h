@@ -46,7 +46,9 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   // One kernel, or one function that is called through a pointer. What has been found out stays,
   // failures too; the parsed text does not, because libraries have thousands of kernels.
   struct Record final : FastForm {
-    void ran_without(std::chrono::nanoseconds time) override { module->note_time(*this, time); }
+    void ran_without(std::chrono::nanoseconds time, std::uint32_t row_threads) override {
+      module->note_time(*this, time, row_threads);
+    }
 
     void show() { code_.store(&fast_code, std::memory_order_release); }
 
@@ -79,9 +81,9 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   // Regions for a kernel that has just been compiled, if they are to be had at once.
   void add_fast_form(Record& record, const Unit& unit, const std::string& cache_text);
   void show_fast_form(Record& record, const ReadyRegions& regions);
-  void note_time(Record& record, std::chrono::nanoseconds time);
+  void note_time(Record& record, std::chrono::nanoseconds time, std::uint32_t row_threads);
   // In the background.
-  void make_fast_form(Record& record);
+  void make_fast_form(Record& record, unsigned slice_lanes);
   void fill_attributes(Record& record, const Unit& unit) const;
 
   const std::vector<std::string> texts_;

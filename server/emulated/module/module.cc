@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/module/loaded_module.h"
+#include "server/emulated/regions/regions.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -260,8 +261,11 @@ void LoadedModule::add_fast_form(Record& record, const Unit& unit, const std::st
     record.may_ask_for_fast.store(backend_.prepare_background(), std::memory_order_relaxed);
     return;
   }
+  // No launch has been seen; .reqntid may tell.
+  const std::uint32_t row = record.attributes.required_block[0];
+  const unsigned lanes = row != 0 ? slice_lanes_for(row) : backend_.slice_lanes();
   Result<ReadyRegions> made = Status(Code::kInternal, "not compiled");
-  const Status ran = run_on_large_stack([&] { made = backend_.make_regions(request); });
+  const Status ran = run_on_large_stack([&] { made = backend_.make_regions(request, lanes); });
   if (ran.ok() && made.ok()) return show_fast_form(record, *made);
   GPURUN_LOG(kInfo, "%s",
              at_module(std::string(table_->name(record.definition)) +
@@ -276,7 +280,8 @@ void LoadedModule::show_fast_form(Record& record, const ReadyRegions& regions) {
   record.show();
 }
 
-void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time) {
+void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time,
+                             std::uint32_t row_threads) {
   if (backend_.tier() != Tier::kAuto) return;
   if (!record.may_ask_for_fast.load(std::memory_order_relaxed)) return;
   if (record.asked_for_fast.load(std::memory_order_relaxed)) return;
@@ -285,17 +290,19 @@ void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time) {
     return;
   }
   if (record.asked_for_fast.exchange(true, std::memory_order_relaxed)) return;
-  if (!backend_.background().add(this, [this, &record] { make_fast_form(record); })) {
+  const unsigned lanes = slice_lanes_for(row_threads);
+  if (!backend_.background().add(this, [this, &record, lanes] { make_fast_form(record, lanes); })) {
     record.asked_for_fast.store(false, std::memory_order_relaxed);
   }
 }
 
 // What the record's mutex guards is not touched: launches go on meanwhile.
-void LoadedModule::make_fast_form(Record& record) {
+void LoadedModule::make_fast_form(Record& record, unsigned slice_lanes) {
   auto unit = Unit::build(*this, record.definition);
   if (!unit.ok()) return;  // It was compiled before, so this does not happen.
   const std::string cache_text = (*unit)->cache_text();
-  auto made = backend_.make_regions({&(*unit)->source(), (*unit)->symbols(), cache_text});
+  auto made =
+      backend_.make_regions({&(*unit)->source(), (*unit)->symbols(), cache_text}, slice_lanes);
   if (made.ok()) return show_fast_form(record, *made);
   GPURUN_LOG(kDebug, "%s",
              at_module(std::string(table_->name(record.definition)) +

@@ -66,8 +66,9 @@ class FastForm {
   virtual ~FastForm() = default;
   // nullptr: there is none yet.
   const Code* code() const { return code_.load(std::memory_order_acquire); }
-  // A grid of the kernel ran without it for so long.
-  virtual void ran_without(std::chrono::nanoseconds time) = 0;
+  // A grid of the kernel, with so many threads in a row of a block (ntid.x), ran without it for so
+  // long.
+  virtual void ran_without(std::chrono::nanoseconds time, std::uint32_t row_threads) = 0;
 
  protected:
   std::atomic<const Code*> code_{nullptr};

@@ -88,7 +88,7 @@ CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
       timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   const int code = engine.run(request).code;  // The engine has said what failed.
   if (timed) {
-    launch.code.fast->ran_without(std::chrono::steady_clock::now() - start);
+    launch.code.fast->ran_without(std::chrono::steady_clock::now() - start, launch.block.x);
   }
   if (logged) kernel_log::ended(described(context, launch, level, begin, code));
   grid_runtime.take_launches(waiting);

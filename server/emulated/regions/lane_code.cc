@@ -24,7 +24,7 @@ llvm::AllocaInst* LaneCode::spill_place(const Instruction* value) {
   llvm::AllocaInst*& known = spills_[value];
   if (known == nullptr) {
     Type* type = memory_type(*shell_.function(), value->getType());
-    known = shell_.entry().CreateAlloca(llvm::ArrayType::get(type, kSliceLanes));
+    known = shell_.entry().CreateAlloca(llvm::ArrayType::get(type, thread_.slice_lanes()));
     known->setAlignment(llvm::Align(64));
   }
   return known;

@@ -113,7 +113,7 @@ void RegionShell::create_loops() {
 
   at.SetInsertPoint(slice_head);
   Value* room = at.CreateSub(variable(at, row_end), variable(at, slice_x));
-  at.CreateCondBr(at.CreateICmpUGE(room, i32(kSliceLanes)), slice_begin, rest);
+  at.CreateCondBr(at.CreateICmpUGE(room, i32(thread_.slice_lanes())), slice_begin, rest);
   at.SetInsertPoint(rest);
   at.CreateCondBr(at.CreateICmpEQ(room, i32(0)), row_done, rest_lanes);
   at.SetInsertPoint(rest_lanes);
@@ -125,7 +125,7 @@ void RegionShell::create_loops() {
   at.SetInsertPoint(slice_begin);
   say_lane(at, variable(at, slice_x));
   at.SetInsertPoint(slice_done);
-  at.CreateStore(at.CreateAdd(variable(at, slice_x), i32(kSliceLanes)), slice_x);
+  at.CreateStore(at.CreateAdd(variable(at, slice_x), i32(thread_.slice_lanes())), slice_x);
   at.CreateBr(slice_head);
 
   at.SetInsertPoint(lanes_head);

@@ -54,7 +54,7 @@ llvm::Function* write_region(const ThreadCode& thread, unsigned index, std::size
     llvm::Value* x = shell.variable(at, shell.slice_x);
     at.CreateStore(at.getInt32(0), shell.lane_entry);
     at.CreateStore(x, shell.lane_x);
-    at.CreateStore(at.CreateAdd(x, at.getInt32(kSliceLanes)), shell.lane_end);
+    at.CreateStore(at.CreateAdd(x, at.getInt32(thread.slice_lanes())), shell.lane_end);
     at.CreateBr(shell.lanes_head);
   }
   return shell.function();
@@ -124,11 +124,17 @@ void write_program(llvm::Module& module, const ThreadCode& thread,
 
 }  // namespace
 
-Status split_into_regions(llvm::Module& module) {
+unsigned slice_lanes_for(std::uint32_t row_threads) {
+  constexpr std::uint32_t kLongRow = 8 * kSliceLanes;
+  const bool narrow = row_threads < kLongRow && row_threads % kSliceLanes >= kNarrowSliceLanes;
+  return narrow ? kNarrowSliceLanes : kSliceLanes;
+}
+
+Status split_into_regions(llvm::Module& module, unsigned slice_lanes) {
   llvm::Function* root = module.getFunction(kRootSymbol);
   if (root == nullptr) return Status(Code::kInternal, "no kernel to be split");
   if (root->getInstructionCount() > kThreadInstructionsMax) return refused("it is long");
-  auto thread = ThreadCode::analyse(*root);
+  auto thread = ThreadCode::analyse(*root, slice_lanes);
   if (!thread.ok()) return thread.status();
   llvm::SmallVector<llvm::Constant*, 8> functions;
   std::size_t size = 0;

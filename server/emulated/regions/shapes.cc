@@ -13,7 +13,7 @@ namespace {
 using llvm::Value;
 namespace match = llvm::PatternMatch;
 
-// So that seven strides are small beside what a guard leaves room for.
+// So that the strides of a slice are small beside what a guard leaves room for.
 constexpr std::int64_t kStrideMax = std::int64_t{1} << 20;
 // A mask or shift that a slice seldom crosses: of 32 lanes and more.
 constexpr unsigned kLaneBits = 5;
@@ -181,17 +181,17 @@ Shape ThreadCode::binary_shape(llvm::BinaryOperator& instruction) const {
 Shape ThreadCode::masked_shape(llvm::BinaryOperator& instruction, Shape left) const {
   const auto* by = llvm::dyn_cast<llvm::ConstantInt>(instruction.getOperand(1));
   if (by == nullptr || left.stride <= 0) return Shape::varying();
-  const std::int64_t span = left.stride * kSliceLanes;
+  const std::int64_t span = left.stride << kLaneBits;
   if (instruction.getOpcode() == llvm::Instruction::And) {
     const llvm::APInt& mask = by->getValue();
     if (!mask.isMask() || mask.countr_one() < kLaneBits ||
-        (std::int64_t{1} << std::min(mask.countr_one(), 40u)) < 4 * span) {
+        (std::int64_t{1} << std::min(mask.countr_one(), 40u)) < span) {
       return Shape::varying();
     }
     return left;
   }
   const std::uint64_t bits = by->getZExtValue();
-  if (bits < kLaneBits || bits > 40 || (std::int64_t{1} << bits) < 4 * span) {
+  if (bits < kLaneBits || bits > 40 || (std::int64_t{1} << bits) < span) {
     return Shape::varying();
   }
   return Shape::uniform();

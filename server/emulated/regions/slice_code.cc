@@ -13,12 +13,12 @@ using llvm::Value;
 
 namespace {
 
-Type* vector_type(Type* type) { return llvm::FixedVectorType::get(type, kSliceLanes); }
+Type* vector_type(Type* type, unsigned lanes) { return llvm::FixedVectorType::get(type, lanes); }
 
 // 0, stride, 2 * stride, ... as numbers of `type`.
-llvm::Constant* steps(llvm::IntegerType* type, std::int64_t stride) {
+llvm::Constant* steps(llvm::IntegerType* type, std::int64_t stride, unsigned lanes) {
   llvm::SmallVector<llvm::Constant*, kSliceLanes> each;
-  for (unsigned i = 0; i < kSliceLanes; ++i) {
+  for (unsigned i = 0; i < lanes; ++i) {
     each.push_back(llvm::ConstantInt::get(type, static_cast<std::uint64_t>(stride * i), true));
   }
   return llvm::ConstantVector::get(each);
@@ -27,7 +27,11 @@ llvm::Constant* steps(llvm::IntegerType* type, std::int64_t stride) {
 }  // namespace
 
 SliceCode::SliceCode(RegionShell& shell, LaneCode& lanes)
-    : shell_(shell), lanes_(lanes), thread_(shell.thread_code()), ir_(shell.context()) {}
+    : shell_(shell),
+      lanes_(lanes),
+      thread_(shell.thread_code()),
+      lane_count_(thread_.slice_lanes()),
+      ir_(shell.context()) {}
 
 Value* SliceCode::linear() {
   return ir_.CreateAdd(shell_.variable(ir_, shell_.row_first),
@@ -39,7 +43,8 @@ llvm::AllocaInst* SliceCode::place(const Instruction* value) {
   if (known != nullptr) return known;
   Type* type = value->getType();
   if (thread_.shape(value).is_varying()) {
-    type = fits_vector(type) ? vector_type(type) : llvm::ArrayType::get(type, kSliceLanes);
+    type = fits_vector(type) ? vector_type(type, lane_count_)
+                             : llvm::ArrayType::get(type, lane_count_);
   }
   return known = shell_.entry().CreateAlloca(type);
 }
@@ -77,7 +82,7 @@ SliceCode::Lanes SliceCode::read(Value* value) {
   } else if (fits_vector(value->getType())) {
     lanes.vector = ir_.CreateLoad(from->getAllocatedType(), from);
   } else {
-    for (unsigned i = 0; i < kSliceLanes; ++i) {
+    for (unsigned i = 0; i < lane_count_; ++i) {
       lanes.each.push_back(ir_.CreateLoad(
           value->getType(), ir_.CreateConstInBoundsGEP2_64(from->getAllocatedType(), from, 0, i)));
     }
@@ -92,7 +97,7 @@ void SliceCode::store_place(const Instruction* instruction, const Lanes& lanes) 
   } else if (lanes.vector != nullptr) {
     ir_.CreateStore(lanes.vector, to);
   } else {
-    for (unsigned i = 0; i < kSliceLanes; ++i) {
+    for (unsigned i = 0; i < lane_count_; ++i) {
       ir_.CreateStore(lanes.each[i],
                       ir_.CreateConstInBoundsGEP2_64(to->getAllocatedType(), to, 0, i));
     }
@@ -105,8 +110,8 @@ void SliceCode::write(Instruction* instruction, Lanes lanes) {
 }
 
 Value* SliceCode::pack(llvm::ArrayRef<Value*> each) {
-  Value* all = llvm::PoisonValue::get(vector_type(each[0]->getType()));
-  for (unsigned i = 0; i < kSliceLanes; ++i) {
+  Value* all = llvm::PoisonValue::get(vector_type(each[0]->getType(), lane_count_));
+  for (unsigned i = 0; i < lane_count_; ++i) {
     all = ir_.CreateInsertElement(all, each[i], static_cast<std::uint64_t>(i));
   }
   return all;
@@ -116,11 +121,11 @@ Value* SliceCode::vector_of(const Lanes& lanes, Type* type, std::int64_t stride)
   if (lanes.vector != nullptr) return lanes.vector;
   if (lanes.one == nullptr) return pack(lanes.each);
   if (type->isPointerTy() && stride != 0) {
-    return ir_.CreateGEP(ir_.getInt8Ty(), lanes.one, steps(ir_.getInt64Ty(), stride));
+    return ir_.CreateGEP(ir_.getInt8Ty(), lanes.one, steps(ir_.getInt64Ty(), stride, lane_count_));
   }
-  Value* all = ir_.CreateVectorSplat(kSliceLanes, lanes.one);
+  Value* all = ir_.CreateVectorSplat(lane_count_, lanes.one);
   if (stride == 0) return all;
-  return ir_.CreateAdd(all, steps(llvm::cast<llvm::IntegerType>(type), stride));
+  return ir_.CreateAdd(all, steps(llvm::cast<llvm::IntegerType>(type), stride, lane_count_));
 }
 
 Value* SliceCode::vector(Value* value) {
@@ -131,7 +136,7 @@ Value* SliceCode::vector(Value* value) {
 Value* SliceCode::kept_vector(Value* value) {
   Type* kept = memory_type(*shell_.function(), value->getType());
   Value* all = vector(value);
-  return kept == value->getType() ? all : ir_.CreateZExt(all, vector_type(kept));
+  return kept == value->getType() ? all : ir_.CreateZExt(all, vector_type(kept, lane_count_));
 }
 
 Value* SliceCode::one(Value* value) { return lane(value, 0); }
@@ -182,7 +187,7 @@ SliceCode::Block* SliceCode::part(Block* block) {
         ir_.CreateAlignedStore(all, spill, llvm::Align(1));
         continue;
       }
-      for (unsigned i = 0; i < kSliceLanes; ++i) {
+      for (unsigned i = 0; i < lane_count_; ++i) {
         ir_.CreateStore(lane(value, i),
                         ir_.CreateConstInBoundsGEP2_64(spill->getAllocatedType(), spill, 0, i));
       }
@@ -193,7 +198,7 @@ SliceCode::Block* SliceCode::part(Block* block) {
   ir_.CreateStore(ir_.getInt32(entry), shell_.lane_entry);
   ir_.CreateStore(x, shell_.lane_base);
   ir_.CreateStore(x, shell_.lane_x);
-  ir_.CreateStore(ir_.CreateAdd(x, ir_.getInt32(kSliceLanes)), shell_.lane_end);
+  ir_.CreateStore(ir_.CreateAdd(x, ir_.getInt32(lane_count_)), shell_.lane_end);
   ir_.CreateBr(shell_.lanes_head);
   ir_.restoreIP(here);
   return way;
@@ -205,9 +210,9 @@ Value* SliceCode::load_slot(Instruction* value, Lanes* lanes) {
   Type* type = value->getType();
   const Shape shape = thread_.shape(value);
   Type* kept = memory_type(*shell_.function(), type);
-  Value* all =
-      ir_.CreateAlignedLoad(vector_type(kept), shell_.slot(ir_, value, linear()), llvm::Align(1));
-  if (kept != type) all = ir_.CreateTrunc(all, vector_type(type));
+  Value* all = ir_.CreateAlignedLoad(vector_type(kept, lane_count_),
+                                     shell_.slot(ir_, value, linear()), llvm::Align(1));
+  if (kept != type) all = ir_.CreateTrunc(all, vector_type(type, lane_count_));
   if (shape.is_varying()) {
     lanes->vector = all;
     return nullptr;
@@ -215,8 +220,10 @@ Value* SliceCode::load_slot(Instruction* value, Lanes* lanes) {
   lanes->one = ir_.CreateExtractElement(all, std::uint64_t{0});
   Value* expected = vector_of(*lanes, type, shape.stride);
   const auto as_numbers = [&](Value* vector) {
-    if (type->isPointerTy()) return ir_.CreatePtrToInt(vector, vector_type(ir_.getInt64Ty()));
-    return ir_.CreateBitCast(vector, vector_type(ir_.getIntNTy(type->getScalarSizeInBits())));
+    if (type->isPointerTy())
+      return ir_.CreatePtrToInt(vector, vector_type(ir_.getInt64Ty(), lane_count_));
+    return ir_.CreateBitCast(vector,
+                             vector_type(ir_.getIntNTy(type->getScalarSizeInBits()), lane_count_));
   };
   return ir_.CreateAndReduce(ir_.CreateICmpEQ(as_numbers(all), as_numbers(expected)));
 }
@@ -238,12 +245,12 @@ void SliceCode::compute_again(Instruction* value, llvm::SmallVectorImpl<Value*>&
 Value* SliceCode::result_of(const Cut& cut) {
   Type* number = ir_.getInt32Ty();
   const auto load = [&](Value* array) {
-    return ir_.CreateAlignedLoad(vector_type(number), shell_.element(ir_, array, number, linear()),
-                                 llvm::Align(4));
+    return ir_.CreateAlignedLoad(vector_type(number, lane_count_),
+                                 shell_.element(ir_, array, number, linear()), llvm::Align(4));
   };
   Value* result = load(shell_.result);
   if (cut.kind != CutKind::kExchange) return result;
-  Type* wide = vector_type(ir_.getInt64Ty());
+  Type* wide = vector_type(ir_.getInt64Ty(), lane_count_);
   result = ir_.CreateZExt(result, wide);
   if (cut.results < 2) return result;
   return ir_.CreateOr(result, ir_.CreateShl(ir_.CreateZExt(load(shell_.second), wide), 32));
@@ -284,7 +291,7 @@ void SliceCode::emit_resume() {
 // That the value counts on from lane to lane also where it, or a sum with it, is extended.
 Value* SliceCode::is_small(Instruction* value) {
   Type* type = value->getType();
-  const std::int64_t span = thread_.shape(value).stride * (kSliceLanes - 1);
+  const std::int64_t span = thread_.shape(value).stride * (lane_count_ - 1);
   const auto number = [&](std::uint64_t n) { return llvm::ConstantInt::get(type, n, true); };
   bool is_unsigned = false;
   (void)thread_.must_be_small(value, &is_unsigned);
@@ -298,7 +305,7 @@ Value* SliceCode::is_small(Instruction* value) {
 // That no lane's bits leave the mask, or come over the shift's edge, but the first one's.
 Value* SliceCode::crosses_nothing(Instruction* value) {
   Value* from = value->getOperand(0);
-  const std::int64_t span = thread_.shape(from).stride * (kSliceLanes - 1);
+  const std::int64_t span = thread_.shape(from).stride * (lane_count_ - 1);
   const auto number = [&](std::uint64_t n) {
     return llvm::ConstantInt::get(value->getType(), n, true);
   };
@@ -330,7 +337,7 @@ void SliceCode::emit_block(Block* block) {
 
 void SliceCode::store_next(std::uint32_t next) {
   if (!shell_.is_mixed()) return;
-  ir_.CreateAlignedStore(ir_.CreateVectorSplat(kSliceLanes, ir_.getInt32(next)),
+  ir_.CreateAlignedStore(ir_.CreateVectorSplat(lane_count_, ir_.getInt32(next)),
                          shell_.element(ir_, shell_.next, ir_.getInt32Ty(), linear()),
                          llvm::Align(4));
 }
@@ -379,7 +386,7 @@ SliceCode::Block* SliceCode::edge(Block* from, Block* to) {
       if (fits_vector(phi.getType())) {
         wide.vector = vector_of(lanes, phi.getType(), stride);
       } else {
-        wide.each.assign(kSliceLanes, lanes.one);
+        wide.each.assign(lane_count_, lanes.one);
       }
       lanes = std::move(wide);
     }
@@ -395,13 +402,13 @@ SliceCode::Block* SliceCode::edge(Block* from, Block* to) {
 void SliceCode::emit_parting(Block* block) {
   Instruction* end = block->getTerminator();
   if (auto* branch = llvm::dyn_cast<llvm::BranchInst>(end)) {
-    Value* all = ir_.CreateBitCast(vector(branch->getCondition()), ir_.getIntNTy(kSliceLanes));
+    Value* all = ir_.CreateBitCast(vector(branch->getCondition()), ir_.getIntNTy(lane_count_));
     auto* choice =
         ir_.CreateSwitch(all, part(block), 2,
                          llvm::MDBuilder(shell_.context()).createBranchWeights({1, 1000, 1000}));
-    choice->addCase(llvm::ConstantInt::get(ir_.getContext(), llvm::APInt::getAllOnes(kSliceLanes)),
+    choice->addCase(llvm::ConstantInt::get(ir_.getContext(), llvm::APInt::getAllOnes(lane_count_)),
                     edge(block, branch->getSuccessor(0)));
-    choice->addCase(llvm::ConstantInt::get(ir_.getContext(), llvm::APInt(kSliceLanes, 0)),
+    choice->addCase(llvm::ConstantInt::get(ir_.getContext(), llvm::APInt(lane_count_, 0)),
                     edge(block, branch->getSuccessor(1)));
     return;
   }
@@ -410,7 +417,7 @@ void SliceCode::emit_parting(Block* block) {
   Value* first = one(choice->getCondition());
   Block* together = shell_.new_block("s.together");
   Value* equal =
-      ir_.CreateAndReduce(ir_.CreateICmpEQ(all, ir_.CreateVectorSplat(kSliceLanes, first)));
+      ir_.CreateAndReduce(ir_.CreateICmpEQ(all, ir_.CreateVectorSplat(lane_count_, first)));
   ir_.CreateCondBr(equal, together, part(block));
   ir_.SetInsertPoint(together);
   auto* copy = ir_.CreateSwitch(first, edge(block, choice->getDefaultDest()));

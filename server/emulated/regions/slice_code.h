@@ -1,4 +1,4 @@
-// SliceCode: the code of a region for kSliceLanes lanes together. What is equal in all lanes is
+// SliceCode: the code of a region for the lanes of a slice together. What is equal in all lanes is
 // computed once, what counts on from lane to lane by its first one, the rest in vectors, and what
 // no vector instruction does lane by lane, in their order. Lanes that disagree about a branch, and
 // those whose numbers do not count on (a wrap at 32 bits), go on in LaneCode.
@@ -62,6 +62,7 @@ class SliceCode {
   RegionShell& shell_;
   LaneCode& lanes_;
   const ThreadCode& thread_;
+  const unsigned lane_count_;  // Of a slice.
   llvm::IRBuilder<> ir_;
   llvm::DenseMap<const Block*, Block*> blocks_;
   llvm::DenseMap<const Value*, llvm::AllocaInst*> places_;

@@ -13,7 +13,7 @@ using llvm::Value;
 
 namespace {
 
-Type* vector_type(Type* type) { return llvm::FixedVectorType::get(type, kSliceLanes); }
+Type* vector_type(Type* type, unsigned lanes) { return llvm::FixedVectorType::get(type, lanes); }
 
 // What holds for one lane's access need not hold for the slice's.
 void drop_metadata(Instruction* copy) {
@@ -83,7 +83,7 @@ bool SliceCode::emit_vector(Instruction& instruction) {
   }
   Instruction* copy = instruction.clone();
   copy->dropUnknownNonDebugMetadata();
-  copy->mutateType(vector_type(instruction.getType()));
+  copy->mutateType(vector_type(instruction.getType(), lane_count_));
   for (unsigned i = 0; i < operands.size(); ++i) copy->setOperand(i, operands[i]);
   Lanes lanes;
   lanes.vector = ir_.Insert(copy);
@@ -98,7 +98,7 @@ Value* SliceCode::emit_vector_call(llvm::CallInst& call) {
   llvm::SmallVector<Value*, 3> arguments;
   llvm::SmallVector<Type*, 3> types;
   if (llvm::isVectorIntrinsicWithOverloadTypeAtArg(id, -1)) {
-    types.push_back(vector_type(call.getType()));
+    types.push_back(vector_type(call.getType(), lane_count_));
   }
   for (unsigned i = 0; i < call.arg_size(); ++i) {
     Value* argument = call.getArgOperand(i);
@@ -132,7 +132,7 @@ bool SliceCode::emit_vector_memory(Instruction& instruction) {
   const llvm::DataLayout& layout = shell_.function()->getParent()->getDataLayout();
   const Shape shape = thread_.shape(address);
   if (store != nullptr && shape.is_uniform()) {
-    ir_.CreateAlignedStore(lane(store->getValueOperand(), kSliceLanes - 1), one(address),
+    ir_.CreateAlignedStore(lane(store->getValueOperand(), lane_count_ - 1), one(address),
                            store->getAlign());
     return true;
   }
@@ -147,7 +147,7 @@ bool SliceCode::emit_vector_memory(Instruction& instruction) {
     ir_.CreateAlignedStore(all, one(address), store->getAlign());
     return true;
   }
-  auto* all = ir_.CreateAlignedLoad(vector_type(type), one(address), load->getAlign());
+  auto* all = ir_.CreateAlignedLoad(vector_type(type, lane_count_), one(address), load->getAlign());
   if (load->hasMetadata(llvm::LLVMContext::MD_invariant_load)) {
     all->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(shell_.context(), {}));
   }
@@ -170,7 +170,7 @@ bool SliceCode::emit_last_call(Instruction& instruction) {
 
 void SliceCode::emit_each(Instruction& instruction) {
   llvm::SmallVector<Value*, kSliceLanes> results;
-  for (unsigned i = 0; i < kSliceLanes; ++i) {
+  for (unsigned i = 0; i < lane_count_; ++i) {
     Instruction* copy = instruction.clone();
     drop_metadata(copy);
     for (unsigned k = 0; k < copy->getNumOperands(); ++k) {

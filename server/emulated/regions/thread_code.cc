@@ -67,8 +67,9 @@ llvm::Type* memory_type(const llvm::Function& function, llvm::Type* type) {
                                 8 * static_cast<unsigned>(memory_bytes(function, type)));
 }
 
-Result<std::unique_ptr<ThreadCode>> ThreadCode::analyse(llvm::Function& function) {
-  std::unique_ptr<ThreadCode> code(new ThreadCode(function));
+Result<std::unique_ptr<ThreadCode>> ThreadCode::analyse(llvm::Function& function,
+                                                        unsigned slice_lanes) {
+  std::unique_ptr<ThreadCode> code(new ThreadCode(function, slice_lanes));
   GPURUN_RETURN_IF_ERROR(code->find_cuts());
   GPURUN_RETURN_IF_ERROR(code->find_leaves());
   GPURUN_RETURN_IF_ERROR(code->place_local_memory());

@@ -1,9 +1,9 @@
 // ThreadCode: the optimised code of one CUDA thread, taken apart for running many threads together:
 // where it waits (cuts), what of it is the same for all lanes, and what lives across a wait.
 //
-// A slice is kSliceLanes lanes with neighbouring %tid.x that run the same instructions together. In
-// a slice every branch goes one way; where its lanes disagree, it leaves for the lanes' own code at
-// that place and does not come back before the next cut. So a value's shape follows from its
+// A slice is slice_lanes() lanes with neighbouring %tid.x that run the same instructions together.
+// In a slice every branch goes one way; where its lanes disagree, it leaves for the lanes' own code
+// at that place and does not come back before the next cut. So a value's shape follows from its
 // operands alone.
 #pragma once
 
@@ -63,7 +63,9 @@ class ThreadCode {
  public:
   // kRefused: something in it can only be done by a thread with a stack of its own; the message
   // says what.
-  static Result<std::unique_ptr<ThreadCode>> analyse(llvm::Function& function);
+  static Result<std::unique_ptr<ThreadCode>> analyse(llvm::Function& function,
+                                                     unsigned slice_lanes);
+  unsigned slice_lanes() const { return slice_lanes_; }
 
   llvm::Function& function() const { return function_; }
   const std::vector<Cut>& cuts() const { return cuts_; }
@@ -110,7 +112,8 @@ class ThreadCode {
  private:
   enum class Guard : std::uint8_t { kNone, kSmallUnsigned, kSmallSigned };
 
-  explicit ThreadCode(llvm::Function& function) : function_(function) {}
+  ThreadCode(llvm::Function& function, unsigned slice_lanes)
+      : function_(function), slice_lanes_(slice_lanes) {}
   Status find_cuts();
   Status check_call(llvm::CallInst& call, llvm::SmallVectorImpl<llvm::CallInst*>& cuts);
   Status check_memory(llvm::Instruction& instruction);
@@ -131,6 +134,7 @@ class ThreadCode {
   unsigned recomputing_cost(const llvm::Value* value, unsigned most) const;
 
   llvm::Function& function_;
+  const unsigned slice_lanes_;
   std::vector<Cut> cuts_;
   llvm::DenseMap<const llvm::BasicBlock*, int> cut_of_;
   llvm::DenseMap<const llvm::Value*, Leaf> leaves_;

@@ -253,8 +253,10 @@ inline constexpr std::uint32_t kRegionEnded = 0;
 inline constexpr std::uint32_t kRegionMixed = ~std::uint32_t{0};
 
 // How many lanes with neighbouring %tid.x run the same instructions together (a slice), at most: a
-// register of 512 bits holds a word of each. Half as many cost a slice as many instructions.
+// register of 512 bits holds a word of each. Half as many cost a slice as many instructions, but
+// rows of 8 to 15 threads have none else.
 inline constexpr unsigned kSliceLanes = 16;
+inline constexpr unsigned kNarrowSliceLanes = 8;
 
 // Runs the lanes [begin, end) to their next cuts. Returns the region that all of them continue in
 // (kRegionEnded: none), or kRegionMixed: RegionFrame::next says where each of them stands. Before

@@ -67,6 +67,32 @@ TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
   EXPECT_EQ(rooms_, 1);
 }
 
+// A slot that comes back wakes once; afterwards a copy waits for chunks to be gone, as before.
+TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
+  ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
+  std::vector<std::byte*> others;
+  while (staging_.free_slots() > kChunksAheadMax - 1) others.push_back(out_.take_slot());
+  copy_what_may_be();
+  for (std::byte* slot : others) out_.give_slot(slot);
+  EXPECT_EQ(rooms_, 1);
+  EXPECT_EQ(copy_what_may_be(), 1U);
+  EXPECT_FALSE(send_one());
+}
+
+// Whose chunks fail, and who waits beside it, goes on without anything being sent.
+TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
+  ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
+  std::vector<BulkOut::Chunk> asked;
+  for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
+       chunk = out_.next(kTransfer)) {
+    asked.push_back(chunk);
+  }
+  const std::size_t free = staging_.free_slots();
+  out_.copied(kTransfer, asked.front(), 700);
+  EXPECT_EQ(rooms_, 1);
+  EXPECT_EQ(staging_.free_slots(), free + 1);
+}
+
 // A kernel's end brings many at once; until it, none is left to be sent.
 TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);

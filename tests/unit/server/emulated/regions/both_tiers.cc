@@ -15,9 +15,10 @@ namespace gpurun::emulated {
 namespace {
 
 struct World {
-  explicit World(Tier tier) {
+  explicit World(Tier tier, unsigned slice_lanes = kSliceLanes) {
     CompilerOptions options;
     options.tier = tier;
+    options.slice_lanes = slice_lanes;
     compiler = std::move(*Compiler::create(runtime_functions(), options));
     EngineOptions engine_options;
     engine_options.threads = 2;
@@ -27,17 +28,19 @@ struct World {
   std::unique_ptr<Engine> engine;
 };
 
-World& world_of(Tier tier) {
+World& world_of(Tier tier, unsigned slice_lanes = kSliceLanes) {
   static World threads(Tier::kFibers);
   static World regions(Tier::kRegions);
-  return tier == Tier::kFibers ? threads : regions;
+  static World narrow(Tier::kRegions, kNarrowSliceLanes);
+  if (tier == Tier::kFibers) return threads;
+  return slice_lanes == kSliceLanes ? regions : narrow;
 }
 
-Outcome run(Tier tier, const std::string& text, const Shape2& shape,
+Outcome run(Tier tier, unsigned slice_lanes, const std::string& text, const Shape2& shape,
             const std::vector<std::uint32_t>& memory, std::uint32_t n) {
   Outcome outcome;
   outcome.memory = memory;
-  World& world = world_of(tier);
+  World& world = world_of(tier, slice_lanes);
   HostMemory variables;
   auto module = Module::load({text}, "test", *world.compiler, variables);
   if (!module.ok()) {
@@ -91,12 +94,13 @@ std::string kernel_text(const std::string& shared, const std::string& body) {
 
 Outcome run_as_threads(const std::string& text, const Shape2& shape,
                        const std::vector<std::uint32_t>& memory, std::uint32_t n) {
-  return run(Tier::kFibers, text, shape, memory, n);
+  return run(Tier::kFibers, kSliceLanes, text, shape, memory, n);
 }
 
 Outcome run_as_regions(const std::string& text, const Shape2& shape,
-                       const std::vector<std::uint32_t>& memory, std::uint32_t n) {
-  return run(Tier::kRegions, text, shape, memory, n);
+                       const std::vector<std::uint32_t>& memory, std::uint32_t n,
+                       unsigned slice_lanes) {
+  return run(Tier::kRegions, slice_lanes, text, shape, memory, n);
 }
 
 std::vector<std::uint32_t> expect_equal(const std::string& text, const Shape2& shape,
@@ -104,15 +108,17 @@ std::vector<std::uint32_t> expect_equal(const std::string& text, const Shape2& s
   std::vector<std::uint32_t> memory(words);
   for (std::size_t i = 0; i < words; ++i) memory[i] = static_cast<std::uint32_t>(i * 2654435761u);
   const Outcome threads = run_as_threads(text, shape, memory, n);
-  const Outcome regions = run_as_regions(text, shape, memory, n);
   EXPECT_EQ(threads.result.code, kGridOk) << threads.result.message;
-  EXPECT_EQ(regions.result.code, kGridOk) << regions.result.message;
   EXPECT_NE(threads.memory, memory) << "the kernel did nothing";
-  std::size_t different = 0;
-  for (std::size_t i = 0; i < words; ++i) {
-    if (threads.memory[i] == regions.memory[i] || ++different > 5) continue;
-    ADD_FAILURE() << "word " << i << ": " << regions.memory[i] << " as regions, "
-                  << threads.memory[i] << " as threads";
+  for (const unsigned lanes : {kSliceLanes, kNarrowSliceLanes}) {
+    const Outcome regions = run_as_regions(text, shape, memory, n, lanes);
+    EXPECT_EQ(regions.result.code, kGridOk) << regions.result.message;
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < words; ++i) {
+      if (threads.memory[i] == regions.memory[i] || ++different > 5) continue;
+      ADD_FAILURE() << "word " << i << ": " << regions.memory[i] << " as regions of " << lanes
+                    << " lanes, " << threads.memory[i] << " as threads";
+    }
   }
   return threads.memory;
 }

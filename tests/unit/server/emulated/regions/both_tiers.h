@@ -31,7 +31,8 @@ std::string kernel_text(const std::string& shared, const std::string& body);
 Outcome run_as_threads(const std::string& text, const Shape2& shape,
                        const std::vector<std::uint32_t>& memory, std::uint32_t n);
 Outcome run_as_regions(const std::string& text, const Shape2& shape,
-                       const std::vector<std::uint32_t>& memory, std::uint32_t n);
+                       const std::vector<std::uint32_t>& memory, std::uint32_t n,
+                       unsigned slice_lanes = kSliceLanes);
 
 // Both, with memory of `words` numbers (i * 2654435761); gives the memory that they must agree on.
 std::vector<std::uint32_t> expect_equal(const std::string& text, const Shape2& shape,

@@ -12,6 +12,7 @@
 #include "server/emulated/jit/background_work.h"
 #include "server/emulated/jit/compiler.h"
 #include "server/emulated/module/module.h"
+#include "server/emulated/regions/regions.h"
 #include "tests/unit/server/emulated/module/host_memory.h"
 
 namespace gpurun::emulated {
@@ -47,13 +48,23 @@ TEST(FastForm, ComesInTheBackgroundWhenTheKernelIsHot) {
   auto code = (*module)->compile("k");
   ASSERT_TRUE(code.ok());
   EXPECT_EQ(code->fast->code(), nullptr) << "compiled before it was hot";
-  code->fast->ran_without(std::chrono::milliseconds(1));
+  code->fast->ran_without(std::chrono::milliseconds(1), 32);
   EXPECT_EQ((*compiler)->counters().fast_forms, 0u);
-  code->fast->ran_without(std::chrono::hours(1));
+  code->fast->ran_without(std::chrono::hours(1), 32);
   while (code->fast->code() == nullptr)
     std::this_thread::yield();  // The test's limit is the bound.
   EXPECT_EQ((*compiler)->counters().fast_forms, 1u);
   EXPECT_EQ(code->fast->code()->program->cut_count, 0u);
+}
+
+// What is left of a row runs lane by lane; where that would be most of it slices are narrow.
+TEST(FastForm, SlicesAreAsWideAsRowsOfTheBlocksAsk) {
+  for (const std::uint32_t row : {1u, 7u, 16u, 17u, 32u, 100u, 256u, 200u, 1024u}) {
+    EXPECT_EQ(slice_lanes_for(row), kSliceLanes) << row;
+  }
+  for (const std::uint32_t row : {8u, 15u, 24u, 40u, 120u}) {
+    EXPECT_EQ(slice_lanes_for(row), kNarrowSliceLanes) << row;
+  }
 }
 
 // A module may go while its kernel is being compiled, or waits for that.
@@ -69,7 +80,7 @@ TEST(FastForm, AModuleThatIsUnloadedTakesItsWorkWithIt) {
     ASSERT_TRUE(module.ok());
     auto code = (*module)->compile("k");
     ASSERT_TRUE(code.ok());
-    code->fast->ran_without(std::chrono::hours(1));
+    code->fast->ran_without(std::chrono::hours(1), 32);
   }
 }
 
@@ -93,7 +104,7 @@ std::string long_kernel(int length) {
   static HostMemory memory;
   static Module* const module =
       std::move(*Module::load({long_kernel(300)}, "test", *compiler, memory)).release();
-  module->compile("k")->fast->ran_without(std::chrono::hours(1));
+  module->compile("k")->fast->ran_without(std::chrono::hours(1), 32);
   while (!compiler->backend().background().busy()) std::this_thread::yield();
   std::exit(0);
 }
@@ -109,7 +120,7 @@ TEST(FastForm, IsNotMadeInTheBackgroundOfVeryLongKernels) {
   ASSERT_TRUE(module.ok());
   auto code = (*module)->compile("k");
   ASSERT_TRUE(code.ok());
-  code->fast->ran_without(std::chrono::hours(1));
+  code->fast->ran_without(std::chrono::hours(1), 32);
   EXPECT_FALSE((*compiler)->backend().background().busy());
   (*compiler)->stop_background();
   EXPECT_EQ((*compiler)->counters().fast_forms, 0u);
