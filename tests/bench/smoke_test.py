@@ -121,7 +121,8 @@ class Smoke(unittest.TestCase):
                     self.assertEqual("nominal_met" in row, delayed, row)
 
     def test_baselines_are_of_the_same_run(self):
-        for group, baselines in (("fences", ("raw 64-byte ping-pong", "raw 64-byte ping-pong, awake", "raw futex ping-pong")),
+        for group, baselines in (("fences", ("raw 64-byte ping-pong", "raw 64-byte ping-pong, awake",
+                                             "raw futex ping-pong")),
                                  ("copies", ("raw stream x1", "raw stream x1, Reno", "memcpy 64 MiB")),
                                  ("tls", ("AES-128-GCM on one core", "raw stream x1")),
                                  ("sessions", ("raw ping-pong beside a stream",))):

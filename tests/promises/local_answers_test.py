@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Protects: what the client computes by itself (occupancy, attributes of devices, kernels and pointers) is
-never asked of the server (attributes of functions: but for numbers that are none). tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
+never asked of the server (attributes of functions: but for numbers that are none).
+tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
 
 Counts what --stats says of those functions; no time is measured.
 """
