@@ -26,6 +26,15 @@ class BulkOutTest : public ::testing::Test {
     }
     return count;
   }
+  // The device is busy: what it is asked for, and has not brought.
+  std::vector<BulkOut::Chunk> ask_for_all() {
+    std::vector<BulkOut::Chunk> asked;
+    for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
+         chunk = out_.next(kTransfer)) {
+      asked.push_back(chunk);
+    }
+    return asked;
+  }
   // The next one has been sent. True: a copy that waits may go on.
   bool send_one() {
     std::byte* const slot = unsent_.front();
@@ -82,11 +91,7 @@ TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
 // Whose chunks fail, and who waits beside it, goes on without anything being sent.
 TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
-  std::vector<BulkOut::Chunk> asked;
-  for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
-       chunk = out_.next(kTransfer)) {
-    asked.push_back(chunk);
-  }
+  const std::vector<BulkOut::Chunk> asked = ask_for_all();
   const std::size_t free = staging_.free_slots();
   out_.copied(kTransfer, asked.front(), 700);
   EXPECT_EQ(rooms_, 1);
@@ -96,11 +101,7 @@ TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
 // A kernel's end brings many at once; until it, none is left to be sent.
 TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
-  std::deque<BulkOut::Chunk> asked;
-  for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
-       chunk = out_.next(kTransfer)) {
-    asked.push_back(chunk);
-  }
+  const std::vector<BulkOut::Chunk> asked = ask_for_all();
   ASSERT_EQ(asked.size(), kChunksAskedMax);
   out_.copied(kTransfer, asked.front(), 0);
   EXPECT_EQ(rooms_, 1);
