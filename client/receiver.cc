@@ -190,9 +190,8 @@ Status Session::Impl::handle_replies(const protocol::Frame& frame) {
     GPURUN_RETURN_IF_ERROR(handle_item(*item));
     replies_taken.store(++taken, std::memory_order_release);
   }
-  if (taken - replies_acknowledged >= kUnacknowledgedRepliesMax) {
-    replies_acknowledged = taken;
-    acknowledge_due.store(true, std::memory_order_release);
+  if (taken - replies_acknowledged.load(std::memory_order_relaxed) >= kUnacknowledgedRepliesMax &&
+      !acknowledge_due.exchange(true, std::memory_order_acq_rel)) {
     doorbell.ring();
   }
   return {};

@@ -11,13 +11,6 @@ namespace {
 // One frame at most, so that a waiting thread does not send megabytes of others before its own.
 constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 
-protocol::FrameHeader frame_header(protocol::FrameKind kind, std::uint64_t acknowledged) {
-  protocol::FrameHeader header;
-  header.kind = kind;
-  header.acknowledged = acknowledged;
-  return header;
-}
-
 }  // namespace
 
 bool Session::Impl::take_role() noexcept {
@@ -31,8 +24,19 @@ void Session::Impl::wake_sender() noexcept {
 
 void Session::Impl::release_role() noexcept { role.store(0, std::memory_order_seq_cst); }
 
+// Every frame acknowledges, so that who waits for replies need not wake the sender for it.
+protocol::FrameHeader Session::Impl::frame_header(protocol::FrameKind kind) {
+  protocol::FrameHeader header;
+  header.kind = kind;
+  // Before the look at what was taken: what comes between is said again, never not at all.
+  acknowledge_due.exchange(false, std::memory_order_acq_rel);
+  header.acknowledged = replies_taken.load(std::memory_order_acquire);
+  replies_acknowledged.store(header.acknowledged, std::memory_order_relaxed);
+  return header;
+}
+
 Status Session::Impl::send_empty_frame(protocol::FrameKind kind) {
-  const auto header = frame_header(kind, replies_taken.load(std::memory_order_acquire));
+  const auto header = frame_header(kind);
   const ByteView part = bytes_of(header);
   // Unbounded: a deadline that falls inside a frame would end the connection. Whoever finds the
   // peer silent shuts the connection down, which ends this.
@@ -44,8 +48,7 @@ Status Session::Impl::send_batch(std::uint64_t* last_sequence) {
   *last_sequence = batch.last_sequence;
   if (batch.part_count == 0) return {};
   stats.count_batch(batch.first_sequence, batch.last_sequence, batch.bytes);
-  auto header =
-      frame_header(protocol::FrameKind::kRecords, replies_taken.load(std::memory_order_acquire));
+  auto header = frame_header(protocol::FrameKind::kRecords);
   header.payload_bytes = static_cast<std::uint32_t>(batch.bytes);
   header.sequence = batch.first_sequence;
   std::array<ByteView, 3> parts;
@@ -60,9 +63,8 @@ void Session::Impl::send_log() {
     if (!take_role()) return;  // Its holder looks again when it is done.
     Status status;
     if (heartbeat_due.exchange(false, std::memory_order_acq_rel)) {
-      acknowledge_due.store(false, std::memory_order_relaxed);
       status = send_empty_frame(protocol::FrameKind::kHeartbeat);
-    } else if (acknowledge_due.exchange(false, std::memory_order_acq_rel)) {
+    } else if (acknowledge_due.load(std::memory_order_acquire)) {
       status = send_empty_frame(protocol::FrameKind::kAcknowledge);
     }
     std::uint64_t last = 1;

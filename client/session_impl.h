@@ -84,6 +84,7 @@ struct Session::Impl {
   void send_log();                                // Everything; the sender thread.
   void send_log_through(std::uint64_t sequence);  // A waiting thread, for its own record.
   Status send_batch(std::uint64_t* last_sequence);
+  protocol::FrameHeader frame_header(protocol::FrameKind kind);  // To be sent at once.
   Status send_empty_frame(protocol::FrameKind kind);
   void run_sender();
   void gather();
@@ -141,7 +142,8 @@ struct Session::Impl {
   int gather_rest = 0;    // Likewise: so many batches go out without gather().
   std::atomic<bool> heartbeat_due{false};
   std::atomic<bool> acknowledge_due{false};
-  std::atomic<std::uint64_t> replies_taken{0};  // Written by the receiving role alone.
+  std::atomic<std::uint64_t> replies_taken{0};         // Written by the receiving role alone.
+  std::atomic<std::uint64_t> replies_acknowledged{0};  // Of these; written by the sending role.
 
   // Threads that wait for room in the log.
   std::mutex room_mutex;
@@ -154,7 +156,6 @@ struct Session::Impl {
   BriefSpin reader_spin;  // Of threads that wait, not of the receiver's.
   Clock::time_point last_heard{};
   Clock::time_point next_beat{};
-  std::uint64_t replies_acknowledged = 0;
   std::uint64_t failures = 0;             // Of calls that had been answered.
   std::atomic<bool> said_goodbye{false};  // The worker has said why it ends.
 

@@ -52,6 +52,8 @@ class FakeWorker {
     return true;
   }
   int frames_of(protocol::FrameKind kind) const { return frames_[static_cast<int>(kind)]; }
+  // Items that the client has said it has, in the last frame that came.
+  std::uint64_t items_acknowledged() const { return items_acknowledged_; }
 
   // One item to the client. header.bytes, .payload_bytes and .sequence are filled in here.
   void send_item(protocol::ReplyHeader header, ByteView payload = {}) {
@@ -122,6 +124,7 @@ class FakeWorker {
       reader_.filled(*got);
     }
     ++frames_[static_cast<int>(frame.header.kind)];
+    items_acknowledged_ = frame.header.acknowledged;
     if (frame.header.kind != protocol::FrameKind::kRecords) return true;
     EXPECT_EQ(frame.header.sequence, received_ + 1);
     ByteView rest = frame.payload;
@@ -148,6 +151,7 @@ class FakeWorker {
   std::uint64_t received_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::uint64_t items_ = 0;
+  std::uint64_t items_acknowledged_ = 0;
 };
 
 }  // namespace gpurun::client

@@ -64,6 +64,42 @@ TEST(Session, FencesGetTheirOwnReplies) {
   EXPECT_EQ(two.payload, "second");
 }
 
+// To wake the sender for it costs one fence in so many several times what it takes else.
+TEST(Session, FencesAcknowledgeRepliesInTheirOwnFrames) {
+  FakeWorker worker;
+  auto session = start(worker);
+  constexpr std::uint64_t kFences = 300;
+  std::thread caller([&session] {
+    for (std::uint64_t i = 0; i < kFences; ++i) {
+      Reply reply;
+      EXPECT_EQ(session->call(*Lane::current(), site(1), ByteView(), &reply), 0);
+    }
+  });
+  for (std::uint64_t i = 0; i < kFences; ++i) {
+    const FakeWorker::Record record = worker.next();
+    EXPECT_EQ(worker.items_acknowledged(), i);
+    worker.reply(record);
+  }
+  caller.join();
+  EXPECT_EQ(worker.frames_of(protocol::FrameKind::kAcknowledge), 0);
+}
+
+TEST(Session, WhatComesWithoutAFenceIsAcknowledgedByTheSender) {
+  FakeWorker worker;
+  auto session = start(worker);
+  constexpr std::uint64_t kItems = 200;
+  std::vector<FakeWorker::Record> records;
+  for (std::uint64_t i = 0; i < kItems; ++i) {
+    ASSERT_EQ(session->post(*Lane::current(), site(1), ByteView()), 0);
+    records.push_back(worker.next());
+  }
+  for (const FakeWorker::Record& record : records) worker.call_error(record, kInvalidImage);
+  while (worker.items_acknowledged() < kItems / 2) {
+    const int before = worker.frames_of(protocol::FrameKind::kAcknowledge);
+    ASSERT_TRUE(worker.wait_for_frames(protocol::FrameKind::kAcknowledge, before + 1));
+  }
+}
+
 TEST(Session, PostsReturnWhileTheWorkerReadsNothing) {
   FakeWorker worker;
   auto session = start(worker);
