@@ -37,6 +37,7 @@
 #include "protocol/chunk_packer.h"
 #include "protocol/chunk_wire.h"
 #include "protocol/frame.h"
+#include "protocol/receipts.h"
 #include "transport/transport.h"
 
 namespace gpurun::protocol {
@@ -93,7 +94,7 @@ class Bulk {
 
   // Slots that only the oldest transfer may take, and those that only transfers in turn may.
   static constexpr std::size_t kReservedSlots = 8;
-  static constexpr std::size_t kTurnSlots = 8;
+  static constexpr std::size_t kTurnSlots = 4;
 
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
@@ -212,7 +213,7 @@ class Bulk {
   void copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out);
   std::shared_ptr<Outgoing> first_to_send(InLine& line);
   std::shared_ptr<Outgoing> next_to_send();
-  Status send_receipt(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
+  Status send_receipts(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
   Status send_next(std::unique_lock<std::mutex>& lock, Channel& channel);
   void run_sender(Channel& channel);
   void free_slot(std::size_t slot);
@@ -278,9 +279,7 @@ class Bulk {
   std::map<Line, InLine> lines_;  // Of those that may go once their bytes are there.
   Line last_served_;              // The line that had its turn last.
   std::map<std::uint64_t, Incoming> incoming_;
-  std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
-  std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.
-  bool receipts_due_ = false;
+  protocol::Receipts receipts_{kChunksPerReceipt};
   std::set<std::uint64_t> early_completions_;
   std::uint64_t completed_through_ = 0;
 };

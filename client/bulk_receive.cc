@@ -187,10 +187,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
 
 // With the lock held.
 void Bulk::note_receipt(const BulkHeader& receipt) {
-  receipts_[receipt.transfer] = receipt;
-  if (++chunks_untold_ < kChunksPerReceipt) return;
-  receipts_due_ = true;
-  to_send_.notify_one();
+  if (receipts_.note(receipt, false)) to_send_.notify_one();
 }
 
 Status Bulk::abandoned(const BulkHeader& header) {

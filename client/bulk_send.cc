@@ -274,15 +274,10 @@ std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
   return nullptr;
 }
 
-Status Bulk::send_receipt(std::unique_lock<std::mutex>& lock, transport::Connection& connection) {
-  const BulkHeader receipt = receipts_.begin()->second;
-  receipts_.erase(receipts_.begin());
-  if (receipts_.empty()) {
-    receipts_due_ = false;
-    chunks_untold_ = 0;
-  }
+Status Bulk::send_receipts(std::unique_lock<std::mutex>& lock, transport::Connection& connection) {
+  const protocol::Receipts::Batch batch = receipts_.take();
   lock.unlock();
-  Status status = protocol::send_bulk_word(connection, FrameKind::kChunkReceipt, receipt);
+  Status status = protocol::send_bulk_words(connection, FrameKind::kChunkReceipt, batch.headers());
   lock.lock();
   return status;
 }
@@ -346,7 +341,7 @@ void Bulk::run_sender(Channel& channel) {
     }
     // Who has become unused meanwhile passes on what he was woken for.
     to_send_.wait(lock, [&] {
-      return ended_ || !in_use(channel) || receipts_due_ || next_to_send() != nullptr;
+      return ended_ || !in_use(channel) || receipts_.due() || next_to_send() != nullptr;
     });
     if (ended_) return;
     if (!in_use(channel)) {
@@ -354,7 +349,7 @@ void Bulk::run_sender(Channel& channel) {
       continue;
     }
     Status status =
-        receipts_due_ ? send_receipt(lock, *channel.connection) : send_next(lock, channel);
+        receipts_.due() ? send_receipts(lock, *channel.connection) : send_next(lock, channel);
     if (!status.ok()) {
       lock.unlock();
       listener_.failed(listener_.user, std::move(status));

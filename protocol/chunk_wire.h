@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -30,12 +31,25 @@ struct ChunkHead {
 static_assert(sizeof(ChunkHead) == kFrameHeaderBytes + kBulkHeaderBytes + kPackedHeadBytes);
 inline constexpr std::size_t kChunkHeadBytes = kFrameHeaderBytes + kBulkHeaderBytes;
 
-// A frame with a BulkHeader and nothing behind it.
+inline constexpr std::size_t kBulkWordsMax = 16;  // Of send_bulk_words().
+
+// Frames with a BulkHeader each and nothing behind it, at most kBulkWordsMax.
+template <typename Connection>
+Status send_bulk_words(Connection& connection, FrameKind kind,
+                       std::span<const BulkHeader> headers) {
+  std::array<std::byte, kBulkWordsMax * kChunkHeadBytes> words;
+  std::size_t size = 0;
+  for (const BulkHeader& header : headers) {
+    const ChunkHead head(kind, header, 0);
+    std::memcpy(words.data() + size, &head, kChunkHeadBytes);
+    size += kChunkHeadBytes;
+  }
+  const ByteView part = ByteView(words).first(size);
+  return connection.send({&part, 1}, Deadline::never());
+}
 template <typename Connection>
 Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& header) {
-  const ChunkHead head(kind, header, 0);
-  const ByteView part = bytes_of(head).first(kChunkHeadBytes);
-  return connection.send({&part, 1}, Deadline::never());
+  return send_bulk_words(connection, kind, std::span(&header, 1));
 }
 
 // A chunk on its way out, packed as `packer` decides, which hears what it took. One for each

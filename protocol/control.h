@@ -31,7 +31,7 @@
 namespace gpurun::protocol {
 
 // Counts changes that an older peer would misunderstand.
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 inline constexpr const char* kRelease = "0.1.0";
 
 using limits::kConnectionsMax;

@@ -21,9 +21,9 @@
 
 namespace gpurun::protocol {
 
-inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kPagesMax = limits::kBulkChunkBytes / kPageBytes;
-static_assert(kPagesMax == 64, "a bit of PackedHead::pages for each");
+inline constexpr std::size_t kPagesMax = 64;  // A bit of PackedHead::pages for each.
+// Of the chunk's, not of the memory's: two of the processor's pages.
+inline constexpr std::size_t kPageBytes = limits::kBulkChunkBytes / kPagesMax;
 
 enum class Packing : std::uint32_t { kSparse = 1, kLz4 = 2 };
 

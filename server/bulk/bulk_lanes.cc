@@ -16,9 +16,6 @@ namespace {
 
 // Chunks are bounded by their slots; this bounds news of failed copies.
 constexpr std::size_t kSaidMax = 65'536;
-// Retired chunks that the client hears of together. Fewer than the slots that it keeps for whoever
-// must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
-constexpr std::size_t kChunksPerReceipt = 4;
 // A copy's bytes that whoever has them sends by itself. Larger ones are sent beside what the device
 // is doing for the next.
 constexpr std::size_t kSentAtOnceMax = std::size_t{64} << 10;
@@ -127,35 +124,19 @@ void BulkLanes::say(const Said& said) {
 
 // With the lock held. A receipt costs both sides a thread's sleep, or a part of one's turn.
 void BulkLanes::note_receipt(const BulkHeader& receipt) {
-  receipts_[receipt.transfer] = receipt;
   const bool large = receipt.total > limits::kBulkChunkBytes;
-  if (++chunks_untold_ < kChunksPerReceipt && !(large && receipt.offset == receipt.total)) return;
-  receipts_due_ = true;
-  if (!looks_for_receipts) due_.notify_all();
-}
-
-// With the lock held.
-bool BulkLanes::next_receipt(Said* said) {
-  if (!receipts_due_) return false;
-  *said = {FrameKind::kChunkReceipt, receipts_.begin()->second, {}};
-  receipts_.erase(receipts_.begin());
-  if (receipts_.empty()) {
-    receipts_due_ = false;
-    chunks_untold_ = 0;
-  }
-  return true;
+  const bool due = receipts_.note(receipt, large && receipt.offset == receipt.total);
+  if (due && !looks_for_receipts) due_.notify_all();
 }
 
 // With the lock held, as the next. What is not a receipt goes over the first connection alone: the
 // client writes bytes where they belong as they come, and over several they would lose their order.
 bool BulkLanes::has_to_say(const Lane& lane) const {
-  return receipts_due_ || (&lane == first_ && !said_.empty());
+  return receipts_.due() || (&lane == first_ && !said_.empty());
 }
 
-// Receipts first: the client waits for room.
 bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
-  if (next_receipt(said)) return true;
-  if (!has_to_say(lane)) return false;
+  if (&lane != first_ || said_.empty()) return false;
   *said = said_.front();
   said_.pop_front();
   return true;
@@ -170,7 +151,7 @@ bool BulkLanes::send_at_once(const Said& said) {
   if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return false;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || receipts_due_ || !said_.empty()) return false;
+    if (stopping_ || receipts_.due() || !said_.empty()) return false;
   }
   lane.chunk.begin(lane.packer, said.header, said.bytes);
   const Result<std::size_t> went = lane.connection->send_some(lane.chunk.left());
@@ -183,7 +164,8 @@ bool BulkLanes::send_at_once(const Said& said) {
     return true;
   }
   sending.unlock();
-  if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()))) changed();
+  if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()), said.bytes.size()))
+    changed();
   if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
   return true;
 }
@@ -193,21 +175,25 @@ bool BulkLanes::send_at_once(const Said& said) {
 // last.
 Status BulkLanes::send_next(Lane& lane) {
   Said said;
+  protocol::Receipts::Batch receipts;
   std::unique_lock sending(lane.sending);
   const bool begun = lane.has_rest;
   {
     const std::lock_guard lock(mutex_);
-    if (!begun && !next_to_say(lane, &said)) return {};
+    if (!begun) receipts = receipts_.take();  // First: the client waits for room.
+    if (!begun && receipts.empty() && !next_to_say(lane, &said)) return {};
     if (begun) said = lane.begun;
     lane.has_rest = false;
   }
+  if (!receipts.empty()) return send_receipts(lane, receipts);
   if (said.kind != FrameKind::kChunk) {
     return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
   }
   if (!begun) lane.chunk.begin(lane.packer, said.header, said.bytes);
   const Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
   sending.unlock();
-  const bool room = out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()));
+  const bool room =
+      out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()), said.bytes.size());
   if (room && !stopping_) listener_.time(listener_.user);
   return sent;
 }
@@ -242,18 +228,23 @@ void BulkLanes::run_receiver(Lane& lane) {
 // what comes whatever its sender does, so that this waits for nothing that waits for us.
 Status BulkLanes::give_receipts(Lane& lane) {
   const std::unique_lock sending(lane.sending, std::try_to_lock);
-  Said said;
   for (;;) {
+    protocol::Receipts::Batch receipts;
     {
       const std::lock_guard lock(mutex_);
       if (!sending.owns_lock() || lane.has_rest) {
-        if (receipts_due_) due_.notify_all();
+        if (receipts_.due()) due_.notify_all();
         return {};
       }
-      if (!next_receipt(&said)) return {};
+      receipts = receipts_.take();
     }
-    GPURUN_RETURN_IF_ERROR(protocol::send_bulk_word(*lane.connection, said.kind, said.header));
+    if (receipts.empty()) return {};
+    GPURUN_RETURN_IF_ERROR(send_receipts(lane, receipts));
   }
+}
+
+Status BulkLanes::send_receipts(Lane& lane, const protocol::Receipts::Batch& receipts) {
+  return protocol::send_bulk_words(*lane.connection, FrameKind::kChunkReceipt, receipts.headers());
 }
 
 // Unbounded, as above.

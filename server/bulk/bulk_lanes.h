@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "base/status.h"
 #include "protocol/chunk_wire.h"
 #include "protocol/frame.h"
+#include "protocol/receipts.h"
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
 #include "server/bulk/staging.h"
@@ -31,6 +31,9 @@ namespace gpurun::server {
 
 // Bytes on their way from the device; copies wait beyond.
 inline constexpr std::size_t kStagingOutBytes = std::size_t{32} << 20;
+// Retired chunks that the client hears of together. Fewer than the slots that it keeps for whoever
+// must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
+inline constexpr std::size_t kChunksPerReceipt = 4;
 
 class BulkLanes {
  public:
@@ -87,12 +90,12 @@ class BulkLanes {
   bool send_at_once(const Said& said);
   Status send_next(Lane& lane);
   void note_receipt(const protocol::BulkHeader& receipt);
-  bool next_receipt(Said* said);
   bool has_to_say(const Lane& lane) const;
   bool next_to_say(const Lane& lane, Said* said);
   void run_sender(Lane& lane);
   void run_receiver(Lane& lane);
   Status give_receipts(Lane& lane);
+  static Status send_receipts(Lane& lane, const protocol::Receipts::Batch& receipts);
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                        Bytes& scratch);
   void changed();
@@ -110,9 +113,7 @@ class BulkLanes {
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;
   std::deque<Said> said_;
-  std::map<std::uint64_t, protocol::BulkHeader> receipts_;  // By transfer: the last counts.
-  std::size_t chunks_untold_ = 0;                           // These tell of so many chunks.
-  bool receipts_due_ = false;
+  protocol::Receipts receipts_{kChunksPerReceipt};
 
   std::mutex joining_;  // Before all others. Guards lanes_, and the next.
   bool started_ = false;

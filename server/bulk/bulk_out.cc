@@ -31,7 +31,7 @@ std::byte* BulkOut::take_staging() {
 
 // Once for each that has found no slot, or enough on its way.
 bool BulkOut::may_go_on() {
-  if (!starving_ || (unsent_ > kChunksAheadMin && !lacks_slots_)) return false;
+  if (!starving_ || (unsent_ > kBytesAheadMin && !lacks_slots_)) return false;
   starving_ = lacks_slots_ = false;
   return true;
 }
@@ -46,7 +46,7 @@ BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   chunk.size = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, transfer.total - transfer.given));
   if (chunk.size == 0) return {};
-  if (unsent_ < kChunksAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = take_staging();
+  if (unsent_ < kBytesAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = take_staging();
   if (chunk.bytes == nullptr) {
     starving_ = true;
     return {};
@@ -83,7 +83,7 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
       if (last) header.watermark = ++numbered_;
       transfer.said += chunk.size;
       ++transfer.unsent;
-      ++unsent_;
+      unsent_ += chunk.size;
     } else {
       staging_.give_back(chunk.bytes);
       if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
@@ -156,10 +156,10 @@ std::uint64_t BulkOut::watermark() const {
   return numbered_;
 }
 
-bool BulkOut::gone(std::uint64_t number, std::byte* slot) {
+bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   staging_.give_back(slot);
-  --unsent_;
+  unsent_ -= bytes;
   // It is remembered as long as it has unsent chunks.
   const auto found = transfers_.find(number);
   --found->second.unsent;

@@ -26,14 +26,15 @@
 
 namespace gpurun::server {
 
-// Chunks that the device has written and that no connection has taken; copies wait beyond.
-inline constexpr std::size_t kChunksAheadMax = 8;
-// More are asked for when so few are left, several at a time: a thread that copies and sends by
-// turns is quicker in longer turns (docs/adr/0026).
-inline constexpr std::size_t kChunksAheadMin = 2;
+// Bytes that the device has written and that no connection has taken; copies wait once it is so
+// many.
+inline constexpr std::size_t kBytesAheadMax = std::size_t{2} << 20;
+// More are asked for when so few are left, several chunks at a time: a thread that copies and sends
+// by turns is quicker in longer turns (docs/adr/0026).
+inline constexpr std::size_t kBytesAheadMin = std::size_t{512} << 10;
 // Chunks that a copy has asked the device for; what stands behind a long kernel leaves the other
 // slots to other streams.
-inline constexpr std::size_t kChunksAskedMax = 16;
+inline constexpr std::size_t kChunksAskedMax = 8;
 
 class BulkOut {
  public:
@@ -81,9 +82,9 @@ class BulkOut {
   bool numbering_due() const;
   std::uint64_t watermark() const;
 
-  // A connection's sender: the chunk in `slot` has been handed to the network. True: a copy that
+  // A connection's sender: the `bytes` in `slot` have been handed to the network. True: a copy that
   // waits may go on.
-  bool gone(std::uint64_t transfer, std::byte* slot);
+  bool gone(std::uint64_t transfer, std::byte* slot, std::size_t bytes);
   // A connection's receiver. kProtocol: for bytes that were never sent.
   Status receipt(const protocol::BulkHeader& header);
 
@@ -115,7 +116,7 @@ class BulkOut {
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  std::size_t unsent_ = 0;    // Of all transfers.
+  std::size_t unsent_ = 0;    // Bytes of all transfers.
   bool starving_ = false;     // A copy waits for a slot, or for chunks to be done or gone.
   bool lacks_slots_ = false;  // For want of a slot: it need not wait for chunks to be gone.
 };

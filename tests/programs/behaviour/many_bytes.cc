@@ -1,5 +1,5 @@
 // Driver API: as many bytes to the device as a link takes to show what it is, in copies that one
-// after another write where the one before the last did. Of each copy a page of every 256 KiB comes
+// after another write where the one before the last did. Of each copy a page of every 512 KiB comes
 // back at once and is looked at, of the last two all of it. Its words: MiB in all, MiB of a copy,
 // "pinned" or "pageable". Prints how fast the bytes went, the looks left out.
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr size_t kPage = 4096, kPart = 256 << 10;
+constexpr size_t kPage = 4096, kPart = 512 << 10;
 
 void stamp(unsigned char* bytes, size_t size, size_t round) {
   for (size_t at = 0; at < size; at += kPage) {

@@ -4,11 +4,11 @@
 // looks at the results.
 //
 // A copy to the device returns when its bytes lie in the client's window, which holds
-// kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (256 KiB), of which each
+// kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (512 KiB), of which each
 // transfer begins one, and at most 16 MiB of one transfer (client/bulk.h). Larger pinned sources
 // are read later, and fill the window all the same. Beyond, a copy whose source is read at once
 // waits for the server (and fails when nothing was heard for kSilenceDeadlineS), so the copies here
-// take 164 of the 256 slots, of which 16 are kept.
+// take 100 of the 128 slots, of which 12 are kept.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ static void say(const char* text) {
 namespace {
 
 constexpr std::size_t kPiece = 96 << 10, kLarge = 8 << 20, kMore = 4 << 20;
-constexpr unsigned kPageablePieces = 100, kPinnedPieces = 16;
+constexpr unsigned kPageablePieces = 60, kPinnedPieces = 16;
 
 // Copies above kInlineCopyInBytesMax, each from a source of its own place and pattern.
 struct LargeCopies {

@@ -3,6 +3,8 @@ gpurun_test(protocol_frame_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DI
 gpurun_test(protocol_observation_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/observation_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/recording_test.cc"
             LIBRARIES gpurun_protocol gpurun_driver_abi)
+gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/receipts_test.cc"
+            LIBRARIES gpurun_protocol_chunks)
 gpurun_test(protocol_packed_chunk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_chunk_test.cc"
             LIBRARIES gpurun_protocol_chunks)
 gpurun_test(protocol_bulk_head_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_head_test.cc"

@@ -12,6 +12,8 @@ namespace gpurun::server {
 namespace {
 
 constexpr std::size_t kChunk = limits::kBulkChunkBytes;
+constexpr std::size_t kChunksAheadMax = kBytesAheadMax / kChunk;
+constexpr std::size_t kChunksAheadMin = kBytesAheadMin / kChunk;
 constexpr std::uint64_t kTransfer = 1, kCall = 7;
 
 class BulkOutTest : public ::testing::Test {
@@ -39,7 +41,7 @@ class BulkOutTest : public ::testing::Test {
   bool send_one() {
     std::byte* const slot = unsent_.front();
     unsent_.pop_front();
-    return out_.gone(kTransfer, slot);
+    return out_.gone(kTransfer, slot, kChunk);
   }
 
   Staging staging_{4 * Staging::kPartBytes};
@@ -61,6 +63,26 @@ TEST_F(BulkOutTest, ChunksAreAskedForSeveralAtATime) {
     EXPECT_EQ(copy_what_may_be(), kChunksAheadMax - kChunksAheadMin);
   }
   EXPECT_EQ(rooms_, 0);
+}
+
+// What is in no connection's hands yet is counted in bytes: small copies are not a few at a time.
+TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
+  constexpr std::size_t kSmall = kBytesAheadMax / 16;
+  std::size_t count = 0;
+  for (;; ++count) {
+    const std::uint64_t transfer = count + 1;
+    ASSERT_EQ(out_.open(transfer, transfer, kSmall), 0);
+    const BulkOut::Chunk chunk = out_.next(transfer);
+    if (chunk.bytes == nullptr) break;
+    out_.copied(transfer, chunk, 0);
+    unsent_.push_back(chunk.bytes);
+  }
+  EXPECT_EQ(count, 16U);
+  for (std::uint64_t sent = 1; (count - sent) * kSmall > kBytesAheadMin; ++sent) {
+    EXPECT_FALSE(out_.gone(sent, unsent_[sent - 1], kSmall));
+  }
+  const std::size_t next = count - kBytesAheadMin / kSmall;
+  EXPECT_TRUE(out_.gone(next, unsent_[next - 1], kSmall));
 }
 
 // Of a slot that another copy has: as soon as it is there, whatever is still to be sent.

@@ -1,0 +1,63 @@
+// Receipts: what one end of a bulk lane has to say of chunks that came, several together: each word
+// costs both sides a system call, and often a thread's sleep.
+//
+// One thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "protocol/chunk_wire.h"
+
+namespace gpurun::protocol {
+
+class Receipts {
+ public:
+  // Those that go together; each end sends them by send_bulk_words().
+  class Batch {
+   public:
+    bool empty() const { return count_ == 0; }
+    std::span<const BulkHeader> headers() const { return std::span(headers_).first(count_); }
+
+   private:
+    friend class Receipts;
+    std::array<BulkHeader, kBulkWordsMax> headers_ = {};
+    std::size_t count_ = 0;
+  };
+
+  // Due once so many chunks came.
+  explicit Receipts(std::size_t chunks) : chunks_(chunks) {}
+
+  // The last word on a transfer counts. `now`: not to wait for more. True: they are due.
+  bool note(const BulkHeader& receipt, bool now) {
+    receipts_[receipt.transfer] = receipt;
+    if (++untold_ >= chunks_ || now) due_ = true;
+    return due_;
+  }
+  bool due() const { return due_; }
+  // The next of those that are due; none: there are none.
+  Batch take() {
+    Batch batch;
+    if (!due_) return batch;
+    while (!receipts_.empty() && batch.count_ < batch.headers_.size()) {
+      batch.headers_[batch.count_++] = receipts_.begin()->second;
+      receipts_.erase(receipts_.begin());
+    }
+    if (receipts_.empty()) {
+      due_ = false;
+      untold_ = 0;
+    }
+    return batch;
+  }
+
+ private:
+  const std::size_t chunks_;
+  std::map<std::uint64_t, BulkHeader> receipts_;  // By transfer.
+  std::size_t untold_ = 0;
+  bool due_ = false;
+};
+
+}  // namespace gpurun::protocol
