@@ -95,6 +95,7 @@ class Bulk {
   // Slots that only the oldest transfer may take, and those that only transfers in turn may.
   static constexpr std::size_t kReservedSlots = 8;
   static constexpr std::size_t kTurnSlots = 4;
+  static_assert(kTurnSlots >= limits::kChunksPerReceipt && kReservedSlots > kTurnSlots);
 
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }

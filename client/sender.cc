@@ -64,11 +64,12 @@ void Session::Impl::send_log() {
     Status status;
     if (heartbeat_due.exchange(false, std::memory_order_acq_rel)) {
       status = send_empty_frame(protocol::FrameKind::kHeartbeat);
-    } else if (acknowledge_due.load(std::memory_order_acquire)) {
-      status = send_empty_frame(protocol::FrameKind::kAcknowledge);
     }
     std::uint64_t last = 1;
     while (status.ok() && last != 0) status = send_batch(&last);
+    if (status.ok() && acknowledge_due.load(std::memory_order_acquire)) {
+      status = send_empty_frame(protocol::FrameKind::kAcknowledge);
+    }
     release_role();
     if (!status.ok()) return connection_failed(std::move(status));
     if (!log.something_to_send()) return;

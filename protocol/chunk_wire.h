@@ -4,6 +4,7 @@
 // Waits are unbounded: a dead peer is noticed on the log channel, whose end shuts this one down.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -39,7 +40,7 @@ Status send_bulk_words(Connection& connection, FrameKind kind,
                        std::span<const BulkHeader> headers) {
   std::array<std::byte, kBulkWordsMax * kChunkHeadBytes> words;
   std::size_t size = 0;
-  for (const BulkHeader& header : headers) {
+  for (const BulkHeader& header : headers.first(std::min(headers.size(), kBulkWordsMax))) {
     const ChunkHead head(kind, header, 0);
     std::memcpy(words.data() + size, &head, kChunkHeadBytes);
     size += kChunkHeadBytes;

@@ -21,6 +21,10 @@ inline constexpr std::size_t kInlineBytesMax = std::size_t{8} << 10;
 inline constexpr std::size_t kInlineCopyInBytesMax = std::size_t{64} << 10;
 // Bytes of a transfer in one frame of a bulk lane. More are a protocol error.
 inline constexpr std::size_t kBulkChunkBytes = std::size_t{512} << 10;
+// Retired chunks of which the worker tells the client together, at most. A client keeps as many
+// slots for whoever must go on: else these could all wait for a receipt that waits for more of
+// them.
+inline constexpr std::size_t kChunksPerReceipt = 4;
 // One bulk transfer (a copy, a module image). The caller gets INVALID_VALUE beyond.
 inline constexpr std::uint64_t kBulkBytesMax = std::uint64_t{1} << 40;
 // Bytes that a bulk lane may have in flight or retained; senders wait beyond.

@@ -31,9 +31,11 @@ class Receipts {
   // Due once so many chunks came.
   explicit Receipts(std::size_t chunks) : chunks_(chunks) {}
 
-  // The last word on a transfer counts. `now`: not to wait for more. True: they are due.
+  // Of a transfer the furthest counts, in whatever order they come. `now`: not to wait for more.
+  // True: they are due.
   bool note(const BulkHeader& receipt, bool now) {
-    receipts_[receipt.transfer] = receipt;
+    BulkHeader& furthest = receipts_[receipt.transfer];
+    if (receipt.offset >= furthest.offset) furthest = receipt;
     if (++untold_ >= chunks_ || now) due_ = true;
     return due_;
   }

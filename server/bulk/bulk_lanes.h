@@ -30,10 +30,9 @@ class BulkHeads;
 namespace gpurun::server {
 
 // Bytes on their way from the device; copies wait beyond.
-inline constexpr std::size_t kStagingOutBytes = std::size_t{32} << 20;
-// Retired chunks that the client hears of together. Fewer than the slots that it keeps for whoever
-// must go on (client/bulk.h): else these could all wait for a receipt that waits for more of them.
-inline constexpr std::size_t kChunksPerReceipt = 4;
+inline constexpr std::size_t kStagingOutBytes = std::size_t{64} << 20;
+// Retired chunks that the client hears of together.
+inline constexpr std::size_t kChunksPerReceipt = limits::kChunksPerReceipt;
 
 class BulkLanes {
  public:

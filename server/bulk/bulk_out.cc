@@ -12,6 +12,12 @@ namespace gpurun::server {
 using protocol::BulkHeader;
 using protocol::FrameKind;
 
+namespace {
+
+std::size_t counts(std::size_t bytes) { return std::max(bytes, kBytesAheadOfChunk); }
+
+}  // namespace
+
 int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t total) {
   const std::lock_guard lock(mutex_);
   const auto [at, fresh] = transfers_.try_emplace(number);
@@ -83,7 +89,7 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
       if (last) header.watermark = ++numbered_;
       transfer.said += chunk.size;
       ++transfer.unsent;
-      unsent_ += chunk.size;
+      unsent_ += counts(chunk.size);
     } else {
       staging_.give_back(chunk.bytes);
       if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
@@ -159,7 +165,7 @@ std::uint64_t BulkOut::watermark() const {
 bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   staging_.give_back(slot);
-  unsent_ -= bytes;
+  unsent_ -= counts(bytes);
   // It is remembered as long as it has unsent chunks.
   const auto found = transfers_.find(number);
   --found->second.unsent;

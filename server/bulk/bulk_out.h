@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "protocol/frame.h"
+#include "protocol/limits.h"
 #include "server/bulk/staging.h"
 
 namespace gpurun::server {
@@ -29,9 +30,12 @@ namespace gpurun::server {
 // Bytes that the device has written and that no connection has taken; copies wait once it is so
 // many.
 inline constexpr std::size_t kBytesAheadMax = std::size_t{2} << 20;
+// What a chunk counts at least, for it has a slot however short it is: these leave most to others.
+inline constexpr std::size_t kBytesAheadOfChunk = kBytesAheadMax / 16;
 // More are asked for when so few are left, several chunks at a time: a thread that copies and sends
 // by turns is quicker in longer turns (docs/adr/0026).
 inline constexpr std::size_t kBytesAheadMin = std::size_t{512} << 10;
+static_assert(kBytesAheadMin >= limits::kBulkChunkBytes, "behind a kernel the first one is enough");
 // Chunks that a copy has asked the device for; what stands behind a long kernel leaves the other
 // slots to other streams.
 inline constexpr std::size_t kChunksAskedMax = 8;
@@ -116,7 +120,7 @@ class BulkOut {
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  std::size_t unsent_ = 0;    // Bytes of all transfers.
+  std::size_t unsent_ = 0;    // Bytes of all transfers, as they count.
   bool starving_ = false;     // A copy waits for a slot, or for chunks to be done or gone.
   bool lacks_slots_ = false;  // For want of a slot: it need not wait for chunks to be gone.
 };

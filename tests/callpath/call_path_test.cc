@@ -56,8 +56,8 @@ TEST_F(CallPath, BytesComeBackAsTheyWent) {
   const std::uint64_t device = world_.allocate(80 * kMiB);
   ASSERT_NE(device, 0u);
   std::uint32_t seed = 1;
-  for (const std::size_t size : {std::size_t{1}, std::size_t{8192}, std::size_t{8193}, kMiB / 4,
-                                 kMiB / 4 + 1, 3 * kMiB + 5, 70 * kMiB}) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{8192}, std::size_t{8193}, kMiB / 2,
+                                 kMiB / 2 + 1, 3 * kMiB + 5, 70 * kMiB}) {
     const Bytes sent = pattern(size, seed++);
     ASSERT_EQ(copy_in(device, sent), 0);
     Bytes back(size);

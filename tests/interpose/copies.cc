@@ -75,7 +75,7 @@ void copies() {
   unsigned seed = 1;
   for (const std::size_t count :
        {std::size_t{1}, std::size_t{4095}, std::size_t{8192}, std::size_t{8193},
-        std::size_t{262144}, std::size_t{262145}, std::size_t{5'000'001}}) {
+        std::size_t{524288}, std::size_t{524289}, std::size_t{5'000'001}}) {
     check_size(count, seed += 2);
   }
 }

@@ -103,7 +103,7 @@ void copy_at_random(CUstream stream) {
     for (int trial = 0; trial < 60; ++trial) {
       Box box{};
       // Now and then lines longer than a record or than two chunks of bulk hold.
-      const size_t longest[] = {40, 3'000, 70'000, 600'000};
+      const size_t longest[] = {40, 3'000, 70'000, 1'200'000};
       box.width = 1 + up_to(longest[trial % 4]);
       const size_t gap = trial % 3 == 0 ? 0 : 1 + up_to(200);
       for (Side* side : {&box.from, &box.to}) {

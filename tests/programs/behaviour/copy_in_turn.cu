@@ -19,7 +19,7 @@ static void must(cudaError_t code, int line) {
 }
 #define MUST(call) must((call), __LINE__)
 
-constexpr size_t kSmall = 100, kMiddle = 300'000, kLarge = size_t{24} << 20, kLargeCopies = 4;
+constexpr size_t kSmall = 100, kMiddle = 600'000, kLarge = size_t{24} << 20, kLargeCopies = 4;
 constexpr size_t kBytes = kSmall + kMiddle + kLarge;
 constexpr size_t kPitch = 4096, kLines = 16;
 constexpr size_t kPageable = 40'000;  // A larger one may be waited for.

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr size_t kPage = 4096, kPart = 512 << 10, kOdd = 1235;
+constexpr size_t kPage = 8192, kPart = 512 << 10, kOdd = 1235;
 
 void random_numbers(unsigned char* to, size_t bytes, std::mt19937_64& random) {
   for (size_t i = 0; i < bytes; i += 8) {

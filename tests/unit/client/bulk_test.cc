@@ -248,7 +248,7 @@ TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
   const std::uint64_t wanted = worker_->next().header.bulk;
   std::size_t of_small = 0;
   int chunks = 0;
-  while (of_small < small.size() && chunks < 34) {
+  while (of_small < small.size() && chunks < 18) {
     const BulkFrame chunk = next_bulk();
     if (chunk.bulk.transfer == wanted) of_small += chunk.bytes.size();
     ++chunks;

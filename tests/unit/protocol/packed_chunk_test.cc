@@ -157,7 +157,7 @@ TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
 
 TEST(PackedChunk, ACodecThatIsSlowerThanTheConnectionIsNotUsed) {
   ChunkPacker packer(true);
-  packer.set_codec_time(std::chrono::milliseconds(40));  // A chunk takes 21 ms as it is.
+  packer.set_codec_time(std::chrono::milliseconds(80));  // A chunk takes 42 ms as it is.
   learn(packer, kSlow);
   const Bytes text = text_bytes(kChunk);
   EXPECT_TRUE(pack(packer, text).packed) << "the codec has to be measured once";
@@ -230,7 +230,7 @@ TEST(PackedChunk, ALinkIsKnownToBeSlowBehindAPause) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
-  // The buffers of sockets take the first 4 MiB at once.
+  // The buffers of sockets take the first 8 MiB at once.
   for (int i = 0; i < 16; ++i) {
     EXPECT_TRUE(pack(packer, text_bytes(kChunk)).packed) << i;
     packer.sent(kChunk, std::chrono::microseconds(52));

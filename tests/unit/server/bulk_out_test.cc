@@ -85,6 +85,19 @@ TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
   EXPECT_TRUE(out_.gone(next, unsent_[next - 1], kSmall));
 }
 
+// A slot is a slot however short its bytes are.
+TEST_F(BulkOutTest, TheSmallestCopiesLeaveSlotsToOthers) {
+  const std::size_t all = staging_.free_slots();
+  for (std::uint64_t transfer = 1;; ++transfer) {
+    ASSERT_EQ(out_.open(transfer, transfer, 4), 0);
+    const BulkOut::Chunk chunk = out_.next(transfer);
+    if (chunk.bytes == nullptr) break;
+    out_.copied(transfer, chunk, 0);
+  }
+  EXPECT_EQ(staging_.free_slots(), all - kBytesAheadMax / kBytesAheadOfChunk);
+  EXPECT_GE(staging_.free_slots(), all / 2);
+}
+
 // Of a slot that another copy has: as soon as it is there, whatever is still to be sent.
 TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
