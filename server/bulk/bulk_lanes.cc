@@ -142,6 +142,12 @@ bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   return true;
 }
 
+// A chunk of which every byte is the connection's. True: a copy that waits may go on.
+bool BulkLanes::gone(const Said& said) {
+  auto* const slot = const_cast<std::byte*>(said.bytes.data());
+  return out_.gone(said.header.transfer, slot, said.bytes.size());
+}
+
 // Without waiting: who has the bytes may have calls of other streams to see to. False: somebody
 // else sends, something else comes first, or the bytes are better packed. What the connection does
 // not take at once its sender goes on with.
@@ -164,8 +170,7 @@ bool BulkLanes::send_at_once(const Said& said) {
     return true;
   }
   sending.unlock();
-  if (out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()), said.bytes.size()))
-    changed();
+  if (gone(said)) changed();
   if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
   return true;
 }
@@ -192,9 +197,7 @@ Status BulkLanes::send_next(Lane& lane) {
   if (!begun) lane.chunk.begin(lane.packer, said.header, said.bytes);
   const Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
   sending.unlock();
-  const bool room =
-      out_.gone(said.header.transfer, const_cast<std::byte*>(said.bytes.data()), said.bytes.size());
-  if (room && !stopping_) listener_.time(listener_.user);
+  if (gone(said) && !stopping_) listener_.time(listener_.user);
   return sent;
 }
 

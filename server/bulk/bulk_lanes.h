@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "protocol/chunk_wire.h"
 #include "protocol/frame.h"
+#include "protocol/limits.h"
 #include "protocol/receipts.h"
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
@@ -31,8 +32,6 @@ namespace gpurun::server {
 
 // Bytes on their way from the device; copies wait beyond.
 inline constexpr std::size_t kStagingOutBytes = std::size_t{64} << 20;
-// Retired chunks that the client hears of together.
-inline constexpr std::size_t kChunksPerReceipt = limits::kChunksPerReceipt;
 
 class BulkLanes {
  public:
@@ -86,6 +85,7 @@ class BulkLanes {
   };
 
   void say(const Said& said);
+  bool gone(const Said& said);
   bool send_at_once(const Said& said);
   Status send_next(Lane& lane);
   void note_receipt(const protocol::BulkHeader& receipt);
@@ -112,7 +112,7 @@ class BulkLanes {
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;
   std::deque<Said> said_;
-  protocol::Receipts receipts_{kChunksPerReceipt};
+  protocol::Receipts receipts_{limits::kChunksPerReceipt};
 
   std::mutex joining_;  // Before all others. Guards lanes_, and the next.
   bool started_ = false;

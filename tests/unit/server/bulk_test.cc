@@ -359,7 +359,8 @@ TEST(WorkerBulk, TheWholeWindowMayBeInFlight) {
   constexpr std::size_t kSlots = limits::kBulkWindowBytes / kChunk;
   for (std::size_t i = 1; i <= kSlots; ++i) client.chunk(i, 0, kChunk, bytes);
   // The one that came last is as good as any: none has ended the session.
-  std::vector<Bytes> memory(4, Bytes(kChunk));  // As many as a receipt waits for.
+  // As many as a receipt waits for at most.
+  std::vector<Bytes> memory(limits::kChunksPerReceipt, Bytes(kChunk));
   for (std::size_t i = 0; i < memory.size(); ++i) {
     client.copy_in(kSlots - i, memory[i].data(), kChunk);
   }
