@@ -194,7 +194,7 @@ class Bulk {
     const std::size_t index;
     std::unique_ptr<transport::Connection> owned;  // Of one that joined.
     protocol::ChunkPacker packer;                  // The sender's, as the next.
-    protocol::ChunkToSend chunk;
+    protocol::ChunksToSend chunks;
     Thread sender;
     Thread receiver;
   };
@@ -208,6 +208,7 @@ class Bulk {
   bool still_reads(ByteView memory) const noexcept;
   std::uint64_t add(Outgoing out, std::optional<Line> line);
   static void begin_later(Outgoing& out);
+  static std::size_t chunk_bytes(const Outgoing& out, std::uint64_t offset);
   Chunk take_chunk(const Outgoing& out, std::uint64_t offset);
   void begin_read(Outgoing& out, ByteView piece);
   void end_read(Outgoing& out, ByteView piece);
@@ -215,6 +216,15 @@ class Bulk {
   std::shared_ptr<Outgoing> first_to_send(InLine& line);
   std::shared_ptr<Outgoing> next_to_send();
   Status send_receipts(std::unique_lock<std::mutex>& lock, transport::Connection& connection);
+  // Chunks that go together, each out of the lines until it has gone.
+  struct Taken {
+    std::shared_ptr<Outgoing> out;  // Empty: nothing was taken.
+    Chunk chunk;
+    ByteView payload;
+    bool in_place = false;  // `payload` is the program's.
+  };
+  Taken take_next(const protocol::ChunksToSend& beside);
+  void has_gone(const Taken& taken);
   Status send_next(std::unique_lock<std::mutex>& lock, Channel& channel);
   void run_sender(Channel& channel);
   void free_slot(std::size_t slot);
@@ -257,7 +267,7 @@ class Bulk {
   unsigned used_ = 0;  // The first so many channels.
   unsigned asked_for_ = 0;
   std::atomic<bool> lacks_{false};  // More are wanted than were asked for.
-  unsigned chunks_sent_ = 0;
+  unsigned sends_ = 0;
   bool may_join_ = false;            // More of them.
   std::condition_variable to_send_;  // Of senders that are in use.
   std::condition_variable unused_;   // Of the others.

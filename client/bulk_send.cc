@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -99,8 +100,8 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
 namespace {
 
 constexpr ConnectionCount::Span kNoTime{0};
-// Of so many chunks one tells what all take of a core: to ask is a system call.
-constexpr unsigned kChunksPerLook = 8;
+// Of so many sends one tells what all take of a core: to ask is a system call.
+constexpr unsigned kSendsPerLook = 8;
 
 ConnectionCount::Span core_time_of_thread() {
   timespec now{};
@@ -160,14 +161,18 @@ void Bulk::begin_later(Outgoing& out) {
   out.head_end = out.filled = out.source.size();
 }
 
+std::size_t Bulk::chunk_bytes(const Outgoing& out, std::uint64_t offset) {
+  return static_cast<std::size_t>(
+      std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - offset));
+}
+
 // With a slot, which there must be, and which is the chunk's credit even where it is not used.
 Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
   Chunk chunk;
   chunk.slot = free_slots_.back();
   free_slots_.pop_back();
   chunk.offset = offset;
-  chunk.bytes = static_cast<std::size_t>(
-      std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - offset));
+  chunk.bytes = chunk_bytes(out, offset);
   return chunk;
 }
 
@@ -282,53 +287,78 @@ Status Bulk::send_receipts(std::unique_lock<std::mutex>& lock, transport::Connec
   return status;
 }
 
-Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
+// Of what may go now, if it fits beside what goes already.
+Bulk::Taken Bulk::take_next(const protocol::ChunksToSend& beside) {
+  Taken taken;
   const std::shared_ptr<Outgoing> out = next_to_send();
-  if (out == nullptr) return {};
+  if (out == nullptr) return taken;
+  taken.in_place = out->head != out->head_end;
+  const std::size_t bytes =
+      taken.in_place ? chunk_bytes(*out, out->head) : out->ready.front().bytes;
+  if (!beside.fits(bytes)) return taken;
   last_served_ = out->line;
-  Chunk chunk;
-  ByteView payload;
-  const bool in_place = out->head != out->head_end;
-  if (in_place) {
-    chunk = take_chunk(*out, out->head);
-    out->head += chunk.bytes;
-    payload = out->source.subspan(static_cast<std::size_t>(chunk.offset), chunk.bytes);
-    begin_read(*out, payload);
+  if (taken.in_place) {
+    taken.chunk = take_chunk(*out, out->head);
+    out->head += bytes;
+    taken.payload = out->source.subspan(static_cast<std::size_t>(taken.chunk.offset), bytes);
+    begin_read(*out, taken.payload);
   } else {
-    chunk = out->ready.front();
+    taken.chunk = out->ready.front();
     out->ready.pop_front();
-    payload = ByteView(slot_start(chunk.slot), chunk.bytes);
+    taken.payload = ByteView(slot_start(taken.chunk.slot), bytes);
   }
   // Before it is sent: the receipt may come before send() returns.
-  out->sent += chunk.bytes;
-  out->chunks.push_back(chunk);
-  sending_.push_back({chunk.slot, false});
-  note_sent(*out, chunk.bytes);
-  const BulkHeader header{out->transfer, chunk.offset, out->source.size(), 0};
-  const bool measures = count_.has_value() && ++chunks_sent_ % kChunksPerLook == 0;
-  lock.unlock();
-  const ConnectionCount::Span core_time = measures ? core_time_of_thread() : kNoTime;
-  channel.chunk.begin(channel.packer, header, payload);
-  std::optional<SentInPlace> sent_in_place;
-  if (in_place) sent_in_place.emplace(payload, pieces_read_);
-  Status status = channel.chunk.send_rest(channel.packer, *channel.connection);
-  sent_in_place.reset();
-  const ConnectionCount::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
-  lock.lock();
-  if (measures) count_->worked(kChunksPerLook * worked);
-  if (in_place) {
-    end_read(*out, payload);
-    if (out->taken()) room_.notify_all();
+  out->sent += bytes;
+  out->chunks.push_back(taken.chunk);
+  sending_.push_back({taken.chunk.slot, false});
+  note_sent(*out, bytes);
+  taken.out = out;
+  return taken;
+}
+
+void Bulk::has_gone(const Taken& taken) {
+  if (taken.in_place) {
+    end_read(*taken.out, taken.payload);
+    if (taken.out->taken()) room_.notify_all();
   }
-  const auto sent = std::find_if(sending_.begin(), sending_.end(),
-                                 [&chunk](const Sending& each) { return each.slot == chunk.slot; });
+  const auto sent = std::find_if(sending_.begin(), sending_.end(), [&taken](const Sending& each) {
+    return each.slot == taken.chunk.slot;
+  });
   const bool retired = sent->retired;
   sending_.erase(sent);
-  if (retired) {
-    free_slots_.push_back(chunk.slot);
-    room_.notify_all();
-    to_send_.notify_all();
+  if (!retired) return;
+  free_slots_.push_back(taken.chunk.slot);
+  room_.notify_all();
+  to_send_.notify_all();
+}
+
+Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
+  constexpr std::size_t kMost = protocol::ChunksToSend::kChunksMax;
+  std::array<Taken, kMost> together;
+  std::size_t count = 0;
+  const bool measures = count_.has_value() && ++sends_ % kSendsPerLook == 0;
+  ConnectionCount::Span core_time = kNoTime;
+  for (; count < kMost; ++count) {
+    const Taken taken = together[count] = take_next(channel.chunks);
+    if (taken.out == nullptr) break;
+    lock.unlock();
+    if (measures && count == 0) core_time = core_time_of_thread();
+    const BulkHeader header{taken.out->transfer, taken.chunk.offset, taken.out->source.size(), 0};
+    channel.chunks.add(channel.packer, header, taken.payload);
+    lock.lock();
   }
+  if (count == 0) return {};
+  lock.unlock();
+  std::array<std::optional<SentInPlace>, kMost> sent_in_place;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (together[i].in_place) sent_in_place[i].emplace(together[i].payload, pieces_read_);
+  }
+  Status status = channel.chunks.send_rest(channel.packer, *channel.connection);
+  for (auto& each : sent_in_place) each.reset();
+  const ConnectionCount::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
+  lock.lock();
+  if (measures) count_->worked(kSendsPerLook * worked);
+  for (std::size_t i = 0; i < count; ++i) has_gone(together[i]);
   return status;
 }
 

@@ -23,6 +23,7 @@ struct ChunkHead {
   BulkHeader bulk;
   PackedHead packed;
 
+  ChunkHead() = default;
   // `bytes`: what follows the BulkHeader.
   ChunkHead(FrameKind kind, const BulkHeader& header, std::size_t bytes) : bulk(header) {
     frame.kind = kind;
@@ -53,27 +54,43 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
   return send_bulk_words(connection, kind, std::span(&header, 1));
 }
 
-// A chunk on its way out, packed as `packer` decides, which hears what it took. One for each
-// connection: its parts lie here and in the packer until the last byte has gone.
-class ChunkToSend {
+// Chunks on their way out over one connection, together: short ones that follow one another are as
+// quick as a long one then, for each send costs both sides a turn through TCP, and often a thread's
+// sleep. Packed as `packer` decides, which hears what they took. One for each connection: their
+// heads, and parts that are not the chunks' own, lie here and in the packer until the last byte has
+// gone.
+class ChunksToSend {
  public:
-  ChunkToSend() = default;
-  ChunkToSend(const ChunkToSend&) = delete;
-  ChunkToSend& operator=(const ChunkToSend&) = delete;
+  // So much of chunks and so many of them go together; a packed one is the last.
+  static constexpr std::size_t kBytesMax = limits::kBulkChunkBytes;
+  static constexpr std::size_t kChunksMax = 16;
 
-  void begin(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
+  ChunksToSend() = default;
+  ChunksToSend(const ChunksToSend&) = delete;
+  ChunksToSend& operator=(const ChunksToSend&) = delete;
+
+  // Whether a chunk of so many bytes may be added: always where all others have gone.
+  bool fits(std::size_t chunk_bytes) const {
+    return left().empty() ||
+           (!closed_ && chunks_ < kChunksMax && bytes_ + chunk_bytes <= kBytesMax);
+  }
+  // Which fits.
+  void add(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
+    if (left().empty()) first_ = count_ = chunks_ = bytes_ = 0;
     const ChunkPacker::Packed packed = packer.pack(chunk);
-    bytes_ = packed.packed ? packed.bytes : chunk.size();
-    head_ = ChunkHead(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,
-                      bytes_ + (packed.packed ? kPackedHeadBytes : 0));
-    head_.packed = packed.head;
-    first_ = count_ = 0;
-    parts_[count_++] = packed.packed ? bytes_of(head_) : bytes_of(head_).first(kChunkHeadBytes);
+    closed_ = packed.packed;
+    const std::size_t bytes = packed.packed ? packed.bytes : chunk.size();
+    ChunkHead& head = heads_[chunks_++];
+    head = ChunkHead(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,
+                     bytes + (packed.packed ? kPackedHeadBytes : 0));
+    head.packed = packed.head;
+    parts_[count_++] = packed.packed ? bytes_of(head) : bytes_of(head).first(kChunkHeadBytes);
     if (!packed.packed) parts_[count_++] = chunk;
     for (const ByteView part : packed.parts) parts_[count_++] = part;
+    bytes_ += bytes;
     start_ = ChunkPacker::Clock::now();
   }
-  // What has not gone; nothing at the end, and before the first begin().
+  // What has not gone; nothing at the end, and before the first add().
   std::span<const ByteView> left() const {
     return std::span(parts_).subspan(first_, count_ - first_);
   }
@@ -95,10 +112,11 @@ class ChunkToSend {
   }
 
  private:
-  ChunkHead head_{FrameKind::kChunk, BulkHeader{}, 0};
-  std::array<ByteView, kPagesMax / 2 + 2> parts_;
+  std::array<ChunkHead, kChunksMax> heads_;
+  std::array<ByteView, 2 * kChunksMax + kPagesMax / 2 + 2> parts_;
   std::size_t first_ = 0, count_ = 0;
-  std::size_t bytes_ = 0;
+  std::size_t chunks_ = 0, bytes_ = 0;
+  bool closed_ = false;
   ChunkPacker::Clock::time_point start_;
 };
 

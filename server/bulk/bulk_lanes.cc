@@ -24,6 +24,13 @@ constexpr std::size_t kSentAtOnceMax = std::size_t{64} << 10;
 // become due while such a thread is at work.
 thread_local bool looks_for_receipts = false;
 
+// What a thread keeps together, while it does.
+struct Gathered {
+  bool on = false;
+  std::size_t chunks = 0, bytes = 0;
+};
+thread_local Gathered gathered;
+
 }  // namespace
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs)
@@ -103,9 +110,34 @@ void BulkLanes::changed() {
   if (!stopping_) listener_.changed(listener_.user);
 }
 
+BulkLanes::Gathering::Gathering(BulkLanes* lanes) noexcept : lanes_(lanes) { gathered.on = true; }
+
+BulkLanes::Gathering::~Gathering() {
+  if (lanes_ != nullptr) lanes_->send_gathered();
+  gathered = {};
+}
+
+void BulkLanes::send_gathered() {
+  if (gathered.chunks == 0) return;
+  gathered.chunks = gathered.bytes = 0;
+  send_small();
+}
+
+// The calling thread will send it with what follows.
+bool BulkLanes::keeps_together(const Said& said) {
+  if (!gathered.on) return false;
+  gathered.bytes += said.bytes.size();
+  ++gathered.chunks;
+  using protocol::ChunksToSend;
+  if (gathered.chunks < ChunksToSend::kChunksMax && gathered.bytes < ChunksToSend::kBytesMax) {
+    return true;
+  }
+  gathered.chunks = gathered.bytes = 0;
+  return false;
+}
+
 void BulkLanes::say(const Said& said) {
   const bool small = said.kind == FrameKind::kChunk && said.header.total <= kSentAtOnceMax;
-  if (small && send_at_once(said)) return;
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
@@ -114,9 +146,10 @@ void BulkLanes::say(const Said& said) {
     } else {
       said_.push_back(said);
       full = said_.size() == kSaidMax;
-      due_.notify_all();
+      if (!small) due_.notify_all();
     }
   }
+  if (small && !keeps_together(said)) send_small();
   if (!full) return;
   listener_.failed(listener_.user,
                    Status(Code::kProtocol, "the client reads nothing on its bulk connections"));
@@ -135,6 +168,10 @@ bool BulkLanes::has_to_say(const Lane& lane) const {
   return receipts_.due() || (&lane == first_ && !said_.empty());
 }
 
+bool BulkLanes::next_is_word() const {
+  return !said_.empty() && said_.front().kind != FrameKind::kChunk;
+}
+
 bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   if (&lane != first_ || said_.empty()) return false;
   *said = said_.front();
@@ -142,62 +179,95 @@ bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   return true;
 }
 
-// A chunk of which every byte is the connection's. True: a copy that waits may go on.
-bool BulkLanes::gone(const Said& said) {
-  auto* const slot = const_cast<std::byte*>(said.bytes.data());
-  return out_.gone(said.header.transfer, slot, said.bytes.size());
+void BulkLanes::wake_senders() {
+  const std::lock_guard lock(mutex_);
+  due_.notify_all();
 }
 
-// Without waiting: who has the bytes may have calls of other streams to see to. False: somebody
-// else sends, something else comes first, or the bytes are better packed. What the connection does
-// not take at once its sender goes on with.
-bool BulkLanes::send_at_once(const Said& said) {
+// The next that is said, if it is a chunk of a transfer of at most `total_max` bytes that goes with
+// those that the lane has begun.
+bool BulkLanes::take_chunk(const Lane& lane, std::uint64_t total_max, Said* said) {
+  const std::lock_guard lock(mutex_);
+  if (said_.empty()) return false;
+  const Said& next = said_.front();
+  const bool fits = next.kind == FrameKind::kChunk && next.header.total <= total_max &&
+                    lane.chunks.fits(next.bytes.size());
+  return fits && next_to_say(lane, said);
+}
+
+// With lane.sending, as the next.
+void BulkLanes::begin_chunks(Lane& lane, std::uint64_t total_max) {
+  for (Said said; take_chunk(lane, total_max, &said);) {
+    lane.chunks.add(lane.packer, said.header, said.bytes);
+    lane.begun.push_back(said);
+  }
+}
+
+// Every byte is the connection's. True: a copy that waits may go on.
+bool BulkLanes::begun_has_gone(Lane& lane) {
+  bool room = false;
+  for (const Said& said : lane.begun) {
+    auto* const slot = const_cast<std::byte*>(said.bytes.data());
+    room |= out_.gone(said.header.transfer, slot, said.bytes.size());
+  }
+  lane.begun.clear();
+  return room;
+}
+
+// The small copies that are said next, without waiting: who has the bytes may have calls of other
+// streams to see to. Where somebody else sends, something else comes first, or the bytes are better
+// packed, they are the sender's, and so is what the connection does not take at once.
+void BulkLanes::send_small() {
   Lane& lane = *first_;
   std::unique_lock sending(lane.sending, std::try_to_lock);
-  if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return false;
+  if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return wake_senders();
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || receipts_.due() || !said_.empty()) return false;
+    if (stopping_) return;
+    if (receipts_.due()) return due_.notify_all();
   }
-  lane.chunk.begin(lane.packer, said.header, said.bytes);
-  const Result<std::size_t> went = lane.connection->send_some(lane.chunk.left());
-  if (went.ok()) lane.chunk.went(lane.packer, *went);
-  if (went.ok() && !lane.chunk.left().empty()) {
-    lane.begun = said;
+  begin_chunks(lane, kSentAtOnceMax);
+  if (lane.begun.empty()) return wake_senders();
+  const Result<std::size_t> went = lane.connection->send_some(lane.chunks.left());
+  if (went.ok()) lane.chunks.went(lane.packer, *went);
+  if (went.ok() && !lane.chunks.left().empty()) {
     const std::lock_guard lock(mutex_);
     lane.has_rest = true;
-    due_.notify_all();
-    return true;
+    return due_.notify_all();
   }
+  const bool room = begun_has_gone(lane);
   sending.unlock();
-  if (gone(said)) changed();
+  if (room) changed();
   if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
-  return true;
 }
 
 // The sender has the lane before it takes what it will send: so bytes leave in the order in which
 // they were said, whoever sends them, and of two copies to one place the later one is there at
 // last.
 Status BulkLanes::send_next(Lane& lane) {
-  Said said;
-  protocol::Receipts::Batch receipts;
   std::unique_lock sending(lane.sending);
-  const bool begun = lane.has_rest;
+  if (!lane.has_rest) {
+    protocol::Receipts::Batch receipts;
+    Said said;
+    bool word = false;
+    {
+      const std::lock_guard lock(mutex_);
+      receipts = receipts_.take();  // First: the client waits for room.
+      word = receipts.empty() && next_is_word() && next_to_say(lane, &said);
+    }
+    if (!receipts.empty()) return send_receipts(lane, receipts);
+    if (word) return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
+    begin_chunks(lane, ~std::uint64_t{0});
+    if (lane.begun.empty()) return {};
+  }
+  const Status sent = lane.chunks.send_rest(lane.packer, *lane.connection);
+  const bool room = begun_has_gone(lane);
   {
     const std::lock_guard lock(mutex_);
-    if (!begun) receipts = receipts_.take();  // First: the client waits for room.
-    if (!begun && receipts.empty() && !next_to_say(lane, &said)) return {};
-    if (begun) said = lane.begun;
     lane.has_rest = false;
   }
-  if (!receipts.empty()) return send_receipts(lane, receipts);
-  if (said.kind != FrameKind::kChunk) {
-    return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
-  }
-  if (!begun) lane.chunk.begin(lane.packer, said.header, said.bytes);
-  const Status sent = lane.chunk.send_rest(lane.packer, *lane.connection);
   sending.unlock();
-  if (gone(said) && !stopping_) listener_.time(listener_.user);
+  if (room && !stopping_) listener_.time(listener_.user);
   return sent;
 }
 

@@ -1,8 +1,8 @@
 // BulkLanes: the bulk connections of a session: a sender and a receiver thread for each (one that
 // has joined has no sender), and what is to be sent. Bytes to the device go to in(), bytes from it
 // come from out(). A receiver that has receipts to give and finds nobody sending gives them by
-// itself, and so does with a small copy's bytes whoever hears that the device has written them
-// (docs/adr/0026).
+// itself, and so does with a small copy's bytes whoever hears that the device has written them; the
+// executor with those of copies that follow one another together (docs/adr/0026).
 #pragma once
 
 #include <atomic>
@@ -62,6 +62,22 @@ class BulkLanes {
   // Shuts the connections down and waits for the threads. Twice does no harm.
   void stop();
 
+  // While this lives its thread keeps the bytes of small copies together, until there are enough of
+  // them, it says so, or this ends. One for a thread at a time; `lanes` may be nullptr.
+  class Gathering {
+   public:
+    explicit Gathering(BulkLanes* lanes) noexcept;
+    ~Gathering();
+    Gathering(const Gathering&) = delete;
+    Gathering& operator=(const Gathering&) = delete;
+
+   private:
+    BulkLanes* const lanes_;
+  };
+  // What the calling thread has kept together goes now: something else comes behind it. Does not
+  // wait.
+  void send_gathered();
+
   BulkIn& in() noexcept { return in_; }
   BulkOut& out() noexcept { return out_; }
   Staging& staging_in() noexcept { return staging_in_; }
@@ -79,18 +95,23 @@ class BulkLanes {
     std::unique_ptr<transport::Connection> owned;  // Of one that was added.
     std::mutex sending;  // Before mutex_; never held when the executor is told. Guards all below.
     protocol::ChunkPacker packer;
-    protocol::ChunkToSend chunk;
-    Said begun;             // Of which `chunk` has something left.
-    bool has_rest = false;  // Set and cleared with both locks.
+    protocol::ChunksToSend chunks;
+    std::vector<Said> begun;  // Those of `chunks`, of which something is left.
+    bool has_rest = false;    // Set and cleared with both locks.
   };
 
   void say(const Said& said);
-  bool gone(const Said& said);
-  bool send_at_once(const Said& said);
+  bool keeps_together(const Said& said);
+  bool take_chunk(const Lane& lane, std::uint64_t total_max, Said* said);
+  void begin_chunks(Lane& lane, std::uint64_t total_max);
+  bool begun_has_gone(Lane& lane);
+  void send_small();
   Status send_next(Lane& lane);
   void note_receipt(const protocol::BulkHeader& receipt);
   bool has_to_say(const Lane& lane) const;
+  bool next_is_word() const;
   bool next_to_say(const Lane& lane, Said* said);
+  void wake_senders();
   void run_sender(Lane& lane);
   void run_receiver(Lane& lane);
   Status give_receipts(Lane& lane);

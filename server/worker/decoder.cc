@@ -2,6 +2,7 @@
 #include "server/worker/decoder.h"
 
 #include <string>
+#include <utility>
 
 namespace gpurun::server {
 namespace {
@@ -90,6 +91,7 @@ Status Decoder::take_records(const Frame& frame) {
   std::uint64_t number = frame.header.sequence;
   if (number == 0 || number > taken_ + 1) return gap(taken_ + 1, number);
   calls_.clear();
+  calls_bytes_ = 0;
   for (; !rest.empty(); ++number) {
     Result<RecordView> record = protocol::parse_record(rest);
     if (!record.ok()) return record.status();
@@ -98,18 +100,21 @@ Status Decoder::take_records(const Frame& frame) {
 
     if (number <= taken_ + calls_.size()) continue;
     calls_.push_back(*record);
+    calls_bytes_ += record->header.bytes;
     if (calls_.size() == kCallsAtOnce) GPURUN_RETURN_IF_ERROR(hand_on());
   }
   sink_.received(number - frame.header.sequence, frame.payload.size());
   GPURUN_RETURN_IF_ERROR(hand_on());
-  outbox_.taken(taken_, frame.payload.size());
+  outbox_.acknowledge_when_due();
   return {};
 }
 
+// What they are answered with acknowledges them: else the client would be woken once more for that.
 Status Decoder::hand_on() {
   if (calls_.empty()) return {};
-  const Status accepted = sink_.accept(calls_);
   taken_ += calls_.size();
+  outbox_.taken(taken_, std::exchange(calls_bytes_, 0));
+  const Status accepted = sink_.accept(calls_);
   calls_.clear();
   return accepted;
 }

@@ -59,6 +59,7 @@ class Decoder {
   protocol::FrameReader reader_;
   std::vector<protocol::RecordView> calls_;
   std::uint64_t taken_ = 0;
+  std::size_t calls_bytes_ = 0;  // Of calls_.
 };
 
 }  // namespace gpurun::server

@@ -146,6 +146,7 @@ std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
 }
 
 CallOutcome ExecutorState::run(Call& call) {
+  if (call.header_.form != Form::kCopyOut) send_gathered();
   if (observer == nullptr) return run_unobserved(call);
   observer->launches_belong_to(call.header_.sequence);
   const std::uint64_t begin = Observer::now();
@@ -452,7 +453,10 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
   const auto goes_on = [&] {
     return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
-  if (!goes_on()) outbox.send();  // The client may wait for what we have to say.
+  if (!goes_on()) {  // The client may wait for what we have to say.
+    send_gathered();
+    outbox.send();
+  }
   shrunk.wait(lock, goes_on);
   if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
   return Status(Code::kResourceExhausted,
@@ -484,8 +488,10 @@ void ExecutorState::serve() {
 
 // With the role.
 void ExecutorState::issue_held(bool look) {
+  const BulkLanes::Gathering gathering(bulk);
   queue.retry_held();
   pump();
+  send_gathered();
   if (look) tell_standing();
   outbox.send();
   shrunk.notify_all();  // Also whoever waits for a client that is gone.
@@ -517,11 +523,13 @@ Executor::~Executor() {
 Status Executor::accept(std::span<const RecordView> calls) {
   ExecutorState& state = *state_;
   std::unique_lock lock(state.role);
+  const BulkLanes::Gathering gathering(state.bulk);
   for (const RecordView& call : calls) {
     GPURUN_RETURN_IF_ERROR(state.wait_for_room(lock));
     GPURUN_RETURN_IF_ERROR(state.accept(call));
     state.pump();
   }
+  state.send_gathered();
   state.outbox.send();
   return state.outbox.failure();
 }

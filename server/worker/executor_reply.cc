@@ -181,6 +181,11 @@ void ExecutorState::print_first() {
   if (before_reply != nullptr) before_reply(before_reply_user);
 }
 
+// Bytes of copies that this thread has kept together: something else comes behind them.
+void ExecutorState::send_gathered() {
+  if (bulk != nullptr) bulk->send_gathered();
+}
+
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;
@@ -201,6 +206,7 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
   print_first();
+  send_gathered();  // Which the reply may count on.
   if (observer != nullptr) observer->replied(header, call.reply_.size());
   // A failure is kept by the outbox, and accept() returns it.
   (void)outbox.post(reply, ByteView(call.reply_));

@@ -98,6 +98,7 @@ struct ExecutorState {
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
   int follow_with_barrier(const Call& call);
+  void send_gathered();
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);

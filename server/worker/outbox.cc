@@ -80,9 +80,13 @@ Status Outbox::add(std::unique_lock<std::mutex>& lock, ReplyHeader header, ByteV
 }
 
 void Outbox::taken(std::uint64_t sequence, std::size_t byte_count) {
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   taken_ = std::max(taken_, sequence);
   taken_bytes_ += byte_count;
+}
+
+void Outbox::acknowledge_when_due() {
+  std::unique_lock lock(mutex_);
   if (taken_bytes_ < kAcknowledgeBytes) return;
   acknowledge_due_ = true;
   send_due(lock);

@@ -53,9 +53,11 @@ class Outbox {
   // many. Waits as long as the session lives; not on the thread that hears acknowledgements.
   Status post_when_room(protocol::ReplyHeader header, ByteView payload);
 
-  // The worker has safely taken the records through `sequence`, `byte_count` bytes more than last
-  // time. Said with the next frame, or at once when much has piled up.
+  // The worker has the records through `sequence`, `byte_count` bytes more than last time. Said
+  // with the next frame.
   void taken(std::uint64_t sequence, std::size_t byte_count);
+  // Says so alone if by now kAcknowledgeBytes were taken of which no frame has told.
+  void acknowledge_when_due();
 
   // The client has taken the items through `sequence`. kProtocol: that was never sent.
   Status acknowledged(std::uint64_t sequence);

@@ -158,6 +158,7 @@ class StandingConnection final : public transport::Connection {
   const transport::Capabilities& capabilities() const override { return inner_->capabilities(); }
   const std::string& description() const override { return inner_->description(); }
   Status send(std::span<const ByteView> parts, Deadline deadline) override {
+    ++sends_;
     if (parts.back().size() == limits::kBulkChunkBytes && !stood_.exchange(true)) {
       stands_.set_value();
       (void)let_go_.get_future().wait_for(std::chrono::seconds(20));
@@ -173,30 +174,68 @@ class StandingConnection final : public transport::Connection {
 
   std::promise<void> stands_;
   std::promise<void> let_go_;
+  std::atomic<int> sends_{0};
 
  private:
   const std::unique_ptr<transport::Connection> inner_;
   std::atomic<bool> stood_{false};
 };
 
+class StandingBulkTest : public BulkTest {
+ protected:
+  void SetUp() override {
+    worker_ = std::make_unique<FakeWorker>();
+    Session::Channels channels = worker_->channels();
+    auto owned = std::make_unique<StandingConnection>(std::move(channels.bulk.front()));
+    standing_ = owned.get();
+    channels.bulk.front() = std::move(owned);
+    auto session = Session::start(std::move(channels), quiet());
+    ASSERT_TRUE(session.ok());
+    session_ = *std::move(session);
+  }
+  void await_standing() {
+    ASSERT_EQ(standing_->stands_.get_future().wait_for(std::chrono::seconds(20)),
+              std::future_status::ready);
+  }
+
+  StandingConnection* standing_ = nullptr;  // The session's.
+};
+
+// Each send costs both sides a turn through TCP.
+TEST_F(StandingBulkTest, ShortTransfersThatFollowOneAnotherGoInOneSend) {
+  static const Bytes first = pattern(limits::kBulkChunkBytes);
+  static const Bytes others = pattern(5 * 96 * 1024);  // Too long for their records, each.
+  ASSERT_EQ(copy_in(first, Session::Reading::kSoon, 100), 0);
+  await_standing();
+  for (std::size_t i = 0; i < 5; ++i) {
+    const ByteView part = ByteView(others).subspan(i * others.size() / 5, others.size() / 5);
+    ASSERT_EQ(copy_in(part, Session::Reading::kSoon, i % 2 == 0 ? 100 : 101), 0);
+  }
+  const int before = standing_->sends_;
+  standing_->let_go_.set_value();
+  EXPECT_EQ(next_bulk().bytes, first);
+  std::map<std::uint64_t, ByteView> expected;
+  worker_->next();
+  for (std::size_t i = 0; i < 5; ++i) {
+    expected[worker_->next().header.bulk] =
+        ByteView(others).subspan(i * others.size() / 5, others.size() / 5);
+  }
+  for (std::size_t i = 0; i < 5; ++i) {
+    const BulkFrame frame = next_bulk();
+    const ByteView bytes = expected[frame.bulk.transfer];
+    EXPECT_TRUE(std::equal(frame.bytes.begin(), frame.bytes.end(), bytes.begin(), bytes.end()));
+  }
+  EXPECT_EQ(standing_->sends_ - before, 1);
+}
+
 // A worker may say that it has a chunk while our send() still reads it (its last bytes are with the
 // network, or it lies): the slot is nobody else's before send() is back.
-TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
-  session_.reset();
-  worker_ = std::make_unique<FakeWorker>();
-  Session::Channels channels = worker_->channels();
-  auto owned = std::make_unique<StandingConnection>(std::move(channels.bulk.front()));
-  StandingConnection& standing = *owned;
-  channels.bulk.front() = std::move(owned);
-  auto session = Session::start(std::move(channels), quiet());
-  ASSERT_TRUE(session.ok());
-  session_ = *std::move(session);
+TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   const Bytes first = pattern(limits::kBulkChunkBytes);
   const Bytes second(limits::kBulkChunkBytes, std::byte{0x55});
   ASSERT_EQ(copy_in(first, Session::Reading::kNow), 0);
   const std::uint64_t transfer = worker_->next().header.bulk;
-  auto standing_now = standing.stands_.get_future();
-  ASSERT_EQ(standing_now.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  await_standing();
   receipt({transfer, 0, first.size(), 0}, first.size());
   // A reply on the same connection's heels tells that the receipt was heard: both are polled.
   Bytes came(limits::kInlineBytesMax + 1);
@@ -207,7 +246,7 @@ TEST_F(BulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   worker_->reply(asked, 0, {}, 1);
   ASSERT_EQ(out.get(), 0);
   ASSERT_EQ(copy_in(second, Session::Reading::kNow), 0);  // Would take the same slot.
-  standing.let_go_.set_value();
+  standing_->let_go_.set_value();
   BulkFrame frame = next_bulk();
   while (frame.frame.kind != protocol::FrameKind::kChunk) frame = next_bulk();
   EXPECT_EQ(frame.bulk.transfer, transfer);

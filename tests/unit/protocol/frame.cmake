@@ -5,6 +5,8 @@ gpurun_test(protocol_observation_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_L
             LIBRARIES gpurun_protocol gpurun_driver_abi)
 gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/receipts_test.cc"
             LIBRARIES gpurun_protocol_chunks)
+gpurun_test(protocol_chunks_to_send_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/chunks_to_send_test.cc"
+            LIBRARIES gpurun_protocol_chunks)
 gpurun_test(protocol_packed_chunk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_chunk_test.cc"
             LIBRARIES gpurun_protocol_chunks)
 gpurun_test(protocol_bulk_head_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_head_test.cc"

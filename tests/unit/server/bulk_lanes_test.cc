@@ -6,13 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "protocol/limits.h"
-#include "transport/transport.h"
+#include "tests/unit/server/taking_connection.h"
 
 namespace gpurun::server {
 namespace {
@@ -20,68 +17,6 @@ namespace {
 using protocol::FrameKind;
 
 constexpr std::size_t kSmall = std::size_t{64} << 10;
-
-// Keeps what is sent, and by which thread the first byte of each frame was.
-class Taking : public transport::Connection {
- public:
-  // `at_once`: bytes that send_some() takes at most.
-  explicit Taking(std::size_t at_once) : at_once_(at_once) {}
-
-  const transport::Capabilities& capabilities() const override { return capabilities_; }
-  const std::string& description() const override { return description_; }
-  Status send(std::span<const ByteView> parts, Deadline /*deadline*/) override {
-    take(parts, std::size_t{1} << 30);
-    return {};
-  }
-  Result<std::size_t> send_some(std::span<const ByteView> parts) override {
-    return take(parts, at_once_);
-  }
-  Result<std::size_t> receive(MutableBytes, std::size_t, Deadline) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return over_; });
-    return Status(Code::kPeerGone, "over");
-  }
-  void shut_down() noexcept override {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    changed_.notify_all();
-  }
-
-  // Once so many bytes have been sent.
-  Bytes sent(std::size_t bytes) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(30), [&] { return sent_.size() >= bytes; }));
-    return sent_;
-  }
-  std::size_t sent_by(std::thread::id thread) {
-    const std::lock_guard lock(mutex_);
-    return sent_by_[thread];
-  }
-
- private:
-  std::size_t take(std::span<const ByteView> parts, std::size_t most) {
-    const std::lock_guard lock(mutex_);
-    std::size_t taken = 0;
-    for (const ByteView part : parts) {
-      const ByteView some = part.first(std::min(part.size(), most - taken));
-      sent_.insert(sent_.end(), some.begin(), some.end());
-      taken += some.size();
-    }
-    sent_by_[std::this_thread::get_id()] += taken;
-    changed_.notify_all();
-    return taken;
-  }
-
-  const std::size_t at_once_;
-  transport::Capabilities capabilities_;
-  std::string description_ = "taking";
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  Bytes sent_;
-  std::map<std::thread::id, std::size_t> sent_by_;
-};
 
 constexpr std::size_t kFrame = protocol::kChunkHeadBytes + kSmall;
 
@@ -126,7 +61,7 @@ class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
   }
   std::size_t by_this_thread() { return taking_.sent_by(std::this_thread::get_id()); }
 
-  Taking taking_;
+  TakingConnection taking_;
   BulkLanes lanes_;
 };
 
@@ -155,6 +90,53 @@ TEST_P(BulkLanesTest, LargerOnesAreTheSenders) {
   EXPECT_EQ(by_this_thread(), 0U);
 }
 
+// A thread with copies that follow one another keeps their bytes together.
+class GatheringTest : public BulkLanesTest {
+ protected:
+  GatheringTest() : BulkLanesTest(std::size_t{1} << 30) {}
+  std::size_t sent() { return taking_.sent_so_far().size(); }
+};
+
+TEST_F(GatheringTest, LeaveInOneSend) {
+  {
+    const BulkLanes::Gathering gathering(&lanes_);
+    for (std::uint64_t transfer = 1; transfer <= 5; ++transfer) copy_out(transfer);
+    EXPECT_EQ(sent(), 0U);
+  }
+  EXPECT_EQ(taking_.sends(), 1U);
+  expect_sent(5);
+  copy_out(6);
+  EXPECT_EQ(sent(), 6 * kFrame) << "it is over";
+  EXPECT_EQ(by_this_thread(), 6 * kFrame);
+}
+
+TEST_F(GatheringTest, LeaveOnceThereAreEnough) {
+  constexpr std::size_t kEnough = protocol::ChunksToSend::kBytesMax / kSmall;
+  const BulkLanes::Gathering gathering(&lanes_);
+  for (std::uint64_t transfer = 1; transfer < kEnough; ++transfer) copy_out(transfer);
+  EXPECT_EQ(sent(), 0U);
+  copy_out(kEnough);
+  EXPECT_EQ(taking_.sends(), 1U);
+  expect_sent(kEnough);
+  const std::size_t before = sent();
+  for (std::uint64_t i = 1; i < protocol::ChunksToSend::kChunksMax; ++i) copy_out(kEnough + i, 4);
+  EXPECT_EQ(sent(), before);
+  copy_out(2 * kEnough + protocol::ChunksToSend::kChunksMax, 4);
+  EXPECT_EQ(taking_.sends(), 2U);
+  EXPECT_EQ(sent(), before + protocol::ChunksToSend::kChunksMax * (protocol::kChunkHeadBytes + 4));
+}
+
+TEST_F(GatheringTest, LeaveBeforeWhatComesBehindThem) {
+  const BulkLanes::Gathering gathering(&lanes_);
+  copy_out(1);
+  copy_out(2);
+  lanes_.send_gathered();
+  EXPECT_EQ(sent(), 2 * kFrame);
+  EXPECT_EQ(taking_.sends(), 1U);
+  lanes_.send_gathered();
+  EXPECT_EQ(taking_.sends(), 1U);
+}
+
 // More connections than the first.
 class JoiningLanesTest : public BulkLanesTest {
  protected:
@@ -165,7 +147,7 @@ class JoiningLanesTest : public BulkLanesTest {
 TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
   std::size_t added = 0;
   while (added < 2 * limits::kConnectionsMax &&
-         lanes_.add(std::make_unique<Taking>(kFrame), say_nothing)) {
+         lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing)) {
     ++added;
   }
   EXPECT_EQ(added + 2, limits::kConnectionsMax);  // The log, and the first one.
@@ -174,15 +156,15 @@ TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
 TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
   const auto fails = [](transport::Connection&) { return Status(Code::kPeerGone, "on purpose"); };
   for (std::size_t times = 0; times < 2 * limits::kConnectionsMax; ++times) {
-    EXPECT_FALSE(lanes_.add(std::make_unique<Taking>(kFrame), fails));
+    EXPECT_FALSE(lanes_.add(std::make_unique<TakingConnection>(kFrame), fails));
   }
-  EXPECT_TRUE(lanes_.add(std::make_unique<Taking>(kFrame), say_nothing));
+  EXPECT_TRUE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
 }
 
 // Copies out keep their order, so they have one connection whatever joins.
 TEST_F(JoiningLanesTest, BytesFromTheDeviceStayOnTheFirst) {
-  auto other = std::make_unique<Taking>(kFrame);
-  Taking& joined = *other;
+  auto other = std::make_unique<TakingConnection>(kFrame);
+  TakingConnection& joined = *other;
   ASSERT_TRUE(lanes_.add(std::move(other), say_nothing));
   for (std::uint64_t transfer = 1; transfer <= 20; ++transfer) copy_out(transfer);
   expect_sent(20);
@@ -191,7 +173,7 @@ TEST_F(JoiningLanesTest, BytesFromTheDeviceStayOnTheFirst) {
 
 TEST_F(JoiningLanesTest, NoneAfterTheEnd) {
   lanes_.stop();
-  EXPECT_FALSE(lanes_.add(std::make_unique<Taking>(kFrame), say_nothing));
+  EXPECT_FALSE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
 }
 
 }  // namespace

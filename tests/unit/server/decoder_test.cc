@@ -31,11 +31,13 @@ class Recorder final : public CallSink {
       sequences.push_back(call.header.sequence);
       payload_bytes += call.payload.size();
     }
+    if (answers != nullptr) EXPECT_TRUE(answers->post(protocol::ReplyHeader(), {}).ok());
     return verdict;
   }
   std::vector<std::uint64_t> sequences;
   std::size_t payload_bytes = 0;
   Status verdict;
+  Outbox* answers = nullptr;  // With a reply to what comes together.
 };
 
 Bytes record(std::uint64_t sequence, std::size_t payload_bytes = 0) {
@@ -175,6 +177,20 @@ TEST_F(DecoderTest, AcknowledgesWithoutARequestAfter64KiB) {
   const Frame frame = receive();
   EXPECT_EQ(frame.header.kind, FrameKind::kAcknowledge);
   EXPECT_EQ(frame.header.acknowledged, count + 3);
+}
+
+// Else a large copy that is waited for would wake the client twice.
+TEST_F(DecoderTest, AReplyAcknowledgesWhatItAnswers) {
+  sink_.answers = &outbox_;
+  send(FrameKind::kRecords, 1, records(1, 1, 2 * kAcknowledgeBytes));
+  send(FrameKind::kGoodbye);
+  ASSERT_TRUE(decoder_.run().ok());
+  Frame frame = receive();
+  EXPECT_EQ(frame.header.kind, FrameKind::kReplies);
+  EXPECT_EQ(frame.header.acknowledged, 1U);
+  outbox_.goodbye("over");
+  frame = receive();
+  EXPECT_EQ(frame.header.kind, FrameKind::kGoodbye) << "nothing stands between";
 }
 
 TEST_F(DecoderTest, RepliesAreNumberedAndCarryTheAcknowledgement) {

@@ -1,0 +1,113 @@
+// Short chunks go together as far as they fit, a packed one is the last of them, and what a
+// connection took is not sent again.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "protocol/chunk_wire.h"
+
+namespace gpurun::protocol {
+namespace {
+
+constexpr std::size_t kShort = std::size_t{64} << 10;
+
+Bytes random_bytes(std::size_t count) {
+  std::mt19937_64 random(count);
+  Bytes bytes(count);
+  for (std::byte& each : bytes) each = static_cast<std::byte>(random());
+  return bytes;
+}
+
+BulkHeader header(std::uint64_t transfer, std::size_t bytes) { return {transfer, 0, bytes, 0}; }
+
+Bytes joined(std::span<const ByteView> parts) {
+  Bytes bytes;
+  for (const ByteView part : parts) bytes.insert(bytes.end(), part.begin(), part.end());
+  return bytes;
+}
+
+struct Counting {
+  Status send(std::span<const ByteView> parts, Deadline) {
+    ++sends;
+    bytes = joined(parts);
+    return {};
+  }
+  int sends = 0;
+  Bytes bytes;
+};
+
+TEST(ChunksToSend, GoTogetherAsFarAsTheyFit) {
+  ChunkPacker packer(false);
+  ChunksToSend chunks;
+  const Bytes bytes = random_bytes(kShort);
+  EXPECT_TRUE(chunks.left().empty());
+  EXPECT_TRUE(chunks.fits(limits::kBulkChunkBytes));
+  std::uint64_t count = 0;
+  for (; chunks.fits(kShort); ++count) chunks.add(packer, header(count + 1, kShort), bytes);
+  EXPECT_EQ(count, ChunksToSend::kBytesMax / kShort);
+  EXPECT_FALSE(chunks.fits(1));
+  Counting connection;
+  ASSERT_TRUE(chunks.send_rest(packer, connection).ok());
+  EXPECT_EQ(connection.sends, 1);
+  ASSERT_EQ(connection.bytes.size(), count * (kChunkHeadBytes + kShort));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const ByteView frame = ByteView(connection.bytes).subspan(i * (kChunkHeadBytes + kShort));
+    const auto head = parse_frame_header(frame);
+    ASSERT_TRUE(head.ok());
+    EXPECT_EQ(head->kind, FrameKind::kChunk);
+    const auto bulk = parse_bulk_header(head->kind, frame.subspan(kFrameHeaderBytes), kShort);
+    ASSERT_TRUE(bulk.ok());
+    EXPECT_EQ(bulk->transfer, i + 1);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), frame.begin() + kChunkHeadBytes));
+  }
+  EXPECT_TRUE(chunks.left().empty());
+  EXPECT_TRUE(chunks.fits(limits::kBulkChunkBytes)) << "they have gone";
+}
+
+TEST(ChunksToSend, AreBoundedInNumber) {
+  ChunkPacker packer(false);
+  ChunksToSend chunks;
+  const Bytes bytes = random_bytes(4);
+  for (std::size_t i = 0; i < ChunksToSend::kChunksMax; ++i) {
+    ASSERT_TRUE(chunks.fits(bytes.size()));
+    chunks.add(packer, header(i + 1, bytes.size()), bytes);
+  }
+  EXPECT_FALSE(chunks.fits(bytes.size()));
+}
+
+// Its parts are the packer's until the next chunk is packed.
+TEST(ChunksToSend, NothingGoesBehindAPackedOne) {
+  ChunkPacker packer(true);
+  ChunksToSend chunks;
+  const Bytes bytes = random_bytes(kShort);
+  const Bytes zeros(kShort);
+  chunks.add(packer, header(1, kShort), bytes);
+  ASSERT_TRUE(chunks.fits(kShort));
+  chunks.add(packer, header(2, kShort), zeros);
+  EXPECT_FALSE(chunks.fits(1));
+  const Bytes sent = joined(chunks.left());
+  const ByteView second = ByteView(sent).subspan(kChunkHeadBytes + kShort);
+  const auto head = parse_frame_header(second);
+  ASSERT_TRUE(head.ok());
+  EXPECT_EQ(head->kind, FrameKind::kChunkPacked);
+  EXPECT_EQ(second.size(), kFrameHeaderBytes + head->payload_bytes);
+}
+
+TEST(ChunksToSend, WhatWentIsNotSentAgain) {
+  const Bytes bytes = random_bytes(1000);
+  constexpr std::size_t kWhole = 3 * (kChunkHeadBytes + 1000);
+  for (std::size_t some = 0; some <= kWhole; some += 37) {
+    ChunkPacker packer(false);
+    ChunksToSend chunks;
+    for (std::uint64_t i = 1; i <= 3; ++i) chunks.add(packer, header(i, 1000), bytes);
+    const Bytes all = joined(chunks.left());
+    ASSERT_EQ(all.size(), kWhole);
+    chunks.went(packer, some);
+    const Bytes rest = joined(chunks.left());
+    ASSERT_EQ(rest.size(), kWhole - some);
+    ASSERT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + static_cast<long>(some)));
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::protocol

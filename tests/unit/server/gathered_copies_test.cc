@@ -1,0 +1,119 @@
+// The executor keeps the bytes of copies out that follow one another together, and nothing that
+// stands behind them waits for that, nor goes before them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "server/bulk/bulk_lanes.h"
+#include "tests/unit/server/executor_under_test.h"
+#include "tests/unit/server/taking_connection.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{64} << 10;
+constexpr std::size_t kFrameBytes = protocol::kChunkHeadBytes + kBytes;
+
+TakingConnection* bulk = nullptr;
+std::size_t sent_before_call = 0;
+
+// The log: notes how many bytes of copies have been sent when a frame is.
+class LookingConnection final : public TakingConnection {
+ public:
+  LookingConnection() : TakingConnection(0) {}
+  Status send(std::span<const ByteView> parts, Deadline deadline) override {
+    sent_before_frames.push_back(bulk->sent_so_far().size());
+    return TakingConnection::send(parts, deadline);
+  }
+  std::vector<std::size_t> sent_before_frames;
+};
+
+// On a device that is done with everything at once.
+class GatheredCopiesTest : public ExecutorTest {
+ protected:
+  void SetUp() override {
+    ExecutorTest::SetUp();
+    bulk = &taking_;
+    sent_before_call = 0;
+    stage_.event_state = 0;
+    DriverFunctions& driver = options_.driver;
+    driver.cuEventSynchronize = [](void*) { return 0; };
+    driver.cuMemcpyDtoHAsync = [](void* host, std::uint64_t device, std::size_t bytes, void*) {
+      std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
+      return 0;
+    };
+    options_.handlers.by_opcode[kRun] = [](Call&) {
+      sent_before_call = bulk->sent_so_far().size();
+      return CallOutcome::done(0);
+    };
+    BulkLanes::Listener listener;
+    listener.changed = listener.time = [](void*) {};
+    listener.failed = [](void*, const Status&) {};
+    ASSERT_TRUE(lanes_.start(listener).ok());
+    executor_ = std::make_unique<Executor>(options_, answers_, &lanes_);
+    ASSERT_EQ(executor_->handles().bind(kContext, HandleKind::kContext, 11), 0);
+    ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
+  }
+  void TearDown() override {
+    executor_.reset();
+    lanes_.stop();
+  }
+
+  void add(protocol::Form form, std::uint16_t flags, ByteView payload, std::uint64_t transfer = 0) {
+    protocol::RecordView record;
+    record.header.opcode = kRun;
+    record.header.form = form;
+    record.header.order = Order::kStream;
+    record.header.stream = kStreamX;
+    record.header.context = kContext;
+    record.header.flags = flags;
+    record.header.bulk = transfer;
+    record.header.sequence = ++last_;
+    record.header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    record.header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
+    record.payload = payload;
+    calls_.push_back(record);
+  }
+  void add_copy(std::uint64_t transfer) {
+    add(protocol::Form::kCopyOut, 0, bytes_of(payload_), transfer);
+  }
+  void add_call(std::uint16_t flags = 0) { add(protocol::Form::kRaw, flags, {}); }
+  // As the decoder hands on what came together.
+  void hand_on() { ASSERT_TRUE(executor_->accept(calls_).ok()); }
+
+  Bytes memory_ = Bytes(kBytes, std::byte{7});
+  protocol::CopyPayload payload_{0, reinterpret_cast<std::uintptr_t>(memory_.data()), kBytes};
+  std::vector<protocol::RecordView> calls_;
+  TakingConnection taking_{std::size_t{1} << 30};
+  BulkLanes lanes_{{&taking_}, false};
+  LookingConnection log_;
+  Outbox answers_{log_, kWait};
+};
+
+TEST_F(GatheredCopiesTest, LeaveInOneSend) {
+  for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) add_copy(transfer);
+  hand_on();
+  EXPECT_EQ(taking_.sent_so_far().size(), 6 * kFrameBytes);
+  EXPECT_EQ(taking_.sends(), 1U);
+}
+
+TEST_F(GatheredCopiesTest, WaitForNothingThatComesBehindThem) {
+  add_copy(1);
+  add_copy(2);
+  add_call();
+  hand_on();
+  EXPECT_EQ(sent_before_call, 2 * kFrameBytes);
+  EXPECT_EQ(taking_.sends(), 1U);
+}
+
+TEST_F(GatheredCopiesTest, AnAwaitedCopyIsAnsweredBehindItsBytes) {
+  add_copy(1);
+  calls_.back().header.flags = kFence;
+  hand_on();
+  ASSERT_EQ(log_.sent_before_frames.size(), 1U);
+  EXPECT_EQ(log_.sent_before_frames[0], kFrameBytes);
+}
+
+}  // namespace
+}  // namespace gpurun::server

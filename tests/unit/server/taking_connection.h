@@ -1,0 +1,91 @@
+// TakingConnection: one that only takes what is sent, for tests of what is sent when, and by whom.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+// Also counts by which thread how many bytes were sent.
+class TakingConnection : public transport::Connection {
+ public:
+  // `at_once`: bytes that send_some() takes at most.
+  explicit TakingConnection(std::size_t at_once) : at_once_(at_once) {}
+
+  const transport::Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& description() const override { return description_; }
+  Status send(std::span<const ByteView> parts, Deadline /*deadline*/) override {
+    take(parts, std::size_t{1} << 30);
+    return {};
+  }
+  Result<std::size_t> send_some(std::span<const ByteView> parts) override {
+    return take(parts, at_once_);
+  }
+  Result<std::size_t> receive(MutableBytes, std::size_t, Deadline) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return over_; });
+    return Status(Code::kPeerGone, "over");
+  }
+  void shut_down() noexcept override {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+
+  // Once so many bytes have been sent.
+  Bytes sent(std::size_t bytes) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(30), [&] { return sent_.size() >= bytes; }));
+    return sent_;
+  }
+  // Without waiting: what was sent so far, and in how many sends.
+  Bytes sent_so_far() {
+    const std::lock_guard lock(mutex_);
+    return sent_;
+  }
+  std::size_t sends() {
+    const std::lock_guard lock(mutex_);
+    return sends_;
+  }
+  std::size_t sent_by(std::thread::id thread) {
+    const std::lock_guard lock(mutex_);
+    return sent_by_[thread];
+  }
+
+ private:
+  std::size_t take(std::span<const ByteView> parts, std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    ++sends_;
+    std::size_t taken = 0;
+    for (const ByteView part : parts) {
+      const ByteView some = part.first(std::min(part.size(), most - taken));
+      sent_.insert(sent_.end(), some.begin(), some.end());
+      taken += some.size();
+    }
+    sent_by_[std::this_thread::get_id()] += taken;
+    changed_.notify_all();
+    return taken;
+  }
+
+  const std::size_t at_once_;
+  transport::Capabilities capabilities_;
+  std::string description_ = "taking";
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  Bytes sent_;
+  std::size_t sends_ = 0;
+  std::map<std::thread::id, std::size_t> sent_by_;
+};
+
+}  // namespace gpurun::server
