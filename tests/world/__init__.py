@@ -15,7 +15,6 @@ from .wire import DelayedLink  # noqa: F401
 
 
 def main():
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A shell's `&` starts what it starts with these ignored, and so would be the programs of a test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
