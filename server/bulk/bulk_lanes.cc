@@ -1,6 +1,7 @@
 // The threads of the bulk connections, and which of them sends what.
 #include "server/bulk/bulk_lanes.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -138,6 +139,7 @@ bool BulkLanes::keeps_together(const Said& said) {
 
 void BulkLanes::say(const Said& said) {
   const bool small = said.kind == FrameKind::kChunk && said.header.total <= kSentAtOnceMax;
+  const bool kept = small && keeps_together(said);
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
@@ -145,11 +147,12 @@ void BulkLanes::say(const Said& said) {
       note_receipt(said.header);
     } else {
       said_.push_back(said);
+      if (kept) ++kept_;
       full = said_.size() == kSaidMax;
       if (!small) due_.notify_all();
     }
   }
-  if (small && !keeps_together(said)) send_small();
+  if (small && !kept) send_small();
   if (!full) return;
   listener_.failed(listener_.user,
                    Status(Code::kProtocol, "the client reads nothing on its bulk connections"));
@@ -165,7 +168,7 @@ void BulkLanes::note_receipt(const BulkHeader& receipt) {
 // With the lock held, as the next. What is not a receipt goes over the first connection alone: the
 // client writes bytes where they belong as they come, and over several they would lose their order.
 bool BulkLanes::has_to_say(const Lane& lane) const {
-  return receipts_.due() || (&lane == first_ && !said_.empty());
+  return receipts_.due() || (&lane == first_ && said_.size() > kept_);
 }
 
 bool BulkLanes::next_is_word() const {
@@ -176,12 +179,8 @@ bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   if (&lane != first_ || said_.empty()) return false;
   *said = said_.front();
   said_.pop_front();
+  kept_ = std::min(kept_, said_.size());
   return true;
-}
-
-void BulkLanes::wake_senders() {
-  const std::lock_guard lock(mutex_);
-  due_.notify_all();
 }
 
 // The next that is said, if it is a chunk of a transfer of at most `total_max` bytes that goes with
@@ -220,25 +219,31 @@ bool BulkLanes::begun_has_gone(Lane& lane) {
 void BulkLanes::send_small() {
   Lane& lane = *first_;
   std::unique_lock sending(lane.sending, std::try_to_lock);
-  if (!sending.owns_lock() || lane.has_rest || lane.packer.compresses()) return wake_senders();
+  const bool can = sending.owns_lock() && !lane.has_rest && !lane.packer.compresses();
   {
     const std::lock_guard lock(mutex_);
+    kept_ = 0;
     if (stopping_) return;
-    if (receipts_.due()) return due_.notify_all();
+    if (!can || receipts_.due()) return due_.notify_all();
   }
-  begin_chunks(lane, kSentAtOnceMax);
-  if (lane.begun.empty()) return wake_senders();
-  const Result<std::size_t> went = lane.connection->send_some(lane.chunks.left());
-  if (went.ok()) lane.chunks.went(lane.packer, *went);
-  if (went.ok() && !lane.chunks.left().empty()) {
-    const std::lock_guard lock(mutex_);
-    lane.has_rest = true;
-    return due_.notify_all();
+  Status status;
+  bool room = false;
+  for (begin_chunks(lane, kSentAtOnceMax); !lane.begun.empty() && status.ok();
+       begin_chunks(lane, kSentAtOnceMax)) {
+    const Result<std::size_t> went = lane.connection->send_some(lane.chunks.left());
+    status = went.status();
+    if (went.ok()) lane.chunks.went(lane.packer, *went);
+    if (went.ok() && !lane.chunks.left().empty()) {
+      const std::lock_guard lock(mutex_);
+      lane.has_rest = true;
+      due_.notify_all();
+      break;
+    }
+    room |= begun_has_gone(lane);
   }
-  const bool room = begun_has_gone(lane);
   sending.unlock();
   if (room) changed();
-  if (!went.ok() && !stopping_) listener_.failed(listener_.user, went.status());
+  if (!status.ok() && !stopping_) listener_.failed(listener_.user, status);
 }
 
 // The sender has the lane before it takes what it will send: so bytes leave in the order in which

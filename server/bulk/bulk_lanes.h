@@ -111,7 +111,6 @@ class BulkLanes {
   bool has_to_say(const Lane& lane) const;
   bool next_is_word() const;
   bool next_to_say(const Lane& lane, Said* said);
-  void wake_senders();
   void run_sender(Lane& lane);
   void run_receiver(Lane& lane);
   Status give_receipts(Lane& lane);
@@ -133,6 +132,7 @@ class BulkLanes {
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;
   std::deque<Said> said_;
+  std::size_t kept_ = 0;  // So many of them wait for what follows: no sender is to begin for them.
   protocol::Receipts receipts_{limits::kChunksPerReceipt};
 
   std::mutex joining_;  // Before all others. Guards lanes_, and the next.
