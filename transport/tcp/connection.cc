@@ -96,6 +96,7 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
       fd_min_(options.fd_min),
       slice_(slice_of(options)),
       identity_(DescriptorIdentity::of(fd_.get())),
+      mark_(others_may_close_ ? DescriptorMark::put(fd_.get()) : DescriptorMark()),
       description_(std::move(description)) {
   capabilities_.same_host = same_host;
 }
@@ -106,6 +107,10 @@ TcpConnection::~TcpConnection() {
 
 bool TcpConnection::taken_away() const noexcept {
   return others_may_close_ && !identity_.holds(fd_.get());
+}
+
+bool TcpConnection::seems_taken_away() const noexcept {
+  return mark_.is_there() ? !mark_.holds(fd_.get()) : taken_away();
 }
 
 Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Options& options) {
@@ -158,7 +163,7 @@ Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
     msghdr message = {};
     message.msg_iov = vectors;
     message.msg_iovlen = fill(cursor, vectors);
-    if (taken_away()) return gone_by_the_program();
+    if (seems_taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
     const ssize_t sent =
         sendmsg(fd_.get(), &message, MSG_NOSIGNAL | (in_kernel ? 0 : MSG_DONTWAIT));
@@ -187,7 +192,7 @@ Result<std::size_t> TcpConnection::send_some(std::span<const ByteView> parts) {
   msghdr message = {};
   message.msg_iov = vectors;
   message.msg_iovlen = fill(cursor, vectors);
-  if (taken_away()) return gone_by_the_program();
+  if (seems_taken_away()) return gone_by_the_program();
   const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
@@ -203,7 +208,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   std::copy_n(kept_.begin(), got, into.begin());
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(got));
   while (got < bytes_min) {
-    if (taken_away()) return gone_by_the_program();
+    if (seems_taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
     const ssize_t received =
         recv(fd_.get(), into.data() + got, into.size() - got, in_kernel ? 0 : MSG_DONTWAIT);
@@ -226,7 +231,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
 // To ask whose the number is costs more than to look.
 Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
-  if (!again && taken_away()) return gone_by_the_program();
+  if (!again && seems_taken_away()) return gone_by_the_program();
   const ssize_t received = recv(fd_.get(), into.data(), into.size(), MSG_DONTWAIT);
   if (received > 0) return static_cast<std::size_t>(received);
   if (received == 0) return gone("receiving", 0);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/descriptor_identity.h"
+#include "base/descriptor_mark.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 
@@ -47,6 +48,8 @@ class TcpConnection final : public Connection {
   bool outlasts_slice(Deadline deadline) const noexcept;
   // Waits until the socket is ready for `events`, or the deadline has passed.
   void wait_ready(short events, Deadline deadline) const;
+  // Likewise, asked before each send and receive, where the answer costs as much as the rest.
+  bool seems_taken_away() const noexcept;
   Status gone(const char* doing, int error_number);
   Status gone_by_the_program();
 
@@ -55,6 +58,7 @@ class TcpConnection final : public Connection {
   const int fd_min_;
   const std::chrono::seconds slice_;
   const DescriptorIdentity identity_;
+  const DescriptorMark mark_;  // Only where others may close.
   std::string description_;
   Capabilities capabilities_;
   std::atomic<bool> gone_{false};

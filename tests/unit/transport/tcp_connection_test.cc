@@ -160,6 +160,21 @@ TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
   EXPECT_EQ(recv(near.get(), letters, sizeof letters, 0), 6);
 }
 
+TEST(TcpConnectionTest, AnothersNumberIsNotOursEither) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const std::string url = "tcp://" + (*listener)->address();
+  const Options options = {.fd_min = 700, .others_may_close = true};
+  auto one = connect(url, Deadline::in(kTimeout), options);
+  auto other = connect(url, Deadline::in(kTimeout), options);
+  ASSERT_TRUE(one.ok() && other.ok());
+  ASSERT_EQ(dup2((*other)->fd(), (*one)->fd()), (*one)->fd());
+  const UniqueFd theirs((*one)->fd());
+  const ByteView hello = byte_view("ours", 4);
+  EXPECT_EQ((*one)->send({&hello, 1}, Deadline::in(kTimeout)).code(), Code::kUnavailable);
+  EXPECT_TRUE((*other)->send({&hello, 1}, Deadline::in(kTimeout)).ok());
+}
+
 TEST(TcpConnectionTest, NobodyThereIsUnavailableAndAtOnce) {
   std::string address;
   {
