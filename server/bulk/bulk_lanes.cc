@@ -147,7 +147,7 @@ void BulkLanes::say(const Said& said) {
       note_receipt(said.header);
     } else {
       said_.push_back(said);
-      if (kept) ++kept_;
+      kept_ = kept ? kept_ + 1 : 0;  // They go before it.
       full = said_.size() == kSaidMax;
       if (!small) due_.notify_all();
     }
@@ -226,24 +226,23 @@ void BulkLanes::send_small() {
     if (stopping_) return;
     if (!can || receipts_.due()) return due_.notify_all();
   }
-  Status status;
   bool room = false;
-  for (begin_chunks(lane, kSentAtOnceMax); !lane.begun.empty() && status.ok();
-       begin_chunks(lane, kSentAtOnceMax)) {
+  bool rest = false;
+  while (!rest) {
+    begin_chunks(lane, kSentAtOnceMax);
+    if (lane.begun.empty()) break;
     const Result<std::size_t> went = lane.connection->send_some(lane.chunks.left());
-    status = went.status();
     if (went.ok()) lane.chunks.went(lane.packer, *went);
-    if (went.ok() && !lane.chunks.left().empty()) {
-      const std::lock_guard lock(mutex_);
-      lane.has_rest = true;
-      due_.notify_all();
-      break;
-    }
-    room |= begun_has_gone(lane);
+    rest = !lane.chunks.left().empty();  // Also of a connection that is gone: its sender hears why.
+    if (!rest) room |= begun_has_gone(lane);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    lane.has_rest = rest;
+    if (rest || !said_.empty()) due_.notify_all();
   }
   sending.unlock();
   if (room) changed();
-  if (!status.ok() && !stopping_) listener_.failed(listener_.user, status);
 }
 
 // The sender has the lane before it takes what it will send: so bytes leave in the order in which

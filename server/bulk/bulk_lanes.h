@@ -132,7 +132,7 @@ class BulkLanes {
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;
   std::deque<Said> said_;
-  std::size_t kept_ = 0;  // So many of them wait for what follows: no sender is to begin for them.
+  std::size_t kept_ = 0;  // So many of the last wait for what follows: no sender begins for them.
   protocol::Receipts receipts_{limits::kChunksPerReceipt};
 
   std::mutex joining_;  // Before all others. Guards lanes_, and the next.

@@ -453,11 +453,11 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
   const auto goes_on = [&] {
     return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
-  if (!goes_on()) {  // The client may wait for what we have to say.
-    send_gathered();
+  while (!goes_on()) {
+    send_gathered();  // The client may wait for what we have to say.
     outbox.send();
+    shrunk.wait(lock);
   }
-  shrunk.wait(lock, goes_on);
   if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
   return Status(Code::kResourceExhausted,
                 "more than " + std::to_string(options.queued_behind_client_bytes_max >> 20) +

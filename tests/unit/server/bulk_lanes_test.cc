@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "protocol/limits.h"
@@ -138,6 +139,26 @@ TEST_F(GatheringTest, NoneStaysBehindWhereTheLastDoesNotFit) {
   }
 }
 
+// What is not kept is the sender's, and goes behind what was.
+TEST_F(GatheringTest, LargerOnesAndWordsBehindThemAreNotForgotten) {
+  constexpr std::size_t kLarge = limits::kBulkChunkBytes;
+  std::uint64_t transfer = 0;
+  std::size_t all = 0;
+  for (int times = 0; times < 20; ++times) {  // The sender has gone to sleep at last.
+    const BulkLanes::Gathering gathering(&lanes_);
+    copy_out(++transfer, 4096);
+    if (times % 2 == 0) {
+      copy_out(++transfer, kLarge);
+    } else {
+      ++transfer;
+      lanes_.out().end_call(transfer, transfer, 4096, 700);  // Has failed: a word says so.
+    }
+    lanes_.send_gathered();
+    all += 2 * protocol::kChunkHeadBytes + 4096 + (times % 2 == 0 ? kLarge : 0);
+    ASSERT_EQ(taking_.sent(all).size(), all);
+  }
+}
+
 TEST_F(GatheringTest, LeaveBeforeWhatComesBehindThem) {
   const BulkLanes::Gathering gathering(&lanes_);
   copy_out(1);
@@ -147,6 +168,36 @@ TEST_F(GatheringTest, LeaveBeforeWhatComesBehindThem) {
   EXPECT_EQ(taking_.sends(), 1U);
   lanes_.send_gathered();
   EXPECT_EQ(taking_.sends(), 1U);
+}
+
+class GoneConnection final : public TakingConnection {
+ public:
+  GoneConnection() : TakingConnection(0) {}
+  Status send(std::span<const ByteView>, Deadline) override { return gone(); }
+  Result<std::size_t> send_some(std::span<const ByteView>) override { return gone(); }
+
+ private:
+  static Status gone() { return Status(Code::kPeerGone, "gone"); }
+};
+
+// Its sender hears of it once, and has nothing more to do.
+TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
+  GoneConnection connection;
+  BulkLanes lanes({&connection}, false);
+  std::atomic<int> told{0};
+  BulkLanes::Listener listener;
+  listener.user = &told;
+  listener.changed = listener.time = [](void*) {};
+  listener.failed = [](void* user, const Status&) { ++*static_cast<std::atomic<int>*>(user); };
+  ASSERT_TRUE(lanes.start(listener).ok());
+  for (std::uint64_t transfer = 1; transfer <= 3; ++transfer) {
+    ASSERT_EQ(lanes.out().open(transfer, transfer, kSmall), 0);
+    lanes.out().copied(transfer, lanes.out().next(transfer), 0);
+  }
+  const Deadline deadline = Deadline::in(std::chrono::seconds(20));
+  while (told == 0 && !deadline.passed()) std::this_thread::yield();
+  EXPECT_EQ(told, 1);
+  lanes.stop();
 }
 
 // More connections than the first.
