@@ -75,8 +75,8 @@ class GatheredCopiesTest : public ExecutorTest {
     record.payload = payload;
     calls_.push_back(record);
   }
-  void add_copy(std::uint64_t transfer) {
-    add(protocol::Form::kCopyOut, 0, bytes_of(payload_), transfer);
+  void add_copy(std::uint64_t transfer, std::uint16_t flags = 0) {
+    add(protocol::Form::kCopyOut, flags, bytes_of(payload_), transfer);
   }
   void add_call(std::uint16_t flags = 0) { add(protocol::Form::kRaw, flags, {}); }
   // As the decoder hands on what came together.
@@ -108,11 +108,26 @@ TEST_F(GatheredCopiesTest, WaitForNothingThatComesBehindThem) {
 }
 
 TEST_F(GatheredCopiesTest, AnAwaitedCopyIsAnsweredBehindItsBytes) {
-  add_copy(1);
-  calls_.back().header.flags = kFence;
+  add_copy(1, kFence);
   hand_on();
   ASSERT_EQ(log_.sent_before_frames.size(), 1U);
   EXPECT_EQ(log_.sent_before_frames[0], kFrameBytes);
+}
+
+// Which the sender sends, and sleeps until it hears of it.
+TEST_F(GatheredCopiesTest, ALargeOneBehindAShortOneGoes) {
+  const Bytes large(limits::kBulkChunkBytes, std::byte{8});
+  const protocol::CopyPayload of_large{0, reinterpret_cast<std::uintptr_t>(large.data()),
+                                       large.size()};
+  std::size_t all = 0;
+  for (std::uint64_t transfer = 1; transfer <= 40; transfer += 2) {
+    calls_.clear();
+    add_copy(transfer);
+    add(protocol::Form::kCopyOut, kFence, bytes_of(of_large), transfer + 1);
+    hand_on();
+    all += kFrameBytes + protocol::kChunkHeadBytes + large.size();
+    ASSERT_EQ(taking_.sent(all).size(), all);
+  }
 }
 
 }  // namespace
