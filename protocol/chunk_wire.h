@@ -61,8 +61,9 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
 // gone.
 class ChunksToSend {
  public:
-  // So much of chunks and so many of them go together; a packed one is the last.
-  static constexpr std::size_t kBytesMax = limits::kBulkChunkBytes;
+  // So much of chunks and so many of them go together, a packed one as the last; over a connection
+  // that is slower than the codec each goes alone, for what has its turn next would wait for them.
+  static constexpr std::size_t kBytesMax = 2 * limits::kBulkChunkBytes;
   static constexpr std::size_t kChunksMax = 16;
 
   ChunksToSend() = default;
@@ -78,7 +79,7 @@ class ChunksToSend {
   void add(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
     if (left().empty()) first_ = count_ = chunks_ = bytes_ = 0;
     const ChunkPacker::Packed packed = packer.pack(chunk);
-    closed_ = packed.packed;
+    closed_ = packed.packed || packer.compresses();
     const std::size_t bytes = packed.packed ? packed.bytes : chunk.size();
     ChunkHead& head = heads_[chunks_++];
     head = ChunkHead(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,

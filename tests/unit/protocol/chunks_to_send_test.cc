@@ -93,6 +93,21 @@ TEST(ChunksToSend, NothingGoesBehindAPackedOne) {
   EXPECT_EQ(second.size(), kFrameHeaderBytes + head->payload_bytes);
 }
 
+TEST(ChunksToSend, GoAloneOverASlowConnection) {
+  ChunkPacker packer(true);
+  constexpr double kBytesPerSecond = 12.5e6;
+  for (int i = 0; i < 256; ++i) {
+    packer.sent(limits::kBulkChunkBytes,
+                std::chrono::nanoseconds(static_cast<std::int64_t>(
+                    static_cast<double>(limits::kBulkChunkBytes) / kBytesPerSecond * 1e9)));
+  }
+  ASSERT_TRUE(packer.compresses());
+  ChunksToSend chunks;
+  const Bytes bytes = random_bytes(1000);
+  chunks.add(packer, header(1, bytes.size()), bytes);
+  EXPECT_FALSE(chunks.fits(1));
+}
+
 TEST(ChunksToSend, WhatWentIsNotSentAgain) {
   const Bytes bytes = random_bytes(1000);
   constexpr std::size_t kWhole = 3 * (kChunkHeadBytes + 1000);

@@ -127,18 +127,6 @@ TEST_F(GatheringTest, LeaveOnceThereAreEnough) {
   EXPECT_EQ(sent(), before + protocol::ChunksToSend::kChunksMax * (protocol::kChunkHeadBytes + 4));
 }
 
-TEST_F(GatheringTest, NoneStaysBehindWhereTheLastDoesNotFit) {
-  constexpr std::size_t kOdd = kSmall - 4096;
-  constexpr std::size_t kFit = protocol::ChunksToSend::kBytesMax / kOdd;
-  std::uint64_t transfer = 0;
-  for (int times = 0; times < 20; ++times) {  // The sender has gone to sleep at last.
-    const BulkLanes::Gathering gathering(&lanes_);
-    for (std::size_t i = 0; i < kFit + 1; ++i) copy_out(++transfer, kOdd);
-    const std::size_t all = transfer * (protocol::kChunkHeadBytes + kOdd);
-    ASSERT_EQ(taking_.sent(all).size(), all);
-  }
-}
-
 // What is not kept is the sender's, and goes behind what was.
 TEST_F(GatheringTest, LargerOnesAndWordsBehindThemAreNotForgotten) {
   constexpr std::size_t kLarge = limits::kBulkChunkBytes;
