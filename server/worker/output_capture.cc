@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -35,6 +36,14 @@ Result<std::unique_ptr<OutputCapture>> OutputCapture::start(Outbox& outbox) {
   UniqueFd errors_write_end(error_ends[1]);
   if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 || fcntl(error_ends[0], F_SETFL, O_NONBLOCK) != 0) {
     return Status::from_errno(errno, "pipes for stdout and stderr");
+  }
+  capture->written_.reset(epoll_create1(EPOLL_CLOEXEC));
+  for (const int pipe : {ends[0], error_ends[0]}) {
+    epoll_event written = {};
+    written.events = EPOLLIN;
+    if (epoll_ctl(capture->written_.get(), EPOLL_CTL_ADD, pipe, &written) != 0) {
+      return Status::from_errno(errno, "watching the pipes for stdout and stderr");
+    }
   }
   capture->stop_.reset(eventfd(0, EFD_CLOEXEC));
   capture->before_.reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -73,14 +82,14 @@ void OutputCapture::drain() {
 
 void OutputCapture::post_what_is_there() {
   const std::lock_guard lock(mutex_);
-  std::array<pollfd, 2> pipes = {pollfd{read_end_.get(), POLLIN, 0},
-                                 pollfd{errors_read_end_.get(), POLLIN, 0}};
+  // Before nearly every reply, and nearly always nothing: half of what poll(2) takes.
+  epoll_event pipe;
   int ready = 0;
-  do ready = poll(pipes.data(), pipes.size(), 0);
+  do ready = epoll_wait(written_.get(), &pipe, 1, 0);
   while (ready < 0 && errno == EINTR);
-  if (ready <= 0) return;  // Before nearly every reply.
-  if (pipes[0].revents != 0) post_from(read_end_.get(), 0);
-  if (pipes[1].revents != 0) post_from(errors_read_end_.get(), protocol::kReplyFlagErrors);
+  if (ready <= 0) return;
+  post_from(read_end_.get(), 0);
+  post_from(errors_read_end_.get(), protocol::kReplyFlagErrors);
 }
 
 void OutputCapture::post_from(int pipe, std::uint8_t flags) {

@@ -46,6 +46,7 @@ class OutputCapture {
   std::FILE* errors_before_ = nullptr;
   UniqueFd read_end_;         // Stdout's.
   UniqueFd errors_read_end_;  // Likewise, of `stderr`.
+  UniqueFd written_;          // An epoll of both: something was written.
   UniqueFd stop_;             // Readable: end.
   std::mutex mutex_;          // Held from reading to posting, so that nothing overtakes.
   std::thread thread_;
