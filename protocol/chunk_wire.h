@@ -61,8 +61,9 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
 // gone.
 class ChunksToSend {
  public:
-  // So much of chunks and so many of them go together, a packed one as the last; over a connection
-  // that is slower than the codec each goes alone, for what has its turn next would wait for them.
+  // So much of chunks and so many of them go together, a packed one as the last. A whole one goes
+  // alone: two together were slower with TLS. Over a connection that is slower than the codec each
+  // does, for what has its turn next would wait for them.
   static constexpr std::size_t kBytesMax = 2 * limits::kBulkChunkBytes;
   static constexpr std::size_t kChunksMax = 16;
 
@@ -72,14 +73,14 @@ class ChunksToSend {
 
   // Whether a chunk of so many bytes may be added: always where all others have gone.
   bool fits(std::size_t chunk_bytes) const {
-    return left().empty() ||
-           (!closed_ && chunks_ < kChunksMax && bytes_ + chunk_bytes <= kBytesMax);
+    return left().empty() || (!closed_ && chunk_bytes < limits::kBulkChunkBytes &&
+                              chunks_ < kChunksMax && bytes_ + chunk_bytes <= kBytesMax);
   }
   // Which fits.
   void add(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
     if (left().empty()) first_ = count_ = chunks_ = bytes_ = 0;
     const ChunkPacker::Packed packed = packer.pack(chunk);
-    closed_ = packed.packed || packer.compresses();
+    closed_ = packed.packed || packer.compresses() || chunk.size() == limits::kBulkChunkBytes;
     const std::size_t bytes = packed.packed ? packed.bytes : chunk.size();
     ChunkHead& head = heads_[chunks_++];
     head = ChunkHead(packed.packed ? FrameKind::kChunkPacked : FrameKind::kChunk, header,

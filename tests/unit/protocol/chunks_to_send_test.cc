@@ -64,6 +64,19 @@ TEST(ChunksToSend, GoTogetherAsFarAsTheyFit) {
   EXPECT_TRUE(chunks.fits(limits::kBulkChunkBytes)) << "they have gone";
 }
 
+TEST(ChunksToSend, AWholeOneGoesAlone) {
+  ChunkPacker packer(false);
+  ChunksToSend chunks;
+  const Bytes whole = random_bytes(limits::kBulkChunkBytes);
+  const Bytes bytes = random_bytes(4);
+  chunks.add(packer, header(1, bytes.size()), bytes);
+  EXPECT_FALSE(chunks.fits(whole.size()));
+  Counting connection;
+  ASSERT_TRUE(chunks.send_rest(packer, connection).ok());
+  chunks.add(packer, header(2, whole.size()), whole);
+  EXPECT_FALSE(chunks.fits(bytes.size()));
+}
+
 TEST(ChunksToSend, AreBoundedInNumber) {
   ChunkPacker packer(false);
   ChunksToSend chunks;
