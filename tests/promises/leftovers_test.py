@@ -50,13 +50,15 @@ def state(server, temporary):
 
 def alone(server, temporary):
     """The state of a gpurund that serves nobody. The last connection's thread may be about to end, and
-    so may the one of the listing that looking takes: what is returned is the very look that found none.
+    so may the one of the listing that looking takes, and a worker that has ended is gpurund's until it
+    hears so: what is returned is the very look that found none.
     """
     seen = {}
 
     def is_alone():
         seen.update(state(server, temporary))
-        return seen["workers"] == 0 and seen["threads of gpurund"] == THREADS_ALONE
+        return (seen["workers"] == seen["gpurund holds"]["workers"] == 0 and
+                seen["threads of gpurund"] == THREADS_ALONE)
 
     world.until(is_alone, "the daemon is alone")
     return seen
