@@ -1,16 +1,10 @@
-// What becomes of a call: run at once, queued, held, parked, answered.
+// What becomes of a call: run at once (executor_run.cc), queued, held, parked, answered.
 #include "server/worker/executor.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
-#include "base/planted_flaw.h"
-#include "driver_abi/opcodes.h"
-#include "server/worker/copy_calls.h"
 #include "server/worker/executor_state.h"
-#include "server/worker/hot_calls.h"
 #include "server/worker/thread_context.h"
 
 namespace gpurun::server {
@@ -50,156 +44,6 @@ MutableBytes Call::reserve_reply(std::size_t byte_count) {
   return reply_;
 }
 void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
-
-// One call
-
-HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t lane,
-                                          std::uint64_t context) {
-  if (stream == protocol::kStreamNull || stream == protocol::kStreamLegacy) return {0, stream};
-  if (stream != protocol::kStreamPerThread) return handles.find(stream, HandleKind::kStream);
-  const std::lock_guard lock(streams_mutex);
-  void*& made = per_thread_streams[{lane, context}];
-  if (made == nullptr) {
-    if (const int result = options.driver.cuStreamCreate(&made, 0); result != 0) {
-      per_thread_streams.erase({lane, context});
-      return {result, 0};
-    }
-  }
-  return {0, reinterpret_cast<DriverValue>(made)};
-}
-
-// Makes the thread and the call what handlers are promised. 0 or the CUresult.
-int ExecutorState::prepare(Call& call) {
-  const RecordHeader& header = call.header_;
-  call.driver_context_ = nullptr;
-  if (header.context != 0) {
-    const HandleTable::Found found = handles.find(header.context, HandleKind::kContext);
-    if (found.result != 0) return found.result;
-    call.driver_context_ = reinterpret_cast<void*>(found.value);
-  }
-  const int entered = enter_context(options.driver, id, call.driver_context_);
-  if (entered != 0) return entered;
-  // It stands in its stream's line; the driver needs the event alone, and another thread may have
-  // ended the stream.
-  if (is_early_event_wait(header)) return 0;
-  if (header.order == Order::kStream) {
-    const HandleTable::Found found = call.resolve_stream(header.stream);
-    // Its end is nothing to the driver: Dispatch forgets a stream that was never made.
-    if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
-    if (found.result != 0) return found.result;
-    call.driver_stream_ = reinterpret_cast<void*>(found.value);
-    // A question adds nothing to its stream: that another lane's barrier comes first is not its
-    // stream's business.
-    if (is_question(call)) return 0;
-    const int result = barrier.before(header, call.driver_stream_);
-    if (result == 0) note_on_device(call);
-    return result;
-  }
-  return 0;
-}
-
-// Within what the driver's queue for the stream takes without blocking us.
-CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
-  if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
-  const CallOutcome outcome = handler(call);
-  if (outcome.kind != CallOutcome::Kind::kDone || outcome.result != 0) return outcome;
-  const auto capturing = [&] { return is_capturing(options.driver, call.driver_stream_); };
-  bound.added(call.driver_context_, call.driver_stream_, capturing);
-  if (call.header_.form == Form::kEventRecord) note_record(call);
-  return outcome;
-}
-
-CallOutcome ExecutorState::run_handler(Call& call) {
-  const RecordHeader& header = call.header_;
-  if (header.form == Form::kCopyIn) return run_copy_in(call);
-  if (header.form == Form::kCopyOut) return run_copy_out(call);
-  Handler handler = nullptr;
-  if (is_hot(header.form)) {
-    // The form alone decides: its payload is what parse_record() has checked.
-    if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
-    const bool launch = header.form == Form::kLaunch;
-    handler = launch ? options.handlers.launch : hot_handler(header.form);
-    return handler == nullptr ? CallOutcome::done(kErrorNotSupported) : run_hot(call, handler);
-  }
-  if (header.opcode < Handlers::kOpcodes) handler = options.handlers.by_opcode[header.opcode];
-  if (handler == nullptr) handler = options.handlers.generic;
-  if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
-  bool here = false;
-  const int taken = take_bulk(call, &here);
-  if (taken != 0) return CallOutcome::done(taken);
-  if (!here) return CallOutcome::held();
-  const CallOutcome outcome = handler(call);
-  forget_thread_context();  // The long tail may have made another context current.
-  return outcome;
-}
-
-// Of the call's transfer, either way; none of one whose bytes it never asked for.
-std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
-  const RecordHeader& header = call.header_;
-  if (header.bulk == 0) return 0;
-  if (header.form != Form::kCopyIn && header.form != Form::kCopyOut) {
-    return call.bulk_payload().size();
-  }
-  protocol::CopyPayload copy;
-  std::memcpy(&copy, call.payload_.data(), sizeof copy);
-  return copy.bytes;
-}
-
-CallOutcome ExecutorState::run(Call& call) {
-  if (call.header_.form != Form::kCopyOut) send_gathered();
-  if (observer == nullptr) return run_unobserved(call);
-  observer->launches_belong_to(call.header_.sequence);
-  const std::uint64_t begin = Observer::now();
-  const CallOutcome outcome = run_unobserved(call);
-  observer->launches_belong_to(0);
-  Observer::Ran ran{call.decoded_ns_, begin, Observer::now()};
-  ran.over = outcome.kind != CallOutcome::Kind::kHeld;
-  ran.failed = ran.over && outcome.result != 0;
-  const std::uint64_t beside = bytes_beside_the_log(call);
-  const bool out = call.header_.form == Form::kCopyOut;
-  ran.bytes_in = call.header_.bytes + (out ? 0 : beside);
-  ran.bytes_out = out ? beside : 0;
-  observer->ran(call.header_, ran);
-  return outcome;
-}
-
-// The rest of a call that was parked.
-int ExecutorState::run_rest(Call& call, int (*rest)(Call&)) {
-  if (observer == nullptr) return rest(call);
-  observer->launches_belong_to(call.header_.sequence);
-  const std::uint64_t begin = Observer::now();
-  const int result = rest(call);
-  observer->launches_belong_to(0);
-  observer->waited(call.header_, begin, Observer::now());
-  return result;
-}
-
-CallOutcome ExecutorState::run_unobserved(Call& call) {
-  const RecordHeader& header = call.header_;
-  if (header.order != Order::kOrderedHost) forget_contexts();
-  if (const int result = prepare(call); result != 0) {
-    if (options.handlers.not_run != nullptr) options.handlers.not_run(call, result);
-    return CallOutcome::done(result);
-  }
-  planted_flaw("worker");
-  const CallOutcome outcome = run_handler(call);
-  const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
-  if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {
-    const int result = follow_with_barrier(call);
-    if (result != 0 && outcome.kind == CallOutcome::Kind::kDone) return CallOutcome::done(result);
-  }
-  return outcome;
-}
-
-int ExecutorState::follow_with_barrier(const Call& call) {
-  using Owed = DeviceBarrier::Owed;
-  const RecordHeader& header = call.header_;
-  if (is_early_event_wait(header)) {
-    return barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
-  }
-  const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
-  return barrier.after(header, call.driver_stream_, owed);
-}
 
 // A call that outlives its frame.
 std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
@@ -454,8 +298,7 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
     return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
   while (!goes_on()) {
-    send_gathered();  // The client may wait for what we have to say.
-    outbox.send();
+    send_all();  // The client may wait for what we have to say.
     shrunk.wait(lock);
   }
   if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
@@ -491,9 +334,8 @@ void ExecutorState::issue_held(bool look) {
   const BulkLanes::Gathering gathering(bulk);
   queue.retry_held();
   pump();
-  send_gathered();
   if (look) tell_standing();
-  outbox.send();
+  send_all();
   shrunk.notify_all();  // Also whoever waits for a client that is gone.
 }
 
@@ -529,8 +371,7 @@ Status Executor::accept(std::span<const RecordView> calls) {
     GPURUN_RETURN_IF_ERROR(state.accept(call));
     state.pump();
   }
-  state.send_gathered();
-  state.outbox.send();
+  state.send_all();
   return state.outbox.failure();
 }
 

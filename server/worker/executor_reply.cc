@@ -186,6 +186,12 @@ void ExecutorState::send_gathered() {
   if (bulk != nullptr) bulk->send_gathered();
 }
 
+// Bytes first: news may count on them.
+void ExecutorState::send_all() {
+  send_gathered();
+  outbox.send();
+}
+
 void ExecutorState::answer(const Call& call, int result, bool settled) {
   end_bulk(call, result);
   const RecordHeader& header = call.header_;

@@ -99,6 +99,7 @@ struct ExecutorState {
   CallOutcome run_unobserved(Call& call);
   int follow_with_barrier(const Call& call);
   void send_gathered();
+  void send_all();
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);

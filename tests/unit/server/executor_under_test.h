@@ -158,9 +158,9 @@ class ExecutorTest : public ::testing::Test {
     ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamY, HandleKind::kStream, 33), 0);
   }
-  // Hands one call to the executor; returns its number.
-  std::uint64_t call(std::uint16_t opcode, Order order, std::uint64_t stream = 0,
-                     std::uint16_t flags = 0, ByteView payload = {}) {
+  // Of the next number, and the raw form.
+  protocol::RecordView next_record(std::uint16_t opcode, Order order, std::uint64_t stream,
+                                   std::uint16_t flags, ByteView payload) {
     protocol::RecordView record;
     record.header.opcode = opcode;
     record.header.form = protocol::Form::kRaw;
@@ -172,6 +172,12 @@ class ExecutorTest : public ::testing::Test {
     record.header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     record.header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
     record.payload = payload;
+    return record;
+  }
+  // Hands one call to the executor; returns its number.
+  std::uint64_t call(std::uint16_t opcode, Order order, std::uint64_t stream = 0,
+                     std::uint16_t flags = 0, ByteView payload = {}) {
+    const protocol::RecordView record = next_record(opcode, order, stream, flags, payload);
     EXPECT_TRUE(executor_->accept({&record, 1}).ok());
     return last_;
   }

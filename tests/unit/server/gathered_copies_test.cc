@@ -61,18 +61,9 @@ class GatheredCopiesTest : public ExecutorTest {
   }
 
   void add(protocol::Form form, std::uint16_t flags, ByteView payload, std::uint64_t transfer = 0) {
-    protocol::RecordView record;
-    record.header.opcode = kRun;
+    protocol::RecordView record = next_record(kRun, Order::kStream, kStreamX, flags, payload);
     record.header.form = form;
-    record.header.order = Order::kStream;
-    record.header.stream = kStreamX;
-    record.header.context = kContext;
-    record.header.flags = flags;
     record.header.bulk = transfer;
-    record.header.sequence = ++last_;
-    record.header.payload_bytes = static_cast<std::uint32_t>(payload.size());
-    record.header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
-    record.payload = payload;
     calls_.push_back(record);
   }
   void add_copy(std::uint64_t transfer, std::uint16_t flags = 0) {
