@@ -28,6 +28,63 @@ int parameter(const CudaDriver& driver, const DriverKernel& kernel, std::size_t 
                              offset, bytes);
 }
 
+// NVIDIA's driver tells the parameters of a library's kernel only on a thread that has a context
+// (580: INVALID_CONTEXT without one), whichever it is: they are the same in each. A program may
+// have none current, or none at all, when it loads a library. The primary one does, which nearly
+// every program has; what is lent here goes back when this ends.
+class LentContext {
+ public:
+  LentContext(const CudaDriver& driver, CUdevice device) : driver_(driver), device_(device) {}
+  LentContext(const LentContext&) = delete;
+  LentContext& operator=(const LentContext&) = delete;
+  ~LentContext() {
+    if (!lent_) return;
+    (void)GPURUN_DRIVER(driver_, cuCtxSetCurrent, CUcontext{nullptr});
+    (void)GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRelease_v2, device_);
+  }
+
+  // True: there is one now, and there was none.
+  bool enter() {
+    CUcontext context = nullptr;
+    if (lent_ || GPURUN_DRIVER(driver_, cuCtxGetCurrent, &context) != CUDA_SUCCESS ||
+        context != nullptr ||
+        GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRetain, &context, device_) != CUDA_SUCCESS) {
+      return false;
+    }
+    lent_ = true;
+    return GPURUN_DRIVER(driver_, cuCtxSetCurrent, context) == CUDA_SUCCESS;
+  }
+
+ private:
+  const CudaDriver& driver_;
+  const CUdevice device_;
+  bool lent_ = false;
+};
+
+// False, and no parameters: the driver does not tell them all.
+bool list_parameters(const CudaDriver& driver, const DriverKernel& kernel, LentContext& lent,
+                     std::vector<protocol::KernelParameter>* parameters) {
+  parameters->clear();
+  for (std::size_t i = 0; i < protocol::kKernelParametersMax; ++i) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    int result = parameter(driver, kernel, i, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_CONTEXT && lent.enter()) {
+      result = parameter(driver, kernel, i, &offset, &bytes);
+    }
+    // Manual, cuKernelGetParamInfo: INVALID_VALUE beyond the last parameter.
+    if (result == CUDA_ERROR_INVALID_VALUE) return true;
+    if (result != CUDA_SUCCESS) break;
+    if (offset > limits::kKernelParameterBytesMax ||
+        bytes > limits::kKernelParameterBytesMax - offset) {
+      break;
+    }
+    parameters->push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
+  }
+  parameters->clear();
+  return false;
+}
+
 int attribute(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device, int id,
               int* value) {
   const auto which = static_cast<CUfunction_attribute>(id);
@@ -67,34 +124,24 @@ bool enumerate(const CudaDriver& driver, HandleKind kind, void* owner,
   return result == CUDA_SUCCESS;
 }
 
-}  // namespace
-
-void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
-                     KernelDescription* description) {
+void describe(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
+              LentContext& lent, KernelDescription* description) {
   description->described = true;
-  description->layout_known = false;
-  description->parameters.clear();
-  for (std::size_t i = 0; i < protocol::kKernelParametersMax; ++i) {
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
-    const int result = parameter(driver, kernel, i, &offset, &bytes);
-    // Manual, cuKernelGetParamInfo: INVALID_VALUE beyond the last parameter.
-    description->layout_known = result == CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) break;
-    if (offset > limits::kKernelParameterBytesMax ||
-        bytes > limits::kKernelParameterBytesMax - offset) {
-      break;
-    }
-    description->parameters.push_back(
-        {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
-  }
-  if (!description->layout_known) description->parameters.clear();
+  description->layout_known = list_parameters(driver, kernel, lent, &description->parameters);
   description->attributes.clear();
   for (int id = 0; id < static_cast<int>(protocol::kFunctionAttributes); ++id) {
     int value = 0;
     if (attribute(driver, kernel, device, id, &value) != CUDA_SUCCESS) break;
     description->attributes.push_back(value);
   }
+}
+
+}  // namespace
+
+void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
+                     KernelDescription* description) {
+  LentContext lent(driver, device);
+  describe(driver, kernel, device, lent, description);
 }
 
 KernelLayout layout_of(const KernelDescription& description) {
@@ -104,13 +151,14 @@ KernelLayout layout_of(const KernelDescription& description) {
 }
 
 void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevice device,
-                  std::size_t bytes_max, protocol::ImageOutcome* outcome) {
+                  std::size_t bytes_max, protocol::ImageOutcome* outcome, KernelLayouts* layouts) {
   std::vector<void*> kernels;
   outcome->complete = enumerate(driver, kind, owner, &kernels);
   if (!outcome->complete) return;
   const HandleKind each_kind =
       kind == HandleKind::kLibrary ? HandleKind::kKernel : HandleKind::kFunction;
   std::size_t bytes = 0;
+  LentContext lent(driver, device);
   for (void* value : kernels) {
     const DriverKernel kernel{each_kind, value};
     KernelDescription description;
@@ -125,7 +173,10 @@ void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevi
       continue;
     }
     if (outcome->kernels.size() < protocol::kDescribedKernelsMax) {
-      describe_kernel(driver, kernel, device, &description);
+      describe(driver, kernel, device, lent, &description);
+      if (description.layout_known) {
+        layouts->emplace(reinterpret_cast<std::uintptr_t>(value), layout_of(description));
+      }
     }
     bytes += protocol::packed_bytes(description);
     if (bytes > bytes_max) {

@@ -22,8 +22,9 @@ void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdev
 KernelLayout layout_of(const protocol::KernelDescription& description);
 
 // All kernels that the driver lists for a module or library, as far as `bytes_max` of a packed
-// reply goes; the first protocol::kDescribedKernelsMax with descriptions. Sets `complete`.
+// reply goes; the first protocol::kDescribedKernelsMax with descriptions, whose layouts come in
+// `layouts`, too. Sets `complete`.
 void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevice device,
-                  std::size_t bytes_max, protocol::ImageOutcome* outcome);
+                  std::size_t bytes_max, protocol::ImageOutcome* outcome, KernelLayouts* layouts);
 
 }  // namespace gpurun::server

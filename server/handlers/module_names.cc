@@ -87,6 +87,14 @@ int name(Call& call, const Naming& naming, const NameRequest& request) {
     return 0;
   }
   if (naming.named == HandleKind::kModule) return 0;
+  if (!call.awaited()) {
+    const auto told =
+        state.modules().told_layout(request.owner, reinterpret_cast<std::uintptr_t>(named));
+    if (told) {
+      state.modules().set_layout(request.handle, *told);
+      return 0;
+    }
+  }
   return describe(call, naming, request, named);
 }
 

@@ -23,6 +23,21 @@ std::optional<KernelLayout> ModuleState::layout(std::uint64_t function) const {
   return it->second;
 }
 
+void ModuleState::tell_layouts(std::uint64_t owner, KernelLayouts layouts) {
+  const std::lock_guard lock(mutex_);
+  told_[owner] = std::move(layouts);
+}
+
+std::optional<KernelLayout> ModuleState::told_layout(std::uint64_t owner,
+                                                     DriverValue kernel) const {
+  const std::lock_guard lock(mutex_);
+  const auto told = told_.find(owner);
+  if (told == told_.end()) return std::nullopt;
+  const auto it = told->second.find(kernel);
+  if (it == told->second.end()) return std::nullopt;
+  return it->second;
+}
+
 void ModuleState::end(std::uint64_t owner, HandleTable& handles) {
   std::vector<std::pair<std::uint64_t, HandleKind>> ended;
   {
@@ -36,6 +51,7 @@ void ModuleState::end(std::uint64_t owner, HandleTable& handles) {
     }
     std::vector<std::uint64_t> owners{owner};
     while (!owners.empty()) {
+      told_.erase(owners.back());
       const auto node = children_.extract(owners.back());
       owners.pop_back();
       if (node.empty()) continue;

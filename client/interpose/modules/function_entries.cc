@@ -21,6 +21,12 @@ int found(Here& here, CUkernel given, Function** function) {
   return modules::find_kernel(here, given, function);
 }
 
+// NVIDIA's driver (580) tells the parameters of a kernel only to a thread that has a context.
+int found_in_context(Here& here, CUkernel given, Function** function) {
+  if (const int result = here.enter_context(); result != 0) return result;
+  return modules::find_kernel(here, given, function);
+}
+
 CUresult parameter_of(const Function& function, std::size_t index, std::size_t* offset,
                       std::size_t* bytes) {
   const modules::Kernel& info = function.info;
@@ -201,7 +207,8 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
   if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Here here;
   Function* function = nullptr;
-  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  if (const int result = found_in_context(here, kernel, &function); result != 0)
+    return cuda(result);
   return parameter_of(*function, paramIndex, paramOffset, paramSize);
 }
 
@@ -217,7 +224,8 @@ CUresult cuKernelGetParamCount(CUkernel kernel, size_t* paramCount) {
   if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Here here;
   Function* function = nullptr;
-  if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
+  if (const int result = found_in_context(here, kernel, &function); result != 0)
+    return cuda(result);
   return parameter_count_of(*function, paramCount);
 }
 

@@ -92,9 +92,10 @@ CUresult enter_kernel(CUkernel handle, CUdevice device_number, Entered* entered)
   return entered->module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUdevice current_device() {
-  const ContextPtr& current = thread_state().current();
-  return current == nullptr ? 0 : current->device().ordinal();
+// NVIDIA's driver (580) tells the parameters of a kernel only to a thread that has a context.
+CUresult enter_kernel_in_context(CUkernel handle, Entered* entered) {
+  GPURUN_ENTER(context);
+  return enter_kernel(handle, context->device().ordinal(), entered);
 }
 
 }  // namespace
@@ -230,13 +231,13 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice d
 
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {
   Entered entered;
-  GPURUN_TRY(enter_kernel(handle, current_device(), &entered));
+  GPURUN_TRY(enter_kernel_in_context(handle, &entered));
   return parameter_info(*entered.function, index, offset, bytes);
 }
 
 CUresult cuKernelGetParamCount(CUkernel handle, size_t* count) {
   Entered entered;
-  GPURUN_TRY(enter_kernel(handle, current_device(), &entered));
+  GPURUN_TRY(enter_kernel_in_context(handle, &entered));
   return parameter_count(*entered.function, count);
 }
 

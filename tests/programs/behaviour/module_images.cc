@@ -41,6 +41,35 @@ static void use(CUmodule module, unsigned start) {
   EXPECT(offset == 12 && size == 4);
 }
 
+// A library needs no context: it may be loaded, and its kernels asked for, before there is one.
+static void load_before_any_context(const std::string& fat, CUdevice device) {
+  CUlibrary library;
+  MUST(cuLibraryLoadData(&library, fat.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel;
+  MUST(cuLibraryGetKernel(&kernel, library, "fill"));
+  std::size_t offset = 0, bytes = 0;
+  std::printf("parameters without a context: %s\n",
+              name_of(cuKernelGetParamInfo(kernel, 0, &offset, &bytes)));
+  int active = 1;
+  unsigned flags = 0;
+  MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT(active == 0);
+  CUcontext context;
+  MUST(cuCtxCreate(&context, nullptr, 0, device));
+  MUST(cuKernelGetParamInfo(kernel, 2, &offset, &bytes));
+  EXPECT(offset == 12 && bytes == 4);
+  CUdeviceptr out;
+  MUST(cuMemAlloc(&out, 64));
+  unsigned count = 16, start = 7, last = 0;
+  void* arguments[] = {&out, &count, &start};
+  MUST(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 16, 1, 1, 0, nullptr,
+                      arguments, nullptr));
+  MUST(cuMemcpyDtoH(&last, out + 60, 4));
+  EXPECT(last == 22);
+  MUST(cuLibraryUnload(library));
+  MUST(cuCtxDestroy(context));
+}
+
 int main(int argc, char** argv) {
   EXPECT(argc == 3);  // A fat binary, PTX text.
   const std::string fat = read(argv[1]), ptx = read(argv[2]);
@@ -48,6 +77,7 @@ int main(int argc, char** argv) {
   MUST(cuInit(0));
   CUdevice device;
   MUST(cuDeviceGet(&device, 0));
+  load_before_any_context(fat, device);
   CUcontext context;
   MUST(cuCtxCreate(&context, nullptr, 0, device));
 

@@ -54,6 +54,11 @@ void ask_every_kind(const Stage& stage, CUlibrary library, Answer* answer) {
                    : layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
                        return CU(driver, cuFuncGetParamInfo)(function, i, at, size);
                      }));
+  // A library may be loaded, and its kernels asked for, on a thread that has no context.
+  CUcontext own = nullptr;
+  must(CU(driver, cuCtxPopCurrent_v2)(&own), "cuCtxPopCurrent");
+  answer->fact("kernel_without_a_context", as_kernel(kernel));
+  must(CU(driver, cuCtxPushCurrent_v2)(own), "cuCtxPushCurrent");
   // Last: a driver may look behind a handle that is none of its own.
   answer->fact(
       "kernel_asked_as_a_function", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
