@@ -169,9 +169,16 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
     if (bytes != nullptr) *bytes = range->bytes;
     return CUDA_SUCCESS;
   }
-  if (device_of_window(address) >= 0) return CUDA_ERROR_NOT_FOUND;
-  return cuda(call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {}, base, bytes,
-                       address));
+  int result = CUDA_ERROR_NOT_FOUND;
+  if (device_of_window(address) < 0) {
+    result = call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {}, base, bytes,
+                      address);
+  }
+  if (result == CUDA_ERROR_NOT_FOUND) {  // As the driver (580) leaves them.
+    if (base != nullptr) *base = 0;
+    if (bytes != nullptr) *bytes = 0;
+  }
+  return cuda(result);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,

@@ -56,9 +56,13 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
   }
 }
 
-// For memory that CUDA does not know cuPointerGetAttributes answers zeros and no error.
-void clear(void* out, CUpointer_attribute which) {
+// For memory that CUDA does not know cuPointerGetAttributes answers zeros and no error, and as host
+// pointer the address itself (driver 580). `known`: it is the attribute that this memory lacks.
+void clear(void* out, CUpointer_attribute which, bool known, CUdeviceptr address) {
   switch (which) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      put<CUdeviceptr>(out, known ? 0 : address);
+      return;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -117,7 +121,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (!range.has_value() || attribute(data[i], which[i], *range, address) != CUDA_SUCCESS) {
-      clear(data[i], which[i]);
+      clear(data[i], which[i], range.has_value(), address);
     }
   }
   return CUDA_SUCCESS;

@@ -11,6 +11,8 @@ namespace {
 constexpr int kRegisterRun = 256;
 constexpr int kRegisterFiles = 4;
 constexpr int kUnlimited = 1 << 30;
+// Static and dynamic together, until the program asks for more.
+constexpr int kSharedWithoutAsking = 48 << 10;
 
 template <typename T>
 T round_up(T value, T to) {
@@ -39,7 +41,10 @@ int by_shared(const OccupancyDevice& device, const OccupancyFunction& function,
   const auto fixed = static_cast<std::size_t>(function.static_shared_bytes) +
                      static_cast<std::size_t>(device.shared_reserved_per_block);
   const auto whole = static_cast<std::size_t>(device.shared_per_multiprocessor);
-  if (dynamic_bytes > whole || dynamic_bytes > most_dynamic(function)) return 0;
+  // A lower limit of the program's own bounds its launches and not this answer.
+  const auto usual =
+      static_cast<std::size_t>(std::max(kSharedWithoutAsking - function.static_shared_bytes, 0));
+  if (dynamic_bytes > whole || dynamic_bytes > std::max(most_dynamic(function), usual)) return 0;
   const std::size_t block = round_up(fixed + dynamic_bytes, shared_run(device));
   return block == 0 ? kUnlimited : static_cast<int>(whole / block);
 }
@@ -49,7 +54,6 @@ int by_shared(const OccupancyDevice& device, const OccupancyFunction& function,
 int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& function,
                       int block_threads, std::size_t dynamic_shared_bytes) noexcept {
   if (block_threads <= 0 || block_threads > device.threads_per_block) return 0;
-  if (function.threads_max > 0 && block_threads > function.threads_max) return 0;
   const int warps = round_up(block_threads, device.warp_threads) / device.warp_threads;
   const int by_warps = device.threads_per_multiprocessor / device.warp_threads / warps;
   return std::min({device.blocks_per_multiprocessor, by_warps,
@@ -57,18 +61,16 @@ int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& fu
                    by_shared(device, function, dynamic_shared_bytes)});
 }
 
-std::size_t available_dynamic_shared(const OccupancyDevice& device,
-                                     const OccupancyFunction& function, int blocks,
-                                     int block_threads) noexcept {
-  if (blocks <= 0 || max_active_blocks(device, function, block_threads, 0) < blocks) return 0;
+std::optional<std::size_t> available_dynamic_shared(const OccupancyDevice& device,
+                                                    const OccupancyFunction& function, int blocks,
+                                                    int block_threads) noexcept {
+  if (blocks <= 0 || max_active_blocks(device, function, block_threads, 0) < blocks) return {};
   const std::size_t run = shared_run(device);
   const std::size_t share = static_cast<std::size_t>(device.shared_per_multiprocessor) /
                             static_cast<std::size_t>(blocks) / run * run;
-  const auto reserved = static_cast<std::size_t>(device.shared_reserved_per_block);
   const auto fixed = static_cast<std::size_t>(function.static_shared_bytes);
-  if (share < reserved + fixed) return 0;
-  const auto most = static_cast<std::size_t>(device.shared_per_block_optin);
-  const std::size_t block = std::min(share - reserved, most);
+  const std::size_t block =
+      std::min(share, static_cast<std::size_t>(device.shared_per_block_optin));
   return block < fixed ? 0 : std::min(block - fixed, most_dynamic(function));
 }
 

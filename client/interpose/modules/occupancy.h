@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "client/device_snapshot.h"
 
@@ -42,15 +43,18 @@ struct OccupancyFunction {
   static OccupancyFunction of(const Function& function);
 };
 
-// Blocks of `block_threads` that one multiprocessor holds; 0: none can run.
+// Blocks of `block_threads` that one multiprocessor holds; 0: none can run. Launch bounds of the
+// kernel do not count, and a lower limit of dynamic shared memory neither (driver 580 on an H200:
+// tests/programs/behaviour/local_answers.cu).
 int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& function,
                       int block_threads, std::size_t dynamic_shared_bytes) noexcept;
 
-// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most; 0 when
-// so many blocks do not fit.
-std::size_t available_dynamic_shared(const OccupancyDevice& device,
-                                     const OccupancyFunction& function, int blocks,
-                                     int block_threads) noexcept;
+// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most, as the
+// driver counts it: without what it reserves for each block, so that one block less may fit with
+// all of it. Nothing when so many blocks do not fit.
+std::optional<std::size_t> available_dynamic_shared(const OccupancyDevice& device,
+                                                    const OccupancyFunction& function, int blocks,
+                                                    int block_threads) noexcept;
 
 // The largest block with which most threads run, and the smallest grid that then fills the device.
 struct PotentialBlock {

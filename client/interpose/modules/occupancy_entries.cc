@@ -150,8 +150,10 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   }
   Question question;
   if (const int result = question.ask(func); result != 0) return cuda(result);
-  *dynamicSmemSize =
+  const auto bytes =
       modules::available_dynamic_shared(question.device, question.function, numBlocks, blockSize);
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  *dynamicSmemSize = *bytes;
   return CUDA_SUCCESS;
 }
 

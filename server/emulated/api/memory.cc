@@ -195,10 +195,10 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   GPURUN_ENTER(context);
   const auto range = memory_registry().find(address);
-  if (!range) return CUDA_ERROR_NOT_FOUND;  // Either output may be NULL (manual).
-  if (base != nullptr) *base = range->base;
-  if (bytes != nullptr) *bytes = range->bytes;
-  return CUDA_SUCCESS;
+  // Either output may be NULL (manual); 0 where there is no range (driver 580).
+  if (base != nullptr) *base = range ? range->base : 0;
+  if (bytes != nullptr) *bytes = range ? range->bytes : 0;
+  return range ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 // Hints: host and device memory are the same here.

@@ -100,13 +100,13 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 0;
   const auto threads = static_cast<unsigned>(block_threads);
-  if (resident_blocks(*function, threads, 0) < blocks) return CUDA_SUCCESS;
+  if (resident_blocks(*function, threads, 0) < blocks) return CUDA_ERROR_INVALID_VALUE;
   // A block's whole memory is given out in pieces: its share is rounded, not what is left of it.
+  // NVIDIA's driver (580) leaves what it reserves for each block out of this account.
   const std::uint64_t share =
       shared_per_multiprocessor() / static_cast<unsigned>(blocks) / kSharedPiece * kSharedPiece;
-  const std::uint64_t taken = function->attributes().static_shared_bytes + kSharedBytesReserved;
+  const std::uint64_t taken = function->attributes().static_shared_bytes;
   *bytes = std::min<std::uint64_t>(share > taken ? share - taken : 0,
                                    function->dynamic_shared_bytes_max());
   return CUDA_SUCCESS;

@@ -59,9 +59,14 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
   }
 }
 
-// Pageable memory is no error for cuPointerGetAttributes: every value is 0.
-void clear_attribute(void* out, CUpointer_attribute which) {
+// Pageable memory is no error for cuPointerGetAttributes: every value is 0, but for the host
+// pointer, which is the address itself (driver 580). `known`: it is the attribute that this memory
+// lacks.
+void clear_attribute(void* out, CUpointer_attribute which, bool known, CUdeviceptr address) {
   switch (which) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      put<CUdeviceptr>(out, known ? 0 : address);
+      return;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -110,7 +115,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* which, 
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (!range || attribute(data[i], which[i], *range, address) != CUDA_SUCCESS) {
-      clear_attribute(data[i], which[i]);
+      clear_attribute(data[i], which[i], range.has_value(), address);
     }
   }
   return CUDA_SUCCESS;

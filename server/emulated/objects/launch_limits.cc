@@ -10,6 +10,9 @@
 namespace gpurun::emulated {
 namespace {
 
+// Static and dynamic together, until the program asks for more.
+constexpr std::uint64_t kSharedWithoutAsking = 48 << 10;
+
 std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
 
 // Each block has 1 KiB of the system's besides its own.
@@ -35,8 +38,12 @@ std::uint64_t shared_per_multiprocessor() {
 int resident_blocks(const KernelAttributes& attributes, std::uint32_t dynamic_shared_bytes_max,
                     std::uint64_t block_threads, std::uint64_t dynamic_shared_bytes) {
   const int capability = settings().capability;
-  if (block_threads == 0 || block_threads > attributes.max_threads) return 0;
-  if (dynamic_shared_bytes > dynamic_shared_bytes_max) return 0;
+  if (block_threads == 0 || block_threads > kBlockThreadsMax) return 0;
+  // A lower limit of the program's own bounds its launches and not this answer.
+  const std::uint64_t usual =
+      kSharedWithoutAsking -
+      std::min<std::uint64_t>(kSharedWithoutAsking, attributes.static_shared_bytes);
+  if (dynamic_shared_bytes > std::max<std::uint64_t>(dynamic_shared_bytes_max, usual)) return 0;
   const auto by_threads = static_cast<std::uint64_t>(threads_per_multiprocessor(capability)) /
                           warps_rounded(block_threads);
   const std::uint64_t by_shared =

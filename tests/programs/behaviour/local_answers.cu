@@ -121,7 +121,9 @@ void pointer(const char* name, const void* at, Leave leave = Leave::kNothing) {
          address - base);
     SHOW("%zu", cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address), bytes);
     base = address, bytes = 0;
-    SHOW("range -%llu of %zu", cuMemGetAddressRange(&base, &bytes, address), address - base, bytes);
+    const CUresult range = cuMemGetAddressRange(&base, &bytes, address);
+    const bool none = base == 0 && address != 0;  // It was set, and not to a place in memory.
+    SHOW("range -%llu of %zu", range, none ? 999'999ull : address - base, bytes);
   }
   if (leave != Leave::kContext) {
     CUcontext of = nullptr, current = nullptr;
