@@ -39,12 +39,16 @@ struct CallOutcome {
   Kind kind = Kind::kDone;
   int result = 0;
   int (*wait)(Call&) = nullptr;
+  bool (*ready)(Call&) = nullptr;
 
-  static CallOutcome done(int result) { return {Kind::kDone, result, nullptr}; }
-  static CallOutcome held() { return {Kind::kHeld, 0, nullptr}; }
+  static CallOutcome done(int result) { return {Kind::kDone, result}; }
+  static CallOutcome held() { return {Kind::kHeld}; }
   // Only for calls that the client waits for, or on an ordered-host thread (where `wait` simply
-  // runs). The queue goes on with its next call meanwhile.
-  static CallOutcome park(int (*wait)(Call&)) { return {Kind::kParked, 0, wait}; }
+  // runs). The queue goes on with its next call meanwhile. `ready`: that `wait` would return at
+  // once; it is asked for a moment first, which saves a helper where the device is done soon.
+  static CallOutcome park(int (*wait)(Call&), bool (*ready)(Call&) = nullptr) {
+    return {Kind::kParked, 0, wait, ready};
+  }
   // Only for calls of Order::kStream that the client waits for, into a stream that does not
   // capture.
   static CallOutcome after_stream(int (*wait)(Call&)) { return {Kind::kAfterStream, 0, wait}; }

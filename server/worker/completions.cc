@@ -39,11 +39,13 @@ bool Completions::complete(void* event) const {
   return driver_.cuEventQuery(event) == 0 && driver_.cuEventSynchronize(event) == 0;
 }
 
-int Completions::after(void* context, void* stream, Ended ended) {
+int Completions::after(void* context, void* stream, Ended ended, bool awaited) {
   int result = 0;
   void* event = take_event(context, stream, &result);
   if (result != 0) return result;
   const Key key{context, stream};
+  const bool done = awaited && soon_ && driver_.cuEventQuery(event) != 0 &&
+                    soon_([&] { return driver_.cuEventQuery(event) == 0; });
   std::unique_lock lock(mutex_);
   std::shared_ptr<Line>& line = lines_[key];
   if (line == nullptr && complete(event)) {
@@ -59,6 +61,7 @@ int Completions::after(void* context, void* stream, Ended ended) {
   const std::shared_ptr<Line> mine = line;
   lock.unlock();
   if (first && !parking_.run([this, key, mine] { wait_for(key, mine); }).ok()) wait_for(key, mine);
+  if (done) settle();  // Those before it, too: its helper sleeps.
   return 0;
 }
 

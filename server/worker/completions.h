@@ -33,8 +33,14 @@ class Completions {
 
   // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, in
   // the order of calls of one stream: on a helper thread, on one that settles, or here at once.
-  // Never when this returns a CUresult other than 0. One thread at a time.
-  int after(void* context, void* stream, Ended ended);
+  // Never when this returns a CUresult other than 0. One thread at a time. `awaited`: somebody
+  // waits for this alone, so that it is looked for a moment before a helper is (set_soon()).
+  int after(void* context, void* stream, Ended ended, bool awaited = false);
+
+  // `soon(ready)` asks `ready` for a moment, and tells whether it said yes. Before the first
+  // after().
+  using Soon = std::function<bool(const std::function<bool()>& ready)>;
+  void set_soon(Soon soon) { soon_ = std::move(soon); }
 
   // `told` is called without a lock after helpers have called `ended`s: what those may not do, it
   // may. Before the first after().
@@ -70,6 +76,7 @@ class Completions {
   Parking& parking_;
   const std::uint64_t owner_;
   std::function<void()> told_by_helper_;
+  Soon soon_;
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable told_;

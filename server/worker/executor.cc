@@ -53,15 +53,35 @@ std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
   return kept;
 }
 
+// What the device has done within a moment costs no helper, whom to wake takes as long; where that
+// is rare nobody looks (docs/adr/0029). Behind this call stand those of the session's other
+// threads.
+bool ExecutorState::soon(const std::function<bool()>& ready) {
+  const std::unique_lock lock(looking, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
+  send_all();
+  return brief_look.wait(ready);
+}
+
+// Of a helper: whether it would have paid to look longer.
+void ExecutorState::waited_since(BriefSpin::Clock::time_point begin) noexcept {
+  if (BriefSpin::Clock::now() - begin < 2 * BriefSpin::kSpan) {
+    waited_briefly.store(true, std::memory_order_relaxed);
+  }
+}
+
 void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
   std::shared_ptr<Call> shared = std::move(call);
-  const Status started = parking->run([this, shared, wait] {
+  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
+  const Status started = parking->run([this, shared, wait, begin] {
     // The stream and its barrier were the issuer's business; only the context is needed here.
     const RecordHeader header = shared->header_;
     shared->header_.order = Order::kLane;
     int result = prepare(*shared);
     shared->header_ = header;
     if (result == 0) result = run_rest(*shared, wait);
+    waited_since(begin);
     forget_thread_context();
     answer(*shared, result);
   });
@@ -69,12 +89,18 @@ void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
 }
 
 void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
-  if (outcome.kind == CallOutcome::Kind::kParked) return park(std::move(call), outcome.wait);
+  if (outcome.kind == CallOutcome::Kind::kParked) {
+    if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
+      return park(std::move(call), outcome.wait);
+    }
+    return answer(*call, run_rest(*call, outcome.wait));
+  }
   answer_after_stream(std::move(call), outcome.wait);
 }
 
 void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
-  const CallOutcome outcome = run(*call);
+  CallOutcome outcome = run(*call);
+  outcome.ready = nullptr;  // This thread may not have the role, and can wait.
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
       return answer(*call, outcome.result);
@@ -88,13 +114,15 @@ void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
 
 void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
   const std::shared_ptr<Call> shared = std::move(call);
-  const auto end = [this, shared, wait](int result) {
+  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
+  const auto end = [this, shared, wait, begin](int result) {
+    waited_since(begin);
     later([this, shared, wait, result] {
       const int own = wait(*shared);
       answer(*shared, result != 0 ? result : own, true);
     });
   };
-  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end);
+  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end, true);
   if (result != 0) end(result);
   run_due();
 }
@@ -215,7 +243,10 @@ void ExecutorState::forget_contexts() {
     const std::lock_guard lock(wake_mutex);
     contexts.swap(ended_contexts);
   }
-  for (const std::uint64_t context : contexts) barrier.forget(context);
+  for (const std::uint64_t context : contexts) {
+    barrier.forget(context);
+    context_streams.forget(context);
+  }
 }
 
 void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
@@ -394,6 +425,13 @@ const WorkerOptions& Executor::options() const noexcept { return state_->options
 BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 void Executor::received(std::size_t records, std::size_t bytes) noexcept {
   if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
+}
+bool Executor::context_is_done(const Call& call) {
+  const DriverFunctions& driver = state_->options.driver;
+  return state_->context_streams.done(call.header().context, [&](void* stream) {
+    // A question would end its capture.
+    return !is_capturing(driver, stream) && driver.cuStreamQuery(stream) != kErrorNotReady;
+  });
 }
 Completions& Executor::completions() noexcept { return state_->completions; }
 void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {

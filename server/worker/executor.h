@@ -59,6 +59,9 @@ class Executor final : public CallSink {
   const WorkerOptions& options() const noexcept;
   BulkLanes* bulk() noexcept;
   Completions& completions() noexcept;
+  // Whether all that the context of `call`, which is current, was given is done; false also where
+  // that is not known. From a handler or a CallOutcome's `ready`.
+  bool context_is_done(const Call& call);
   EventBook& events() noexcept;
   // The client learns that the record of `event` by the call `record` is complete. `about` is the
   // call that found out, and is answered next. Not within a completion's `ended`.

@@ -48,6 +48,11 @@ int ExecutorState::prepare(Call& call) {
     // A question adds nothing to its stream: that another lane's barrier comes first is not its
     // stream's business.
     if (is_question(call)) return 0;
+    if (header.opcode == driver_abi::opcode::cuStreamDestroy_v2) {
+      context_streams.destroyed(header.context, call.driver_stream_);
+    } else {
+      context_streams.given(header.context, call.driver_stream_);
+    }
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
     return result;

@@ -17,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/brief_spin.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/completions.h"
+#include "server/worker/context_streams.h"
 #include "server/worker/device_barrier.h"
 #include "server/worker/event_book.h"
 #include "server/worker/executor.h"
@@ -47,6 +49,7 @@ struct ExecutorState {
       run_due();
       outbox.send();
     });
+    completions.set_soon([this](const std::function<bool()>& ready) { return soon(ready); });
   }
 
   Status accept(const RecordView& record);
@@ -122,6 +125,8 @@ struct ExecutorState {
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void finish(IssueQueue::Item* item);
+  bool soon(const std::function<bool()>& ready);
+  void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
   void park(std::unique_ptr<Call> call, int (*wait)(Call&));
   void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
   void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
@@ -151,6 +156,7 @@ struct ExecutorState {
   std::atomic<std::size_t> client_turns{0};
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
+  ContextStreams context_streams;
   struct Standing {
     RecordHeader call;
     RecordHeader copy;      // Answered early.
@@ -160,6 +166,10 @@ struct ExecutorState {
   std::optional<Standing> on_device, in_queue;  // The first of each that may still stand.
   bool told_of_standing = false;
   std::atomic<bool> told_of_refusal{false};  // Of the driver's, to register memory.
+
+  std::mutex looking;
+  BriefSpin brief_look;                     // Guarded by looking.
+  std::atomic<bool> waited_briefly{false};  // A helper has, since somebody looked last.
 
   // Helpers in wait_for(), or on their way there: begun with the role. No context ends meanwhile.
   std::mutex helpers_mutex;

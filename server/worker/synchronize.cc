@@ -45,6 +45,10 @@ int wait_for_stream(Call& call) {
   return call.driver().cuStreamSynchronize(reinterpret_cast<void*>(call.scratch[0]));
 }
 
+bool stream_is_done(Call& call) {
+  return call.driver().cuStreamQuery(reinterpret_cast<void*>(call.scratch[0])) != kErrorNotReady;
+}
+
 CallOutcome stream_synchronize(Call& call) {
   if (is_answered_early(call)) return CallOutcome::done(0);
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
@@ -52,7 +56,7 @@ CallOutcome stream_synchronize(Call& call) {
   if (stream.result != 0) return CallOutcome::done(stream.result);
   call.scratch[0] = stream.value;
   const int state = call.driver().cuStreamQuery(reinterpret_cast<void*>(stream.value));
-  if (state == kErrorNotReady) return CallOutcome::park(wait_for_stream);
+  if (state == kErrorNotReady) return CallOutcome::park(wait_for_stream, stream_is_done);
   // Done, but what kernels have printed comes out with the synchronisation only.
   return CallOutcome::done(state != 0 ? state : wait_for_stream(call));
 }
@@ -65,7 +69,9 @@ CallOutcome stream_query(Call& call) {
 
 CallOutcome context_synchronize(Call& call) {
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
-  return CallOutcome::park([](Call& waiting) { return waiting.driver().cuCtxSynchronize(); });
+  const auto wait = [](Call& waiting) { return waiting.driver().cuCtxSynchronize(); };
+  return CallOutcome::park(wait,
+                           [](Call& asking) { return asking.executor().context_is_done(asking); });
 }
 
 // scratch: 0 the driver's event, 1 the client's, 2 the call that recorded it last.
@@ -85,13 +91,17 @@ int wait_for_event(Call& call) {
   return result;
 }
 
+bool event_is_done(Call& call) {
+  return call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0])) != kErrorNotReady;
+}
+
 CallOutcome event_synchronize(Call& call) {
   const bool early = is_answered_early(call);
   if (!early && !may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
   if (early) return CallOutcome::done(0);
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
-  if (state == kErrorNotReady) return CallOutcome::park(wait_for_event);
+  if (state == kErrorNotReady) return CallOutcome::park(wait_for_event, event_is_done);
   return CallOutcome::done(state != 0 ? state : wait_for_event(call));
 }
 

@@ -1,6 +1,7 @@
 gpurun_test(foreign_call_test unit ONE_THREAD SOURCES foreign_call_test.cc LIBRARIES gpurun_server_driver)
 gpurun_test(dispatch_rows_test unit ONE_THREAD SOURCES dispatch_rows_test.cc LIBRARIES gpurun_server_driver)
 gpurun_test(cuda_driver_test unit ONE_THREAD SOURCES cuda_driver_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(context_streams_test unit SOURCES context_streams_test.cc LIBRARIES gpurun_server_callpath)
 gpurun_test(completions_test unit SOURCES completions_test.cc LIBRARIES gpurun_server_callpath)
 gpurun_test(synchronize_test unit SOURCES synchronize_test.cc
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/unit/server/step_device.h"
 
@@ -68,6 +69,43 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
   completions.stop();
   parking.reset();  // The helper has returned.
   EXPECT_FALSE(early) << "settle() came back while an end that is complete was being told";
+}
+
+// Who waits for a copy alone hears of it from the thread that looked, and of those before it, whose
+// helper still sleeps, too.
+TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
+  StepDevice& device = StepDevice::device();
+  device.reset();
+  DriverFunctions driver = StepDevice::functions();
+  static std::promise<void>* asleep = nullptr;  // Of the helper's, which sleeps on.
+  std::promise<void> wakes;
+  asleep = &wakes;
+  driver.cuEventSynchronize = [](void* event) {
+    static thread_local bool once = false;
+    if (StepDevice::functions().cuEventQuery(event) == 0) return 0;
+    if (!std::exchange(once, true)) asleep->get_future().wait();
+    return 0;
+  };
+  void* stream = nullptr;
+  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), 0);
+
+  std::optional<Parking> parking(std::in_place);
+  Completions completions(driver, *parking, ~std::uint64_t{0});
+  completions.set_soon([&](const std::function<bool()>& ready) {
+    if (ready()) return true;
+    device.run(1);
+    return ready();
+  });
+  std::vector<int> told;
+  const auto end = [&told](int which) { return [&told, which](int) { told.push_back(which); }; };
+  ASSERT_EQ(completions.after(nullptr, stream, end(1)), 0);
+  EXPECT_TRUE(told.empty());
+  ASSERT_EQ(completions.after(nullptr, stream, end(2), true), 0);
+  EXPECT_EQ(told, (std::vector<int>{1, 2}));
+  wakes.set_value();
+  completions.stop();
+  parking.reset();
+  EXPECT_EQ(told, (std::vector<int>{1, 2}));
 }
 
 }  // namespace

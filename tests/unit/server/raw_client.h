@@ -33,7 +33,7 @@ class RawClient {
 
   explicit RawClient(WorkerOptions options = {}) {
     StepDevice::device().reset();
-    options.driver = StepDevice::functions();
+    if (options.driver.cuStreamQuery == nullptr) options.driver = StepDevice::functions();
     options.heartbeat = std::chrono::hours(1);
     options.features &= ~protocol::feature_bit(protocol::Feature::kPackedChunks);
     auto log = transport::loopback::connect_pair();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <thread>
 
@@ -75,6 +76,66 @@ class Synchronize : public ::testing::Test {
   RawClient client_;
   std::byte memory_{};
 };
+
+// A device that is done after so many questions, and says which thread waited for it.
+struct BriefDevice {
+  static inline std::atomic<int> questions_left;
+  static inline std::atomic<std::thread::id> waited, decoder;
+
+  static int query(void*) { return questions_left.fetch_sub(1) > 0 ? kErrorNotReady : 0; }
+  static int wait() {
+    waited = std::this_thread::get_id();
+    return 0;
+  }
+  static WorkerOptions options() {
+    WorkerOptions options = with_handlers();
+    options.driver = StepDevice::functions();
+    options.driver.cuStreamQuery = &query;
+    options.driver.cuEventQuery = &query;
+    options.driver.cuStreamSynchronize = [](void*) { return wait(); };
+    options.driver.cuEventSynchronize = [](void*) { return wait(); };
+    options.driver.cuCtxSynchronize = &wait;
+    options.handlers.by_opcode[kPrint] = [](Call&) {
+      decoder = std::this_thread::get_id();
+      return CallOutcome::done(0);
+    };
+    return options;
+  }
+};
+
+class BriefWaits : public Synchronize {
+ protected:
+  BriefWaits() : Synchronize(BriefDevice::options()) {
+    raw(kPrint, Order::kImmediate, 0, 0);
+    client_.item();
+  }
+  // Where one was waited for that is done after so many questions.
+  std::thread::id waited(const char* symbol, Order order, std::uint64_t subject, int questions) {
+    BriefDevice::questions_left = questions;
+    BriefDevice::waited = std::thread::id();
+    ask(symbol, order, subject, 1);
+    EXPECT_EQ(client_.item().header.result, 0);
+    BriefDevice::questions_left = 0;
+    return BriefDevice::waited;
+  }
+};
+
+// Whom to wake takes as long as what the device does in between. (Done by the second look, so that
+// no processor is given away that others might keep.)
+TEST_F(BriefWaits, TakeNoHelper) {
+  make_event();
+  const std::thread::id decoder = BriefDevice::decoder;
+  EXPECT_EQ(waited("cuStreamSynchronize", Order::kStream, 0, 1), decoder);
+  EXPECT_EQ(waited("cuEventSynchronize", Order::kLane, kEvent, 1), decoder);
+  EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
+}
+
+TEST_F(BriefWaits, AndOthersDo) {
+  constexpr int kForEver = 1 << 30;
+  const std::thread::id decoder = BriefDevice::decoder;
+  EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, kForEver), decoder);
+  EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, kForEver), decoder);
+}
 
 TEST_F(Synchronize, AStreamsWaitDelaysNobodyElse) {
   client_.fill(&memory_, 3, 1, 0, 1);

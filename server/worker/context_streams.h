@@ -1,0 +1,70 @@
+// ContextStreams: which streams of a context may have work, so that whether the context is done can
+// be asked of the driver without waiting: it has no question for that.
+//
+// Of a context that uses many streams, or has destroyed one that may have had work, it is not
+// known. With the executor's role.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+
+namespace gpurun::server {
+
+class ContextStreams {
+ public:
+  // `stream`, the driver's, is about to be given something. The context is the client's.
+  void given(std::uint64_t context, void* stream) {
+    if (context == last_context_ && stream == last_stream_) return;
+    last_context_ = context;
+    last_stream_ = stream;
+    Streams& streams = streams_[context];
+    if (streams.count > kMost || streams.has(stream)) return;
+    if (streams.count < kMost) streams.each[streams.count] = stream;
+    ++streams.count;
+  }
+  // It is about to be destroyed, and may not be asked about any more.
+  void destroyed(std::uint64_t context, void* stream) {
+    const auto found = streams_.find(context);
+    if (found != streams_.end() && found->second.has(stream)) found->second.count = kMost + 1;
+    forget_last();
+  }
+  // The context has ended.
+  void forget(std::uint64_t context) {
+    streams_.erase(context);
+    forget_last();
+  }
+  // Whether all that the context was given is done, by `is_done(stream)`; false also where that is
+  // not known. The null stream is asked about in any case: calls that wait use it unsaid.
+  template <typename IsDone>
+  bool done(std::uint64_t context, IsDone is_done) {
+    Streams& streams = streams_[context];
+    const auto end = streams.each.begin() + std::min(streams.count, kMost);
+    if (streams.count > kMost || !std::all_of(streams.each.begin(), end, is_done)) return false;
+    if (!is_done(nullptr)) return false;
+    streams.count = 0;
+    forget_last();
+    return true;
+  }
+
+ private:
+  static constexpr unsigned kMost = 4;
+  struct Streams {
+    std::array<void*, kMost> each{};
+    unsigned count = 0;  // kMost + 1: not known.
+
+    bool has(void* stream) const {
+      const auto end = each.begin() + std::min(count, kMost);
+      return std::find(each.begin(), end, stream) != end;
+    }
+  };
+
+  void forget_last() { last_context_ = ~std::uint64_t{0}; }
+
+  std::unordered_map<std::uint64_t, Streams> streams_;  // By context.
+  std::uint64_t last_context_ = ~std::uint64_t{0};      // Noted already.
+  void* last_stream_ = nullptr;
+};
+
+}  // namespace gpurun::server

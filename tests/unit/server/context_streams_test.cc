@@ -1,0 +1,80 @@
+// Whether a context is done is known of the streams that it was given work in, and only of those.
+#include "server/worker/context_streams.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::uint64_t kContext = 7, kOther = 8;
+
+void* stream(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+class Asked : public ::testing::Test {
+ protected:
+  bool done(std::uint64_t context) {
+    asked_.clear();
+    return streams_.done(context, [&](void* each) {
+      asked_.push_back(reinterpret_cast<std::uintptr_t>(each));
+      return reinterpret_cast<std::uintptr_t>(each) != busy_;
+    });
+  }
+
+  ContextStreams streams_;
+  std::vector<std::uintptr_t> asked_;
+  std::uintptr_t busy_ = ~std::uintptr_t{0};
+};
+using Streams = std::vector<std::uintptr_t>;
+
+TEST_F(Asked, TheOnesWithWorkAndTheNullStreamAre) {
+  streams_.given(kContext, stream(1));
+  streams_.given(kContext, stream(1));
+  streams_.given(kContext, stream(2));
+  streams_.given(kOther, stream(3));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{1, 2, 0}));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, Streams{0});
+  EXPECT_TRUE(done(kOther));
+  EXPECT_EQ(asked_, (Streams{3, 0}));
+}
+
+TEST_F(Asked, ABusyOneStaysToBeAsked) {
+  streams_.given(kContext, stream(1));
+  streams_.given(kContext, stream(2));
+  busy_ = 2;
+  EXPECT_FALSE(done(kContext));
+  busy_ = 0;
+  EXPECT_FALSE(done(kContext));
+  busy_ = 9;
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{1, 2, 0}));
+  streams_.given(kContext, stream(2));  // Again, though it was the last.
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{2, 0}));
+}
+
+TEST_F(Asked, OfManyNothingIsKnown) {
+  for (std::uintptr_t each = 1; each <= 5; ++each) streams_.given(kContext, stream(each));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{});
+  streams_.forget(kContext);
+  EXPECT_TRUE(done(kContext));
+}
+
+// It may have work, and must not be asked about: its handle is no stream any more.
+TEST_F(Asked, ADestroyedOneIsNot) {
+  streams_.given(kContext, stream(1));
+  streams_.destroyed(kContext, stream(1));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{});
+  streams_.given(kOther, stream(2));
+  streams_.destroyed(kOther, stream(9));  // Never had any.
+  EXPECT_TRUE(done(kOther));
+  EXPECT_EQ(asked_, (Streams{2, 0}));
+}
+
+}  // namespace
+}  // namespace gpurun::server
