@@ -104,6 +104,30 @@ def tls(machine):
     return measured(machine, "copies", [("ping",), ("cipher",)], TLS_BARS, ["--tls"], Connections())
 
 
+BUSY_US = (5, 25)  # As a small kernel and a middling one keep a GPU busy.
+BEHIND = ("launch + stream synchronise", "launch + context synchronise")
+
+
+def behind_kernels(machine):
+    """Waits on a null device that is busy for a while with each kernel: what comes on top of the kernel."""
+    if machine.driver != "null":
+        raise Missing("only the null device's kernels take as long as they are told")
+    rows = []
+    for busy_us in BUSY_US:
+        changes = {"GPURUN_EMULATED": f"kernel-us={busy_us}"}
+        rounds = {"native": [], **{title: [] for title in ("gpurun", "gpurun across")[:len(machine.placements)]}}
+        for title, placement in zip(list(rounds)[1:], machine.placements):
+            with machine.server(placement=placement, **changes) as server:
+                for _ in range(machine.rounds):
+                    rounds[title].append(machine.forwarded(server, "fences", placement=placement))
+        rounds["native"] = [machine.native("fences", **changes) for _ in range(machine.rounds)]
+        medians = {title: median_of(some) for title, some in rounds.items()}
+        rows += [Row(f"{name}, kernel of {busy_us} us", medians["native"][name]["unit"],
+                     {title: {key: found[name][key] for key in ("p50", "p99")} for title, found in medians.items()})
+                 for name in BEHIND]
+    return rows, {}
+
+
 LINK_BYTES_PER_S, LINK_ROUND_TRIP_S = 1_000_000_000 / 8, 0.001
 
 

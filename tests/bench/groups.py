@@ -10,6 +10,7 @@ import start
 GROUPS = {
     "posted": ("calls that return at once", calls.posted),
     "fences": ("calls that wait, over TCP loopback", calls.fences),
+    "behind-kernels": ("waits for kernels that take a while (null device)", calls.behind_kernels),
     "objects": ("making and destroying", calls.objects),
     "copies": ("copies, over TCP loopback", calls.copies),
     "tls": ("the same with TLS", calls.tls),

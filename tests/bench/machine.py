@@ -18,10 +18,12 @@ class Missing(Exception):
 
 
 class Machine:
-    """`quick`: a hundredth of the counts and of the sizes. `under`: another way of forwarding, or ""."""
+    """`quick`: a hundredth of the counts and of the sizes. `under`: another way of forwarding, or "".
+    `driver`: what stands behind where a group does not say: "null", "emulated", or "real", this machine's."""
 
-    def __init__(self, rounds, quick, under=""):
+    def __init__(self, rounds, quick, under="", driver="null"):
         self.rounds, self.quick, self.under = (1 if quick else rounds), quick, shlex.split(under)
+        self.driver = driver
         cores = sorted(os.sched_getaffinity(0))
         pinned = not quick and shutil.which("taskset") is not None and len(cores) > 1
         self.placements = PLACEMENTS if pinned else PLACEMENTS[:1]
@@ -36,18 +38,24 @@ class Machine:
     def words(self, group, *words):
         return [CLIENT, *self.quickly(), group, *map(str, words)]
 
-    def native_environment(self, driver="null"):
+    def native_environment(self, driver=None):
+        driver = driver or self.driver
+        if driver == "real":  # As the loader finds it.
+            return world.environment()
         return {**world.environment(), "LD_LIBRARY_PATH": os.path.dirname(world.DRIVERS[driver])}
 
-    def native(self, *words, driver="null"):
-        return run_json(self.words(*words), self.native_environment(driver))
+    def native(self, *words, driver=None, **changes):
+        return run_json(self.words(*words), {**self.native_environment(driver), **changes})
 
     def other(self, *words):
         return run_json([*self.under, *self.words(*words)], dict(os.environ))
 
-    def server(self, *words, placement="free", driver="null"):
+    def server(self, *words, placement="free", driver=None, **changes):
+        """`changes`: to its environment."""
+        driver = driver or self.driver
         before = ("taskset", "-c", self.server_core) if placement == "across" else ()
-        return world.Gpurund(*words, driver=world.DRIVERS[driver], before=before)
+        return world.Gpurund(*words, driver=world.DRIVERS.get(driver, driver), before=before,
+                             env=world.environment(**changes) if changes else None)
 
     def gpurun(self, server, command, address=None, placement="free"):
         before = ["taskset", "-c", self.client_core] if placement == "across" else []

@@ -85,6 +85,8 @@ def shown(unit, column):
 def table(results):
     """The lines of a table of all groups of a results file."""
     lines, unmet, judged, nominal = [results["stand"]], 0, 0, []
+    if results.get("device", "null") != "null":
+        lines.append(f"device: {results['device']} (the bars are made for the null device)")
     for name, group in results["groups"].items():
         titles = sorted({title for row in group["rows"] for title in row["columns"]}, key=COLUMNS.index)
         lines += ["", f"{name}: {group['about']} ({group['stand']}; rounds: {group['rounds']})"]

@@ -36,6 +36,8 @@ def parse():
     parser.add_argument("--null-device", action="store_true",
                         help="forwarded only, to the driver whose kernels do nothing")
     parser.add_argument("--driver", help="forwarded only, to a driver of the test's own")
+    parser.add_argument("--real", action="store_true",
+                        help="on this machine's GPU and NVIDIA's driver, in place of the emulated device")
     parser.add_argument("--needs", action="append", default=[], help="a file without which to skip")
     parser.add_argument("--unset", action="append", default=[], help="environment not passed on")
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
@@ -81,6 +83,8 @@ def run(name, command, env, folder):
 
 def run_native(args, folder):
     env = environment(args)
+    if args.real:
+        return run("native", args.command, env, folder)
     library = os.path.join(args.build, "lib/gpurun/emulated")
     if not os.path.exists(os.path.join(library, "libcuda.so.1")):
         sys.exit(f"no driver in {library}")
@@ -93,7 +97,7 @@ def run_native(args, folder):
 
 def run_forwarded(args, folder):
     env = dict(environment(args), **recording(args))
-    device = ["--device", "emulated"]
+    device = ["--device", "real" if args.real else "emulated"]
     if args.driver:
         device = []
         env["GPURUN_DRIVER"] = args.driver

@@ -24,6 +24,10 @@ void measure_fences(const Stage& s, Results* results) {
     launch();
     MUST(CU(cuStreamSynchronize)(s.stream));
   });
+  results->each("launch + context synchronise", kCalls, [&] {
+    launch();
+    MUST(CU(cuCtxSynchronize)());
+  });
   results->each("event record + event synchronise", kCalls, [&] {
     MUST(CU(cuEventRecord)(s.event, s.stream));
     MUST(CU(cuEventSynchronize)(s.event));

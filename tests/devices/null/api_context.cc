@@ -1,5 +1,11 @@
-// Contexts, streams and events of the null device. Nothing is ever pending.
+// Contexts, streams and events of the null device. Nothing is ever pending, but for kernels that
+// are told to take time.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <set>
@@ -34,6 +40,32 @@ CUresult create_context(CUcontext* pctx) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pctx = mint_as<CUcontext>(HandleKind::kContext);
   return push(*pctx);
+}
+
+// GPURUN_EMULATED=kernel-us=N: so long a kernel keeps the whole device busy; else no time at all.
+const std::int64_t g_kernel_ns = [] {
+  const char* given = std::getenv("GPURUN_EMULATED");
+  long long us = 0;
+  return given != nullptr && std::sscanf(given, "kernel-us=%lld", &us) == 1 ? us * 1000 : 0LL;
+}();
+std::atomic<std::int64_t> g_busy_until{0};
+
+std::int64_t now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+void launched() {
+  if (g_kernel_ns == 0) return;
+  std::int64_t until = g_busy_until.load();
+  while (!g_busy_until.compare_exchange_weak(until, std::max(until, now()) + g_kernel_ns)) continue;
+}
+
+bool busy() { return g_kernel_ns != 0 && now() < g_busy_until.load(); }
+
+// As NVIDIA's driver does by default: awake.
+CUresult wait() {
+  while (busy()) continue;
+  return CUDA_SUCCESS;
 }
 
 // Streams that capture; a stream's flags stand in the low bits of its handle.
@@ -190,18 +222,20 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
 
 // Without a look at their arguments: the benches measure the path to here.
 CUresult cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
-CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
-CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent) { return busy() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent) { return wait(); }
 CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned int) { return CUDA_SUCCESS; }
-CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
-CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
-CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream) { return wait(); }
+CUresult cuStreamQuery(CUstream) { return busy() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() { return wait(); }
 
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void**, void**) {
+  launched();
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
+  launched();
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int,
