@@ -1,0 +1,190 @@
+"""The sections of gpu-check: each asks one thing of gpurun and this machine's GPU."""
+import concurrent.futures
+import contextlib
+import glob
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM_SECONDS = 25
+GROUP_SECONDS = 12  # A group of the bench takes at least so long.
+AT_ONCE = max(1, min(8, (os.cpu_count() or 2) // 2))  # Programs that only have to be right.
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_models.py")
+
+
+def libraries():
+    """Folders with NVIDIA's libraries, which the test programs name without a place."""
+    try:
+        import torch
+        wheels = glob.glob(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), "nvidia/*/lib"))
+    except ImportError:
+        wheels = []
+    return ":".join([*sorted(glob.glob("/usr/local/cuda/lib64")), *wheels])
+
+
+def environment():
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), libraries()]))}
+
+
+def descendants(pid):
+    parents = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+            parents[int(text.split()[0])] = int(text.rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+def threads_of(pid):
+    """Of a process and its children what each thread waits for, as far as /proc tells it: for a run that hangs."""
+    for each in descendants(pid):
+        for task in sorted(glob.glob(f"/proc/{each}/task/*")):
+            said = []
+            for name in ("comm", "wchan", "syscall"):
+                with contextlib.suppress(OSError), open(os.path.join(task, name), encoding="utf-8") as file:
+                    said.append(file.read().strip().split(" ")[0])
+            yield f"{each} {os.path.basename(task)} {' '.join(said)}"
+
+
+def run(command, seconds, env=None, **options):
+    """(status or None if it did not end, what it said on stdout, on stderr, seconds)"""
+    began = time.monotonic()
+    process = subprocess.Popen(command, env=env or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **options)
+    try:
+        out, err = process.communicate(timeout=max(1, seconds))
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        threads = "\n".join(["its threads (process, thread, name, waits in, system call):", *threads_of(process.pid)])
+        os.killpg(process.pid, signal.SIGKILL)  # All of it: a kernel that is left would share the GPU with the next.
+        out, err = process.communicate()
+        status, err = None, f"{err}\n{threads}\n"
+    return status, out, err, time.monotonic() - began
+
+
+def gpurun(options, *words):
+    return [os.path.join(options.build, "bin/gpurun"), "--device", "real", "-q", *words, "--"]
+
+
+def machine(options, report, seconds):
+    asked = "name,driver_version,memory.total,clocks.max.sm"
+    report.fact("GPU", run(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], seconds)[1].strip())
+    report.fact("cores", os.cpu_count())
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        report.fact("processor", next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "?"))
+    report.fact("kernel, libc", f"{platform.release()}, {' '.join(platform.libc_ver())}")
+    report.fact("driver's library", " ".join(re.findall(r"libcuda\.so\.1 .*", run(["ldconfig", "-p"], 20)[1])))
+    report.fact("user, devices", f"{os.getuid()}, {' '.join(sorted(glob.glob('/dev/nvidia*')))}")
+    commit = os.path.join(options.top, "commit")
+    if os.path.exists(commit):
+        with open(commit, encoding="utf-8") as file:
+            report.fact("commit", file.read().strip())
+
+
+def probe(options, report, seconds):
+    words = [os.path.join(options.build, "bin/gpu-probe"), "--json", os.path.join(options.out, "gpu-probe.json"),
+             "--table", os.path.join(options.out, "gpu-probe.txt")]
+    status, _, said, _ = run(words, seconds)
+    for line in said.splitlines():
+        report.say("  " + line)
+    report.row("gpu-probe", status == 0, "asked" if status == 0 else f"exit status {status}", said)
+
+
+def first(options, report, seconds):
+    """One program, with what the server's parts say of it: natively, confined, and not confined."""
+    program = [os.path.join(options.build, "programs/driver_vector_add"),
+               os.path.join(options.build, "programs/behaviour_kernels.fatbin")]
+    loud = {**environment(), "GPURUN_LOG": "debug"}
+    for name, command in (("natively", program), ("through gpurun", [*gpurun(options), *program])):
+        status, out, err, taken = run(command, min(seconds, 40), loud)
+        report.row(name, status == 0, f"exit status {status}, {taken:.2f} s: {out.strip()[-60:]}", out + err)
+        report.log.write(f"==== {name}\n{err[-12000:]}\n")
+
+
+def one_program(options, test, seconds):
+    place = lambda words: [word.replace("{build}", options.build) for word in words]  # noqa: E731
+    command = [sys.executable, "-B", os.path.join(options.top, "tests/programs/run_both.py"), "--build", options.build,
+               "--real", *place(test["options"]), "--", *place(test["program"])]
+    status, out, err, taken = run(command, min(seconds, PROGRAM_SECONDS))
+    wrong = re.search(r"(?m)^WRONG: .*$", out)
+    what = "right" if status == 0 else "it did not end" if status is None else wrong.group()[7:] if wrong else \
+        f"exit status {status}"
+    return status == 0, f"{what[:140]} ({taken:.1f} s)", out + err
+
+
+def programs(options, report, seconds):
+    with open(os.path.join(options.top, "both_ways.json"), encoding="utf-8") as file:
+        tests = json.load(file)
+    until = time.monotonic() + seconds
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        def judge(test):
+            left = until - time.monotonic()
+            return one_program(options, test, left) if left > 2 else (True, "left out, no time is left", "")
+        for test, (right, text, output) in zip(tests, pool.map(judge, tests)):
+            report.row(test["name"], right, text, output)
+
+
+def models(options, report, seconds):
+    """Each model natively and through gpurun, in turns; their numbers must be equal."""
+    until = time.monotonic() + seconds
+    said = {}
+    for way, before in (("native", []), ("gpurun", gpurun(options, "--stats"))):
+        with tempfile.NamedTemporaryFile(mode="r", suffix=".json") as out:
+            command = [*before, sys.executable, "-B", MODELS, out.name]
+            status, stdout, err, taken = run(command, (until - time.monotonic()) / (2 if way == "native" else 1))
+            said[way] = [json.loads(line) for line in out.read().splitlines()]
+        report.row(f"PyTorch, {way}", status == 0, f"exit status {status}, {taken:.1f} s, {len(said[way])} rows",
+                   stdout + err)
+        report.log.write(f"==== PyTorch, {way}\n{stdout[-3000:]}\n{err[-9000:]}\n")
+    forwarded = {row["row"]: row for row in said["gpurun"]}
+    for row in said["native"]:
+        other = forwarded.get(row["row"])
+        if other is None:
+            report.row(row["row"], False, "did not run through gpurun", native_ms=row["ms"])
+            continue
+        equal = other["check"] == row["check"]
+        report.row(row["row"], equal, f"{row['ms']:9.3f} ms natively, {other['ms']:9.3f} ms through gpurun: "
+                   f"{other['ms'] / row['ms']:.3f} of it" + ("" if equal else f"; {row['check']} and {other['check']}"),
+                   native_ms=row["ms"], gpurun_ms=other["ms"])
+
+
+def bench(name, groups, *words):
+    """One group after the other, as far as the time goes; all in one table."""
+    def measure(options, report, seconds):
+        path = os.path.join(options.out, f"bench-{name}")
+        until = time.monotonic() + seconds
+        for group in groups:
+            if until - time.monotonic() < GROUP_SECONDS:
+                report.row(f"bench-{name}: {group}", True, "left out, no time is left")
+                continue
+            command = [sys.executable, "-B", os.path.join(options.top, "tests/bench/run"), "--build", options.build,
+                       "--json", path + ".json", "--table", path + ".txt", "--only", group, *words]
+            status, out, err, taken = run(command, until - time.monotonic())
+            for line in out.splitlines():
+                report.say("  " + line)
+            what = "it did not end" if status is None else f"exit status {status}"
+            report.row(f"bench-{name}: {group}", status == 0, f"{what}, {taken:.1f} s", out + err)
+    return measure
+
+
+# name: what it shows, seconds at most, how.
+SECTIONS = {
+    "machine": ("what this machine is", 20, machine),
+    "probe": ("what NVIDIA's driver does (gpu-probe)", 240, probe),
+    "first": ("one program, with what gpurun's parts say", 80, first),
+    "programs": ("programs natively and through gpurun, the same output", 200, programs),
+    "torch": ("PyTorch: the same numbers, and how long a step takes", 200, models),
+    "bench-gpu": ("calls one by one on the GPU", 150,
+                  bench("gpu", ("fences", "posted", "copies", "objects"), "--device", "real", "--rounds", "3")),
+    "bench-cores": ("the budgets, on the null device and all these cores", 400,
+                    bench("cores", ("copies", "tls", "fences", "start", "sessions", "mnist"), "--rounds", "3")),
+}
