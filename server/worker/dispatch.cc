@@ -83,6 +83,14 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
     for (std::uint64_t& slot : call.handles(i)) {
       if (slot == 0) continue;
       const std::uint64_t value = slot;
+      // What such a row puts out it has made. The driver may use a value again whose former owner
+      // is still known, because it went with a graph.
+      if (row.completion == driver_abi::Completion::kAsync &&
+          parameter.shape == Shape::kHandlePointee && call.minted(i) != 0 &&
+          handles.bind(call.minted(i), parameter.handle, value) == 0) {
+        slot = call.minted(i);
+        continue;
+      }
       slot = handles.client_handle_of(value, parameter.handle);
       if (slot != 0) {
         if (parameter.handle == HandleKind::kAllocation) handles.retain(slot);

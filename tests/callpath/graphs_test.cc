@@ -241,6 +241,37 @@ TEST_F(Graphs, AnExecutableMayBeDestroyedWhileItRunsInAnotherContext) {
   EXPECT_TRUE(comes_down_to(0));
 }
 
+TEST_F(Graphs, ANodeHasItsOwnHandleThoughItsValueWasThatOfOneThatIsGone) {
+  std::uint64_t out = 0;
+  void* place = &out;
+  void* none = nullptr;
+  std::size_t count = 0;
+  Handle child = 0;
+  const auto add_child = [&](Handle graph) {
+    const Handle node = mint(HandleKind::kGraphNode);
+    EXPECT_EQ(
+        world_.call("cuGraphAddChildGraphNode", {&place, &graph, &none, &count, &child}, {node}),
+        0);
+    return node;
+  };
+  const auto make_graph = [&] {
+    unsigned no_flags = 0;
+    const Handle graph = mint(HandleKind::kGraph);
+    EXPECT_EQ(world_.call("cuGraphCreate", {&place, &no_flags}, {graph}), 0);
+    return graph;
+  };
+  child = make_graph();
+  const Handle gone = make_graph();
+  (void)add_child(gone);
+  ASSERT_EQ(destroy("cuGraphDestroy", gone), 0);
+  reinterpret_cast<void (*)()>(dlsym(dlopen(REFUSING_DRIVER, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD),
+                                     "gpurun_test_use_child_node_again"))();
+  Handle node = add_child(make_graph());
+  unsigned type = 0;
+  void* type_place = &type;
+  EXPECT_EQ(world_.call("cuGraphNodeGetType", {&node, &type_place}), 0);
+}
+
 TEST_F(Graphs, AChangeThatIsRefusedHalfWayLeavesTheGraphAsItWas) {
   gate_.release();
   Bytes first, refused;

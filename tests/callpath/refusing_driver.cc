@@ -49,6 +49,33 @@ Function* next(const char* symbol, Function*) {
 EXPORTED void gpurun_test_refuse_host_nodes(int count);
 void gpurun_test_refuse_host_nodes(int count) { g_refusals = count; }
 
+// As NVIDIA's driver does: the value of a node that has gone with its graph is that of the next
+// one.
+EXPORTED void gpurun_test_use_child_node_again();
+namespace {
+std::atomic<CUgraphNode> g_last_child{nullptr};
+std::atomic<bool> g_again{false};
+}  // namespace
+void gpurun_test_use_child_node_again() { g_again = true; }
+
+EXPORTED CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph,
+                                           const CUgraphNode* dependencies, size_t count,
+                                           CUgraph child) {
+  if (g_again.exchange(false)) {
+    *node = g_last_child;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result =
+      next(__func__, &cuGraphAddChildGraphNode)(node, graph, dependencies, count, child);
+  g_last_child = *node;
+  return result;
+}
+EXPORTED CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+  if (node != g_last_child) return next(__func__, &cuGraphNodeGetType)(node, type);
+  *type = CU_GRAPH_NODE_TYPE_GRAPH;
+  return CUDA_SUCCESS;
+}
+
 EXPORTED CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* given) {
   if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
   return next(__func__, &cuGraphHostNodeSetParams)(node, given);
