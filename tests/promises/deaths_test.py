@@ -226,7 +226,9 @@ class Servers:
     def is_alone(self):
         """Looks at it; the thread of the last connection, be it the look's own, may not have ended."""
         self.before = state(self.one, self.temporary)
-        return self.before["threads of gpurund"] == threads_alone() and self.before["workers"] == 0
+        # A worker that has ended is gpurund's until it hears so.
+        workers = (self.before["workers"], self.before["gpurund holds"]["workers"])
+        return self.before["threads of gpurund"] == threads_alone() and workers == (0, 0)
 
     def look(self, death):
         """What is left of a run, as lines."""

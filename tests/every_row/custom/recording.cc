@@ -94,6 +94,22 @@ bool is_housekeeping(const std::string& line) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+std::vector<std::string> without_looks(std::vector<std::string> lines) {
+  const auto begins = [](const std::string& line, const std::string& next) {
+    return name_of(line) == "cuStreamIsCapturing" && name_of(next) == "cuStreamQuery" &&
+           value_in(line, "hStream") == value_in(next, "hStream");
+  };
+  for (std::size_t at = 0; at + 1 < lines.size();) {
+    const auto look = lines.begin() + static_cast<std::ptrdiff_t>(at);
+    if (begins(*look, *std::next(look))) {
+      lines.erase(look, look + 2);
+    } else {
+      ++at;
+    }
+  }
+  return lines;
+}
+
 bool is_on_an_own_event(const std::string& line) {
   const std::string name = name_of(line);
   // Of the flags that the worker gives its own (server/worker), the trials draw none.

@@ -24,6 +24,10 @@ std::string line_of(const Seen& seen, const std::string& function);
 // What a worker asks and tells the driver whatever the program does: whose context a thread is in,
 // whether a stream captures, which parameters a kernel has, where its staging memory lies.
 bool is_housekeeping(const std::string& line);
+// Without the worker's looks at whether a stream is done: a question whether it captures, and one
+// whether it is done, one behind the other (server/worker/executor.cc, context_is_done()). No trial
+// asks both.
+std::vector<std::string> without_looks(std::vector<std::string> lines);
 // A call on an event that stands for none of the program's.
 bool is_on_an_own_event(const std::string& line);
 

@@ -76,6 +76,7 @@ Seen Trial::client_call(const std::function<CUresult()>& call, bool settle) {
       return name_of(line) == "cuCtxSynchronize";
     });
     if (fence != seen.lines.rend()) seen.lines.erase(std::next(fence).base());
+    seen.lines = without_looks(std::move(seen.lines));
   }
   return seen;
 }
