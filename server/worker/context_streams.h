@@ -1,8 +1,8 @@
 // ContextStreams: which streams of a context may have work, so that whether the context is done can
 // be asked of the driver without waiting: it has no question for that.
 //
-// Of a context that uses many streams, or has destroyed one that may have had work, it is not
-// known. With the executor's role.
+// Of a context that uses many streams, or has destroyed one that had work, it is not known. With
+// the executor's role.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,32 @@ namespace gpurun::server {
 
 class ContextStreams {
  public:
-  // `stream`, the driver's, is about to be given something. The context is the client's.
-  void given(std::uint64_t context, void* stream) {
+  // `stream`, the driver's, is about to be given something, with `context` current. Contexts are
+  // the client's. `home_of()`: the stream's own, which alone waits for it; it is seldom asked.
+  template <typename HomeOf>
+  void given(std::uint64_t context, void* stream, HomeOf home_of) {
     if (context == last_context_ && stream == last_stream_) return;
     last_context_ = context;
     last_stream_ = stream;
-    Streams& streams = streams_[context];
-    if (streams.count > kMost || streams.has(stream)) return;
+    Streams& streams = streams_[home_of()];
+    if (streams.count > kMost || streams.find(stream) != streams.end()) return;
     if (streams.count < kMost) streams.each[streams.count] = stream;
     ++streams.count;
   }
   // It is about to be destroyed, and may not be asked about any more.
-  void destroyed(std::uint64_t context, void* stream) {
-    const auto found = streams_.find(context);
-    if (found != streams_.end() && found->second.has(stream)) found->second.count = kMost + 1;
+  template <typename IsDone>
+  void destroyed(std::uint64_t home, void* stream, IsDone is_done) {
     forget_last();
+    const auto found = streams_.find(home);
+    if (found == streams_.end() || found->second.count > kMost) return;
+    Streams& streams = found->second;
+    void** const at = streams.find(stream);
+    if (at == streams.end()) return;
+    if (is_done(stream)) {
+      *at = streams.each[--streams.count];
+    } else {
+      streams.count = kMost + 1;
+    }
   }
   // The context has ended.
   void forget(std::uint64_t context) {
@@ -40,8 +51,8 @@ class ContextStreams {
   template <typename IsDone>
   bool done(std::uint64_t context, IsDone is_done) {
     Streams& streams = streams_[context];
-    const auto end = streams.each.begin() + std::min(streams.count, kMost);
-    if (streams.count > kMost || !std::all_of(streams.each.begin(), end, is_done)) return false;
+    if (streams.count > kMost) return false;
+    if (!std::all_of(streams.each.begin(), streams.end(), is_done)) return false;
     if (!is_done(nullptr)) return false;
     streams.count = 0;
     forget_last();
@@ -54,10 +65,8 @@ class ContextStreams {
     std::array<void*, kMost> each{};
     unsigned count = 0;  // kMost + 1: not known.
 
-    bool has(void* stream) const {
-      const auto end = each.begin() + std::min(count, kMost);
-      return std::find(each.begin(), end, stream) != end;
-    }
+    void** end() { return each.begin() + std::min(count, kMost); }
+    void** find(void* stream) { return std::find(each.begin(), end(), stream); }
   };
 
   void forget_last() { last_context_ = ~std::uint64_t{0}; }

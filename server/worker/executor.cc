@@ -54,11 +54,9 @@ std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
 }
 
 // What the device has done within a moment costs no helper, whom to wake takes as long; where that
-// is rare nobody looks (docs/adr/0029). Behind this call stand those of the session's other
-// threads.
+// is rare nobody looks (docs/adr/0029). With the role: behind this call stand those of the
+// session's other threads.
 bool ExecutorState::soon(const std::function<bool()>& ready) {
-  const std::unique_lock lock(looking, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
   if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
   send_all();
   return brief_look.wait(ready);
@@ -99,8 +97,7 @@ void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome
 }
 
 void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
-  CallOutcome outcome = run(*call);
-  outcome.ready = nullptr;  // This thread may not have the role, and can wait.
+  const CallOutcome outcome = run(*call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
       return answer(*call, outcome.result);
@@ -427,11 +424,8 @@ void Executor::received(std::size_t records, std::size_t bytes) noexcept {
   if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
 }
 bool Executor::context_is_done(const Call& call) {
-  const DriverFunctions& driver = state_->options.driver;
-  return state_->context_streams.done(call.header().context, [&](void* stream) {
-    // A question would end its capture.
-    return !is_capturing(driver, stream) && driver.cuStreamQuery(stream) != kErrorNotReady;
-  });
+  return state_->context_streams.done(
+      call.header().context, [this](void* stream) { return state_->stream_is_done(stream); });
 }
 Completions& Executor::completions() noexcept { return state_->completions; }
 void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {

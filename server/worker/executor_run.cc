@@ -25,6 +25,24 @@ HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t la
   return {0, reinterpret_cast<DriverValue>(made)};
 }
 
+// A question would end its capture.
+bool ExecutorState::stream_is_done(void* stream) const {
+  return !is_capturing(options.driver, stream) &&
+         options.driver.cuStreamQuery(stream) != kErrorNotReady;
+}
+
+// What a context waits for is what its streams have, whichever context was current.
+void ExecutorState::note_for_context(const RecordHeader& header, void* stream) {
+  const auto home = [&] {
+    const std::uint64_t of_stream = traits(header).context;
+    return of_stream != 0 ? of_stream : header.context;
+  };
+  if (header.opcode != driver_abi::opcode::cuStreamDestroy_v2) {
+    return context_streams.given(header.context, stream, home);
+  }
+  context_streams.destroyed(home(), stream, [this](void* each) { return stream_is_done(each); });
+}
+
 // Makes the thread and the call what handlers are promised. 0 or the CUresult.
 int ExecutorState::prepare(Call& call) {
   const RecordHeader& header = call.header_;
@@ -48,11 +66,7 @@ int ExecutorState::prepare(Call& call) {
     // A question adds nothing to its stream: that another lane's barrier comes first is not its
     // stream's business.
     if (is_question(call)) return 0;
-    if (header.opcode == driver_abi::opcode::cuStreamDestroy_v2) {
-      context_streams.destroyed(header.context, call.driver_stream_);
-    } else {
-      context_streams.given(header.context, call.driver_stream_);
-    }
+    note_for_context(header, call.driver_stream_);
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
     return result;

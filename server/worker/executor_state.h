@@ -125,6 +125,8 @@ struct ExecutorState {
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void finish(IssueQueue::Item* item);
+  bool stream_is_done(void* stream) const;
+  void note_for_context(const RecordHeader& header, void* stream);
   bool soon(const std::function<bool()>& ready);
   void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
   void park(std::unique_ptr<Call> call, int (*wait)(Call&));
@@ -167,8 +169,7 @@ struct ExecutorState {
   bool told_of_standing = false;
   std::atomic<bool> told_of_refusal{false};  // Of the driver's, to register memory.
 
-  std::mutex looking;
-  BriefSpin brief_look;                     // Guarded by looking.
+  BriefSpin brief_look;
   std::atomic<bool> waited_briefly{false};  // A helper has, since somebody looked last.
 
   // Helpers in wait_for(), or on their way there: begun with the role. No context ends meanwhile.

@@ -14,25 +14,36 @@ void* stream(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 
 class Asked : public ::testing::Test {
  protected:
+  void given(std::uint64_t context, void* stream) {
+    streams_.given(context, stream, [&] {
+      ++homes_asked_;
+      return context;
+    });
+  }
+  void destroyed(std::uint64_t home, void* stream) {
+    streams_.destroyed(home, stream, [&](void* each) { return is_done(each); });
+  }
   bool done(std::uint64_t context) {
     asked_.clear();
     return streams_.done(context, [&](void* each) {
       asked_.push_back(reinterpret_cast<std::uintptr_t>(each));
-      return reinterpret_cast<std::uintptr_t>(each) != busy_;
+      return is_done(each);
     });
   }
+  bool is_done(void* each) const { return reinterpret_cast<std::uintptr_t>(each) != busy_; }
 
   ContextStreams streams_;
   std::vector<std::uintptr_t> asked_;
+  int homes_asked_ = 0;
   std::uintptr_t busy_ = ~std::uintptr_t{0};
 };
 using Streams = std::vector<std::uintptr_t>;
 
 TEST_F(Asked, TheOnesWithWorkAndTheNullStreamAre) {
-  streams_.given(kContext, stream(1));
-  streams_.given(kContext, stream(1));
-  streams_.given(kContext, stream(2));
-  streams_.given(kOther, stream(3));
+  given(kContext, stream(1));
+  given(kContext, stream(1));
+  given(kContext, stream(2));
+  given(kOther, stream(3));
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{1, 2, 0}));
   EXPECT_TRUE(done(kContext));
@@ -42,8 +53,8 @@ TEST_F(Asked, TheOnesWithWorkAndTheNullStreamAre) {
 }
 
 TEST_F(Asked, ABusyOneStaysToBeAsked) {
-  streams_.given(kContext, stream(1));
-  streams_.given(kContext, stream(2));
+  given(kContext, stream(1));
+  given(kContext, stream(2));
   busy_ = 2;
   EXPECT_FALSE(done(kContext));
   busy_ = 0;
@@ -51,29 +62,52 @@ TEST_F(Asked, ABusyOneStaysToBeAsked) {
   busy_ = 9;
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{1, 2, 0}));
-  streams_.given(kContext, stream(2));  // Again, though it was the last.
+  given(kContext, stream(2));  // Again, though it was the last.
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{2, 0}));
 }
 
 TEST_F(Asked, OfManyNothingIsKnown) {
-  for (std::uintptr_t each = 1; each <= 5; ++each) streams_.given(kContext, stream(each));
+  for (std::uintptr_t each = 1; each <= 5; ++each) given(kContext, stream(each));
   EXPECT_FALSE(done(kContext));
   EXPECT_EQ(asked_, Streams{});
   streams_.forget(kContext);
   EXPECT_TRUE(done(kContext));
 }
 
-// It may have work, and must not be asked about: its handle is no stream any more.
+// The same again and again, as programs mostly do.
+TEST_F(Asked, TheLastOneIsNotNotedAgain) {
+  for (int time = 0; time < 3; ++time) given(kContext, stream(1));
+  EXPECT_EQ(homes_asked_, 1);
+}
+
+TEST_F(Asked, OneOfAnotherContextIsForThatOne) {
+  streams_.given(kContext, stream(1), [] { return kOther; });
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, Streams{0});
+  busy_ = 1;
+  EXPECT_FALSE(done(kOther));
+}
+
+// It must not be asked about: its handle is no stream any more.
 TEST_F(Asked, ADestroyedOneIsNot) {
-  streams_.given(kContext, stream(1));
-  streams_.destroyed(kContext, stream(1));
-  EXPECT_FALSE(done(kContext));
-  EXPECT_EQ(asked_, Streams{});
-  streams_.given(kOther, stream(2));
-  streams_.destroyed(kOther, stream(9));  // Never had any.
+  given(kContext, stream(1));
+  given(kContext, stream(2));
+  destroyed(kContext, stream(1));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{2, 0}));
+  given(kOther, stream(2));
+  destroyed(kOther, stream(9));  // Never had any work.
   EXPECT_TRUE(done(kOther));
   EXPECT_EQ(asked_, (Streams{2, 0}));
+}
+
+TEST_F(Asked, ADestroyedOneThatHadWorkLeavesNothingKnown) {
+  given(kContext, stream(1));
+  busy_ = 1;
+  destroyed(kContext, stream(1));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{});
 }
 
 }  // namespace

@@ -246,5 +246,29 @@ TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "ended"));
 }
 
+// Or whoever waits for it would do so where all other calls are issued.
+TEST_F(ExecutorTest, AContextIsDoneWhenItsOwnStreamsAreWhicheverWasCurrent) {
+  constexpr std::uint16_t kIsDone = kRun2 + 1;
+  constexpr std::uintptr_t kBusy = 22, kOtherOfDriver = 12;  // The stream X, and kOtherContext.
+  options_.driver.cuStreamQuery = [](void* stream) {
+    return stream == reinterpret_cast<void*>(kBusy) ? kErrorNotReady : 0;
+  };
+  options_.driver.cuStreamGetCtx = [](void*, void** context) {
+    *context = reinterpret_cast<void*>(kOtherOfDriver);
+    return 0;
+  };
+  options_.handlers.by_opcode[kIsDone] = [](Call& call) {
+    return CallOutcome::done(call.executor().context_is_done(call) ? 0 : kErrorNotReady);
+  };
+  start();
+  call(kRun, Order::kStream, kStreamX);
+  call(kIsDone, Order::kLane, 0, kFence);
+  EXPECT_EQ(receive().header.result, 0);
+  protocol::RecordView other = next_record(kIsDone, Order::kLane, 0, kFence, {});
+  other.header.context = kOtherContext;
+  EXPECT_TRUE(executor_->accept({&other, 1}).ok());
+  EXPECT_EQ(receive().header.result, kErrorNotReady);
+}
+
 }  // namespace
 }  // namespace gpurun::server
