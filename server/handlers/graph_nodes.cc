@@ -25,15 +25,18 @@ struct DriverNode {
 
   int read(Call& call, KernelNode& node) {
     const protocol::LaunchPayload& launch = node.launch;
-    HandleTable::Found found = call.handles().find(launch.function, HandleKind::kFunction);
+    DriverKernel kernel{HandleKind::kFunction, nullptr};
+    HandleTable::Found found = call.handles().find(launch.function, kernel.kind);
     if (found.result == 0) {
       parameters.func = as<CUfunction>(found.value);
     } else if (found.result == kErrorInvalidHandle) {
-      found = call.handles().find(launch.function, HandleKind::kKernel);
+      kernel.kind = HandleKind::kKernel;
+      found = call.handles().find(launch.function, kernel.kind);
       parameters.kern = as<CUkernel>(found.value);
     }
     if (found.result != 0) return found.result;
-    if (const int result = check_layout(call, launch); result != 0) return result;
+    kernel.value = as<void*>(found.value);
+    if (const int result = check_layout(call, launch, kernel); result != 0) return result;
     parameters.gridDimX = launch.grid[0];
     parameters.gridDimY = launch.grid[1];
     parameters.gridDimZ = launch.grid[2];

@@ -144,14 +144,16 @@ void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdev
   describe(driver, kernel, device, lent, description);
 }
 
-KernelLayout layout_of(const KernelDescription& description) {
-  if (!description.layout_known) return {};
-  return {protocol::layout_hash(description.parameters),
-          static_cast<std::uint32_t>(protocol::parameter_block_bytes(description.parameters))};
+std::optional<KernelLayout> layout_of(const CudaDriver& driver, const DriverKernel& kernel) {
+  LentContext lent(driver, 0);  // For nodes of graphs: a launch has a context.
+  std::vector<protocol::KernelParameter> parameters;
+  if (!list_parameters(driver, kernel, lent, &parameters)) return std::nullopt;
+  return KernelLayout{protocol::layout_hash(parameters),
+                      static_cast<std::uint32_t>(protocol::parameter_block_bytes(parameters))};
 }
 
 void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevice device,
-                  std::size_t bytes_max, protocol::ImageOutcome* outcome, KernelLayouts* layouts) {
+                  std::size_t bytes_max, protocol::ImageOutcome* outcome) {
   std::vector<void*> kernels;
   outcome->complete = enumerate(driver, kind, owner, &kernels);
   if (!outcome->complete) return;
@@ -174,9 +176,6 @@ void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevi
     }
     if (outcome->kernels.size() < protocol::kDescribedKernelsMax) {
       describe(driver, kernel, device, lent, &description);
-      if (description.layout_known) {
-        layouts->emplace(reinterpret_cast<std::uintptr_t>(value), layout_of(description));
-      }
     }
     bytes += protocol::packed_bytes(description);
     if (bytes > bytes_max) {

@@ -52,7 +52,7 @@ int translate_event(const HandleTable& handles, LaunchAttribute& attribute) {
 struct DriverLaunch {
   LaunchPayload head;
   DriverLaunchConfig config{};
-  void* function = nullptr;
+  DriverKernel kernel{HandleKind::kFunction, nullptr};
   LaunchAttribute attributes[protocol::kLaunchAttributesMax];
 
   // `attributes_at`: where they start in the payload, whose size has been checked.
@@ -60,10 +60,11 @@ struct DriverLaunch {
     // A CUkernel may be launched in a CUfunction's place (manual, cuLaunchKernel).
     HandleTable::Found found = call.handles().find(head.function, HandleKind::kFunction);
     if (found.result == kErrorInvalidHandle) {
-      found = call.handles().find(head.function, HandleKind::kKernel);
+      kernel.kind = HandleKind::kKernel;
+      found = call.handles().find(head.function, kernel.kind);
     }
     if (found.result != 0) return found.result;
-    function = reinterpret_cast<void*>(found.value);
+    kernel.value = reinterpret_cast<void*>(found.value);
     if (head.attribute_count != 0) {
       std::memcpy(attributes, call.payload().data() + attributes_at,
                   head.attribute_count * sizeof attributes[0]);
@@ -93,13 +94,14 @@ CallOutcome run_launch(Call& call) {
   const LaunchPayload& head = launch.head;
   int result = launch.read(call, protocol::launch_attributes_offset(head.parameter_bytes));
   if (result != 0) return CallOutcome::done(result);
-  if (result = check_layout(call, head); result != 0) return CallOutcome::done(result);
+  if (result = check_layout(call, head, launch.kernel); result != 0)
+    return CallOutcome::done(result);
   // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
   std::size_t parameter_bytes = head.parameter_bytes;
   void* block = const_cast<std::byte*>(call.payload().data() + sizeof head);
   void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), block,
                    reinterpret_cast<void*>(std::uintptr_t{2}), &parameter_bytes, nullptr};
-  result = call.driver().cuLaunchKernelEx(&launch.config, launch.function, nullptr,
+  result = call.driver().cuLaunchKernelEx(&launch.config, launch.kernel.value, nullptr,
                                           parameter_bytes == 0 ? nullptr : extra);
   return CallOutcome::done(result);
 }
@@ -120,7 +122,7 @@ CallOutcome run_cluster_question(Call& call) {
   const bool active =
       call.header().opcode == driver_abi::find_row("cuOccupancyMaxActiveClusters")->opcode;
   const auto* config = reinterpret_cast<const CUlaunchConfig*>(&launch.config);
-  auto* function = static_cast<CUfunction>(launch.function);
+  auto* function = static_cast<CUfunction>(launch.kernel.value);
   int answer = 0;
   result =
       active ? GPURUN_DRIVER(driver, cuOccupancyMaxActiveClusters, &answer, function, config)
@@ -132,10 +134,16 @@ static_assert(sizeof(CUlaunchConfig) == sizeof(DriverLaunchConfig));
 
 }  // namespace
 
-int check_layout(const Call& call, const LaunchPayload& launch) {
+// The driver is asked at the first launch: here is the context that it wants for that, without
+// which a kernel may get its name.
+int check_layout(const Call& call, const LaunchPayload& launch, const DriverKernel& kernel) {
   if (launch.layout_hash == 0) return 0;  // The program's own block: the driver judges it.
-  const std::optional<KernelLayout> layout =
-      HandlerState::of(call).modules().layout(launch.function);
+  HandlerState& state = HandlerState::of(call);
+  std::optional<KernelLayout> layout = state.modules().layout(launch.function);
+  if (!layout) {
+    layout = layout_of(state.driver(), kernel);
+    if (layout) state.modules().set_layout(launch.function, *layout);
+  }
   const bool same =
       layout && layout->hash == launch.layout_hash && layout->block_bytes == launch.parameter_bytes;
   return same ? 0 : kErrorInvalidValue;

@@ -99,9 +99,7 @@ class Load {
       // Without a context: the first device.
       (void)GPURUN_DRIVER(state_.driver(), cuCtxGetDevice, &device);
       outcome->device = device;
-      KernelLayouts layouts;
-      list_kernels(state_.driver(), kind_, loaded, device, table_bytes_max_, outcome, &layouts);
-      state_.modules().tell_layouts(load_.handle, std::move(layouts));
+      list_kernels(state_.driver(), kind_, loaded, device, table_bytes_max_, outcome);
     }
     return 0;
   }

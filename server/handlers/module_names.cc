@@ -61,8 +61,6 @@ int describe(Call& call, const Naming& naming, const NameRequest& request, void*
   protocol::KernelDescription description;
   description.name = request.name;
   describe_kernel(state.driver(), {naming.named, named}, device, &description);
-  state.modules().set_layout(request.handle, layout_of(description));
-  if (!call.awaited()) return 0;
   const Bytes reply = protocol::pack(description);
   if (reply.size() > protocol::kReplyPayloadBytesMax) return kErrorInvalidValue;
   call.set_reply(reply);
@@ -80,22 +78,8 @@ int name(Call& call, const Naming& naming, const NameRequest& request) {
       call.handles().bind(request.handle, naming.named, reinterpret_cast<std::uintptr_t>(named));
   if (result != 0) return result;
   state.modules().own(request.owner, request.handle, naming.named);
-  if (naming.owner == HandleKind::kKernel) {
-    // The layout is the kernel's.
-    const std::optional<KernelLayout> layout = state.modules().layout(request.owner);
-    if (layout) state.modules().set_layout(request.handle, *layout);
-    return 0;
-  }
-  if (naming.named == HandleKind::kModule) return 0;
-  if (!call.awaited()) {
-    const auto told =
-        state.modules().told_layout(request.owner, reinterpret_cast<std::uintptr_t>(named));
-    if (told) {
-      state.modules().set_layout(request.handle, *told);
-      return 0;
-    }
-  }
-  return describe(call, naming, request, named);
+  const bool described = naming.owner != HandleKind::kKernel && naming.named != HandleKind::kModule;
+  return described && call.awaited() ? describe(call, naming, request, named) : 0;
 }
 
 CallOutcome run_name(Call& call) {

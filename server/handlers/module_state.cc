@@ -13,28 +13,13 @@ void ModuleState::own(std::uint64_t owner, std::uint64_t child, HandleKind kind)
 
 void ModuleState::set_layout(std::uint64_t function, const KernelLayout& layout) {
   const std::lock_guard lock(mutex_);
-  layouts_[function] = layout;
+  if (owners_.count(function) != 0) layouts_[function] = layout;
 }
 
 std::optional<KernelLayout> ModuleState::layout(std::uint64_t function) const {
   const std::lock_guard lock(mutex_);
   const auto it = layouts_.find(function);
   if (it == layouts_.end()) return std::nullopt;
-  return it->second;
-}
-
-void ModuleState::tell_layouts(std::uint64_t owner, KernelLayouts layouts) {
-  const std::lock_guard lock(mutex_);
-  told_[owner] = std::move(layouts);
-}
-
-std::optional<KernelLayout> ModuleState::told_layout(std::uint64_t owner,
-                                                     DriverValue kernel) const {
-  const std::lock_guard lock(mutex_);
-  const auto told = told_.find(owner);
-  if (told == told_.end()) return std::nullopt;
-  const auto it = told->second.find(kernel);
-  if (it == told->second.end()) return std::nullopt;
   return it->second;
 }
 
@@ -51,7 +36,6 @@ void ModuleState::end(std::uint64_t owner, HandleTable& handles) {
     }
     std::vector<std::uint64_t> owners{owner};
     while (!owners.empty()) {
-      told_.erase(owners.back());
       const auto node = children_.extract(owners.back());
       owners.pop_back();
       if (node.empty()) continue;

@@ -19,9 +19,6 @@ struct KernelLayout {
   std::uint32_t block_bytes = 0;  // Of a parameter block.
 };
 
-// By the driver's values.
-using KernelLayouts = std::unordered_map<DriverValue, KernelLayout>;
-
 // Any thread. All handles are the client's.
 class ModuleState {
  public:
@@ -29,13 +26,10 @@ class ModuleState {
 
   // `child` ends with `owner`: a module with its context, a function with its module.
   void own(std::uint64_t owner, std::uint64_t child, HandleKind kind);
+  // Kept until its owner ends; not at all for a function that has none.
   void set_layout(std::uint64_t function, const KernelLayout& layout);
-  // Nothing for a handle without one.
+  // Nothing where it was not set.
   std::optional<KernelLayout> layout(std::uint64_t function) const;
-  // What the load of `owner` told of its kernels, so that no driver is asked again as each gets its
-  // name. Nothing for a kernel that was not among them.
-  void tell_layouts(std::uint64_t owner, KernelLayouts layouts);
-  std::optional<KernelLayout> told_layout(std::uint64_t owner, DriverValue kernel) const;
   // Forgets everything that hangs on `owner`, here and in `handles`, but not the handle itself.
   void end(std::uint64_t owner, HandleTable& handles);
 
@@ -47,7 +41,6 @@ class ModuleState {
   std::unordered_map<std::uint64_t, Children> children_;     // Guarded by mutex_.
   std::unordered_map<std::uint64_t, std::uint64_t> owners_;  // Guarded by mutex_.
   std::unordered_map<std::uint64_t, KernelLayout> layouts_;  // Guarded by mutex_.
-  std::unordered_map<std::uint64_t, KernelLayouts> told_;    // Guarded by mutex_.
 };
 
 }  // namespace gpurun::server

@@ -1,6 +1,7 @@
 // Handlers of modules, libraries and the kernels in them.
 #pragma once
 
+#include "server/handlers/kernel_facts.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {
@@ -20,7 +21,9 @@ void add_capture_handlers(Handlers& handlers);
 void refuse_graph_node(Call& call, int result);
 void add_graph_node_handlers(Handlers& handlers);
 
-// 0 unless the client packed a block by a layout that is not this function's.
-int check_layout(const Call& call, const protocol::LaunchPayload& launch);
+// 0 unless the client packed a block by a layout that is not this function's, which is `kernel` to
+// the driver.
+int check_layout(const Call& call, const protocol::LaunchPayload& launch,
+                 const DriverKernel& kernel);
 
 }  // namespace gpurun::server
