@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "protocol/call.h"
 #include "server/driver/snapshot.h"
 #include "server/handlers/device_windows.h"
 #include "server/handlers/memory_pool.h"
@@ -26,6 +27,20 @@ CallOutcome run_generic(Call& call) { return HandlerState::of(call).dispatch().r
 CallOutcome run_init(Call& call) {
   call.set_reply(HandlerState::of(call).snapshot());
   return CallOutcome::done(0);
+}
+
+// cuStreamDestroy(CUstream): the row's ordinary record. The executor knows the stream by the header
+// and forgets it (ContextStreams), so it must be the one that ends.
+CallOutcome run_stream_destroy(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  const protocol::RecordHeader& header = call.header();
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok() ||
+      header.order != protocol::Order::kStream || header.stream <= protocol::kStreamPerThread ||
+      unpacked.word(0) != header.stream) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  return run_generic(call);
 }
 
 }  // namespace
@@ -66,6 +81,7 @@ Handlers make_handlers() {
   handlers.generic = &run_generic;
   handlers.not_run = &say_not_run;
   set_handler(handlers, "cuInit", &run_init);
+  set_handler(handlers, "cuStreamDestroy_v2", &run_stream_destroy);
   add_primary_context_handlers(handlers);
   add_module_load_handlers(handlers);
   add_module_name_handlers(handlers);

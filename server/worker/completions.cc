@@ -44,8 +44,8 @@ int Completions::after(void* context, void* stream, Ended ended, bool awaited) {
   void* event = take_event(context, stream, &result);
   if (result != 0) return result;
   const Key key{context, stream};
-  const bool done = awaited && soon_ && driver_.cuEventQuery(event) != 0 &&
-                    soon_([&] { return driver_.cuEventQuery(event) == 0; });
+  const auto ready = [&] { return driver_.cuEventQuery(event) == 0; };
+  const bool done = awaited && soon_ && (ready() || soon_(ready));
   std::unique_lock lock(mutex_);
   std::shared_ptr<Line>& line = lines_[key];
   if (line == nullptr && complete(event)) {

@@ -1,12 +1,13 @@
 // ContextStreams: which streams of a context may have work, so that whether the context is done can
 // be asked of the driver without waiting: it has no question for that.
 //
-// Of a context that uses many streams, or has destroyed one that had work, it is not known. With
-// the executor's role.
+// Of a context that uses many streams, or has destroyed one that had work, it is not known until
+// somebody has waited for all of it. With the executor's role, but for what says otherwise.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <unordered_map>
 
@@ -46,12 +47,19 @@ class ContextStreams {
     streams_.erase(context);
     forget_last();
   }
+  // Whether done() may say so.
+  bool is_known(std::uint64_t context) {
+    if (given_up_.load(std::memory_order_acquire)) return false;
+    Streams& streams = streams_[context];
+    if (waits_.load(std::memory_order_acquire) == 0) streams.waited_for = false;
+    return streams.count <= kMost && !streams.waited_for;
+  }
   // Whether all that the context was given is done, by `is_done(stream)`; false also where that is
   // not known. The null stream is asked about in any case: calls that wait use it unsaid.
   template <typename IsDone>
   bool done(std::uint64_t context, IsDone is_done) {
+    if (!is_known(context)) return false;
     Streams& streams = streams_[context];
-    if (streams.count > kMost) return false;
     if (!std::all_of(streams.each.begin(), streams.end(), is_done)) return false;
     if (!is_done(nullptr)) return false;
     streams.count = 0;
@@ -59,11 +67,25 @@ class ContextStreams {
     return true;
   }
 
+  // Another thread waits for all that the context has been given so far, and says when it has (any
+  // thread; never, where the wait has failed): from then on what has come since is what is known.
+  void begin_wait(std::uint64_t context) {
+    Streams& streams = streams_[context];
+    streams.count = 0;
+    streams.waited_for = true;
+    waits_.fetch_add(1, std::memory_order_acq_rel);
+    forget_last();
+  }
+  void end_wait() { waits_.fetch_sub(1, std::memory_order_acq_rel); }
+  // Contexts wait for more than their own streams from now on. Any thread.
+  void give_up() { given_up_.store(true, std::memory_order_release); }
+
  private:
   static constexpr unsigned kMost = 4;
   struct Streams {
     std::array<void*, kMost> each{};
-    unsigned count = 0;  // kMost + 1: not known.
+    unsigned count = 0;       // kMost + 1: not known.
+    bool waited_for = false;  // As long as there are waits_: what was given before is not known.
 
     void** end() { return each.begin() + std::min(count, kMost); }
     void** find(void* stream) { return std::find(each.begin(), end(), stream); }
@@ -74,6 +96,8 @@ class ContextStreams {
   std::unordered_map<std::uint64_t, Streams> streams_;  // By context.
   std::uint64_t last_context_ = ~std::uint64_t{0};      // Noted already.
   void* last_stream_ = nullptr;
+  std::atomic<unsigned> waits_{0};  // For any context.
+  std::atomic<bool> given_up_{false};
 };
 
 }  // namespace gpurun::server

@@ -34,6 +34,11 @@ class DeviceBarrier {
   // given after that: by a stream of ours, in which it stands behind the barrier before, too. Owed
   // to all.
   int after_event(const protocol::RecordHeader& header, void* event);
+  // The stream of ours that waits for such events in that context; null: none does.
+  void* side_of(std::uint64_t context) const {
+    const auto side = sides_.find(context);
+    return side == sides_.end() ? nullptr : side->second;
+  }
   struct OwedEvent {
     void* event = nullptr;
     std::uint64_t context = 0;  // The client's.

@@ -86,9 +86,11 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
       // What such a row puts out it has made. The driver may use a value again whose former owner
       // is still known, because it went with a graph.
       if (row.completion == driver_abi::Completion::kAsync &&
-          parameter.shape == Shape::kHandlePointee && call.minted(i) != 0 &&
-          handles.bind(call.minted(i), parameter.handle, value) == 0) {
+          parameter.shape == Shape::kHandlePointee && call.minted(i) != 0) {
         slot = call.minted(i);
+        if (const int result = handles.bind(slot, parameter.handle, value); result != 0) {
+          return result;
+        }
         continue;
       }
       slot = handles.client_handle_of(value, parameter.handle);

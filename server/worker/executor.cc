@@ -69,17 +69,19 @@ void ExecutorState::waited_since(BriefSpin::Clock::time_point begin) noexcept {
   }
 }
 
-void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome) {
   std::shared_ptr<Call> shared = std::move(call);
+  const auto wait = outcome.wait;
+  const bool looked = outcome.ready != nullptr;
   const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
-  const Status started = parking->run([this, shared, wait, begin] {
+  const Status started = parking->run([this, shared, wait, looked, begin] {
     // The stream and its barrier were the issuer's business; only the context is needed here.
     const RecordHeader header = shared->header_;
     shared->header_.order = Order::kLane;
     int result = prepare(*shared);
     shared->header_ = header;
     if (result == 0) result = run_rest(*shared, wait);
-    waited_since(begin);
+    if (looked) waited_since(begin);
     forget_thread_context();
     answer(*shared, result);
   });
@@ -89,7 +91,7 @@ void ExecutorState::park(std::unique_ptr<Call> call, int (*wait)(Call&)) {
 void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
   if (outcome.kind == CallOutcome::Kind::kParked) {
     if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
-      return park(std::move(call), outcome.wait);
+      return park(std::move(call), outcome);
     }
     return answer(*call, run_rest(*call, outcome.wait));
   }
@@ -423,6 +425,13 @@ BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 void Executor::received(std::size_t records, std::size_t bytes) noexcept {
   if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
 }
+bool Executor::context_is_known(const Call& call) {
+  return state_->context_streams.is_known(call.header().context);
+}
+void Executor::begin_context_wait(const Call& call) {
+  state_->context_streams.begin_wait(call.header().context);
+}
+void Executor::end_context_wait() { state_->context_streams.end_wait(); }
 bool Executor::context_is_done(const Call& call) {
   return state_->context_streams.done(
       call.header().context, [this](void* stream) { return state_->stream_is_done(stream); });

@@ -59,9 +59,13 @@ class Executor final : public CallSink {
   const WorkerOptions& options() const noexcept;
   BulkLanes* bulk() noexcept;
   Completions& completions() noexcept;
-  // Whether all that the context of `call`, which is current, was given is done; false also where
-  // that is not known. From a handler or a CallOutcome's `ready`.
+  // Whether it can be known that all is done which the context of `call` was given: from a handler.
+  // Whether it is: from a CallOutcome's `ready`, with that context current.
+  bool context_is_known(const Call& call);
   bool context_is_done(const Call& call);
+  // Where it is not known: `call` will wait for all of it, and has.
+  void begin_context_wait(const Call& call);
+  void end_context_wait();
   EventBook& events() noexcept;
   // The client learns that the record of `event` by the call `record` is complete. `about` is the
   // call that found out, and is answered next. Not within a completion's `ended`.

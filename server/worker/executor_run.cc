@@ -104,6 +104,8 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   const int taken = take_bulk(call, &here);
   if (taken != 0) return CallOutcome::done(taken);
   if (!here) return CallOutcome::held();
+  // Who waits for a primary context waits for its green ones, too (manual, green contexts).
+  if (header.opcode == driver_abi::opcode::cuGreenCtxCreate) context_streams.give_up();
   const CallOutcome outcome = handler(call);
   forget_thread_context();  // The long tail may have made another context current.
   return outcome;
@@ -172,7 +174,10 @@ int ExecutorState::follow_with_barrier(const Call& call) {
   using Owed = DeviceBarrier::Owed;
   const RecordHeader& header = call.header_;
   if (is_early_event_wait(header)) {
-    return barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
+    const int result = barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
+    context_streams.given(header.context, barrier.side_of(header.context),
+                          [&] { return header.context; });
+    return result;
   }
   const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
   return barrier.after(header, call.driver_stream_, owed);

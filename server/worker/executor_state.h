@@ -129,7 +129,7 @@ struct ExecutorState {
   void note_for_context(const RecordHeader& header, void* stream);
   bool soon(const std::function<bool()>& ready);
   void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
-  void park(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
   void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
   void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
   // Runs a call that stands in no queue (any more) and that its client awaits.

@@ -70,8 +70,18 @@ CallOutcome stream_query(Call& call) {
 CallOutcome context_synchronize(Call& call) {
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   const auto wait = [](Call& waiting) { return waiting.driver().cuCtxSynchronize(); };
-  return CallOutcome::park(wait,
-                           [](Call& asking) { return asking.executor().context_is_done(asking); });
+  // What is known is the executor's business, and this may be a thread of the call's own.
+  if (call.header().order == protocol::Order::kOrderedHost) return CallOutcome::park(wait);
+  if (call.executor().context_is_known(call)) {
+    return CallOutcome::park(
+        wait, [](Call& asking) { return asking.executor().context_is_done(asking); });
+  }
+  call.executor().begin_context_wait(call);
+  return CallOutcome::park([](Call& waiting) {
+    const int result = waiting.driver().cuCtxSynchronize();
+    if (result == 0) waiting.executor().end_context_wait();
+    return result;
+  });
 }
 
 // scratch: 0 the driver's event, 1 the client's, 2 the call that recorded it last.

@@ -93,6 +93,22 @@ TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
   EXPECT_LT(sleeps_of("gpurun-receive") - before, kFences * 3 / 4);
 }
 
+// The worker knows a stream by the record's header: a client that ends another one is refused.
+TEST_F(CallPath, AStreamIsEndedAsItselfOnly) {
+  Handle first = world_.make_stream(), second = world_.make_stream();
+  const auto end = [&](Handle of_header, Handle of_call, protocol::Order order) {
+    client::CallSite site = world_.site("cuStreamDestroy_v2", of_header);
+    site.order = order;
+    return world_.call_at(site, {&of_call});
+  };
+  EXPECT_EQ(end(first, second, protocol::Order::kStream), kInvalidValue);
+  EXPECT_EQ(end(first, first, protocol::Order::kContext), kInvalidValue);
+  EXPECT_EQ(end(protocol::kStreamPerThread, protocol::kStreamPerThread, protocol::Order::kStream),
+            kInvalidValue);
+  EXPECT_EQ(end(first, first, protocol::Order::kStream), 0);
+  EXPECT_EQ(end(second, second, protocol::Order::kStream), 0);
+}
+
 TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
   constexpr std::size_t kSize = (std::size_t{5} << 20) + 3;
   const std::uint64_t device = world_.allocate(kSize);

@@ -110,5 +110,31 @@ TEST_F(Asked, ADestroyedOneThatHadWorkLeavesNothingKnown) {
   EXPECT_EQ(asked_, Streams{});
 }
 
+// A burst of streams does not end the looks for good.
+TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
+  for (std::uintptr_t each = 1; each <= 5; ++each) given(kContext, stream(each));
+  EXPECT_FALSE(streams_.is_known(kContext));
+  streams_.begin_wait(kContext);
+  given(kContext, stream(7));
+  EXPECT_FALSE(streams_.is_known(kContext));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{});
+  EXPECT_TRUE(streams_.is_known(kOther));
+  streams_.begin_wait(kContext);  // By another thread of the program.
+  given(kContext, stream(8));
+  streams_.end_wait();
+  EXPECT_FALSE(streams_.is_known(kContext));
+  streams_.end_wait();
+  EXPECT_TRUE(streams_.is_known(kContext));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{8, 0}));
+}
+
+TEST_F(Asked, NothingIsKnownAnyMore) {
+  streams_.give_up();
+  EXPECT_FALSE(streams_.is_known(kContext));
+  EXPECT_FALSE(done(kContext));
+}
+
 }  // namespace
 }  // namespace gpurun::server

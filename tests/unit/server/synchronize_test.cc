@@ -130,6 +130,14 @@ TEST_F(BriefWaits, TakeNoHelper) {
   EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
 }
 
+// Many streams: of this context it is not known whether it is done, until it was waited for.
+TEST_F(BriefWaits, NorDoTheyBehindABurstOfStreams) {
+  for (std::uint32_t lane = 10; lane < 15; ++lane) client_.fill(&memory_, 3, 1, 0, lane);
+  const std::thread::id decoder = BriefDevice::decoder;
+  EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
+  EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
+}
+
 TEST_F(BriefWaits, AndOthersDo) {
   constexpr int kForEver = 1 << 30;
   const std::thread::id decoder = BriefDevice::decoder;
