@@ -30,7 +30,7 @@ struct Place {
 constexpr int kPlaces = 200;
 
 struct Pages {
-  alignas(64) std::atomic<std::uint32_t> question;  // Counts; a futex.
+  alignas(64) std::atomic<std::uint32_t> question;  // A futex; ask_all().
   alignas(64) Place places[kPlaces];
 };
 static_assert(sizeof(Pages) <= MemoryBoard::kBytes);
@@ -41,8 +41,32 @@ constexpr timespec kBetweenLooks = {0, 200'000};
 
 Pages* pages_of(MemoryBoard* board) noexcept { return reinterpret_cast<Pages*>(board); }
 
+// The last bits of a question: the place of who asked.
+constexpr unsigned kAskerBits = 8;
+constexpr std::uint32_t kAskers = std::uint32_t{1} << kAskerBits;
+static_assert(kPlaces < kAskers, "the last one has no place");
+
+// Its count and its asker make a question: of two the earlier has the smaller count.
 bool is_before(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) < 0;
+}
+
+bool is_by(int place, std::uint32_t question) noexcept {
+  return question % kAskers == static_cast<std::uint32_t>(place) % kAskers;
+}
+
+bool is_right_behind(std::uint32_t earlier, std::uint32_t question) noexcept {
+  return ((question >> kAskerBits) - (earlier >> kAskerBits)) << kAskerBits == kAskers;
+}
+
+std::uint32_t ask_all(Pages& pages, int place) noexcept {
+  std::uint32_t last = pages.question.load(std::memory_order_acquire);
+  std::uint32_t next = 0;
+  do {
+    next = ((last >> kAskerBits) + 1) << kAskerBits | static_cast<std::uint32_t>(place) % kAskers;
+  } while (!pages.question.compare_exchange_weak(last, next, std::memory_order_acq_rel));
+  syscall(SYS_futex, &pages.question, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+  return next;
 }
 
 bool on_board(int device) noexcept { return device >= 0 && device < MemoryBoard::kDevices; }
@@ -139,16 +163,15 @@ std::uint64_t MemoryBoard::idle_elsewhere(int place, int device) noexcept {
 
 bool MemoryBoard::ask(int place, std::chrono::milliseconds patience) noexcept {
   Pages& pages = *pages_of(this);
+  bool asked = false;
   std::uint32_t number = 0;
   const auto end = std::chrono::steady_clock::now() + patience;
   for (int at = 0; at < kPlaces; ++at) {
     Place& other = pages.places[at];
     if (at == place || other.silent.load(std::memory_order_acquire) != 0) continue;
     if (!client::lives(other)) continue;
-    if (number == 0) {
-      number = pages.question.fetch_add(1, std::memory_order_acq_rel) + 1;
-      syscall(SYS_futex, &pages.question, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-    }
+    if (!asked) number = ask_all(pages, place);
+    asked = true;
     while (is_before(other.answered.load(std::memory_order_acquire), number) &&
            client::lives(other)) {
       if (std::chrono::steady_clock::now() >= end) {
@@ -158,7 +181,7 @@ bool MemoryBoard::ask(int place, std::chrono::milliseconds patience) noexcept {
       nanosleep(&kBetweenLooks, nullptr);  // Nothing waits for this but who has no memory.
     }
   }
-  return number != 0;
+  return asked;
 }
 
 bool MemoryBoard::some_just_died(int place, std::chrono::milliseconds patience) noexcept {
@@ -181,11 +204,12 @@ std::uint32_t MemoryBoard::answered(int place) noexcept {
   return pages_of(this)->places[place].answered.load(std::memory_order_acquire);
 }
 
-std::uint32_t MemoryBoard::await_question(std::uint32_t seen) noexcept {
+std::uint32_t MemoryBoard::await_question(int place, std::uint32_t seen) noexcept {
   std::atomic<std::uint32_t>& question = pages_of(this)->question;
   for (;;) {
     const std::uint32_t number = question.load(std::memory_order_acquire);
-    if (number != seen) return number;
+    if (number != seen && !(is_by(place, number) && is_right_behind(seen, number))) return number;
+    seen = number;
     syscall(SYS_futex, &question, FUTEX_WAIT, seen, nullptr, nullptr, 0);
   }
 }

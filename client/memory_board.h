@@ -41,8 +41,9 @@ class MemoryBoard {
 
   // The last question that was asked when this process joined, or that it has answered.
   std::uint32_t answered(int place) noexcept;
-  // Waits until somebody asks again: `seen` is what this returned before, answered() at first.
-  std::uint32_t await_question(std::uint32_t seen) noexcept;
+  // Waits until another process asks again: `seen` is what this returned before, answered() at
+  // first. What the process of `place` asks by itself is none of its business.
+  std::uint32_t await_question(int place, std::uint32_t seen) noexcept;
   // What was asked up to `question` is done.
   void answer(int place, std::uint32_t question) noexcept;
 

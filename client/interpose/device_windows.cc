@@ -296,7 +296,7 @@ void* answer_others(void*) {
   MemoryBoard& board = *shared_memory_board.load(std::memory_order_acquire);
   const int place = shared_memory_place.load(std::memory_order_acquire);
   for (std::uint32_t question = board.answered(place);;) {
-    question = board.await_question(question);
+    question = board.await_question(place, question);
     give_up_idle_credits();
     board.answer(place, question);
   }

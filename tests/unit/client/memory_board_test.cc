@@ -84,7 +84,7 @@ TEST_F(Boards, AQuestionWaitsForItsAnswer) {
   const int own = board_->join(self_), theirs = board_->join(other.number());
   std::atomic<bool> given{false};
   std::thread answers([&] {
-    const std::uint32_t question = board_->await_question(0);
+    const std::uint32_t question = board_->await_question(theirs, 0);
     given = true;
     board_->answer(theirs, question);
   });
@@ -98,12 +98,28 @@ TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   EXPECT_TRUE(board_->ask(own, kShort));
-  board_->answer(theirs, board_->await_question(board_->answered(theirs)));
+  board_->answer(theirs, board_->await_question(theirs, board_->answered(theirs)));
   Other late;
   const int place = board_->join(late.number());
   EXPECT_EQ(board_->answered(place), board_->answered(theirs));
   EXPECT_TRUE(board_->ask(own, kShort));
-  EXPECT_EQ(board_->await_question(board_->answered(place)), board_->answered(place) + 1);
+  EXPECT_NE(board_->await_question(place, board_->answered(place)), board_->answered(place));
+}
+
+// Its asker has given back what it holds before it asks, and works on meanwhile.
+TEST_F(Boards, NobodyAnswersItsOwnQuestion) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  std::atomic<bool> asked{false};
+  std::thread waits([&] {
+    const std::uint32_t question = board_->await_question(own, 0);
+    EXPECT_TRUE(asked) << "of the own question";
+    board_->answer(own, question);
+  });
+  EXPECT_TRUE(board_->ask(own, kShort));
+  asked = true;
+  EXPECT_TRUE(board_->ask(theirs, kLong));
+  waits.join();
 }
 
 TEST_F(Boards, WhoeverIsSilentIsWaitedForOnce) {
