@@ -150,8 +150,8 @@ TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
   // Then, something else: found at the next trial.
   const Bytes text = text_bytes(kChunk);
   unsigned tries = 1;
-  while (!pack(packer, text).packed && tries <= 2 * ChunkPacker::kTrialEveryMax) ++tries;
-  EXPECT_LE(tries, 2 * ChunkPacker::kTrialEveryMax);
+  while (!pack(packer, text).packed && tries <= 2 * CodecWorth::kTrialEveryMax) ++tries;
+  EXPECT_LE(tries, 2 * CodecWorth::kTrialEveryMax);
   EXPECT_TRUE(pack(packer, text).packed) << "and the next at once";
 }
 
@@ -161,7 +161,7 @@ TEST(PackedChunk, ACodecThatIsSlowerThanTheConnectionIsNotUsed) {
   learn(packer, kSlow);
   const Bytes text = text_bytes(kChunk);
   EXPECT_TRUE(pack(packer, text).packed) << "the codec has to be measured once";
-  for (unsigned i = 0; i < ChunkPacker::kTrialEveryMax; ++i) {
+  for (unsigned i = 0; i < CodecWorth::kTrialEveryMax; ++i) {
     EXPECT_FALSE(pack(packer, text).packed) << i;
   }
   EXPECT_TRUE(pack(packer, text).packed) << "and now and then again";
@@ -221,9 +221,9 @@ TEST(PackedChunk, AFewPagesOfZerosDoNotKeepTheRestFromBeingCompressed) {
   chunk = text_bytes(kChunk);
   std::fill_n(chunk.begin(), 2 * kPageBytes, std::byte{0});
   unsigned tries = 1;
-  while (pack(packer, chunk).bytes.size() > kChunk / 50 && tries <= 3 * ChunkPacker::kTrialEveryMax)
+  while (pack(packer, chunk).bytes.size() > kChunk / 50 && tries <= 3 * CodecWorth::kTrialEveryMax)
     ++tries;
-  EXPECT_LE(tries, 2 * ChunkPacker::kTrialEveryMax);
+  EXPECT_LE(tries, 2 * CodecWorth::kTrialEveryMax);
 }
 
 TEST(PackedChunk, ALinkIsKnownToBeSlowBehindAPause) {
