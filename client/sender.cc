@@ -47,15 +47,28 @@ Status Session::Impl::send_batch(std::uint64_t* last_sequence) {
   const CommandLog::Batch batch = log.collect(kBatchBytes);
   *last_sequence = batch.last_sequence;
   if (batch.part_count == 0) return {};
-  stats.count_batch(batch.first_sequence, batch.last_sequence, batch.bytes);
-  auto header = frame_header(protocol::FrameKind::kRecords);
-  header.payload_bytes = static_cast<std::uint32_t>(batch.bytes);
+  const auto records = std::span(batch.parts).first(batch.part_count);
+  const protocol::LogPacker::Packed packed = packer.pack(records, batch.bytes);
+  const std::size_t bytes = packed.packed ? sizeof packed.head + packed.block.size() : batch.bytes;
+  stats.count_batch(batch.first_sequence, batch.last_sequence, batch.bytes, bytes);
+  auto header = frame_header(packed.packed ? protocol::FrameKind::kPackedRecords
+                                           : protocol::FrameKind::kRecords);
+  header.payload_bytes = static_cast<std::uint32_t>(bytes);
   header.sequence = batch.first_sequence;
-  std::array<ByteView, 3> parts;
-  parts[0] = bytes_of(header);
-  for (std::size_t i = 0; i < batch.part_count; ++i) parts[i + 1] = batch.parts[i];
+  std::array<ByteView, 3> parts = {bytes_of(header)};
+  std::size_t count = 1;
+  if (packed.packed) {
+    parts[count++] = bytes_of(packed.head);
+    parts[count++] = packed.block;
+  } else {
+    for (const ByteView part : records) parts[count++] = part;
+  }
+  const bool timed = packer.wants_time(bytes);
+  const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
   // Unbounded for the reason above.
-  return channels.log->send(std::span(parts).first(batch.part_count + 1), Deadline::never());
+  Status status = channels.log->send(std::span(parts).first(count), Deadline::never());
+  if (timed) packer.sent(bytes, Clock::now() - start);
+  return status;
 }
 
 void Session::Impl::send_log() {

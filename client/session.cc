@@ -44,6 +44,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
       log(chosen.log_bytes),
       stats(chosen.statistics, recording_wanted()),
       output(chosen.output),
+      packer(chosen.packed_records),
       sender_spin(chosen.spin),
       reader_spin(chosen.spin) {
   doorbell.count_into(stats.sender_bell());
@@ -69,6 +70,7 @@ Status Session::Impl::start_threads() {
   bulk = std::make_unique<Bulk>(std::move(connections), listener, options.packed_chunks, bounds);
   if (bounds) opener = std::make_unique<BulkOpener>(*channels.more, *bulk);
   GPURUN_RETURN_IF_ERROR(bulk->start());
+  if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);
   last_heard = Clock::now();
   next_beat = last_heard + options.heartbeat;
   GPURUN_RETURN_IF_ERROR(sender.start(

@@ -79,7 +79,9 @@ struct SessionOptions {
   bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
   bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: the launch tells its own error.
   bool statistics = false;             // GPURUN_STATS=1: count per function.
+  bool packing = true;                 // GPURUN_PACKING is not "off".
   bool packed_chunks = false;          // The worker knows them (Feature::kPackedChunks).
+  bool packed_records = false;         // Likewise (Feature::kPackedRecords).
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply stays awake
   // before it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;
@@ -94,8 +96,9 @@ struct SessionOptions {
   std::size_t log_bytes = limits::kLogBytes;
   DevicePace::Clock::duration ahead_slack = DevicePace::kSlack;
   std::FILE* output = stdout;  // Where device printf goes; see device_output.h.
-  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS (another text than a
-  // number in its range counts as none, with a warning) and CUDA_LAUNCH_BLOCKING.
+  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_PACKING, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS
+  // (another text than a number in its range counts as none, with a warning) and
+  // CUDA_LAUNCH_BLOCKING.
   static SessionOptions from_environment();
 };
 

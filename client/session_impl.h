@@ -21,6 +21,7 @@
 #include "client/stats.h"
 #include "client/thread.h"
 #include "protocol/frame_reader.h"
+#include "protocol/log_packer.h"
 
 namespace gpurun::client {
 
@@ -137,9 +138,10 @@ struct Session::Impl {
 
   // Sender. 0: free, 1: taken.
   alignas(64) std::atomic<std::uint32_t> role{0};
-  Doorbell doorbell;      // The sender thread's.
-  BriefSpin sender_spin;  // Likewise.
-  int gather_rest = 0;    // Likewise: so many batches go out without gather().
+  protocol::LogPacker packer;  // Of the sending role.
+  Doorbell doorbell;           // The sender thread's.
+  BriefSpin sender_spin;       // Likewise.
+  int gather_rest = 0;         // Likewise: so many batches go out without gather().
   std::atomic<bool> heartbeat_due{false};
   std::atomic<bool> acknowledge_due{false};
   std::atomic<std::uint64_t> replies_taken{0};         // Written by the receiving role alone.

@@ -15,6 +15,11 @@ bool says_yes(const char* variable) {
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
 }
 
+bool says_off(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::strcmp(value, "off") == 0;
+}
+
 // The number that a variable holds. Another text counts as none, and is said once for each
 // variable.
 long number_of(const char* variable, long least, long most, long otherwise,
@@ -51,6 +56,7 @@ SessionOptions SessionOptions::from_environment() {
   options.every_call_is_a_fence = says_yes("GPURUN_SYNC");
   options.statistics = says_yes("GPURUN_STATS");
   options.launches_wait = says_yes("CUDA_LAUNCH_BLOCKING");
+  options.packing = !says_off("GPURUN_PACKING");
   options.spin = spin_of_environment();
   options.bulk_connections = bulk_connections_of_environment();
   return options;

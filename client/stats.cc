@@ -122,7 +122,8 @@ void Stats::count_full_log_end(Nanoseconds waited) noexcept {
   if (enabled()) add(counters_->full_log_ns, count_of(waited));
 }
 
-void Stats::count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t bytes) noexcept {
+void Stats::count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t bytes,
+                        std::uint64_t wire_bytes) noexcept {
   if (!enabled()) return;
   const std::uint64_t records = last - first + 1;
   if (recorder_ != nullptr) {
@@ -137,6 +138,7 @@ void Stats::count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t b
   add(counters_->batches, 1);
   add(counters_->batch_records, records);
   add(counters_->batch_bytes, bytes);
+  add(counters_->batch_wire_bytes, wire_bytes);
   add(counters_->by_records[protocol::size_class(records)], 1);
   add(counters_->by_bytes[protocol::size_class(bytes)], 1);
 }
@@ -169,6 +171,7 @@ Stats::Batches Stats::batches() const {
   result.count = read(counters_->batches);
   result.records = read(counters_->batch_records);
   result.bytes = read(counters_->batch_bytes);
+  result.wire_bytes = read(counters_->batch_wire_bytes);
   for (std::size_t i = 0; i < kSizes; ++i) {
     result.by_records[i] = read(counters_->by_records[i]);
     result.by_bytes[i] = read(counters_->by_bytes[i]);

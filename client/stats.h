@@ -51,8 +51,9 @@ class Stats {
   // A thread begins to wait for room in the command log; and has waited that long.
   void count_full_log() noexcept;
   void count_full_log_end(Nanoseconds waited) noexcept;
-  // One frame of these calls was sent.
-  void count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t bytes) noexcept;
+  // One frame of these calls, `bytes` of records, was sent in so many.
+  void count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t bytes,
+                   std::uint64_t wire_bytes) noexcept;
   // Where the sender's doorbell counts; nullptr when nothing is counted.
   Doorbell::Counts* sender_bell() noexcept {
     return counters_ == nullptr ? nullptr : &counters_->sender_bell;
@@ -82,6 +83,7 @@ class Stats {
     std::uint64_t count = 0;
     std::uint64_t records = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t wire_bytes = 0;  // What they were sent in: less where they went packed.
     Sizes by_records{};
     Sizes by_bytes{};
     std::uint64_t full_logs = 0;  // How often a thread waited for room.
@@ -111,6 +113,7 @@ class Stats {
     alignas(64) Counter batches{0};
     Counter batch_records{0};
     Counter batch_bytes{0};
+    Counter batch_wire_bytes{0};
     std::array<Counter, kSizes> by_records{};
     std::array<Counter, kSizes> by_bytes{};
     alignas(64) Counter full_logs{0};

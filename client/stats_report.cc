@@ -115,6 +115,9 @@ void append_batches(std::string* text, const Stats::Batches& batches) {
   const auto count = static_cast<double>(batches.count);
   append(text, "batches sent: %llu, on average %.1f calls and %.0f bytes\n", Number{batches.count},
          static_cast<double>(batches.records) / count, static_cast<double>(batches.bytes) / count);
+  if (batches.wire_bytes != batches.bytes) {
+    append(text, "  %llu bytes, sent in %llu\n", Number{batches.bytes}, Number{batches.wire_bytes});
+  }
   *text += "  by calls: " + shown_sizes(batches.by_records) + "\n";
   *text += "  by bytes: " + shown_sizes(batches.by_bytes) + "\n";
   append(text, "the sender slept %llu times and was woken %llu times\n",
@@ -262,8 +265,9 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   append(&text, ",\"completion_waits\":%llu", Number{sum.waits});
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f", Number{sum.calls},
          Number{sum.bytes()}, microseconds(sum.waited));
-  append(&text, ",\"batches\":{\"count\":%llu,\"records\":%llu,\"bytes\":%llu",
-         Number{batches.count}, Number{batches.records}, Number{batches.bytes});
+  append(&text, ",\"batches\":{\"count\":%llu,\"records\":%llu,\"bytes\":%llu,\"wire_bytes\":%llu",
+         Number{batches.count}, Number{batches.records}, Number{batches.bytes},
+         Number{batches.wire_bytes});
   text += ",\"by_records\":" + json_sizes(batches.by_records);
   text += ",\"by_bytes\":" + json_sizes(batches.by_bytes) + "}";
   append(&text, ",\"full_log_waits\":%llu,\"full_log_waited_us\":%.3f", Number{batches.full_logs},

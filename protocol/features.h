@@ -49,8 +49,10 @@ enum class Feature : std::uint8_t {
   // A wait for an event may be a barrier in a stream that nobody awaits, and what is ended behind
   // such a barrier stays until it is over (kFlagBarrier, record.h).
   kEarlyEventWaits = 12,
+  // Records may come packed (kPackedRecords, packed_records.h).
+  kPackedRecords = 13,
 };
-inline constexpr unsigned kFeatureCount = 13;
+inline constexpr unsigned kFeatureCount = 14;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -75,7 +77,8 @@ constexpr Features our_features(Sender who) {
   constexpr std::uint64_t kOffered =
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens) |
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
-      feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits);
+      feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
+      feature_bit(Feature::kPackedRecords);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

@@ -21,6 +21,8 @@ std::size_t payload_bytes_max(FrameKind kind) {
       return kBulkHeaderBytes + limits::kBulkChunkBytes;
     case FrameKind::kChunkPacked:
       return kBulkHeaderBytes + kPackedHeadBytes + limits::kBulkChunkBytes;
+    case FrameKind::kPackedRecords:
+      return kPackedRecordsHeadBytes + kPackedRecordsBytesMax;
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
     case FrameKind::kChunkWanted:

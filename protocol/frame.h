@@ -30,11 +30,13 @@ enum class FrameKind : std::uint8_t {
   kChunkAbandoned,  // Bulk, either way: BulkHeader without bytes; nothing more of it will come.
   kChunkWanted,  // Bulk, worker to client: BulkHeader without bytes, offset and total 0; a transfer
                  // that was only offered (kFlagBulkOnDemand) shall be sent.
-  kChunkPacked   // Bulk, either way: BulkHeader, PackedHead, then a chunk in fewer bytes
+  kChunkPacked,  // Bulk, either way: BulkHeader, PackedHead, then a chunk in fewer bytes
                  // (packed_chunk.h). To a peer that offers Feature::kPackedChunks.
+  kPackedRecords  // Log, client to worker: PackedRecordsHead, then records as of kRecords in fewer
+                  // bytes (packed_records.h). To a peer that offers Feature::kPackedRecords.
 };
 inline constexpr std::uint8_t kFrameKindMin = 1;
-inline constexpr std::uint8_t kFrameKindMax = 11;
+inline constexpr std::uint8_t kFrameKindMax = 12;
 
 inline constexpr std::uint16_t kFrameMagic = 0x7267;  // "gr"
 
@@ -43,7 +45,7 @@ struct FrameHeader {
   std::uint16_t magic = kFrameMagic;
   FrameKind kind = FrameKind::kHeartbeat;
   std::uint8_t flags = 0;          // None yet; a receiver refuses bits that it does not know.
-  std::uint64_t sequence = 0;      // kRecords, kReplies: number of the first item. Else 0.
+  std::uint64_t sequence = 0;      // Of records and replies: number of the first. Else 0.
   std::uint64_t acknowledged = 0;  // Last item of the other direction taken by the sender.
 };
 static_assert(sizeof(FrameHeader) == 24);
@@ -64,7 +66,10 @@ struct BulkHeader {
 };
 static_assert(sizeof(BulkHeader) == 32);
 inline constexpr std::size_t kBulkHeaderBytes = sizeof(BulkHeader);
-inline constexpr std::size_t kPackedHeadBytes = 16;  // PackedHead, packed_chunk.h.
+inline constexpr std::size_t kPackedHeadBytes = 16;        // PackedHead, packed_chunk.h.
+inline constexpr std::size_t kPackedRecordsHeadBytes = 8;  // PackedRecordsHead, packed_records.h.
+// What the records of a packed frame come to at most.
+inline constexpr std::size_t kPackedRecordsBytesMax = std::size_t{256} << 10;
 
 // Copies and checks: transfer not 0, total within limits::kBulkBytesMax, offset and chunk inside
 // total, chunk at most limits::kBulkChunkBytes; a packed one begins on the grid of such chunks.

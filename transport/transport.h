@@ -80,6 +80,11 @@ class Connection {
     return std::size_t{0};
   }
 
+  // From now on send() waits while more than about `bytes` of what it took before have not gone out
+  // yet: whoever could still say it in fewer bytes, or not at all, keeps it rather than the kernel.
+  // Nothing where a transport cannot do so. Not beside send().
+  virtual void bound_unsent(std::size_t bytes) noexcept { (void)bytes; }
+
   // Receives at least `bytes_min` and at most `into.size()` bytes; returns how many. One thread at
   // a time, which may be another than the one in send(). 0 < bytes_min <= into.size().
   //   kDeadline  fewer than bytes_min had come; what had come is kept for the next call.

@@ -47,6 +47,10 @@ Result<Attached> connect_from_environment() {
   const SessionOptions wanted = SessionOptions::from_environment();
   options.bulk_connections = std::max(wanted.bulk_connections, 1U);
   options.more_later = wanted.bulk_connections == 0;
+  if (!wanted.packing) {
+    options.features.offered &= ~(protocol::feature_bit(protocol::Feature::kPackedChunks) |
+                                  protocol::feature_bit(protocol::Feature::kPackedRecords));
+  }
   if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
   }

@@ -76,8 +76,11 @@ int connect() {
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
   SessionOptions options = SessionOptions::from_environment();
-  options.packed_chunks =
-      (attached->features & protocol::feature_bit(protocol::Feature::kPackedChunks)) != 0;
+  const auto knows = [&attached](protocol::Feature feature) {
+    return (attached->features & protocol::feature_bit(feature)) != 0;
+  };
+  options.packed_chunks = knows(protocol::Feature::kPackedChunks);
+  options.packed_records = knows(protocol::Feature::kPackedRecords);
   Result<std::unique_ptr<Session>> session = Session::start(std::move(attached->channels), options);
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;

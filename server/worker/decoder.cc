@@ -65,8 +65,14 @@ Result<bool> Decoder::handle(const Frame& frame) {
   GPURUN_RETURN_IF_ERROR(outbox_.acknowledged(frame.header.acknowledged));
   switch (frame.header.kind) {
     case FrameKind::kRecords:
-      GPURUN_RETURN_IF_ERROR(take_records(frame));
+      GPURUN_RETURN_IF_ERROR(take_records(frame.header.sequence, frame.payload));
       return false;
+    case FrameKind::kPackedRecords: {
+      Result<ByteView> records = unpacker_.unpack(frame.payload);
+      if (!records.ok()) return records.status();
+      GPURUN_RETURN_IF_ERROR(take_records(frame.header.sequence, *records));
+      return false;
+    }
     case FrameKind::kAcknowledge:
     case FrameKind::kHeartbeat:
       return false;
@@ -86,9 +92,9 @@ Result<bool> Decoder::handle(const Frame& frame) {
                                      " has no business on an attached log channel");
 }
 
-Status Decoder::take_records(const Frame& frame) {
-  ByteView rest = frame.payload;
-  std::uint64_t number = frame.header.sequence;
+Status Decoder::take_records(std::uint64_t first, ByteView records) {
+  ByteView rest = records;
+  std::uint64_t number = first;
   if (number == 0 || number > taken_ + 1) return gap(taken_ + 1, number);
   calls_.clear();
   calls_bytes_ = 0;
@@ -103,7 +109,7 @@ Status Decoder::take_records(const Frame& frame) {
     calls_bytes_ += record->header.bytes;
     if (calls_.size() == kCallsAtOnce) GPURUN_RETURN_IF_ERROR(hand_on());
   }
-  sink_.received(number - frame.header.sequence, frame.payload.size());
+  sink_.received(number - first, records.size());
   GPURUN_RETURN_IF_ERROR(hand_on());
   outbox_.acknowledge_when_due();
   return {};

@@ -12,6 +12,7 @@
 #include "base/brief_spin.h"
 #include "base/result.h"
 #include "protocol/frame_reader.h"
+#include "protocol/packed_records.h"
 #include "protocol/record.h"
 #include "server/worker/outbox.h"
 #include "transport/transport.h"
@@ -48,7 +49,8 @@ class Decoder {
   Result<std::size_t> receive();
   // True: that was the goodbye.
   Result<bool> handle(const protocol::Frame& frame);
-  Status take_records(const protocol::Frame& frame);
+  // `first`: the number of the first one.
+  Status take_records(std::uint64_t first, ByteView records);
   Status hand_on();
 
   transport::Connection& log_;
@@ -57,6 +59,7 @@ class Decoder {
   const std::chrono::milliseconds silence_deadline_;
   BriefSpin spin_;
   protocol::FrameReader reader_;
+  protocol::RecordsUnpacker unpacker_;
   std::vector<protocol::RecordView> calls_;
   std::uint64_t taken_ = 0;
   std::size_t calls_bytes_ = 0;  // Of calls_.

@@ -156,6 +156,7 @@ BARS = {
     "idle stream synchronise": of_ping(1.3),
     "idle stream query": of_ping(1.3),
     "launch + stream synchronise": of_ping(1.3, 2),
+    "launch + context synchronise": of_ping(1.3, 2),
     "event record + event synchronise": of_ping(1.3, 2),
     "event record + query": of_ping(1.3, 2),
     "event query, completed": at_most(200, "ns"),

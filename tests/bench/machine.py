@@ -72,9 +72,9 @@ class Machine:
         os.unlink(path)
         return said, statistics_of_one
 
-    def forwarded(self, server, *words, address=None, placement="free"):
+    def forwarded(self, server, *words, address=None, placement="free", **changes):
         return run_json(self.gpurun(server, self.words(*words), address, placement),
-                        forwarded_environment(server))
+                        forwarded_environment(server, **changes))
 
 
 def speaks_tls(server):

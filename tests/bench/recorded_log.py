@@ -6,7 +6,7 @@ from world.relay import Relay
 
 HEADER, MAGIC = "<IHBB16x", 0x7267  # FrameHeader, protocol/frame.h.
 HANDSHAKE_BYTES_MAX = 1 << 16
-RECORDS, KINDS = 1, 11
+RECORDS, KINDS = 1, 12
 
 
 def frames(heard, start):
@@ -37,9 +37,11 @@ def log_of(connections):
 
 
 def record(machine, server, command, path, statuses=(0,)):
-    """Runs `command` through gpurun in plaintext and writes its log to `path`; its last frame may be cut."""
+    """Runs `command` through gpurun in plaintext and writes its log, whose records go as they are, to `path`; its
+    last frame may be cut."""
     with Relay(server.port()) as relay:
-        said = run(machine.gpurun(server, command, relay.address), forwarded_environment(server), statuses)
+        said = run(machine.gpurun(server, command, relay.address),
+                   forwarded_environment(server, GPURUN_PACKING="off"), statuses)
     with open(path, "wb") as file:
         file.write(log_of(relay.heard))
     return said

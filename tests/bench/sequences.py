@@ -23,10 +23,11 @@ def measure(machine):
         launch, = (each for each in counted["functions"] if each["name"] == "cuLaunchKernel")
         rounds = {"loopback": []}
         for _ in range(machine.rounds):
-            rounds["loopback"].append(machine.forwarded(server, "sizes"))
+            rounds["loopback"].append(machine.forwarded(server, "sizes", GPURUN_PACKING="off"))
             for name, bytes_per_s in LINKS:
                 with world.DelayedLink(server.port(), LINK_ROUND_TRIP_S, bytes_per_s) as link:
-                    rounds.setdefault(name, []).append(machine.forwarded(server, "sizes", address=link.address))
+                    rounds.setdefault(name, []).append(machine.forwarded(
+                        server, "sizes", address=link.address, GPURUN_PACKING="off"))
         rows = {name: median_of(some) for name, some in rounds.items()}
         loops.trips_of(machine, server, loops.training(0, epochs=1), statuses=(0, 1))  # The server has the image.
         training = {name: loops.trips_of(machine, server, loops.training(0, epochs), statuses=(0, 1))

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "protocol/packed_chunk.h"
+#include "protocol/packed_records.h"
 #include "protocol/record.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -30,10 +31,16 @@ void read_packed(const BulkHeader& header, ByteView bytes) {
   GPURUN_FUZZ_CHECK(!status.ok() || rest.empty());
 }
 
-void read_frame(const Frame& frame) {
+void read_frame(const Frame& frame, RecordsUnpacker& unpacker) {
   ByteView rest = frame.payload;
   GPURUN_FUZZ_CHECK(rest.size() == frame.header.payload_bytes);
-  if (frame.header.kind == FrameKind::kRecords) {
+  const bool packed = frame.header.kind == FrameKind::kPackedRecords;
+  if (packed) {
+    const Result<ByteView> records = unpacker.unpack(rest);
+    if (!records.ok()) return;
+    rest = *records;
+  }
+  if (packed || frame.header.kind == FrameKind::kRecords) {
     while (!rest.empty()) {
       const Result<RecordView> record = parse_record(rest);
       if (!record.ok()) break;
@@ -67,6 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const std::size_t piece_bytes = std::size_t{1} + input.number<std::uint8_t>();
   protocol::FrameReader reader;
+  protocol::RecordsUnpacker unpacker;
   while (!input.empty()) {
     const MutableBytes space = reader.space();
     GPURUN_FUZZ_CHECK(reader.wanted() > 0 && space.size() >= reader.wanted());
@@ -78,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const Result<bool> whole = reader.next(&frame);
       if (!whole.ok()) return 0;  // The session ends.
       if (!*whole) break;
-      protocol::read_frame(frame);
+      protocol::read_frame(frame, unpacker);
     }
   }
   return 0;

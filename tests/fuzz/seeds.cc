@@ -19,6 +19,7 @@
 #include "protocol/frame.h"
 #include "protocol/image_bundle.h"
 #include "protocol/link_calls.h"
+#include "protocol/log_packer.h"
 #include "protocol/module_calls.h"
 #include "protocol/observation.h"
 #include "protocol/packed_chunk.h"
@@ -156,6 +157,25 @@ void frames() {
   const Bytes records = frame(protocol::FrameKind::kRecords, bytes);
   write("frame_reader", "record", with_head({255}, records));
   write("frame_reader", "record_in_bytes", with_head({0}, records));
+  // The same records twice: the second frame refers back to the first.
+  protocol::LogPacker packer(true);
+  packer.sent(protocol::kPackedRecordsBytesMax, std::chrono::seconds(1));  // A slow link.
+  packer.set_codec_time(std::chrono::nanoseconds(1));
+  Bytes two_frames;
+  for (int i = 0; i < 2; ++i) {
+    Bytes sixteen;
+    for (int each = 0; each < 16; ++each) {
+      sixteen.insert(sixteen.end(), bytes.begin(), bytes.end());
+    }
+    const ByteView part(sixteen);
+    const protocol::LogPacker::Packed packed = packer.pack({&part, 1}, part.size());
+    const ByteView words = bytes_of(packed.head);
+    Bytes payload(words.begin(), words.end());
+    payload.insert(payload.end(), packed.block.begin(), packed.block.end());
+    const Bytes one = frame(protocol::FrameKind::kPackedRecords, payload);
+    two_frames.insert(two_frames.end(), one.begin(), one.end());
+  }
+  write("frame_reader", "records_packed", with_head({255}, two_frames));
   protocol::ReplyHeader reply;
   reply.bytes = sizeof reply;
   write("frame_reader", "reply",

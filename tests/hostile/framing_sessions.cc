@@ -4,6 +4,7 @@
 
 #include "protocol/control.h"
 #include "protocol/packed_chunk.h"
+#include "protocol/packed_records.h"
 #include "tests/hostile/sessions.h"
 
 namespace gpurun::hostile {
@@ -13,6 +14,7 @@ using protocol::BulkHeader;
 using protocol::FrameHeader;
 using protocol::kPageBytes;
 using protocol::PackedHead;
+using protocol::PackedRecordsHead;
 using protocol::Packing;
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
@@ -51,6 +53,26 @@ bool cut_after(Stranger& stranger, std::size_t bytes) {
   stranger.say(ByteView(all).first(bytes));
   stranger.cut();
   return true;
+}
+
+bool send_packed_records(Stranger& stranger, PackedRecordsHead head, ByteView block) {
+  const ByteView words = bytes_of(head);
+  Bytes payload(words.begin(), words.end());
+  payload.insert(payload.end(), block.begin(), block.end());
+  stranger.say(Stranger::frame(FrameKind::kPackedRecords, 1, payload));
+  return true;
+}
+
+// An LZ4 block: a literal, copies of what lies `back` bytes before, and five literals; `bytes` in
+// all.
+Bytes many_of_one_byte(std::size_t bytes, unsigned char back = 1) {
+  Bytes block = {std::byte{0x1f}, std::byte{0xa5}, std::byte{back}, std::byte{0}};
+  std::size_t left = bytes - 1 - 19 - 5;
+  for (; left >= 255; left -= 255) block.push_back(std::byte{255});
+  block.push_back(static_cast<std::byte>(left));
+  block.push_back(std::byte{0x50});
+  block.resize(block.size() + 5, std::byte{0xa5});
+  return block;
 }
 
 bool send_bulk(Stranger& stranger, FrameKind kind, const BulkHeader& header, std::size_t bytes) {
@@ -162,6 +184,22 @@ constexpr Session kSessions[] = {
            Stranger::record(Stranger::in_stream("cuCtxSynchronize", Form::kCall), garbage(64), 1);
        for (int i = 0; i < 1000; ++i) of.say(Stranger::frame(FrameKind::kRecords, 1, first));
        return true;
+     }},
+    {"packed_records_that_do_not_unpack", "do not unpack",
+     [](Stranger& of) {
+       return send_packed_records(of, {4096, 0}, garbage(100));
+     }},
+    {"packed_records_of_more_than_a_frame_may_have", "packed records of",
+     [](Stranger& of) {
+       return send_packed_records(of, {0x7ffffff8, 0}, garbage(100));
+     }},
+    {"packed_records_that_are_none", "wrong size",
+     [](Stranger& of) {
+       return send_packed_records(of, {4096, 0}, many_of_one_byte(4096));
+     }},
+    {"packed_records_made_of_what_never_was", "do not unpack",
+     [](Stranger& of) {
+       return send_packed_records(of, {4096, 0}, many_of_one_byte(4096, 2));
      }},
     {"record_longer_than_any_may_be", "wrong size",
      [](Stranger& of) {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Protects: what a copy sends over a slow link. Pages of zeros do not travel, what a codec makes
-smaller travels small, what it cannot travels as it is; and all of it arrives as it was.
+"""Protects: what copies and calls send over a slow link. Pages of zeros do not travel, what a codec
+makes smaller travels small, what it cannot travels as it is; and all of it arrives as it was. Calls
+that are like those before them travel in a fraction of their bytes, where the link is slow and
+nobody said no.
 
-Its words: the image and the program driver_packed_copies.
+Its words: the image and the programs driver_packed_copies and driver_packed_calls.
 """
 import json
 import os
@@ -41,8 +43,40 @@ def passed(server, command):
     return sums
 
 
+# Which calls, how many thousand, and the share of their records' bytes that goes. The buffers of sockets take the first ones as they are.
+CALLS = {
+    ("launches", "200"): (0.1, 0.6),
+    ("copies", "4"): (1, 1),
+    ("both", "99"): (0.5, 0.95),
+}
+
+
+def calls_over(server, command, **changes):
+    """Bytes of a run's records, and those that they were sent in; it must end well."""
+    with world.DelayedLink(server.port(), ROUND_TRIP_S, LINK_BYTES_PER_S) as link:
+        done = world.measured(server, command, link.address, TIMEOUT_S, **changes)
+    if done.status != 0 or "PASSED" not in done.stdout:
+        raise AssertionError(f"{command}: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    batches = done.statistics[0]["batches"]
+    return batches["bytes"], batches["wire_bytes"]
+
+
+def wrong_of_calls(image, program):
+    with world.Gpurund() as server:
+        for (what, thousands), (least, most) in CALLS.items():
+            command = [program, image, what, thousands]
+            records, wire = calls_over(server, command)
+            print(f"{what}: {wire / records:.3f} of {records} bytes of calls", flush=True)
+            if not least <= wire / records <= most:
+                yield f"{what}: {wire / records:.3f} of the bytes of calls, not {least} to {most}"
+        command = [program, image, "launches", "50"]
+        records, wire = calls_over(server, command, GPURUN_PACKING="off")
+        if wire != records:
+            yield f"launches with GPURUN_PACKING=off: {wire} bytes for {records}"
+
+
 def main():
-    image, program = sys.argv[1:3]
+    image, program, calls = sys.argv[1:4]
     wrong = []
     with world.Gpurund() as server:
         none = passed(server, [program, image, "zeros", "0"])  # All but the copies; and the image is known.
@@ -55,6 +89,7 @@ def main():
                 print(f"{what}, {mebibytes} MiB, {way}: {found:.3f} of the bytes", flush=True)
                 if found > share:
                     wrong.append(f"{what} {way}: {found:.3f} of the bytes, more than {share}")
+    wrong += wrong_of_calls(image, calls)
     if wrong:
         print("WRONG:", *wrong, sep="\n")
     return 1 if wrong else 0

@@ -33,6 +33,7 @@ class FaultyConnection final : public Connection {
 
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
   const std::string& description() const override { return description_; }
+  void bound_unsent(std::size_t bytes) noexcept override { inner_->bound_unsent(bytes); }
   void shut_down() noexcept override { inner_->shut_down(); }
   Result<std::unique_ptr<Watch>> watch() override { return inner_->watch(); }
   bool holds_received() const noexcept override { return inner_->holds_received(); }

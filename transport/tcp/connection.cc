@@ -241,6 +241,12 @@ Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
 
 Result<std::unique_ptr<Watch>> TcpConnection::watch() { return TcpWatch::of(*this, fd_min_); }
 
+void TcpConnection::bound_unsent(std::size_t bytes) noexcept {
+  if (!taken_away()) {
+    set_option(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes));
+  }
+}
+
 void TcpConnection::shut_down() noexcept {
   gone_.store(true, std::memory_order_relaxed);
   if (!taken_away()) shutdown(fd_.get(), SHUT_RDWR);

@@ -32,6 +32,7 @@ class TcpConnection final : public Connection {
   Result<std::size_t> send_some(std::span<const ByteView> parts) override;
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
   Result<std::size_t> receive_some(MutableBytes into, bool again) override;
+  void bound_unsent(std::size_t bytes) noexcept override;
   void shut_down() noexcept override;
   Result<std::unique_ptr<Watch>> watch() override;
   bool holds_received() const noexcept override { return !kept_.empty(); }

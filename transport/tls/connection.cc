@@ -47,6 +47,7 @@ class TlsConnection final : public Connection {
   const Capabilities& capabilities() const override { return capabilities_; }
   const std::string& description() const override { return description_; }
   int fd() const noexcept override { return below_->fd(); }
+  void bound_unsent(std::size_t bytes) noexcept override { below_->bound_unsent(bytes); }
   void shut_down() noexcept override {
     gone_.store(true);
     below_->shut_down();

@@ -53,6 +53,15 @@ TEST(SessionOptions, ConnectionsAreCountedInTheirRange) {
   EXPECT_NE(said.find("GPURUN_BULK_CONNECTIONS is '0': no number of 1 to 8"), std::string::npos);
 }
 
+TEST(SessionOptions, PackingStaysUnlessItIsOff) {
+  EXPECT_TRUE(SessionOptions::from_environment().packing);
+  for (const auto& [text, packs] : {std::pair{"off", false}, {"on", true}, {"", true}}) {
+    setenv("GPURUN_PACKING", text, 1);
+    EXPECT_EQ(SessionOptions::from_environment().packing, packs) << text;
+  }
+  unsetenv("GPURUN_PACKING");
+}
+
 TEST(SessionOptions, YesIsAnyTextButNothingAndZero) {
   for (const char* text : {"1", "yes"}) {
     setenv("GPURUN_SYNC", text, 1);

@@ -29,8 +29,8 @@ Statistics counted() {
   stats.count_fence({synchronize, 0, 2, microseconds(1000)});
   stats.count_sent(record, 7);
   stats.count_received(synchronize, 9);
-  stats.count_batch(1, 1, 40);
-  stats.count_batch(2, 6, 190);
+  stats.count_batch(1, 1, 40, 40);
+  stats.count_batch(2, 6, 190, 90);
   stats.count_full_log();
   stats.count_full_log_end(microseconds(250));
   return statistics_of(stats);
@@ -75,6 +75,7 @@ TEST(StatsReport, JsonTellsHowCallsWereSent) {
   EXPECT_EQ(json["batches"]["count"], 2);
   EXPECT_EQ(json["batches"]["records"], 6);
   EXPECT_EQ(json["batches"]["bytes"], 230);
+  EXPECT_EQ(json["batches"]["wire_bytes"], 130);
   EXPECT_EQ(json["batches"]["by_records"], nlohmann::json({1, 0, 1}));  // 1, and 4 to 7.
   EXPECT_EQ(json["batches"]["by_bytes"], nlohmann::json({0, 0, 0, 0, 0, 1, 0, 1}));
   EXPECT_EQ(json["full_log_waits"], 1);
@@ -87,6 +88,7 @@ TEST(StatsReport, TableEndsWithTheRoundTrips) {
   EXPECT_NE(text.find("cuEventRecord"), std::string::npos);
   EXPECT_NE(text.find("blocking round trips: 5, of them 3 to attach"), std::string::npos);
   EXPECT_NE(text.find("by calls: 1: 1, 4-7: 1\n"), std::string::npos);
+  EXPECT_NE(text.find("230 bytes, sent in 130\n"), std::string::npos);
   // Most first.
   const std::size_t fences = text.find("cuCtxSynchronize waited 1.500 ms (2 round trips");
   const std::size_t room = text.find("0.250 ms for room in the log (1 times)");

@@ -20,7 +20,7 @@ protocol::RecordHeader call(std::uint16_t opcode) {
 
 // So many calls in one frame.
 void count_batch(Stats& stats, std::uint64_t records, std::uint64_t bytes) {
-  stats.count_batch(1, records, bytes);
+  stats.count_batch(1, records, bytes, bytes);
 }
 
 TEST(Stats, ThreadsLoseNothingAndTheLongestWaitIsTheLongest) {
@@ -97,7 +97,7 @@ TEST(Stats, WhoRecordsWritesDownEachCallItsWaitAndItsBatch) {
   stats.count_fence({9, 2, 41, nanoseconds(0)});
   stats.count_wait({9, 2, 40, nanoseconds(1)});
   stats.record_entry(2, 9, begin);
-  stats.count_batch(40, 41, 300);
+  stats.count_batch(40, 41, 300, 300);
   const protocol::Recording recording = stats.recorder()->take();
   ASSERT_EQ(recording.events.size(), 5u);
   const protocol::RecordedEvent& append = recording.events[0];

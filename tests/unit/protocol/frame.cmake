@@ -4,10 +4,12 @@ gpurun_test(protocol_observation_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_L
                     "${CMAKE_CURRENT_LIST_DIR}/recording_test.cc"
             LIBRARIES gpurun_protocol gpurun_driver_abi)
 gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/receipts_test.cc"
-            LIBRARIES gpurun_protocol_chunks)
+            LIBRARIES gpurun_protocol_packing)
 gpurun_test(protocol_chunks_to_send_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/chunks_to_send_test.cc"
-            LIBRARIES gpurun_protocol_chunks)
+            LIBRARIES gpurun_protocol_packing)
 gpurun_test(protocol_packed_chunk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_chunk_test.cc"
-            LIBRARIES gpurun_protocol_chunks)
+            LIBRARIES gpurun_protocol_packing)
+gpurun_test(protocol_packed_records_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_records_test.cc"
+            LIBRARIES gpurun_protocol_packing gpurun_lz4)
 gpurun_test(protocol_bulk_head_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_head_test.cc"
             LIBRARIES gpurun_protocol)

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <lz4.h>
 
 #include <cstring>
 #include <thread>
@@ -59,6 +60,20 @@ Bytes records(std::uint64_t first, std::uint64_t last, std::size_t payload_bytes
   return bytes;
 }
 
+// The payload of a packed frame that says it is `said` bytes of records.
+Bytes packed(const Bytes& records, std::size_t said) {
+  const protocol::PackedRecordsHead head{static_cast<std::uint32_t>(said)};
+  Bytes payload(sizeof head +
+                static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(records.size()))));
+  std::memcpy(payload.data(), &head, sizeof head);
+  const int bytes = LZ4_compress_default(reinterpret_cast<const char*>(records.data()),
+                                         reinterpret_cast<char*>(payload.data() + sizeof head),
+                                         static_cast<int>(records.size()),
+                                         static_cast<int>(payload.size() - sizeof head));
+  payload.resize(sizeof head + static_cast<std::size_t>(bytes));
+  return payload;
+}
+
 class DecoderTest : public ::testing::Test {
  protected:
   void send(FrameKind kind, std::uint64_t sequence = 0, const Bytes& payload = {},
@@ -111,6 +126,31 @@ TEST_F(DecoderTest, HandsOnLargeFramesWhole) {
   EXPECT_TRUE(decoder_.run().ok());
   ASSERT_EQ(sink_.sequences.size(), 1000U);
   for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_EQ(sink_.sequences[i], i + 1);
+}
+
+// A block of literals and copies of them, and how it may be wrong: packed_records_test.
+TEST_F(DecoderTest, HandsOnWhatIsPackedLikeTheRest) {
+  send(FrameKind::kRecords, 1, records(1, 3, 20));
+  const Bytes some = records(4, 100, 20);
+  send(FrameKind::kPackedRecords, 4, packed(some, some.size()));
+  send(FrameKind::kPackedRecords, 4, packed(some, some.size()));  // A replay after a cut.
+  send(FrameKind::kRecords, 101, records(101, 102, 20));
+  send(FrameKind::kGoodbye);
+  EXPECT_TRUE(decoder_.run().ok());
+  ASSERT_EQ(sink_.sequences.size(), 102U);
+  for (std::uint64_t i = 0; i < 102; ++i) ASSERT_EQ(sink_.sequences[i], i + 1);
+  EXPECT_EQ(sink_.payload_bytes, 102U * 20);
+}
+
+TEST_F(DecoderTest, PackedRecordsThatLieEndTheSession) {
+  const Bytes some = records(1, 100, 20);
+  send(FrameKind::kPackedRecords, 2, packed(some, some.size()));  // Of other numbers.
+  EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
+  send(FrameKind::kPackedRecords, 1, packed(some, some.size() + 8));
+  const Status status = decoder_.run();
+  EXPECT_EQ(status.code(), Code::kProtocol);
+  EXPECT_THAT(status.message(), HasSubstr("packed records"));
+  EXPECT_TRUE(sink_.sequences.empty());
 }
 
 TEST_F(DecoderTest, AGapEndsTheSession) {

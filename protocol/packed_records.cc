@@ -1,0 +1,42 @@
+// Blocks with the frames before them as history.
+#include "protocol/packed_records.h"
+
+#include <lz4.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace gpurun::protocol {
+
+Result<ByteView> RecordsUnpacker::unpack(ByteView payload) {
+  PackedRecordsHead head;
+  if (payload.size() <= sizeof head) return Status(Code::kProtocol, "packed records cut short");
+  std::memcpy(&head, payload.data(), sizeof head);
+  const ByteView block = payload.subspan(sizeof head);
+  if (head.bytes == 0 || head.bytes % 8 != 0 || head.bytes > kPackedRecordsBytesMax ||
+      block.size() >= head.bytes || head.reserved != 0) {
+    return Status(Code::kProtocol, "packed records of " + std::to_string(head.bytes) +
+                                       " bytes in " + std::to_string(block.size()) + ", with " +
+                                       std::to_string(head.reserved) + " in a reserved field");
+  }
+  if (room_ == nullptr) room_ = std::make_unique_for_overwrite<std::byte[]>(kHistoryRoomBytes);
+  const std::size_t history = std::min(end_, kHistoryBytes);
+  if (kHistoryRoomBytes - end_ < head.bytes) {
+    std::memmove(room_.get(), room_.get() + end_ - history, history);
+    end_ = history;
+  }
+  std::byte* const into = room_.get() + end_;
+  const int unpacked = LZ4_decompress_safe_usingDict(
+      reinterpret_cast<const char*>(block.data()), reinterpret_cast<char*>(into),
+      static_cast<int>(block.size()), static_cast<int>(head.bytes),
+      reinterpret_cast<const char*>(into - history), static_cast<int>(history));
+  if (unpacked != static_cast<int>(head.bytes)) {
+    return Status(Code::kProtocol, "packed records that do not unpack to their " +
+                                       std::to_string(head.bytes) + " bytes");
+  }
+  end_ += head.bytes;
+  return ByteView(into, head.bytes);
+}
+
+}  // namespace gpurun::protocol
