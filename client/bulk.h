@@ -66,10 +66,14 @@ class Bulk {
     void (*wants_more)(void* user) = nullptr;
   };
 
-  // `packs`: the worker knows packed chunks (Feature::kPackedChunks). With `bounds` it begins with
-  // one connection, which others may join, and sends over as many as are measured to help; else
-  // over all.
-  Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs,
+  // What the worker knows: Feature::kPackedChunks, kSpreadCopies.
+  struct Known {
+    bool packed_chunks = false;
+    bool spread_copies = false;
+  };
+  // With `bounds` it begins with one connection, which others may join, and has bytes sent over as
+  // many as are measured to help, either way; else over all.
+  Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
        std::optional<ConnectionCount::Bounds> bounds = {});
   ~Bulk();  // After join().
   Bulk(const Bulk&) = delete;
@@ -80,12 +84,16 @@ class Bulk {
   void end() noexcept;
   void join() noexcept;
 
-  // How many connections bytes to the device should have, and have.
+  // How many connections bytes should have, and have.
   unsigned wanted() const noexcept;
   unsigned open() const noexcept;
-  // That share them, and the most that ever did.
-  unsigned used() const noexcept;
-  unsigned most_used() const noexcept;
+  // That share those to the device and those from it, and the most that ever did.
+  struct Used {
+    unsigned now = 0;
+    unsigned most = 0;
+  };
+  Used used() const noexcept;
+  Used used_from_device() const noexcept;
   // One more of those wanted, over which the worker hears us; `their_cores`: of the worker. It is
   // kept also where it is of no use: the worker takes its end for the session's.
   void add(std::unique_ptr<transport::Connection> connection, unsigned their_cores);
@@ -137,8 +145,9 @@ class Bulk {
   void await_read(ByteView memory) noexcept;
 
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
-  // appended. `unattended`: nobody waits for it (see outstanding()).
-  void expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
+  // appended. `unattended`: nobody waits for it (see outstanding()). Over how many connections they
+  // may come, for the record: 0: the first one.
+  unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
@@ -181,6 +190,7 @@ class Bulk {
     HostBox destination;
     std::uint64_t total = 0;
     bool unattended = false;
+    bool counted = false;       // By count_out_.
     std::uint64_t claimed = 0;  // Bytes that have come or are being received.
     std::uint64_t received = 0;
     std::uint64_t watermark = 0;
@@ -235,8 +245,13 @@ class Bulk {
   // bulk_connections.cc. How many take part; all but the first and the last with the lock held.
   Status start_channel(Channel& channel);
   bool in_use(const Channel& channel) const noexcept;
+  unsigned most_wanted() const noexcept;
   void note_sent(const Outgoing& out, std::uint64_t bytes);
   void note_retired(const Outgoing& out, std::uint64_t bytes);
+  unsigned note_expected(Incoming& in);
+  void note_received(const Incoming& in, std::uint64_t bytes);
+  void note_lack();
+  void not_opened(ConnectionCount::Time now);
   void note_counts();
   void ask_for_more();
 
@@ -248,6 +263,7 @@ class Bulk {
   void run_receiver(Channel& channel);
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                        Scratch& scratch);
+  Status await_turn(std::uint64_t behind);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        const protocol::ChunkOnWire& chunk, Scratch& scratch);
   void note_receipt(const protocol::BulkHeader& receipt);
@@ -255,19 +271,21 @@ class Bulk {
   Status complete(std::uint64_t watermark);
 
   const Listener listener_;
-  const bool packs_;
+  const Known known_;
   std::byte* window_ = nullptr;
   std::atomic<std::uint64_t> last_transfer_{0};
   std::atomic<std::size_t> unattended_{0};
 
   mutable std::mutex mutex_;                        // Guards all below.
   std::vector<std::unique_ptr<Channel>> channels_;  // Grows; each stays where it is.
-  std::optional<ConnectionCount> count_;            // Empty: all are in use.
+  std::optional<ConnectionCount> count_;            // To the device; empty: all are in use.
+  std::optional<ConnectionCount> count_out_;        // From it; likewise.
   unsigned open_ = 0;
   unsigned used_ = 0;  // The first so many channels.
   unsigned asked_for_ = 0;
   std::atomic<bool> lacks_{false};  // More are wanted than were asked for.
   unsigned sends_ = 0;
+  unsigned receives_ = 0;
   bool may_join_ = false;            // More of them.
   std::condition_variable to_send_;  // Of senders that are in use.
   std::condition_variable unused_;   // Of the others.
@@ -293,6 +311,7 @@ class Bulk {
   protocol::Receipts receipts_{kChunksPerReceipt};
   std::set<std::uint64_t> early_completions_;
   std::uint64_t completed_through_ = 0;
+  std::condition_variable completed_;
 };
 
 }  // namespace gpurun::client

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/bulk.h"
+#include "client/core_time.h"
 #include "protocol/bulk_head.h"
 
 namespace gpurun::client {
@@ -14,14 +15,18 @@ namespace gpurun::client {
 using protocol::BulkHeader;
 using protocol::FrameKind;
 
-Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, bool packs,
+Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
            std::optional<ConnectionCount::Bounds> bounds)
-    : listener_(listener), packs_(packs) {
+    : listener_(listener), known_(known) {
   for (transport::Connection* connection : connections) {
-    channels_.push_back(std::make_unique<Channel>(this, connection, packs, channels_.size()));
+    channels_.push_back(
+        std::make_unique<Channel>(this, connection, known.packed_chunks, channels_.size()));
   }
   open_ = used_ = asked_for_ = static_cast<unsigned>(channels_.size());
-  if (bounds.has_value() && open_ == 1) count_.emplace(*bounds);
+  if (bounds.has_value() && open_ == 1) {
+    count_.emplace(*bounds);
+    if (known.spread_copies) count_out_.emplace(*bounds);
+  }
   may_join_ = count_.has_value();
 }
 
@@ -52,6 +57,7 @@ void Bulk::end() noexcept {
   unused_.notify_all();
   room_.notify_all();
   read_.notify_all();
+  completed_.notify_all();
 }
 
 void Bulk::join() noexcept {
@@ -61,14 +67,16 @@ void Bulk::join() noexcept {
   }
 }
 
-void Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
+unsigned Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Incoming in;
   in.destination = destination;
   in.total = destination.bytes();
   in.unattended = unattended;
+  const unsigned connections = note_expected(in);
   incoming_.emplace(transfer, in);
   if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
+  return connections > 1 ? connections : 0;
 }
 
 bool Bulk::outstanding(ByteView memory) const noexcept {
@@ -93,8 +101,13 @@ bool Bulk::cancel(std::uint64_t transfer) {
   });
   const auto left = incoming_.find(transfer);
   if (left == incoming_.end()) return false;
-  if (left->second.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+  const Incoming in = left->second;
+  if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+  if (in.counted) count_out_->dropped(ConnectionCount::Clock::now(), in.total - in.received);
   incoming_.erase(left);
+  lock.unlock();
+  // What was told of its end, over another connection than some of its bytes, others wait for.
+  if (in.watermark != 0) (void)complete(in.watermark);
   return true;
 }
 
@@ -127,13 +140,35 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   const Result<protocol::ChunkOnWire> chunk =
       protocol::receive_chunk_head(connection, kind, header, bytes);
   if (!chunk.ok()) return chunk.status();
-  return receive_chunk(connection, header, *chunk, scratch);
+  Status received = receive_chunk(connection, header, *chunk, scratch);
+  ask_for_more();
+  return received;
 }
 
-Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& header,
+// Transfers 1 to `behind` were said before the chunk that a connection has brought, whichever
+// brings them: none of their chunks stands behind one that waits for them, so that what the
+// earliest waits for has come.
+Status Bulk::await_turn(std::uint64_t behind) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (behind > last_transfer_.load(std::memory_order_acquire)) {
+    return Status(Code::kProtocol, "a chunk behind transfers that were never begun");
+  }
+  completed_.wait(lock, [&] { return ended_ || completed_through_ >= behind; });
+  return completed_through_ >= behind ? Status() : Status(Code::kPeerGone, "the session has ended");
+}
+
+Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& told,
                            const protocol::ChunkOnWire& chunk, Scratch& scratch) {
   const std::size_t bytes = chunk.bytes;
+  BulkHeader header = told;
+  if (known_.spread_copies) {
+    const bool last = told.offset + bytes == told.total;
+    if (!last) header.watermark = 0;
+    const std::uint64_t behind = told.watermark - (last && told.watermark != 0 ? 1 : 0);
+    GPURUN_RETURN_IF_ERROR(await_turn(behind));
+  }
   std::optional<HostBox> box;  // Else its call has failed: thrown away.
+  bool measures = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = incoming_.find(header.transfer);
@@ -144,6 +179,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
       }
       in.claimed += bytes;
       ++in.writers;
+      measures = in.counted && ++receives_ % kTurnsPerLook == 0;
       if (listener_.writes != nullptr) listener_.writes(listener_.user);
       box = in.destination;
     }
@@ -156,16 +192,22 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   } else if (box.has_value()) {
     into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
   }
+  const auto core_time = measures ? core_time_of_thread() : ConnectionCount::Span{0};
   Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
   if (status.ok() && scattered) write_box(*box, header.offset, into);
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
+  const auto worked = measures ? core_time_of_thread() - core_time : ConnectionCount::Span{0};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (measures) count_out_->worked(kTurnsPerLook * worked);
     const auto found = incoming_.find(header.transfer);
     if (box.has_value() && found != incoming_.end()) {
       Incoming& in = found->second;
       --in.writers;
-      if (status.ok()) in.received += bytes;
+      if (status.ok()) {
+        in.received += bytes;
+        note_received(in, bytes);
+      }
       if (header.watermark != 0) in.watermark = header.watermark;
       if (status.ok() && in.received == in.total) {
         if (in.watermark == 0) return Status(Code::kProtocol, "a completion without its number");
@@ -220,6 +262,7 @@ Status Bulk::complete(std::uint64_t watermark) {
       ++completed_through_;
     }
     through = completed_through_;
+    completed_.notify_all();
     if (!lines_.empty()) to_send_.notify_one();  // One that was asked for may have waited for it.
   }
   listener_.completed(listener_.user, through);

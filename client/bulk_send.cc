@@ -1,6 +1,5 @@
 // The sending half of Bulk: the window, its slots, and whose turn it is.
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "client/bulk.h"
+#include "client/core_time.h"
 #include "client/sent_in_place.h"
 
 namespace gpurun::client {
@@ -100,14 +100,6 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
 namespace {
 
 constexpr ConnectionCount::Span kNoTime{0};
-// Of so many sends one tells what all take of a core: to ask is a system call.
-constexpr unsigned kSendsPerLook = 8;
-
-ConnectionCount::Span core_time_of_thread() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
 
 bool overlap(ByteView one, ByteView other) {
   return one.data() < other.data() + other.size() && other.data() < one.data() + one.size();
@@ -336,7 +328,7 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   constexpr std::size_t kMost = protocol::ChunksToSend::kChunksMax;
   std::array<Taken, kMost> together;
   std::size_t count = 0;
-  const bool measures = count_.has_value() && ++sends_ % kSendsPerLook == 0;
+  const bool measures = count_.has_value() && ++sends_ % kTurnsPerLook == 0;
   ConnectionCount::Span core_time = kNoTime;
   for (; count < kMost; ++count) {
     const Taken taken = together[count] = take_next(channel.chunks);
@@ -357,7 +349,7 @@ Status Bulk::send_next(std::unique_lock<std::mutex>& lock, Channel& channel) {
   for (auto& each : sent_in_place) each.reset();
   const ConnectionCount::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
   lock.lock();
-  if (measures) count_->worked(kSendsPerLook * worked);
+  if (measures) count_->worked(kTurnsPerLook * worked);
   for (std::size_t i = 0; i < count; ++i) has_gone(together[i]);
   return status;
 }

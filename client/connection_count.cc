@@ -58,6 +58,12 @@ void ConnectionCount::retired(Time now, std::uint64_t bytes) {
   if (stretch_.whole()) end_stretch(now);
 }
 
+void ConnectionCount::dropped(Time now, std::uint64_t bytes) {
+  pass(now);
+  under_way_ -= std::min(bytes, under_way_);
+  before_change_ -= std::min(bytes, before_change_);
+}
+
 void ConnectionCount::opened(Time now, unsigned count, unsigned their_cores) {
   open_ = count;
   their_cores_ = their_cores;

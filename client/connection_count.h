@@ -1,4 +1,5 @@
-// ConnectionCount: over how many bulk connections the bytes of copies go, decided by trying. It
+// ConnectionCount: over how many bulk connections the bytes of copies of one direction go, decided
+// by trying. It
 // starts with one. Once much has gone to the device it wants twice as many, compares stretches over
 // few and over many, and keeps the many only if they are clearly faster; else it goes back and does
 // not try again for long, and longer each time. What it keeps it tries against fewer then, too
@@ -54,11 +55,13 @@ class ConnectionCount {
   };
   explicit ConnectionCount(const Bounds& bounds) : bounds_(bounds) {}
 
-  // Bytes of a transfer of at least kTransferBytesMin go to a connection; to send some took so much
-  // of a core; the worker is done with such bytes.
+  // Bytes of a transfer of at least kTransferBytesMin go to a connection, or are asked for; to send
+  // or receive some took so much of a core; the worker is done with such bytes, or they are there.
   void sent(Time now, std::uint64_t bytes);
   void worked(Span core_time) { stretch_.core_time += core_time; }
   void retired(Time now, std::uint64_t bytes);
+  // Such bytes come no more.
+  void dropped(Time now, std::uint64_t bytes);
   // There are `count` connections now. `their_cores`: of the worker, 0: it does not say.
   void opened(Time now, unsigned count, unsigned their_cores);
   // What wanted() says cannot be had now.

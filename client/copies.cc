@@ -152,7 +152,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
   site.form = Form::kCopyOut;
   site.bulk = 0;
   site.waits = wait ? Waits::kForStream : Waits::kNot;
-  const std::span<const ByteView> parts(&head, 1);
+  std::span<const ByteView> parts(&head, 1);
   Reply reply;
   reply.result = -1;  // Not answered.
   if (wait && bytes <= limits::kInlineBytesMax) {
@@ -167,7 +167,12 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
     return result;
   }
   site.bulk = bulk->mint();
-  bulk->expect(site.bulk, destination, !wait);
+  // The first words of either payload.
+  CopyPayload copy;
+  std::memcpy(&copy, head.data(), sizeof copy);
+  copy.destination = bulk->expect(site.bulk, destination, !wait);
+  const ByteView changed[] = {bytes_of(copy), head.subspan(sizeof copy)};
+  parts = changed;
   std::uint64_t number = 0;
   if (const int refused = append(lane, site, parts, wait, &number); refused != 0) {
     bulk->cancel(site.bulk);

@@ -67,7 +67,8 @@ Status Session::Impl::start_threads() {
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
   std::optional<ConnectionCount::Bounds> bounds;
   if (channels.more != nullptr) bounds = bounds_of(*channels.log);
-  bulk = std::make_unique<Bulk>(std::move(connections), listener, options.packed_chunks, bounds);
+  bulk = std::make_unique<Bulk>(std::move(connections), listener,
+                                Bulk::Known{options.packed_chunks, options.spread_copies}, bounds);
   if (bounds) opener = std::make_unique<BulkOpener>(*channels.more, *bulk);
   GPURUN_RETURN_IF_ERROR(bulk->start());
   if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);

@@ -82,6 +82,7 @@ struct SessionOptions {
   bool packing = true;                 // GPURUN_PACKING is not "off".
   bool packed_chunks = false;          // The worker knows them (Feature::kPackedChunks).
   bool packed_records = false;         // Likewise (Feature::kPackedRecords).
+  bool spread_copies = false;          // Likewise (Feature::kSpreadCopies).
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply stays awake
   // before it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;

@@ -245,6 +245,8 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
          Number{sum.waits});
   append(&text, "connections for copies to the device: %u in the end, at most %u\n",
          subject.bulk_connections, subject.bulk_connections_most);
+  append(&text, "connections for copies from the device: %u in the end, at most %u\n",
+         subject.bulk_connections_out, subject.bulk_connections_out_most);
   append_batches(&text, statistics.batches);
   append_worker(&text, statistics);
   append_reasons(&text, subject, statistics);
@@ -259,6 +261,8 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   text += json_string(subject.server);
   append(&text, ",\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
          subject.bulk_connections);
+  append(&text, ",\"bulk_connections_out\":%u,\"bulk_connections_out_most\":%u",
+         subject.bulk_connections_out, subject.bulk_connections_out_most);
   append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%d",
          subject.bulk_connections_most, statistics.worker_asked ? 1 : 0);
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});

@@ -22,6 +22,9 @@ struct StatsSubject {
   // Over which copies to the device went in the end, and the most that were tried.
   unsigned bulk_connections = 0;
   unsigned bulk_connections_most = 0;
+  // Likewise, those from it.
+  unsigned bulk_connections_out = 1;
+  unsigned bulk_connections_out_most = 1;
 };
 
 // What is reported.
@@ -46,7 +49,8 @@ inline Statistics statistics_of(const Stats& stats) {
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics);
 // One line of JSON, ended by a newline:
 //   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"bulk_connections":1,
-//    "bulk_connections_most":2,"blocking_round_trips":5,
+//    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
+//    "blocking_round_trips":5,
 //    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,
 //    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},
 //    "full_log_waits":..,"full_log_waited_us":..,"sender_sleeps":..,"sender_wakes":..,

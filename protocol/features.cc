@@ -35,6 +35,8 @@ std::string feature_name(unsigned bit) {
       return "copies of boxes and CUDA arrays";
     case static_cast<unsigned>(Feature::kPackedChunks):
       return "packed chunks of bulk";
+    case static_cast<unsigned>(Feature::kSpreadCopies):
+      return "copies from the device over several connections";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -51,8 +51,11 @@ enum class Feature : std::uint8_t {
   kEarlyEventWaits = 12,
   // Records may come packed (kPackedRecords, packed_records.h).
   kPackedRecords = 13,
+  // The bytes of a copy from the device may come over several connections (CopyPayload, record.h),
+  // and chunks say behind which transfers they belong (BulkHeader::watermark, frame.h).
+  kSpreadCopies = 14,
 };
-inline constexpr unsigned kFeatureCount = 14;
+inline constexpr unsigned kFeatureCount = 15;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -78,7 +81,7 @@ constexpr Features our_features(Sender who) {
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens) |
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
       feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
-      feature_bit(Feature::kPackedRecords);
+      feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

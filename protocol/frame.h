@@ -61,8 +61,12 @@ struct BulkHeader {
   std::uint64_t offset = 0;     // kChunk: where its bytes belong. kChunkReceipt: bytes retired.
   std::uint64_t total = 0;      // Bytes of the whole transfer; the same in each of its frames.
   std::uint64_t watermark = 0;  // Worker to client, in the chunk that completes a transfer: the
-                                // number of its completion, 1, 2, ...; else 0. A reply that says
-                                // "watermark n" is delivered after the completions 1 to n.
+                                // number of its completion, 1, 2, ... A reply that says "watermark
+                                // n" is delivered after the completions 1 to n. In its other
+                                // chunks, with Feature::kSpreadCopies: how many had their number
+                                // when this one was ready. A chunk is written where it belongs
+                                // after these, or those before its own number: of two copies to
+                                // one place the later one is there at last. Else 0.
 };
 static_assert(sizeof(BulkHeader) == 32);
 inline constexpr std::size_t kBulkHeaderBytes = sizeof(BulkHeader);

@@ -146,7 +146,8 @@ constexpr std::size_t launch_attributes_offset(std::size_t parameter_bytes) {
 }
 
 struct CopyPayload {
-  std::uint64_t destination = 0;  // Device address; kCopyOut: 0.
+  std::uint64_t destination = 0;  // Device address; kCopyOut: over how many connections its bytes
+                                  // may come (Feature::kSpreadCopies), 0: over the first one.
   std::uint64_t source = 0;       // Device address; kCopyIn, kCopyInline: 0.
   std::uint64_t bytes = 0;        // At most kBulkBytesMax.
 };

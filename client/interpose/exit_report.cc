@@ -55,8 +55,10 @@ void print_statistics(const Process& process) {
   subject.process = getpid();
   subject.server = process.server;
   subject.attach_round_trips = process.attach_round_trips;
-  subject.bulk_connections = process.session->bulk().used();
-  subject.bulk_connections_most = process.session->bulk().most_used();
+  subject.bulk_connections = process.session->bulk().used().now;
+  subject.bulk_connections_most = process.session->bulk().used().most;
+  subject.bulk_connections_out = process.session->bulk().used_from_device().now;
+  subject.bulk_connections_out_most = process.session->bulk().used_from_device().most;
   Statistics statistics = statistics_of(process.session->stats());
   add_worker(process, &statistics);
   const char* path = getenv("GPURUN_STATS_FILE");

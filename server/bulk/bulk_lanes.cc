@@ -34,19 +34,26 @@ thread_local Gathered gathered;
 
 }  // namespace
 
-BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs)
+BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs,
+                     bool spreads)
     : packs_(packs),
+      spreads_(spreads),
       staging_in_(limits::kBulkWindowBytes),
       staging_out_(kStagingOutBytes),
       in_(staging_in_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
                         [](void* user, FrameKind kind, const BulkHeader& header) {
                           static_cast<BulkLanes*>(user)->say({kind, header, {}});
                         }}),
-      out_(staging_out_, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
-                          [](void* user, FrameKind kind, const BulkHeader& header, ByteView bytes) {
-                            static_cast<BulkLanes*>(user)->say({kind, header, bytes});
-                          }}) {
-  for (transport::Connection* connection : connections) lanes_.emplace_back(connection, packs);
+      out_(staging_out_,
+           {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
+            [](void* user, FrameKind kind, const BulkHeader& header, ByteView bytes,
+               unsigned lanes) {
+              static_cast<BulkLanes*>(user)->say({kind, header, bytes, lanes});
+            }},
+           spreads) {
+  for (transport::Connection* connection : connections) {
+    lanes_.emplace_back(connection, lanes_.size(), packs);
+  }
   if (!lanes_.empty()) first_ = &lanes_.front();
 }
 
@@ -61,6 +68,7 @@ Status BulkLanes::start(Listener listener) {
     const std::lock_guard lock(joining_);
     for (Lane& lane : lanes_) {
       threads_.emplace_back([this, &lane] { run_sender(lane); });
+      ++senders_;
       threads_.emplace_back([this, &lane] { run_receiver(lane); });
     }
     started_ = true;
@@ -75,7 +83,7 @@ bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Beg
   const std::lock_guard lock(joining_);
   // The log is one of the session's connections, too.
   if (!started_ || stopping_ || lanes_.size() + 1 >= limits::kConnectionsMax) return false;
-  Lane& lane = lanes_.emplace_back(connection.get(), packs_);
+  Lane& lane = lanes_.emplace_back(connection.get(), lanes_.size(), packs_);
   lane.owned = std::move(connection);
   // No thread of it runs, so that the client may still be refused, or go.
   if (!begin(*lane.connection).ok()) {
@@ -83,8 +91,8 @@ bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Beg
     return false;
   }
   try {
-    // Its receiver gives the receipts that there are to give on it. A sender more would be woken
-    // for those of all connections.
+    // Its receiver gives the receipts that there are to give on it. A sender more, before there are
+    // chunks for it, would be woken for those of all connections.
     threads_.emplace_back([this, &lane] { run_receiver(lane); });
   } catch (const std::system_error&) {
     // And the session with it: the client may have sent over it already.
@@ -92,6 +100,25 @@ bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Beg
     return false;
   }
   return true;
+}
+
+unsigned BulkLanes::lanes_for(std::uint64_t wished) {
+  if (!spreads_ || wished <= 1) return 1;
+  const auto most = static_cast<unsigned>(std::min<std::uint64_t>(wished, limits::kConnectionsMax));
+  if (most <= senders_) return most;
+  // Somebody joins: for now it goes over those that there are.
+  const std::unique_lock lock(joining_, std::try_to_lock);
+  try {
+    while (lock.owns_lock() && started_ && !stopping_ && senders_ < most &&
+           senders_ < lanes_.size()) {
+      Lane& lane = lanes_[senders_];
+      threads_.emplace_back([this, &lane] { run_sender(lane); });
+      ++senders_;
+    }
+  } catch (const std::system_error&) {
+    // Over fewer, then.
+  }
+  return std::clamp(most, 1U, senders_.load());
 }
 
 void BulkLanes::stop() {
@@ -165,10 +192,16 @@ void BulkLanes::note_receipt(const BulkHeader& receipt) {
   if (due && !looks_for_receipts) due_.notify_all();
 }
 
-// With the lock held, as the next. What is not a receipt goes over the first connection alone: the
-// client writes bytes where they belong as they come, and over several they would lose their order.
+// With the lock held, as the next. What is said is begun in its order, over whichever connection:
+// so the client may wait, before it writes a chunk, for what was said before (BulkHeader).
+bool BulkLanes::may_say_next(const Lane& lane) const {
+  if (said_.empty()) return false;
+  return &lane == first_ ||
+         (said_.front().kind == FrameKind::kChunk && lane.index < said_.front().lanes);
+}
+
 bool BulkLanes::has_to_say(const Lane& lane) const {
-  return receipts_.due() || (&lane == first_ && said_.size() > kept_);
+  return receipts_.due() || (said_.size() > kept_ && may_say_next(lane));
 }
 
 bool BulkLanes::next_is_word() const {
@@ -176,10 +209,12 @@ bool BulkLanes::next_is_word() const {
 }
 
 bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
-  if (&lane != first_ || said_.empty()) return false;
+  if (!may_say_next(lane)) return false;
   *said = said_.front();
   said_.pop_front();
   kept_ = std::min(kept_, said_.size());
+  // Whoever else may send what has become the next slept for what was before it.
+  if (said_.size() > kept_ && said_.front().lanes != said->lanes) due_.notify_all();
   return true;
 }
 
@@ -257,7 +292,7 @@ Status BulkLanes::send_next(Lane& lane) {
     {
       const std::lock_guard lock(mutex_);
       receipts = receipts_.take();  // First: the client waits for room.
-      word = receipts.empty() && next_is_word() && next_to_say(lane, &said);
+      word = receipts.empty() && &lane == first_ && next_is_word() && next_to_say(lane, &said);
     }
     if (!receipts.empty()) return send_receipts(lane, receipts);
     if (word) return protocol::send_bulk_word(*lane.connection, said.kind, said.header);

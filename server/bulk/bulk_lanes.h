@@ -1,8 +1,9 @@
 // BulkLanes: the bulk connections of a session: a sender and a receiver thread for each (one that
-// has joined has no sender), and what is to be sent. Bytes to the device go to in(), bytes from it
-// come from out(). A receiver that has receipts to give and finds nobody sending gives them by
-// itself, and so does with a small copy's bytes whoever hears that the device has written them; the
-// executor with those of copies that follow one another together (docs/adr/0026).
+// has joined has a sender once a copy is to go over it), and what is to be sent. Bytes to the
+// device go to in(), bytes from it come from out(). A receiver that has receipts to give and finds
+// nobody sending gives them by itself, and so does with a small copy's bytes whoever hears that the
+// device has written them; the executor with those of copies that follow one another together
+// (docs/adr/0026).
 #pragma once
 
 #include <atomic>
@@ -46,8 +47,9 @@ class BulkLanes {
     void (*failed)(void* user, const Status& cause) = nullptr;
   };
 
-  // Borrows the connections. `packs`: the client knows packed chunks (Feature::kPackedChunks).
-  BulkLanes(const std::vector<transport::Connection*>& connections, bool packs);
+  // Borrows the connections. `packs`: the client knows packed chunks (Feature::kPackedChunks);
+  // `spreads`: it takes chunks of a copy over several connections (Feature::kSpreadCopies).
+  BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads);
   ~BulkLanes();  // After stop(), and when nothing of the driver's touches staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
@@ -59,6 +61,9 @@ class BulkLanes {
   // thread is to be had; the connection has been closed. Any thread.
   using Begin = std::function<Status(transport::Connection&)>;
   bool add(std::unique_ptr<transport::Connection> connection, const Begin& begin);
+  // Over how many connections bytes for the client may go now where it wishes for so many: 1 to
+  // `wished`. Any thread.
+  unsigned lanes_for(std::uint64_t wished);
   // Shuts the connections down and waits for the threads. Twice does no harm.
   void stop();
 
@@ -88,10 +93,13 @@ class BulkLanes {
     protocol::FrameKind kind = protocol::FrameKind::kHeartbeat;
     protocol::BulkHeader header;
     ByteView bytes;
+    unsigned lanes = 1;  // The first so many may send it.
   };
   struct Lane {
-    Lane(transport::Connection* over, bool packs) : connection(over), packer(packs) {}
+    Lane(transport::Connection* over, std::size_t number, bool packs)
+        : connection(over), index(number), packer(packs) {}
     transport::Connection* const connection;
+    const std::size_t index;
     std::unique_ptr<transport::Connection> owned;  // Of one that was added.
     std::mutex sending;  // Before mutex_; never held when the executor is told. Guards all below.
     protocol::ChunkPacker packer;
@@ -108,6 +116,7 @@ class BulkLanes {
   void send_small();
   Status send_next(Lane& lane);
   void note_receipt(const protocol::BulkHeader& receipt);
+  bool may_say_next(const Lane& lane) const;
   bool has_to_say(const Lane& lane) const;
   bool next_is_word() const;
   bool next_to_say(const Lane& lane, Said* said);
@@ -119,7 +128,7 @@ class BulkLanes {
                        Bytes& scratch);
   void changed();
 
-  const bool packs_;
+  const bool packs_, spreads_;
   std::deque<Lane> lanes_;  // From start() on it grows under joining_, and each stays where it is.
   Lane* first_ = nullptr;   // Fixed.
   Staging staging_in_;
@@ -128,6 +137,7 @@ class BulkLanes {
   BulkOut out_;
   Listener listener_;
   std::atomic<bool> stopping_{false};
+  std::atomic<unsigned> senders_{0};  // The first so many lanes have one.
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;

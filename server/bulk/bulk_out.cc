@@ -18,13 +18,16 @@ std::size_t counts(std::size_t bytes) { return std::max(bytes, kBytesAheadOfChun
 
 }  // namespace
 
-int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t total) {
+int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t total,
+                  unsigned lanes) {
   const std::lock_guard lock(mutex_);
   const auto [at, fresh] = transfers_.try_emplace(number);
   Transfer& transfer = at->second;
   if (!fresh) return transfer.call == sequence ? 0 : kErrorInvalidValue;
   transfer.call = sequence;
   transfer.total = total;
+  transfer.lanes = lanes;
+  more_lanes_ = lanes - 1;
   return 0;
 }
 
@@ -37,7 +40,8 @@ std::byte* BulkOut::take_staging() {
 
 // Once for each that has found no slot, or enough on its way.
 bool BulkOut::may_go_on() {
-  if (!starving_ || (unsent_ > kBytesAheadMin && !lacks_slots_)) return false;
+  const std::size_t least = kBytesAheadMin + more_lanes_ * limits::kBulkChunkBytes;
+  if (!starving_ || (unsent_ > least && !lacks_slots_)) return false;
   starving_ = lacks_slots_ = false;
   return true;
 }
@@ -52,7 +56,12 @@ BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   chunk.size = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, transfer.total - transfer.given));
   if (chunk.size == 0) return {};
-  if (unsent_ < kBytesAheadMax && transfer.asked < kChunksAskedMax) chunk.bytes = take_staging();
+  // Each connection has a chunk that it sends, and one behind it.
+  const std::size_t more = 2 * (transfer.lanes - 1);
+  if (unsent_ < kBytesAheadMax + more * limits::kBulkChunkBytes &&
+      transfer.asked < kChunksAskedMax + more) {
+    chunk.bytes = take_staging();
+  }
   if (chunk.bytes == nullptr) {
     starving_ = true;
     return {};
@@ -73,6 +82,8 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
   BulkHeader header{number, chunk.offset, 0, 0};
   bool goes = false;
   bool room = false;
+  unsigned lanes = 1;
+  std::unique_lock saying(saying_);
   {
     const std::lock_guard lock(mutex_);
     const auto found = transfers_.find(number);
@@ -86,7 +97,12 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
     if (last) --unnumbered_;
     goes = transfer.failure == 0;
     if (goes) {
-      if (last) header.watermark = ++numbered_;
+      if (last) {
+        header.watermark = ++numbered_;
+      } else if (spreads_) {
+        header.watermark = numbered_;
+      }
+      lanes = transfer.lanes;
       transfer.said += chunk.size;
       ++transfer.unsent;
       unsent_ += counts(chunk.size);
@@ -97,12 +113,15 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
     room = may_go_on();
     forget_when_done(found);
   }
-  if (goes) listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size});
+  if (goes) {
+    listener_.say(listener_.user, FrameKind::kChunk, header, {chunk.bytes, chunk.size}, lanes);
+  }
+  saying.unlock();
   if (room) listener_.room(listener_.user);
 }
 
 void BulkOut::abandon(std::uint64_t number, std::uint64_t total) {
-  listener_.say(listener_.user, FrameKind::kChunkAbandoned, {number, 0, total, 0}, {});
+  listener_.say(listener_.user, FrameKind::kChunkAbandoned, {number, 0, total, 0}, {}, 1);
 }
 
 void BulkOut::forget_when_done(Transfers::iterator at) {

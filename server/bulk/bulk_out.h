@@ -48,18 +48,21 @@ class BulkOut {
     // A copy that waits for a slot may go on.
     void (*room)(void* user) = nullptr;
     // A kChunk, or with no bytes a kChunkAbandoned, is due. The bytes stay until gone().
+    // May go over the first `lanes` connections.
     void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header,
-                ByteView bytes) = nullptr;
+                ByteView bytes, unsigned lanes) = nullptr;
   };
-  BulkOut(Staging& staging, Listener listener) : staging_(staging), listener_(listener) {}
+  // `spreads`: the client knows of Feature::kSpreadCopies.
+  BulkOut(Staging& staging, Listener listener, bool spreads)
+      : staging_(staging), listener_(listener), spreads_(spreads) {}
   BulkOut(const BulkOut&) = delete;
   BulkOut& operator=(const BulkOut&) = delete;
 
   // The executor.
 
-  // The call `sequence` names `transfer`. 0, also when it said so before; INVALID_VALUE: another
-  // call's.
-  int open(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total);
+  // The call `sequence` names `transfer`, which goes over the first `lanes` connections. 0, also
+  // when it said so before; INVALID_VALUE: another call's.
+  int open(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total, unsigned lanes = 1);
   struct Chunk {
     std::byte* bytes = nullptr;
     std::uint64_t offset = 0;
@@ -98,6 +101,7 @@ class BulkOut {
   struct Transfer {
     std::uint64_t call = 0;
     std::uint64_t total = 0;
+    unsigned lanes = 1;
     std::uint64_t given = 0;   // Bytes with a slot, ever.
     std::uint64_t copied = 0;  // Bytes that the driver is done with.
     std::uint64_t said = 0;    // Of these, bytes for the client.
@@ -116,13 +120,16 @@ class BulkOut {
 
   Staging& staging_;
   const Listener listener_;
+  const bool spreads_;
+  std::mutex saying_;         // Before all others: chunks are said in the order of their numbers.
   mutable std::mutex mutex_;  // Guards all below.
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  std::size_t unsent_ = 0;    // Bytes of all transfers, as they count.
-  bool starving_ = false;     // A copy waits for a slot, or for chunks to be done or gone.
-  bool lacks_slots_ = false;  // For want of a slot: it need not wait for chunks to be gone.
+  std::size_t unsent_ = 0;      // Bytes of all transfers, as they count.
+  std::size_t more_lanes_ = 0;  // Of the last transfer that was opened: beyond the first.
+  bool starving_ = false;       // A copy waits for a slot, or for chunks to be done or gone.
+  bool lacks_slots_ = false;    // For want of a slot: it need not wait for chunks to be gone.
 };
 
 }  // namespace gpurun::server

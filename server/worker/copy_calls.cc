@@ -126,7 +126,8 @@ CallOutcome run_copy_out(Call& call) {
   Executor& executor = call.executor();
   BulkOut& out = executor.bulk()->out();
   if (bytes == 0) return CallOutcome::done(kErrorInvalidValue);
-  if (const int result = out.open(header.bulk, header.sequence, bytes); result != 0) {
+  const unsigned lanes = executor.bulk()->lanes_for(parts.connections());
+  if (const int result = out.open(header.bulk, header.sequence, bytes, lanes); result != 0) {
     return CallOutcome::done(result);
   }
   while (next_may_be_used(call, bytes)) {

@@ -20,6 +20,8 @@ class CopyParts {
   // 0, or the CUresult of an array that is none.
   int result() const { return result_; }
   const protocol::CopyPayload& copy() const { return box_.copy; }
+  // Of a copy from the device: over how many its bytes may go.
+  std::uint64_t connections() const { return box_.copy.destination; }
 
   // The bytes [offset, offset + bytes) of what is copied, from or to `host`, in the call's stream.
   // The driver's CUresult.

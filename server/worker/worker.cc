@@ -97,9 +97,11 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
   std::vector<transport::Connection*> bulk;
   for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
   // Outlives the executor: the driver may write to its memory as long as a helper waits.
-  const bool packs =
-      (options.features & protocol::feature_bit(protocol::Feature::kPackedChunks)) != 0;
-  BulkLanes lanes(std::move(bulk), packs);
+  const auto knows = [&options](protocol::Feature feature) {
+    return (options.features & protocol::feature_bit(feature)) != 0;
+  };
+  BulkLanes lanes(std::move(bulk), knows(protocol::Feature::kPackedChunks),
+                  knows(protocol::Feature::kSpreadCopies));
   SessionEnd end(*channels.log, outbox);
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {

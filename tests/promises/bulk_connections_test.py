@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects: copies to the device share as many connections as the link rewards, and no more. Where each
+"""Protects: copies share as many connections as the link rewards, and no more, in either direction. Where each
 connection is held below the link, several are used; where the link itself is the bound, one more is tried and
 given up. The number changes while copies are under way, and each byte arrives. What joins later is the
 session's: where one of these connections is cut, the session ends as for any other, and says so.
@@ -57,8 +57,8 @@ class CutsWhoJoins(Between):
 
 
 class BulkConnections(unittest.TestCase):
-    def run_over(self, server, address, source="pinned", mebibytes=MEBIBYTES, words=(), **changes):
-        done = world.measured(server, [PROGRAM, mebibytes, COPY, source], address, 120, words, **changes)
+    def run_over(self, server, address, source="pinned", mebibytes=MEBIBYTES, words=(), way="in", **changes):
+        done = world.measured(server, [PROGRAM, mebibytes, COPY, source, way], address, 120, words, **changes)
         return done, done.statistics[0] if done.statistics else {}
 
     def check(self, done):
@@ -75,13 +75,24 @@ class BulkConnections(unittest.TestCase):
                     print(words, source, done.stdout.split(), statistics["bulk_connections"], flush=True)
                     self.assertGreater(statistics["bulk_connections"], 1)
 
+    def test_several_from_the_device_where_each_is_held_below_the_link(self):
+        for words, source in (((), "pinned"), ((), "pageable"), (("--tls",), "pinned")):
+            with self.subTest(words=words, source=source), world.Gpurund(*words) as server, \
+                    world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
+                done, statistics = self.run_over(server, link.address, source, words=words, way="out", mebibytes="512")
+                self.check(done)
+                print(words, source, done.stdout.split(), statistics["bulk_connections_out"], flush=True)
+                # Each is wanted by what has come over the one before.
+                self.assertGreater(statistics["bulk_connections_out"], 2)
+
     def test_one_where_the_link_is_the_bound(self):
-        with world.Gpurund() as server, \
-                world.DelayedLink(server.port(), 0.001, BYTES_PER_S) as link:
-            done, statistics = self.run_over(server, link.address)
-            self.check(done)
-            print(done.stdout.split(), flush=True)
-            self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]), (1, 2))
+        for way, key in (("in", "bulk_connections"), ("out", "bulk_connections_out")):
+            with self.subTest(way=way), world.Gpurund() as server, \
+                    world.DelayedLink(server.port(), 0.001, BYTES_PER_S) as link:
+                done, statistics = self.run_over(server, link.address, way=way)
+                self.check(done)
+                print(way, done.stdout.split(), flush=True)
+                self.assertEqual((statistics[key], statistics[key + "_most"]), (1, 2))
 
     def test_as_many_as_are_asked_for(self):
         with world.Gpurund() as server, \

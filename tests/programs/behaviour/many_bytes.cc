@@ -1,7 +1,8 @@
 // Driver API: as many bytes to the device as a link takes to show what it is, in copies that one
 // after another write where the one before the last did. Of each copy a page of every 512 KiB comes
-// back at once and is looked at, of the last two all of it. Its words: MiB in all, MiB of a copy,
-// "pinned" or "pageable". Prints how fast the bytes went, the looks left out.
+// back at once and is looked at, of the last two all of it. Or from the device, each copy to where
+// the one before it was; all of each is looked at. Its words: MiB in all, MiB of a copy, "pinned"
+// or "pageable", "in" or "out". Prints how fast the bytes went, the looks left out.
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -42,7 +43,7 @@ void look(CUdeviceptr there, const unsigned char* here, size_t size, size_t offs
 }  // namespace
 
 int main(int argc, char** argv) {
-  EXPECT(argc == 4);
+  EXPECT(argc == 5);
   CUdevice device;
   CUcontext context;
   MUST(cuInit(0));
@@ -67,7 +68,19 @@ int main(int argc, char** argv) {
     }
   }
   std::chrono::duration<double> taken{0};
-  for (size_t round = 0; round < all / size; ++round) {
+  if (argv[4] == std::string("out")) {
+    for (int i = 0; i < 2; ++i) MUST(cuMemcpyHtoD(memory[i], sources[i], size));
+    std::vector<unsigned char> elsewhere(is_pinned ? 0 : size);
+    auto* const to =
+        is_pinned ? reinterpret_cast<unsigned char*>(Device::pinned(size)) : elsewhere.data();
+    for (size_t round = 0; round < all / size; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      MUST(cuMemcpyDtoH(to, memory[round % 2], size));
+      taken += std::chrono::steady_clock::now() - begin;
+      EXPECT(std::memcmp(to, sources[round % 2], size) == 0);
+    }
+  }
+  for (size_t round = 0; argv[4] == std::string("in") && round < all / size; ++round) {
     const size_t which = round % 2;
     stamp(sources[which], size, round);
     const auto begin = std::chrono::steady_clock::now();

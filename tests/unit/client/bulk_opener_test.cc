@@ -81,7 +81,7 @@ TEST(BulkOpener, StopsWithoutThePeer) {
   listener.failed = [](void*, Status) {};
   listener.completed = [](void*, std::uint64_t) {};
   listener.wants_more = [](void* of) { (*static_cast<std::unique_ptr<BulkOpener>*>(of))->look(); };
-  Bulk bulk({near.get()}, listener, false, ConnectionCount::Bounds{2, 64, false});
+  Bulk bulk({near.get()}, listener, Bulk::Known{}, ConnectionCount::Bounds{2, 64, false});
   opener = std::make_unique<BulkOpener>(peer, bulk);
   ASSERT_TRUE(bulk.start().ok());
   const Bytes source(kCopyBytes);

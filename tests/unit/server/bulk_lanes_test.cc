@@ -7,7 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "protocol/limits.h"
 #include "tests/unit/server/taking_connection.h"
@@ -24,7 +29,7 @@ constexpr std::size_t kFrame = protocol::kChunkHeadBytes + kSmall;
 class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
  protected:
   explicit BulkLanesTest(std::size_t at_once = GetParam())
-      : taking_(at_once), lanes_({&taking_}, false) {
+      : taking_(at_once), lanes_({&taking_}, false, false) {
     BulkLanes::Listener listener;
     listener.user = nullptr;
     listener.changed = listener.time = [](void*) {};
@@ -171,7 +176,7 @@ class GoneConnection final : public TakingConnection {
 // Its sender hears of it once, and has nothing more to do.
 TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
   GoneConnection connection;
-  BulkLanes lanes({&connection}, false);
+  BulkLanes lanes({&connection}, false, false);
   std::atomic<int> told{0};
   BulkLanes::Listener listener;
   listener.user = &told;
@@ -212,14 +217,121 @@ TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
   EXPECT_TRUE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
 }
 
-// Copies out keep their order, so they have one connection whatever joins.
-TEST_F(JoiningLanesTest, BytesFromTheDeviceStayOnTheFirst) {
+TEST_F(JoiningLanesTest, CopiesThatAreNotSpreadStayOnTheFirst) {
   auto other = std::make_unique<TakingConnection>(kFrame);
   TakingConnection& joined = *other;
   ASSERT_TRUE(lanes_.add(std::move(other), say_nothing));
   for (std::uint64_t transfer = 1; transfer <= 20; ++transfer) copy_out(transfer);
   expect_sent(20);
   EXPECT_TRUE(joined.sent(0).empty());
+}
+
+TEST_F(JoiningLanesTest, NothingIsSpreadForAClientThatDoesNotKnowIt) {
+  ASSERT_TRUE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
+  EXPECT_EQ(lanes_.lanes_for(2), 1U);
+}
+
+// Takes no more sends than it is let.
+class StandingConnection final : public TakingConnection {
+ public:
+  StandingConnection() : TakingConnection(0) {}
+  Status send(std::span<const ByteView> parts, Deadline deadline) override {
+    {
+      std::unique_lock lock(gate_);
+      stands_ = true;
+      change_.notify_all();
+      change_.wait(lock, [this] { return may_ > 0; });
+      --may_;
+    }
+    return TakingConnection::send(parts, deadline);
+  }
+  void await() {
+    std::unique_lock lock(gate_);
+    EXPECT_TRUE(change_.wait_for(lock, std::chrono::seconds(30), [this] { return stands_; }));
+  }
+  void let_go(int sends) {
+    const std::lock_guard lock(gate_);
+    may_ += sends;
+    change_.notify_all();
+  }
+
+ private:
+  std::mutex gate_;
+  std::condition_variable change_;
+  bool stands_ = false;
+  int may_ = 0;
+};
+
+class SpreadLanesTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kChunk = limits::kBulkChunkBytes;
+  static constexpr std::size_t kChunkFrame = protocol::kChunkHeadBytes + kChunk;
+
+  SpreadLanesTest() {
+    BulkLanes::Listener listener;
+    listener.changed = listener.time = [](void*) {};
+    listener.failed = [](void*, const Status&) {};
+    EXPECT_TRUE(lanes_.start(listener).ok());
+    auto other = std::make_unique<TakingConnection>(0);
+    joined_ = other.get();
+    EXPECT_TRUE(lanes_.add(std::move(other), [](transport::Connection&) { return Status(); }));
+  }
+  ~SpreadLanesTest() override {
+    first_.let_go(1000);
+    lanes_.stop();
+  }
+
+  void copy_out(std::uint64_t transfer, std::uint64_t bytes, unsigned lanes) {
+    ASSERT_EQ(lanes_.out().open(transfer, transfer, bytes, lanes), 0);
+    for (std::uint64_t at = 0; at < bytes; at += kChunk) {
+      const BulkOut::Chunk chunk = lanes_.out().next(transfer);
+      ASSERT_NE(chunk.bytes, nullptr);
+      lanes_.out().copied(transfer, chunk, 0);
+    }
+    lanes_.out().end_call(transfer, transfer, bytes, 0);
+  }
+  // The transfer and the watermark of each frame, all of which are of `bytes`.
+  using Told = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  static Told told(const Bytes& sent, std::size_t bytes) {
+    Told result;
+    for (std::size_t at = 0; at + bytes <= sent.size(); at += bytes) {
+      protocol::BulkHeader header;
+      std::memcpy(&header, sent.data() + at + protocol::kFrameHeaderBytes, sizeof header);
+      result.emplace_back(header.transfer, header.watermark);
+    }
+    return result;
+  }
+
+  StandingConnection first_;
+  BulkLanes lanes_{{&first_}, false, true};
+  TakingConnection* joined_ = nullptr;
+};
+
+TEST_F(SpreadLanesTest, OverAsManyAsThereAre) {
+  EXPECT_EQ(lanes_.lanes_for(0), 1U);
+  EXPECT_EQ(lanes_.lanes_for(1), 1U);
+  EXPECT_EQ(lanes_.lanes_for(2), 2U);
+  EXPECT_EQ(lanes_.lanes_for(~std::uint64_t{0}), 2U);
+}
+
+// Where one connection stands, the other takes what may go over it, and no more: each in its order,
+// and with what it has to come behind.
+TEST_F(SpreadLanesTest, OthersTakeWhatOneDoesNot) {
+  ASSERT_EQ(lanes_.lanes_for(2), 2U);
+  copy_out(1, kChunk, 1);
+  first_.await();
+  copy_out(2, 2 * kChunk, 2);
+  copy_out(3, 2 * kChunk, 2);
+  const Told spread = told(joined_->sent(4 * kChunkFrame), kChunkFrame);
+  EXPECT_EQ(spread, (Told{{2, 1}, {2, 2}, {3, 2}, {3, 3}}));
+  copy_out(4, kChunk, 1);
+  copy_out(5, 2 * kChunk, 2);
+  EXPECT_EQ(joined_->sent_so_far().size(), 4 * kChunkFrame) << "the fourth goes before it";
+  first_.let_go(1);
+  // It stands with the fourth.
+  EXPECT_EQ(told(joined_->sent(6 * kChunkFrame), kChunkFrame)[5], (std::pair{5UL, 5UL}));
+  first_.let_go(1);
+  EXPECT_EQ(told(first_.sent(2 * kChunkFrame), kChunkFrame)[1], (std::pair{4UL, 4UL}));
 }
 
 TEST_F(JoiningLanesTest, NoneAfterTheEnd) {

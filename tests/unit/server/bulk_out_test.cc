@@ -48,7 +48,8 @@ class BulkOutTest : public ::testing::Test {
   int rooms_ = 0;
   BulkOut out_{staging_,
                {&rooms_, [](void* user) { ++*static_cast<int*>(user); },
-                [](void*, protocol::FrameKind, const protocol::BulkHeader&, ByteView) {}}};
+                [](void*, protocol::FrameKind, const protocol::BulkHeader&, ByteView, unsigned) {}},
+               false};
   std::deque<std::byte*> unsent_;
 };
 

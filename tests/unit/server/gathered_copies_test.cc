@@ -77,7 +77,7 @@ class GatheredCopiesTest : public ExecutorTest {
   protocol::CopyPayload payload_{0, reinterpret_cast<std::uintptr_t>(memory_.data()), kBytes};
   std::vector<protocol::RecordView> calls_;
   TakingConnection taking_{std::size_t{1} << 30};
-  BulkLanes lanes_{{&taking_}, false};
+  BulkLanes lanes_{{&taking_}, false, false};
   LookingConnection log_;
   Outbox answers_{log_, kWait};
 };
