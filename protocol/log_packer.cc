@@ -13,7 +13,7 @@ struct LogPacker::Codec {
   std::unique_ptr<std::byte[]> room{std::make_unique_for_overwrite<std::byte[]>(kHistoryRoomBytes)};
   std::size_t end = 0;  // Of the history, from the room's start on.
   std::unique_ptr<std::byte[]> block{
-      std::make_unique_for_overwrite<std::byte[]>(kPackedRecordsBytesMax)};
+      std::make_unique_for_overwrite<std::byte[]>(kPackedRecordsBytesMax + 8)};
 
   Codec() { LZ4_initStream(&stream, sizeof stream); }
 
@@ -32,7 +32,7 @@ struct LogPacker::Codec {
         &stream, reinterpret_cast<const char*>(start), reinterpret_cast<char*>(block.get()),
         static_cast<int>(bytes), static_cast<int>(most), 1);
     if (packed > 0) return static_cast<std::size_t>(packed);
-    LZ4_resetStream_fast(&stream);
+    LZ4_initStream(&stream, sizeof stream);  // After a failure it is good for nothing else.
     end = 0;
     return 0;
   }
@@ -69,7 +69,9 @@ LogPacker::Packed LogPacker::pack(std::span<const ByteView> parts, std::size_t b
   Packed result;
   result.packed = true;
   result.head.bytes = static_cast<std::uint32_t>(bytes);
-  result.block = ByteView(codec_->block.get(), packed);
+  result.head.padding = static_cast<std::uint32_t>((8 - packed % 8) % 8);
+  std::memset(codec_->block.get() + packed, 0, result.head.padding);
+  result.block = ByteView(codec_->block.get(), packed + result.head.padding);
   return result;
 }
 

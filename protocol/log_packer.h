@@ -30,7 +30,7 @@ class LogPacker {
   struct Packed {
     bool packed = false;  // Else the records go as they are.
     PackedRecordsHead head;
-    ByteView block;  // Ours, until the next call.
+    ByteView block;  // With its padding; ours, until the next call.
   };
   // `parts`, one after the other, are `bytes` of whole records.
   Packed pack(std::span<const ByteView> parts, std::size_t bytes);

@@ -13,12 +13,14 @@ Result<ByteView> RecordsUnpacker::unpack(ByteView payload) {
   PackedRecordsHead head;
   if (payload.size() <= sizeof head) return Status(Code::kProtocol, "packed records cut short");
   std::memcpy(&head, payload.data(), sizeof head);
-  const ByteView block = payload.subspan(sizeof head);
-  if (head.bytes == 0 || head.bytes % 8 != 0 || head.bytes > kPackedRecordsBytesMax ||
-      block.size() >= head.bytes || head.reserved != 0) {
+  const ByteView rest = payload.subspan(sizeof head);
+  const bool padded = head.padding < 8 && head.padding < rest.size();
+  const ByteView block = rest.first(padded ? rest.size() - head.padding : 0);
+  if (block.empty() || head.bytes % 8 != 0 || head.bytes > kPackedRecordsBytesMax ||
+      block.size() >= head.bytes) {
     return Status(Code::kProtocol, "packed records of " + std::to_string(head.bytes) +
-                                       " bytes in " + std::to_string(block.size()) + ", with " +
-                                       std::to_string(head.reserved) + " in a reserved field");
+                                       " bytes in " + std::to_string(rest.size()) + ", of which " +
+                                       std::to_string(head.padding) + " are padding");
   }
   if (room_ == nullptr) room_ = std::make_unique_for_overwrite<std::byte[]>(kHistoryRoomBytes);
   const std::size_t history = std::min(end_, kHistoryBytes);

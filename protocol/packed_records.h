@@ -19,7 +19,7 @@ namespace gpurun::protocol {
 struct PackedRecordsHead {
   std::uint32_t bytes =
       0;  // What the block unpacks to: whole records, 8 to kPackedRecordsBytesMax.
-  std::uint32_t reserved = 0;
+  std::uint32_t padding = 0;  // So many zeros behind the block, 0 to 7: the next frame is aligned.
 };
 static_assert(sizeof(PackedRecordsHead) == kPackedRecordsHeadBytes);
 

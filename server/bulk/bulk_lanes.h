@@ -31,9 +31,6 @@ class BulkHeads;
 
 namespace gpurun::server {
 
-// Bytes on their way from the device; copies wait beyond.
-inline constexpr std::size_t kStagingOutBytes = std::size_t{64} << 20;
-
 class BulkLanes {
  public:
   // What BulkLanes tells, without a lock held, from threads of its own and of those that call it.

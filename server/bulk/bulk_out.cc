@@ -27,7 +27,6 @@ int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t to
   transfer.call = sequence;
   transfer.total = total;
   transfer.lanes = lanes;
-  more_lanes_ = lanes - 1;
   return 0;
 }
 
@@ -43,7 +42,20 @@ bool BulkOut::may_go_on() {
   const std::size_t least = kBytesAheadMin + more_lanes_ * limits::kBulkChunkBytes;
   if (!starving_ || (unsent_ > least && !lacks_slots_)) return false;
   starving_ = lacks_slots_ = false;
+  more_lanes_ = 0;
   return true;
+}
+
+// Each connection has a chunk that it sends, and one behind it. What several have ahead holds up
+// nobody who has nothing on its way.
+bool BulkOut::may_ask(const Transfer& transfer) const {
+  if (transfer.asked == 0 && transfer.unsent == 0 && unsent_ >= kBytesAheadMax) {
+    return spread_unsent_ != 0;
+  }
+  const std::size_t more = 2 * (transfer.lanes - 1);
+  const bool scarce = staging_.free_slots() < kStagingOutBytes / limits::kBulkChunkBytes / 2;
+  return unsent_ < kBytesAheadMax + more * limits::kBulkChunkBytes &&
+         transfer.asked < kChunksAskedMax + (scarce ? 0 : more);
 }
 
 BulkOut::Chunk BulkOut::next(std::uint64_t number) {
@@ -56,14 +68,10 @@ BulkOut::Chunk BulkOut::next(std::uint64_t number) {
   chunk.size = static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, transfer.total - transfer.given));
   if (chunk.size == 0) return {};
-  // Each connection has a chunk that it sends, and one behind it.
-  const std::size_t more = 2 * (transfer.lanes - 1);
-  if (unsent_ < kBytesAheadMax + more * limits::kBulkChunkBytes &&
-      transfer.asked < kChunksAskedMax + more) {
-    chunk.bytes = take_staging();
-  }
+  if (may_ask(transfer)) chunk.bytes = take_staging();
   if (chunk.bytes == nullptr) {
     starving_ = true;
+    more_lanes_ = std::max(more_lanes_, transfer.lanes - 1);
     return {};
   }
   ++transfer.asked;
@@ -105,10 +113,11 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
       lanes = transfer.lanes;
       transfer.said += chunk.size;
       ++transfer.unsent;
+      if (lanes > 1) ++spread_unsent_;
       unsent_ += counts(chunk.size);
     } else {
       staging_.give_back(chunk.bytes);
-      if (!std::exchange(transfer.abandoned, true)) abandon(number, transfer.total);
+      abandon(number, transfer);
     }
     room = may_go_on();
     forget_when_done(found);
@@ -120,8 +129,13 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
   if (room) listener_.room(listener_.user);
 }
 
-void BulkOut::abandon(std::uint64_t number, std::uint64_t total) {
-  listener_.say(listener_.user, FrameKind::kChunkAbandoned, {number, 0, total, 0}, {}, 1);
+// Once. Where some of it is on its way over several connections, copies to the same place that are
+// said later come behind its end as well: it has a number.
+void BulkOut::abandon(std::uint64_t number, Transfer& transfer) {
+  if (std::exchange(transfer.abandoned, true)) return;
+  const bool spread = spreads_ && transfer.lanes > 1 && transfer.said != 0;
+  const BulkHeader header{number, 0, transfer.total, spread ? ++numbered_ : 0};
+  listener_.say(listener_.user, FrameKind::kChunkAbandoned, header, {}, 1);
 }
 
 void BulkOut::forget_when_done(Transfers::iterator at) {
@@ -133,16 +147,20 @@ void BulkOut::forget_when_done(Transfers::iterator at) {
 
 void BulkOut::end_call(std::uint64_t number, std::uint64_t sequence, std::uint64_t total,
                        int result) {
+  const std::lock_guard saying(saying_);
   const std::lock_guard lock(mutex_);
   const auto found = transfers_.find(number);
   if (found == transfers_.end()) {
-    if (result != 0) abandon(number, total);
+    Transfer unknown;
+    unknown.total = total;
+    if (result != 0) abandon(number, unknown);
     return;
   }
   Transfer& transfer = found->second;
   if (transfer.call != sequence) return;
   if (transfer.failure == 0) transfer.failure = result;
-  if (transfer.failure != 0 && !std::exchange(transfer.abandoned, true)) abandon(number, total);
+  // Where all of it was said there is nothing to give up: it comes, and has its number.
+  if (transfer.failure != 0 && transfer.said != transfer.total) abandon(number, transfer);
   transfer.closed = true;
   forget_when_done(found);
 }
@@ -188,6 +206,7 @@ bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
   // It is remembered as long as it has unsent chunks.
   const auto found = transfers_.find(number);
   --found->second.unsent;
+  if (found->second.lanes > 1) --spread_unsent_;
   forget_when_done(found);
   return may_go_on();
 }

@@ -27,6 +27,9 @@
 
 namespace gpurun::server {
 
+// Bytes on their way from the device; copies wait beyond.
+inline constexpr std::size_t kStagingOutBytes = std::size_t{64} << 20;
+
 // Bytes that the device has written and that no connection has taken; copies wait once it is so
 // many.
 inline constexpr std::size_t kBytesAheadMax = std::size_t{2} << 20;
@@ -115,7 +118,8 @@ class BulkOut {
 
   std::byte* take_staging();
   bool may_go_on();
-  void abandon(std::uint64_t transfer, std::uint64_t total);
+  bool may_ask(const Transfer& transfer) const;
+  void abandon(std::uint64_t number, Transfer& transfer);
   void forget_when_done(Transfers::iterator at);
 
   Staging& staging_;
@@ -126,10 +130,11 @@ class BulkOut {
   Transfers transfers_;
   std::size_t unnumbered_ = 0;
   std::uint64_t numbered_ = 0;
-  std::size_t unsent_ = 0;      // Bytes of all transfers, as they count.
-  std::size_t more_lanes_ = 0;  // Of the last transfer that was opened: beyond the first.
-  bool starving_ = false;       // A copy waits for a slot, or for chunks to be done or gone.
-  bool lacks_slots_ = false;    // For want of a slot: it need not wait for chunks to be gone.
+  std::size_t unsent_ = 0;         // Bytes of all transfers, as they count.
+  std::size_t spread_unsent_ = 0;  // Chunks that several connections may take.
+  unsigned more_lanes_ = 0;        // Beyond the first, of those that wait: the most.
+  bool starving_ = false;          // A copy waits for a slot, or for chunks to be done or gone.
+  bool lacks_slots_ = false;       // For want of a slot: it need not wait for chunks to be gone.
 };
 
 }  // namespace gpurun::server

@@ -93,6 +93,8 @@ TEST(PackedRecords, ComeOutAsTheyWent) {
     if (payload.empty()) continue;
     ++packed_frames;
     EXPECT_LT(payload.size(), records.size() / 2);
+    EXPECT_EQ(payload.size() % 8, 0u) << "the next frame is not aligned";
+    EXPECT_EQ(payload.size() % 8, 0u) << "the next frame is not aligned";
     const Result<ByteView> back = unpacker.unpack(payload);
     ASSERT_TRUE(back.ok()) << i << ": " << back.status().to_string();
     ASSERT_EQ(back->size(), records.size());
@@ -178,9 +180,9 @@ Bytes copy_from(std::size_t back, std::size_t bytes) {
 }
 
 bool refused(RecordsUnpacker& unpacker, std::size_t bytes, ByteView block,
-             std::uint32_t reserved = 0) {
+             std::uint32_t padding = 0) {
   const Result<ByteView> got =
-      unpacker.unpack(payload_of({static_cast<std::uint32_t>(bytes), reserved}, block));
+      unpacker.unpack(payload_of({static_cast<std::uint32_t>(bytes), padding}, block));
   if (got.ok()) EXPECT_EQ(got->size(), bytes);
   return !got.ok() && got.status().code() == Code::kProtocol;
 }
@@ -193,7 +195,12 @@ TEST(PackedRecords, BadHeadsAreRefused) {
   EXPECT_FALSE(refused(unpacker, bytes, block));
   EXPECT_FALSE(unpacker.unpack({}).ok());
   EXPECT_TRUE(refused(unpacker, bytes, {}));
-  EXPECT_TRUE(refused(unpacker, bytes, block, 1));
+  Bytes padded = block;
+  padded.resize(block.size() + 7);
+  EXPECT_FALSE(refused(unpacker, bytes, padded, 7));
+  EXPECT_TRUE(refused(unpacker, bytes, padded, 6));
+  EXPECT_TRUE(refused(unpacker, bytes, block, 8));
+  EXPECT_TRUE(refused(unpacker, 8, Bytes(4), 4)) << "nothing but padding";
   EXPECT_TRUE(refused(unpacker, 0, block));
   for (const std::size_t wrong : {bytes - 8, bytes + 8, bytes - 1}) {
     EXPECT_TRUE(refused(unpacker, wrong, block)) << wrong;

@@ -144,5 +144,83 @@ TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
   EXPECT_NE(out_.next(kTransfer).bytes, nullptr);
 }
 
+// Over several connections.
+class SpreadOutTest : public ::testing::Test {
+ protected:
+  using Kind = protocol::FrameKind;
+  struct Said {
+    Kind kind;
+    std::uint64_t transfer, watermark;
+    bool operator==(const Said&) const = default;
+  };
+  static constexpr unsigned kLanes = 8;
+  static constexpr std::uint64_t kOther = 2;
+
+  void open(std::uint64_t transfer, std::uint64_t bytes, unsigned lanes) {
+    ASSERT_EQ(out_.open(transfer, transfer, bytes, lanes), 0);
+  }
+  // So many chunks, which the device brings with `result`; fewer where no more may be asked for.
+  std::size_t copy(std::uint64_t transfer, std::size_t most, int result = 0) {
+    std::size_t count = 0;
+    for (; count < most; ++count) {
+      const BulkOut::Chunk chunk = out_.next(transfer);
+      if (chunk.bytes == nullptr) break;
+      out_.copied(transfer, chunk, result);
+    }
+    return count;
+  }
+
+  Staging staging_{kStagingOutBytes};
+  std::vector<Said> said_;
+  BulkOut out_{staging_,
+               {&said_, [](void*) {},
+                [](void* user, Kind kind, const protocol::BulkHeader& header, ByteView, unsigned) {
+                  static_cast<std::vector<Said>*>(user)->push_back(
+                      {kind, header.transfer, header.watermark});
+                }},
+               true};
+};
+
+// The client would throw away what is still on its way, and wait for its number for ever.
+TEST_F(SpreadOutTest, WhatWasAllSaidIsNotGivenUp) {
+  open(kTransfer, 2 * kChunk, kLanes);
+  EXPECT_EQ(copy(kTransfer, 2), 2U);
+  out_.end_call(kTransfer, kTransfer, 2 * kChunk, 700);
+  EXPECT_EQ(said_, (std::vector<Said>{{Kind::kChunk, kTransfer, 0}, {Kind::kChunk, kTransfer, 1}}));
+}
+
+// What comes behind it must not be overtaken by what it had said.
+TEST_F(SpreadOutTest, WhatIsGivenUpHalfwayHasANumber) {
+  open(kTransfer, 3 * kChunk, kLanes);
+  EXPECT_EQ(copy(kTransfer, 1), 1U);
+  EXPECT_EQ(copy(kTransfer, 1, 700), 1U);
+  out_.end_call(kTransfer, kTransfer, 3 * kChunk, 700);
+  open(kOther, 2 * kChunk, kLanes);
+  EXPECT_EQ(copy(kOther, 1), 1U);
+  EXPECT_EQ(said_, (std::vector<Said>{{Kind::kChunk, kTransfer, 0},
+                                      {Kind::kChunkAbandoned, kTransfer, 1},
+                                      {Kind::kChunk, kOther, 1}}));
+  EXPECT_EQ(out_.watermark(), 1U);
+}
+
+// Two chunks for each connection are ahead of them; who has none on its way gets its turn.
+TEST_F(SpreadOutTest, WhatIsAheadOfManyHoldsUpNobodyElse) {
+  open(kTransfer, 64 * kChunk, kLanes);
+  EXPECT_EQ(copy(kTransfer, 64), kChunksAheadMax + 2 * (kLanes - 1));
+  open(kOther, 4 * kChunk, 1);
+  EXPECT_EQ(copy(kOther, 4), 1U);
+}
+
+// The device has not come to any of them.
+TEST_F(SpreadOutTest, CopiesBehindKernelsLeaveSlotsToOthers) {
+  const std::size_t all = staging_.free_slots();
+  for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) {
+    open(transfer, 64 * kChunk, kLanes);
+    while (out_.next(transfer).bytes != nullptr) {
+    }
+  }
+  EXPECT_GT(staging_.free_slots(), all / 4);
+}
+
 }  // namespace
 }  // namespace gpurun::server
