@@ -16,6 +16,7 @@ import world  # noqa: E402
 
 ROUND_TRIP_S = 0.001
 LINK_BYTES_PER_S = 100_000_000 // 8  # 100 Mbit/s.
+CALLS_BYTES_PER_S = 25_000_000 // 8  # Less than a client makes of calls that a sanitizer watches.
 TIMEOUT_S = 60
 # How many MiB, how often, and which share of these bytes may pass in either direction. What has gone before anybody knows how slow the link is (the buffers of sockets) goes as it is.
 BOUNDS = {
@@ -45,15 +46,15 @@ def passed(server, command):
 
 # Which calls, how many thousand, and the share of their records' bytes that goes. The buffers of sockets take the first ones as they are.
 CALLS = {
-    ("launches", "200"): (0.1, 0.6),
-    ("copies", "4"): (1, 1),
-    ("both", "99"): (0.5, 0.95),
+    ("launches", "100"): (0.03, 0.6),
+    ("copies", "2"): (1, 1),
+    ("both", "50"): (0.5, 0.95),
 }
 
 
 def calls_over(server, command, **changes):
     """Bytes of a run's records, and those that they were sent in; it must end well."""
-    with world.DelayedLink(server.port(), ROUND_TRIP_S, LINK_BYTES_PER_S) as link:
+    with world.DelayedLink(server.port(), ROUND_TRIP_S, CALLS_BYTES_PER_S) as link:
         done = world.measured(server, command, link.address, TIMEOUT_S, **changes)
     if done.status != 0 or "PASSED" not in done.stdout:
         raise AssertionError(f"{command}: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
@@ -69,7 +70,7 @@ def wrong_of_calls(image, program):
             print(f"{what}: {wire / records:.3f} of {records} bytes of calls", flush=True)
             if not least <= wire / records <= most:
                 yield f"{what}: {wire / records:.3f} of the bytes of calls, not {least} to {most}"
-        command = [program, image, "launches", "50"]
+        command = [program, image, "launches", "20"]
         records, wire = calls_over(server, command, GPURUN_PACKING="off")
         if wire != records:
             yield f"launches with GPURUN_PACKING=off: {wire} bytes for {records}"
