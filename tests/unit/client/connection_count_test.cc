@@ -38,6 +38,9 @@ class Link {
       seen_.push_back(count_.in_use());
     }
   }
+  // A copy that has yet to come, and comes no more.
+  void ask_for(std::uint64_t mebibytes) { count_.sent(now_, mebibytes * kMebibyte); }
+  void drop(std::uint64_t mebibytes) { count_.dropped(now_, mebibytes * kMebibyte); }
   void idle(ConnectionCount::Span span) { now_ += span; }
   void none_can_be_opened() { opens_ = false; }
   void set_rate(Rate rate) { rate_ = std::move(rate); }
@@ -246,6 +249,21 @@ TEST(ConnectionCount, NeverMoreThanItMay) {
   three.copy(2000);
   EXPECT_EQ(three.count().in_use(), 3u);
   EXPECT_EQ(three.most(), 3u);
+}
+
+// What was under way when the number changed tells nothing of the new one, and is waited for.
+TEST(ConnectionCount, WhatComesNoMoreIsNotWaitedFor) {
+  constexpr std::uint64_t kMuch = 64 << 10;
+  Link link([](unsigned count) { return 100e6 * count; }, {2, 64, false});
+  link.ask_for(kMuch);
+  link.copy(1024);
+  EXPECT_TRUE(link.count().in_use() == 2 && link.count().tried_most() == 2);
+  link.copy(1024);
+  link.drop(kMuch);
+  link.set_rate([](unsigned count) { return count == 1 ? 200e6 : 100e6; });
+  link.idle(ConnectionCount::kRestMax);
+  link.copy(1024);
+  EXPECT_EQ(link.count().in_use(), 1u);
 }
 
 }  // namespace
