@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "protocol/bulk_head.h"
 #include "protocol/chunk_wire.h"
 
@@ -311,6 +312,7 @@ Status BulkLanes::send_next(Lane& lane) {
 }
 
 void BulkLanes::run_sender(Lane& lane) {
+  name_this_thread("gpurun-bulk-out");
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -325,6 +327,7 @@ void BulkLanes::run_sender(Lane& lane) {
 }
 
 void BulkLanes::run_receiver(Lane& lane) {
+  name_this_thread("gpurun-bulk-in");
   looks_for_receipts = true;
   protocol::BulkHeads heads;
   Bytes scratch;

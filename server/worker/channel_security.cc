@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_name.h"
 #include "protocol/control.h"
 #include "protocol/session_identity.h"
 #include "transport/tls/connection.h"
@@ -66,7 +67,12 @@ class Handshakes {
     others.reserve(all_.size());
     std::size_t next = 1;
     try {
-      for (; next < all_.size(); ++next) others.emplace_back([this, next] { shake(next); });
+      for (; next < all_.size(); ++next) {
+        others.emplace_back([this, next] {
+          name_this_thread("gpurun-attach");
+          shake(next);
+        });
+      }
     } catch (const std::system_error&) {
       // Then one after the other.
     }

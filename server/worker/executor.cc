@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "server/worker/executor_state.h"
 #include "server/worker/thread_context.h"
 
@@ -338,6 +339,7 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
 }
 
 void ExecutorState::serve() {
+  name_this_thread("gpurun-execute");
   for (;;) {
     bool look = false;
     {

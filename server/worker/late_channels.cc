@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "protocol/control.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/daemon/spawn_joining.h"
@@ -51,6 +52,7 @@ void LateChannels::stop() {
 }
 
 void LateChannels::run(BulkLanes& lanes) {
+  name_this_thread("gpurun-late");
   while (!stopping_) {
     const Status taken = take_next(lanes);
     if (taken.code() == Code::kUnavailable) return;

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/thread_name.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -112,6 +114,7 @@ void OutputCapture::post_from(int pipe, std::uint8_t flags) {
 }
 
 void OutputCapture::run() {
+  name_this_thread("gpurun-output");
   for (;;) {
     const bool ahead = outbox_.kept_bytes() > kAheadBytes;
     std::array<pollfd, 3> polled = {pollfd{stop_.get(), POLLIN, 0},

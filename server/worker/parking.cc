@@ -3,6 +3,8 @@
 
 #include <system_error>
 
+#include "base/thread_name.h"
+
 namespace gpurun::server {
 
 Parking::~Parking() {
@@ -29,6 +31,7 @@ Status Parking::run(std::function<void()> work) {
 }
 
 void Parking::serve() {
+  name_this_thread("gpurun-wait");
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/decoder.h"
 #include "server/worker/executor.h"
@@ -35,6 +36,7 @@ class LifeSigns {
 
  private:
   void run(std::chrono::milliseconds period, Outbox& outbox, Executor& executor) {
+    name_this_thread("gpurun-life");
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
       outbox.heartbeat();
