@@ -2,6 +2,7 @@
 import calls
 import emulated
 import loops
+import record_forms
 import sequences
 import sessions
 import smaller_logs
@@ -16,6 +17,7 @@ GROUPS = {
     "tls": ("the same with TLS", calls.tls),
     "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
     "sequences": ("what the bytes of repeated calls cost", sequences.measure),
+    "records": ("a launch's record, and the same as a message of Cap'n Proto", record_forms.measure),
     "smaller-logs": ("ways to send the records of calls in fewer bytes, on recorded logs", smaller_logs.measure),
     "lone": ("when a launch starts that no other call follows (emulated device)", calls.lone),
     "emulated": ("kernels on the emulated device, beside plain loop nests", emulated.measure),

@@ -27,6 +27,11 @@ double clock_nanoseconds() {
   return least;
 }
 
+void Results::begin_repeating() {
+  std::printf("ready\n");
+  std::fflush(stdout);
+}
+
 void Results::print() const {
   std::printf("{");
   const char* separator = "\n";

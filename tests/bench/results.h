@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,16 +27,27 @@ struct Row {
   std::vector<double> samples;
 };
 
+// A row whose calls are made again and again for a while, for who looks on with a profiler.
+struct Repetition {
+  std::string row;
+  double seconds = 0;
+};
+
 class Results {
  public:
   // `quick`: a hundredth of the counts, for who wants to see that there are numbers at all.
-  explicit Results(bool quick) : quick_(quick) {}
+  // `repeated`: of what each() and rate() are asked for only this row's calls are made, each other
+  // call once, since a row finds what earlier ones have left. With the line "ready" on standard
+  // output before them; what is told of them is the mean time of one.
+  explicit Results(bool quick, std::optional<Repetition> repeated = std::nullopt)
+      : quick_(quick), repeated_(std::move(repeated)) {}
   int count(int full) const { return quick_ ? std::max(3, full / 100) : full; }
 
   // Times each of `count(full)` calls of `call` by itself, in nanoseconds, after a tenth as many
   // unmeasured. `settle` runs, unmeasured, after every `every` calls: it keeps queues from filling.
   template <typename Call, typename Settle>
   void each(const std::string& name, int full, Call call, int every, Settle settle) {
+    if (repeated_) return repeat(name, call, every, settle);
     const int counted = count(full);
     Row row{name, "ns", {}};
     row.samples.reserve(static_cast<std::size_t>(counted));
@@ -58,6 +70,7 @@ class Results {
   // unmeasured.
   template <typename Call>
   void rate(const std::string& name, std::size_t bytes, int full, Call call) {
+    if (repeated_) return repeat(name, call, 1, [] {});
     Row row{name, "GB/s", {}};
     for (int i = -1; i < count(full); ++i) {
       const Clock::time_point start = Clock::now();
@@ -71,13 +84,36 @@ class Results {
     add({name, unit, {value}});
   }
 
-  void add(Row row) { rows_.push_back(std::move(row)); }
+  void add(Row row) {
+    if (!repeated_ || repeated_->row == row.name) rows_.push_back(std::move(row));
+  }
+  // False: a row was to be repeated, and no call of each() or rate() has its name.
+  bool complete() const { return !repeated_ || !rows_.empty(); }
 
   // One JSON object: {"row": {"unit": ..., "p50": ..., "p99": ..., "samples": N}, ...}.
   void print() const;
 
  private:
+  template <typename Call, typename Settle>
+  void repeat(const std::string& name, Call call, int every, Settle settle) {
+    if (name != repeated_->row) {
+      call();
+      return settle();
+    }
+    begin_repeating();
+    const Clock::time_point start = Clock::now();
+    double calls = 0;
+    do {
+      for (int i = 0; i < every; ++i) call();
+      settle();
+      calls += every;
+    } while (nanoseconds(Clock::now() - start) < repeated_->seconds * 1e9);
+    add({name, "ns", {nanoseconds(Clock::now() - start) / calls}});
+  }
+  static void begin_repeating();
+
   const bool quick_;
+  const std::optional<Repetition> repeated_;
   std::vector<Row> rows_;
 };
 

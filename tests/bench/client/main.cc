@@ -1,10 +1,11 @@
-// bench_client [--quick] GROUP [WORD...]: measures calls of the CUDA driver that this process finds
-// as libcuda.so.1, and writes one JSON object to its standard output. `run` beside this folder runs
-// it natively and through gpurun.
+// bench_client [--quick | --row NAME SECONDS] GROUP [WORD...]: measures calls of the CUDA driver
+// that this process finds as libcuda.so.1, and writes one JSON object to its standard output. `run`
+// beside this folder runs it natively and through gpurun.
 #include <dlfcn.h>
 
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "tests/bench/client/bench.h"
 
@@ -73,7 +74,8 @@ const std::map<std::string, Alone> kAlone = {
 };
 
 int usage() {
-  std::fprintf(stderr, "usage: bench_client [--quick] GROUP [WORD...]\n  groups:");
+  std::fprintf(stderr,
+               "usage: bench_client [--quick | --row NAME SECONDS] GROUP [WORD...]\n  groups:");
   for (const auto& [name, measure] : kOnStage) std::fprintf(stderr, " %s", name.c_str());
   for (const auto& [name, measure] : kAlone) std::fprintf(stderr, " %s", name.c_str());
   std::fprintf(stderr, "\n");
@@ -114,16 +116,27 @@ int main(int count, char** arguments) {
   Words words(arguments + 1, arguments + count);
   const bool quick = !words.empty() && words[0] == "--quick";
   if (quick) words.erase(words.begin());
+  std::optional<Repetition> repeated;
+  if (words.size() > 3 && words[0] == "--row") {
+    repeated = Repetition{words[1], std::atof(words[2].c_str())};
+    if (!(repeated->seconds > 0 && repeated->seconds <= 600)) return usage();
+    words.erase(words.begin(), words.begin() + 3);
+  }
   if (words.empty()) return usage();
   const std::string group = words[0];
   words.erase(words.begin());
-  Results results(quick);
+  Results results(quick, repeated);
   if (const auto found = kOnStage.find(group); found != kOnStage.end() && words.empty()) {
     found->second(set_up(), &results);
   } else if (const auto alone = kAlone.find(group); alone != kAlone.end()) {
     alone->second(words, &results);
   } else {
     return usage();
+  }
+  if (!results.complete()) {
+    std::fprintf(stderr, "bench_client: no row '%s' of %s can be repeated\n", repeated->row.c_str(),
+                 group.c_str());
+    return 2;
   }
   results.print();
 }

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Protects what a profile of the bench's rows stands on: a row that is repeated for as long as somebody looks,
+threads that are told apart by their names, and clear words where something is missing."""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+from machine import CLIENT, Machine, forwarded_environment  # noqa: E402
+import world  # noqa: E402
+
+PROFILE = [sys.executable, "-B", os.path.join(HERE, "profile"), "--build", world.ARGS.build]
+
+
+def natively(*words):
+    return subprocess.run([CLIENT, *words], env=Machine(1, True).native_environment(), capture_output=True,
+                          text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+
+
+def told(*words, path=None):
+    environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
+    return subprocess.run([*PROFILE, *words], env=environment, capture_output=True, text=True,
+                          timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+
+
+class Repeated(unittest.TestCase):
+    def test_one_row_is_repeated_and_its_mean_told(self):
+        for group, row in (("fences", "copy out 4 B"), ("copies", "copy out 64 KiB, pageable, one by one"),
+                           ("posted", "event record")):
+            done = natively("--row", row, "0.05", group)
+            ready, _, results = done.stdout.partition("\n")
+            self.assertEqual((done.returncode, ready), (0, "ready"), done.stderr)
+            results = json.loads(results)
+            self.assertEqual(list(results), [row])
+            self.assertGreater(results[row]["p50"], 0)
+
+    def test_a_row_that_there_is_not(self):
+        done = natively("--row", "copy out 5 B", "0.05", "fences")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no row 'copy out 5 B' of fences can be repeated", done.stderr)
+
+    def test_a_time_that_is_none(self):
+        for seconds in ("0", "-1", "soon", "1e9"):
+            self.assertEqual(natively("--row", "copy out 4 B", seconds, "fences").returncode, 2, seconds)
+
+
+class Threads(unittest.TestCase):
+    def test_a_worker_s_threads_say_what_they_do(self):
+        machine = Machine(1, True)
+        with machine.server() as server:
+            with subprocess.Popen(machine.gpurun(server, [CLIENT, "--row", "copy out 4 B", "600", "fences"]),
+                                  env=forwarded_environment(server), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, text=True) as client:
+                try:
+                    self.assertEqual(client.stdout.readline(), "ready\n")
+                    (worker,) = server.workers()
+                    names = set()
+                    for task in os.listdir(f"/proc/{worker}/task"):
+                        with open(f"/proc/{worker}/task/{task}/comm", encoding="utf-8") as file:
+                            names.add(file.read().strip())
+                    self.assertLessEqual({"gpurun-worker", "gpurun-execute", "gpurun-life", "gpurun-output",
+                                          "gpurun-bulk-in", "gpurun-bulk-out"}, names)
+                finally:
+                    client.terminate()
+
+
+class Wrong(unittest.TestCase):
+    def test_no_perf(self):
+        done = told("--rows", "fences:copy out 4 B", path="/nonexistent")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("perf is not installed (Debian: linux-perf)", done.stderr)
+
+    def test_no_such_row(self):
+        done = told("--rows", "copy out 4 B")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("copy out 4 B: no GROUP:ROW", done.stderr)
+
+    def test_no_such_file(self):
+        done = told("--unmet", "/nonexistent/bench.json")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nonexistent/bench.json", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_no_such_time(self):
+        self.assertIn("from 0.1 to 60", told("--rows", "a:b", "--seconds", "0").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=2)
