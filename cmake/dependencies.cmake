@@ -43,6 +43,42 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
 else()
   target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL)
 endif()
+# AES for registers of 512 bits (transport/tls/aead_wide.cc): functions of Intel's library for IPsec
+# that its archive has though no header. Without it, or with a later one that has them no more, there
+# is OpenSSL's alone.
+option(GPURUN_IPSEC_MB "Seal and open TLS records with Intel's library for IPsec where it is quicker" ON)
+find_library(GPURUN_IPSEC_MB_ARCHIVE libIPSec_MB.a)
+if(GPURUN_IPSEC_MB AND GPURUN_IPSEC_MB_ARCHIVE)
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES ${GPURUN_IPSEC_MB_ARCHIVE})
+  check_c_source_compiles("#include <intel-ipsec-mb.h>
+    #include <sys/platform/x86.h>
+    void aes_gcm_precomp_128_vaes_avx512(struct gcm_key_data *);
+    void aes_gcm_init_128_vaes_avx512(void);
+    void aes_gcm_enc_128_update_vaes_avx512(void);
+    void aes_gcm_dec_128_update_vaes_avx512(void);
+    void aes_gcm_enc_128_finalize_vaes_avx512(void);
+    void aes_gcm_dec_128_finalize_vaes_avx512(void);
+    int main(void) {
+      struct gcm_key_data key;
+      aes_keyexp_128_enc_avx512(&key, key.expanded_keys);
+      aes_gcm_precomp_128_vaes_avx512(&key);
+      aes_gcm_init_128_vaes_avx512();
+      aes_gcm_enc_128_update_vaes_avx512();
+      aes_gcm_dec_128_update_vaes_avx512();
+      aes_gcm_enc_128_finalize_vaes_avx512();
+      aes_gcm_dec_128_finalize_vaes_avx512();
+      return CPU_FEATURE_ACTIVE(VAES);
+    }" GPURUN_WIDE_AES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(GPURUN_WIDE_AES)
+    add_library(gpurun_wide_aes INTERFACE)
+    target_link_libraries(gpurun_wide_aes INTERFACE ${GPURUN_IPSEC_MB_ARCHIVE})
+    target_compile_definitions(gpurun_wide_aes INTERFACE GPURUN_WIDE_AES)
+  endif()
+else()
+  set(GPURUN_WIDE_AES OFF)
+endif()
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)

@@ -35,6 +35,9 @@ gpurun-send  101/104  [001]
 \t    560000000002 aesni_gcm_encrypt (/home/libcuda.so.1)
 
 gpurun-send  101/104  [001]
+\t    560000000002 ..@3342._16_blocks_ok (/home/libcuda.so.1)
+
+gpurun-send  101/104  [001]
 \t    560000000003 x25519_scalar_mult (/home/libcuda.so.1)
 
 gpurun-send  101/104  [001]
@@ -62,7 +65,7 @@ class Stages(unittest.TestCase):
         samples = list(stages.read(SAID.splitlines()))
         self.assertEqual([stages.stage_of(sample) for sample in samples],
                          ["recvmsg: the kernel's copy", "copies in the process", "sendmsg: wake-ups", "idle",
-                          "own code", "the cipher", "cryptography but the cipher", "page faults: fresh pages",
+                          "own code", "the cipher", "the cipher", "cryptography but the cipher", "page faults: fresh pages",
                           "sendmsg: the rest", "recv: switches", "interrupts"])
         self.assertEqual((samples[2].comm, samples[2].pid, samples[2].tid, samples[2].cpu),
                          ("Sleeper of two words", 201, 201, 1))
@@ -73,7 +76,7 @@ class Stages(unittest.TestCase):
         self.assertEqual(profile.share(5), 0.25)
         lines = list(profile.lines())
         self.assertEqual(lines[0], "  processor 0: client 10 %, idle 90 %")
-        self.assertEqual(lines[1], "  processor 1: client 35 %, worker 5 %, idle 60 %")
+        self.assertEqual(lines[1], "  processor 1: client 40 %, worker 5 %, idle 55 %")
         self.assertIn("  client, gpurun-bulk-in: 10 % (recvmsg: the kernel's copy 5, copies in the process 5)", lines)
         self.assertEqual(len(lines), 5)
 

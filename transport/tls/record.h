@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "transport/tls/aead.h"
 #include "transport/tls/key_schedule.h"
 #include "transport/tls/library.h"
 
@@ -19,7 +20,6 @@ namespace gpurun::transport::tls {
 enum class Content : std::uint8_t { kAlert = 21, kHandshake = 22, kApplicationData = 23 };
 
 inline constexpr std::size_t kRecordHeaderBytes = 5;
-inline constexpr std::size_t kTagBytes = 16;
 // Of one record, by the RFC; and what protection and padding may add to them.
 inline constexpr std::size_t kPlainBytesMax = std::size_t{1} << 14;
 inline constexpr std::size_t kSealedBytesMax = kPlainBytesMax + 256;
@@ -31,9 +31,17 @@ constexpr std::size_t sealed_record_bytes(std::size_t plain) {
 // A direction's key, and the number of its next record.
 class Protection {
  public:
-  // `known_by`: by which of the libraries, the handshake's. kInternal: OpenSSL does not work.
+  // By OpenSSL's cipher, whose code the handshake has just run, and from the first record of
+  // kLargeBytes on, or behind kFewRecords of a key, by the wide one where there is one: that has a
+  // hundred times the code, which a start would wait for. `known_by`: by which of the libraries,
+  // the handshake's. kInternal: OpenSSL does not work.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal,
                                                     KnownBy known_by = KnownBy::kKey);
+  // By `cipher` alone.
+  static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret,
+                                                    std::unique_ptr<Aead> cipher);
+  static constexpr std::uint64_t kFewRecords = 64;
+  static constexpr std::size_t kLargeBytes = 4096;
   ~Protection();
   Protection(const Protection&) = delete;
   Protection& operator=(const Protection&) = delete;
@@ -52,6 +60,9 @@ class Protection {
   };
   Result<Opened> open(ByteView record, MutableBytes first, MutableBytes rest);
 
+  // Of the last record, or the first.
+  AeadBy by() const noexcept { return cipher_->by(); }
+
   std::uint64_t sequence() const noexcept { return sequence_; }
   // Takes back records that were sealed since then. Only those of which no byte has left this
   // process: a key and a number must never protect two records that somebody sees.
@@ -60,16 +71,19 @@ class Protection {
   Status update();
 
  private:
-  Protection(Owned<EVP_CIPHER_CTX> context, bool to_seal)
-      : context_(std::move(context)), to_seal_(to_seal) {}
+  explicit Protection(std::unique_ptr<Aead> cipher) : cipher_(std::move(cipher)) {}
 
   Status set_key(const Secret& traffic_secret);
+  bool use_key() noexcept;
   bool begin_record(const std::byte* header);
+  // Before a record of `bytes`.
+  bool choose_cipher(std::size_t bytes);
 
-  const Owned<EVP_CIPHER_CTX> context_;
-  const bool to_seal_;
+  std::unique_ptr<Aead> cipher_;
+  bool to_seal_ = false;
+  bool may_widen_ = false;
   Secret secret_{};
-  std::array<std::uint8_t, 12> base_nonce_{};
+  AeadNonce base_nonce_{};
   std::uint64_t sequence_ = 0;
 };
 

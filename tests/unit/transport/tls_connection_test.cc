@@ -94,26 +94,68 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
   const Bytes expected = bytes_from(
       "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a2044"
       "1e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4");
-  auto sealer = *Protection::create(client, true);
-  const ByteView parts[] = {ByteView(plain).first(7), ByteView(plain).subspan(7)};
-  Bytes record(sealed_record_bytes(plain.size()));
-  ASSERT_TRUE(sealer->seal(Content::kApplicationData, parts, record.data()).ok());
-  EXPECT_EQ(record, expected);
+  for (const AeadBy by : {AeadBy::kOpenssl, AeadBy::kWideRegisters}) {
+    if (by == AeadBy::kWideRegisters && !wide_registers()) continue;
+    const auto made = [&client, by](bool to_seal) {
+      return *Protection::create(client, *Aead::create(to_seal, KnownBy::kKey, by));
+    };
+    auto sealer = made(true);
+    const ByteView parts[] = {ByteView(plain).first(7), ByteView(plain).subspan(7)};
+    Bytes record(sealed_record_bytes(plain.size()));
+    ASSERT_TRUE(sealer->seal(Content::kApplicationData, parts, record.data()).ok());
+    EXPECT_EQ(record, expected);
 
-  // Opened again, cut between two places; a flipped bit anywhere is found.
-  auto opener = *Protection::create(client, false);
-  Bytes first(20), rest(kSealedBytesMax);
-  const auto opened = opener->open(record, first, rest);
-  ASSERT_TRUE(opened.ok());
-  EXPECT_EQ(opened->in_first, 20u);
-  EXPECT_EQ(opened->in_rest, 30u);
-  EXPECT_EQ(rest[29], std::byte{49});
-  for (std::size_t at = 0; at < record.size(); ++at) {
-    auto one = *Protection::create(client, false);
-    Bytes altered = record;
-    altered[at] ^= std::byte{0x40};
-    EXPECT_EQ(one->open(altered, first, rest).status().code(), Code::kProtocol) << at;
-    EXPECT_EQ(first, Bytes(20)) << "what nobody has proved is wiped";
+    // Opened again, cut between two places; a flipped bit anywhere is found.
+    auto opener = made(false);
+    Bytes first(20), rest(kSealedBytesMax);
+    const auto opened = opener->open(record, first, rest);
+    ASSERT_TRUE(opened.ok());
+    EXPECT_EQ(opened->in_first, 20u);
+    EXPECT_EQ(opened->in_rest, 30u);
+    EXPECT_EQ(rest[29], std::byte{49});
+    for (std::size_t at = 0; at < record.size(); ++at) {
+      auto one = made(false);
+      Bytes altered = record;
+      altered[at] ^= std::byte{0x40};
+      EXPECT_EQ(one->open(altered, first, rest).status().code(), Code::kProtocol) << at;
+      EXPECT_EQ(first, Bytes(20)) << "what nobody has proved is wiped";
+    }
+  }
+}
+
+// A direction begins with OpenSSL's cipher and goes on with the wide one; the other end, which has
+// OpenSSL's all the time, cannot tell.
+TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
+  const AeadBy later = wide_registers() ? AeadBy::kWideRegisters : AeadBy::kOpenssl;
+  const Secret secret = key_of("", 9).key;
+  for (const std::size_t large_at : {std::size_t{3}, std::size_t{1000}}) {
+    auto sealer = *Protection::create(secret, true), opener = *Protection::create(secret, false);
+    auto plain_sealer =
+        *Protection::create(secret, *Aead::create(true, KnownBy::kKey, AeadBy::kOpenssl));
+    auto plain_opener =
+        *Protection::create(secret, *Aead::create(false, KnownBy::kKey, AeadBy::kOpenssl));
+    for (std::size_t number = 0; number < 2 * Protection::kFewRecords; ++number) {
+      const Bytes plain(number == large_at ? kPlainBytesMax : number + 1,
+                        static_cast<std::byte>(number));
+      const ByteView part = plain;
+      Bytes record(sealed_record_bytes(plain.size())), other(record.size());
+      ASSERT_TRUE(sealer->seal(Content::kApplicationData, {&part, 1}, record.data()).ok());
+      ASSERT_TRUE(plain_sealer->seal(Content::kApplicationData, {&part, 1}, other.data()).ok());
+      ASSERT_EQ(record, other) << number;
+      for (Protection* one : {opener.get(), plain_opener.get()}) {
+        Bytes first(plain.size()), rest(kSealedBytesMax);
+        const auto opened = one->open(record, first, rest);
+        ASSERT_TRUE(opened.ok()) << number;
+        ASSERT_EQ(first, plain) << number;
+      }
+      const bool changed = number >= std::min<std::size_t>(large_at, Protection::kFewRecords);
+      ASSERT_EQ(sealer->by(), changed ? later : AeadBy::kOpenssl) << number;
+      ASSERT_EQ(opener->by(), changed ? later : AeadBy::kOpenssl) << number;
+      if (number != 100) continue;  // The wide one takes another key, too.
+      for (Protection* one : {sealer.get(), opener.get(), plain_sealer.get(), plain_opener.get()}) {
+        ASSERT_TRUE(one->update().ok());
+      }
+    }
   }
 }
 
