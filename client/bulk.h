@@ -258,15 +258,13 @@ class Bulk {
   // bulk_receive.cc. A receiver's memory, kept from chunk to chunk.
   struct Scratch {
     Bytes packed;
-    Bytes warm;   // By which whole chunks come within one machine.
-    Bytes lines;  // A chunk whose bytes belong to places with gaps between them.
+    // A chunk that goes from there to its place: there are gaps, or it is faster so.
+    Bytes staged;
   };
   void run_receiver(Channel& channel);
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                        Scratch& scratch);
   Status await_turn(std::uint64_t behind);
-  static Status chunk_to(transport::Connection& connection, const protocol::ChunkOnWire& chunk,
-                         MutableBytes into, Scratch& scratch);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        const protocol::ChunkOnWire& chunk, Scratch& scratch);
   void note_receipt(const protocol::BulkHeader& receipt);

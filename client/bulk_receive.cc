@@ -17,10 +17,15 @@ using protocol::FrameKind;
 
 namespace {
 
-// Within one machine whole chunks come by way of memory that stays in the cache: the kernel copies
-// faster to there, and holds the socket, at which the sender waits, for less long.
-constexpr std::size_t kThroughCacheBytes = limits::kBulkChunkBytes;
-constexpr std::size_t kThroughCacheMin = kThroughCacheBytes;
+// Within one machine a whole chunk comes by way of memory that stays in the cache: the kernel
+// copies faster to there, and holds the socket, at which the sender waits, for less long
+// (docs/adr/0026). TLS has such memory of its own.
+bool comes_through_cache(const transport::Connection& connection,
+                         const protocol::ChunkOnWire& chunk) {
+  const transport::Capabilities& can = connection.capabilities();
+  return chunk.bytes == limits::kBulkChunkBytes && !chunk.packed.has_value() && can.same_host &&
+         !can.encrypted;
+}
 
 }  // namespace
 
@@ -166,24 +171,6 @@ Status Bulk::await_turn(std::uint64_t behind) {
   return completed_through_ >= behind ? Status() : Status(Code::kPeerGone, "the session has ended");
 }
 
-Status Bulk::chunk_to(transport::Connection& connection, const protocol::ChunkOnWire& chunk,
-                      MutableBytes into, Scratch& scratch) {
-  const transport::Capabilities& can = connection.capabilities();
-  if (chunk.packed.has_value() || into.size() < kThroughCacheMin || !can.same_host ||
-      can.encrypted) {
-    return protocol::receive_chunk(connection, chunk, into, scratch.packed);
-  }
-  scratch.warm.resize(kThroughCacheBytes);
-  for (std::size_t at = 0; at < into.size(); at += kThroughCacheBytes) {
-    const std::size_t bytes = std::min(kThroughCacheBytes, into.size() - at);
-    const MutableBytes warm = MutableBytes(scratch.warm).first(bytes);
-    const auto got = connection.receive(warm, bytes, Deadline::never());
-    if (!got.ok()) return got.status();
-    std::memcpy(into.data() + at, warm.data(), bytes);
-  }
-  return {};
-}
-
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& told,
                            const protocol::ChunkOnWire& chunk, Scratch& scratch) {
   const std::size_t bytes = chunk.bytes;
@@ -211,17 +198,18 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
       box = in.destination;
     }
   }
-  const bool scattered = box.has_value() && !box->is_dense();
+  const bool staged =
+      box.has_value() && (!box->is_dense() || comes_through_cache(connection, chunk));
   MutableBytes into;
-  if (scattered) {
-    scratch.lines.resize(bytes);
-    into = scratch.lines;
+  if (staged) {
+    scratch.staged.resize(bytes);
+    into = scratch.staged;
   } else if (box.has_value()) {
     into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
   }
   const auto core_time = measures ? core_time_of_thread() : ConnectionCount::Span{0};
-  Status status = chunk_to(connection, chunk, into, scratch);
-  if (status.ok() && scattered) write_box(*box, header.offset, into);
+  Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
+  if (status.ok() && staged) write_box(*box, header.offset, into);
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
   const auto worked = measures ? core_time_of_thread() - core_time : ConnectionCount::Span{0};
   {
