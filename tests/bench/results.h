@@ -38,7 +38,7 @@ class Results {
   // `quick`: a hundredth of the counts, for who wants to see that there are numbers at all.
   // `repeated`: of what each() and rate() are asked for only this row's calls are made, each other
   // call once, since a row finds what earlier ones have left. With the line "ready" on standard
-  // output before them; what is told of them is the mean time of one.
+  // output before them and "over" behind; what is told of them is the mean time of one.
   explicit Results(bool quick, std::optional<Repetition> repeated = std::nullopt)
       : quick_(quick), repeated_(std::move(repeated)) {}
   int count(int full) const { return quick_ ? std::max(3, full / 100) : full; }
@@ -100,7 +100,7 @@ class Results {
       call();
       return settle();
     }
-    begin_repeating();
+    say("ready");
     const Clock::time_point start = Clock::now();
     double calls = 0;
     do {
@@ -109,8 +109,9 @@ class Results {
       calls += every;
     } while (nanoseconds(Clock::now() - start) < repeated_->seconds * 1e9);
     add({name, "ns", {nanoseconds(Clock::now() - start) / calls}});
+    say("over");
   }
-  static void begin_repeating();
+  static void say(const char* line);
 
   const bool quick_;
   const std::optional<Repetition> repeated_;
