@@ -8,11 +8,16 @@
 namespace gpurun::transport {
 namespace {
 
-constexpr std::string_view kTcp = "tcp://";
+constexpr std::string_view kTcp = "tcp://", kLocal = "unix:";
+
+bool has_scheme(std::string_view url, std::string_view scheme) {
+  return url.substr(0, scheme.size()) == scheme;
+}
 
 Status unknown_scheme(std::string_view url) {
-  return Status(Code::kInvalidArgument,
-                "'" + std::string(url) + "': no such transport; there is tcp://HOST:PORT");
+  return Status(Code::kInvalidArgument, "'" + std::string(url) +
+                                            "': no such transport; there are tcp://HOST:PORT and "
+                                            "unix:NAME");
 }
 
 // Port 0: the URL must name one, or (to listen) wants the system to choose.
@@ -20,18 +25,32 @@ Result<tcp::HostPort> tcp_address(std::string_view url) {
   return tcp::parse_host_port(url.substr(kTcp.size()), 0);
 }
 
+Result<tcp::SocketAddress> local_address(std::string_view url) {
+  return tcp::local_name(url.substr(kLocal.size()));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline,
                                             const Options& options) {
-  if (url.substr(0, kTcp.size()) != kTcp) return unknown_scheme(url);
+  if (has_scheme(url, kLocal)) {
+    const Result<tcp::SocketAddress> address = local_address(url);
+    if (!address.ok()) return address.status();
+    return tcp::connect(*address, deadline, options);
+  }
+  if (!has_scheme(url, kTcp)) return unknown_scheme(url);
   Result<tcp::HostPort> address = tcp_address(url);
   if (!address.ok()) return address.status();
   return tcp::connect(*address, deadline, options);
 }
 
 Result<std::unique_ptr<Listener>> listen(std::string_view url) {
-  if (url.substr(0, kTcp.size()) != kTcp) return unknown_scheme(url);
+  if (has_scheme(url, kLocal)) {
+    const Result<tcp::SocketAddress> address = local_address(url);
+    if (!address.ok()) return address.status();
+    return tcp::listen(*address);
+  }
+  if (!has_scheme(url, kTcp)) return unknown_scheme(url);
   Result<tcp::HostPort> address = tcp_address(url);
   if (!address.ok()) return address.status();
   return tcp::listen(*address);

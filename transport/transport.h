@@ -26,7 +26,9 @@ namespace gpurun::transport {
 struct Capabilities {
   bool registers_host_memory = false;  // Bulk may bypass send(): a later contract.
   bool encrypted = false;
-  bool same_host = false;  // The peer shares this machine's memory.
+  bool same_host = false;  // The peer is a process of this machine.
+  // Bytes pass through memory that both ends map: they cost a copy in and a copy out, and no more.
+  bool shares_memory = false;
 };
 
 // Lets one thread, the watcher, sleep until a connection has something to receive, while others do
@@ -167,7 +169,8 @@ struct Options {
   DescriptorKeeper* keeper = nullptr;
 };
 
-// Opens `url` (tcp://host:port; later shm:name, rdma://host:port). The set of schemes is the switch
+// Opens `url`: tcp://HOST:PORT, or unix:NAME, a local socket without a file, which transport/shm
+// makes a connection in shared memory of; later rdma://HOST:PORT. The set of schemes is the switch
 // in connect.cc, not a registry: nothing registers itself before main().
 //   kUnavailable      nothing listens there, no route, the name is unknown, or the keeper does not
 //                     want it any more.

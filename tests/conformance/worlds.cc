@@ -2,6 +2,7 @@
 #include "tests/conformance/worlds.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -11,6 +12,7 @@
 
 #include "transport/faulty/connection.h"
 #include "transport/loopback/listener.h"
+#include "transport/shm/connection.h"
 #include "transport/tls/connection.h"
 
 namespace gpurun::transport {
@@ -66,6 +68,38 @@ class TlsWorld : public World {
   tls::PreSharedKey key_;
 };
 
+class ShmWorld : public World {
+ public:
+  ShmWorld() {
+    static std::atomic<unsigned> made{0};
+    name_ = "gpurun-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
+    Result<std::unique_ptr<Listener>> listener = listen("unix:" + name_);
+    EXPECT_TRUE(listener.ok()) << listener.status().to_string();
+    if (listener.ok()) listener_ = std::move(*listener);
+  }
+  Listener& listener() override { return *listener_; }
+  Result<std::unique_ptr<Connection>> connect() override {
+    auto socket = transport::connect("unix:" + name_, Deadline::in(kTestTimeout));
+    if (!socket.ok()) return socket;
+    std::string why_none;
+    auto memory = shm::offer(**socket, shm::kRingBytes, Deadline::in(kTestTimeout), &why_none);
+    if (!memory.ok()) return memory.status();
+    EXPECT_TRUE(memory->is_there()) << why_none;
+    return shm::share(*std::move(socket), *std::move(memory), shm::Side::kOffered);
+  }
+  Result<std::unique_ptr<Connection>> accept() override {
+    auto socket = listener_->accept(Deadline::in(kTestTimeout));
+    if (!socket.ok()) return socket;
+    auto memory = shm::take_offer(**socket, Deadline::in(kTestTimeout));
+    if (!memory.ok()) return memory.status();
+    return shm::share(*std::move(socket), *std::move(memory), shm::Side::kTook);
+  }
+
+ private:
+  std::string name_;
+  std::unique_ptr<Listener> listener_;
+};
+
 class LoopbackWorld : public World {
  public:
   Listener& listener() override { return listener_; }
@@ -94,6 +128,8 @@ class FaultyWorld : public World {
 std::unique_ptr<World> make_tcp4() { return std::make_unique<TcpWorld>("127.0.0.1"); }
 std::unique_ptr<World> make_tcp6() { return std::make_unique<TcpWorld>("[::1]"); }
 std::unique_ptr<World> make_loopback() { return std::make_unique<LoopbackWorld>(); }
+std::unique_ptr<World> make_shm() { return std::make_unique<ShmWorld>(); }
+std::unique_ptr<World> make_faulty_shm() { return std::make_unique<FaultyWorld>(make_shm()); }
 std::unique_ptr<World> make_faulty_tcp4() { return std::make_unique<FaultyWorld>(make_tcp4()); }
 std::unique_ptr<World> make_faulty_loopback() {
   return std::make_unique<FaultyWorld>(make_loopback());
@@ -119,6 +155,8 @@ std::uint64_t test_seed() {
 
 std::vector<WorldKind> worlds_on_this_machine() {
   std::vector<WorldKind> worlds = {{"tcp4", make_tcp4},
+                                   {"shm", make_shm},
+                                   {"faulty_shm", make_faulty_shm},
                                    {"loopback", make_loopback},
                                    {"faulty_tcp4", make_faulty_tcp4},
                                    {"faulty_loopback", make_faulty_loopback},

@@ -4,8 +4,10 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/un.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 namespace gpurun::transport::tcp {
@@ -73,20 +75,48 @@ std::string format_host_port(const HostPort& address) {
   return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
 }
 
+namespace {
+
+// IPv4 in IPv6's clothes: of a socket that listens for both.
+bool is_mapped(const sockaddr_storage& storage) {
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+  return storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+}
+
+}  // namespace
+
 bool SocketAddress::is_loopback() const {
+  if (family() == AF_UNIX) return true;
   if (family() == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage);
     return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
   }
   if (family() == AF_INET6) {
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) return v6->sin6_addr.s6_addr[12] == 127;
+    if (is_mapped(storage)) return v6->sin6_addr.s6_addr[12] == 127;
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) != 0;
   }
   return false;
 }
 
 std::string SocketAddress::to_string() const {
+  if (family() == AF_UNIX) {
+    const auto* local = reinterpret_cast<const sockaddr_un*>(&storage);
+    const std::size_t before = offsetof(sockaddr_un, sun_path) + 1;
+    if (byte_count <= before) return "unix:";  // The end that has connected has no name.
+    return "unix:" + std::string(local->sun_path + 1, byte_count - before);
+  }
+  SocketAddress plain;
+  if (is_mapped(storage)) {
+    // As the other end, which knows nothing of IPv6, writes it.
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+    auto* const v4 = reinterpret_cast<sockaddr_in*>(&plain.storage);
+    v4->sin_family = AF_INET;
+    v4->sin_port = v6->sin6_port;
+    std::memcpy(&v4->sin_addr, &v6->sin6_addr.s6_addr[12], sizeof v4->sin_addr);
+    plain.byte_count = sizeof *v4;
+    return plain.to_string();
+  }
   char host[NI_MAXHOST] = "?";
   char port[NI_MAXSERV] = "0";
   if (getnameinfo(get(), byte_count, host, sizeof host, port, sizeof port,
@@ -126,6 +156,19 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& address, bool to_list
     return Status(Code::kUnavailable, "host '" + address.host + "' has no address");
   }
   return addresses;
+}
+
+Result<SocketAddress> local_name(std::string_view name) {
+  if (name.empty() || name.size() > kLocalNameMax) {
+    return Status(Code::kInvalidArgument,
+                  "'" + std::string(name.substr(0, kLocalNameMax)) + "' names no local socket");
+  }
+  SocketAddress address;
+  auto* const local = reinterpret_cast<sockaddr_un*>(&address.storage);
+  local->sun_family = AF_UNIX;
+  std::memcpy(local->sun_path + 1, name.data(), name.size());
+  address.byte_count = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
 }
 
 namespace {

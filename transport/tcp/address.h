@@ -30,13 +30,19 @@ struct SocketAddress {
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
-  bool is_loopback() const;       // 127.0.0.0/8, ::1, and 127.0.0.0/8 mapped into IPv6.
+  // Of this machine: 127.0.0.0/8, ::1, 127.0.0.0/8 mapped into IPv6, and local sockets.
+  bool is_loopback() const;
   std::string to_string() const;  // "127.0.0.1:4790", "[::1]:4790".
 };
 
 // All addresses of `address`, numeric ones without asking a resolver. May block as long as the
 // system's resolver does. kUnavailable: unknown name.
 Result<std::vector<SocketAddress>> resolve(const HostPort& address, bool to_listen);
+
+// A local socket's, in the abstract namespace (unix(7)): no file, and of one network namespace.
+// kInvalidArgument: an empty name, or one that is too long (kLocalNameMax).
+Result<SocketAddress> local_name(std::string_view name);
+inline constexpr std::size_t kLocalNameMax = 100;
 
 // The near or far address of a connected or bound socket.
 Result<SocketAddress> local_address(int fd);

@@ -122,7 +122,9 @@ Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Opti
   fd = kept(options.keeper, [&] { return move_up(std::move(fd), options.fd_min); });
   const bool same_host = far->is_loopback();
   GPURUN_RETURN_IF_ERROR(prepare(fd.get(), slice_of(options), same_host));
-  std::string description = "tcp " + near->to_string() + " -> " + far->to_string();
+  const bool local = near->family() == AF_UNIX;
+  std::string description =
+      local ? "a local socket" : "tcp " + near->to_string() + " -> " + far->to_string();
   return std::unique_ptr<Connection>(
       new TcpConnection(std::move(fd), std::move(description), same_host, options));
 }
@@ -239,7 +241,11 @@ Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
   return gone("receiving", errno);
 }
 
-Result<std::unique_ptr<Watch>> TcpConnection::watch() { return TcpWatch::of(*this, fd_min_); }
+Result<std::unique_ptr<Watch>> TcpConnection::watch() {
+  Result<std::unique_ptr<TcpWatch>> made = TcpWatch::of(*this, fd_min_);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<Watch>(*std::move(made));
+}
 
 void TcpConnection::bound_unsent(std::size_t bytes) noexcept {
   if (!taken_away()) {
@@ -265,6 +271,12 @@ Status connect_to(const SocketAddress& address, const UniqueFd& fd, Deadline dea
   const std::string what = "connecting to " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);
   if (::connect(fd.get(), address.get(), address.byte_count) != 0) {
+    // A local socket whose listener has many waiting: nothing tells when it has fewer.
+    if (errno == EAGAIN && address.family() == AF_UNIX && !deadline.passed()) {
+      (void)poll(nullptr, 0, 1);
+      if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
+      return connect_to(address, fd, deadline, options);
+    }
     // After EINTR too the attempt goes on by itself.
     if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(errno, what);
     // Before connect() its end by shutdown() meant nothing; from here on it ends every wait.
@@ -286,8 +298,10 @@ Status connect_to(const SocketAddress& address, const UniqueFd& fd, Deadline dea
   return {};
 }
 
-Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, Deadline deadline,
-                                                const Options& options) {
+}  // namespace
+
+Result<std::unique_ptr<Connection>> connect(const SocketAddress& address, Deadline deadline,
+                                            const Options& options) {
   UniqueFd fd = kept(options.keeper, [&] {
     return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   });
@@ -301,8 +315,6 @@ Result<std::unique_ptr<Connection>> connect_one(const SocketAddress& address, De
   return TcpConnection::adopt(std::move(fd), options);
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,
                                             const Options& options) {
   if (address.port == 0) {
@@ -312,7 +324,7 @@ Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline de
   if (!addresses.ok()) return addresses.status();
   Status last(Code::kUnavailable, "no address");
   for (const SocketAddress& one : *addresses) {
-    Result<std::unique_ptr<Connection>> connection = connect_one(one, deadline, options);
+    Result<std::unique_ptr<Connection>> connection = connect(one, deadline, options);
     if (connection.ok()) return connection;
     last = connection.status();
     if (deadline.passed()) break;

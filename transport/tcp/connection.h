@@ -1,4 +1,5 @@
-// Connection over one TCP socket.
+// Connection over one stream socket: of TCP, or a local one (unix(7)), which begins a connection in
+// shared memory (transport/shm).
 //
 // The socket is blocking, with kernel time-outs of a second, or of ten (Options::patient): a wait
 // with a far deadline costs one system call (no poll before it), and is cut into such slices only
@@ -39,6 +40,8 @@ class TcpConnection final : public Connection {
   int fd() const noexcept override { return fd_.get(); }
   ~TcpConnection() override;
 
+  // Where Options::fd_min wants our descriptors.
+  int fd_min() const noexcept { return fd_min_; }
   // The number does not stand for our socket any more (Options::others_may_close).
   bool taken_away() const noexcept;
 
@@ -66,6 +69,9 @@ class TcpConnection final : public Connection {
   Bytes kept_;  // What a receive() that met its deadline had got; receiving thread only.
 };
 
+// Connects to one address.
+Result<std::unique_ptr<Connection>> connect(const SocketAddress& address, Deadline deadline,
+                                            const Options& options);
 // Connects to the first of the host's addresses that answers.
 Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,
                                             const Options& options);

@@ -98,22 +98,25 @@ Result<UniqueFd> bind_one(const SocketAddress& address) {
 
 }  // namespace
 
+Result<std::unique_ptr<Listener>> listen(const SocketAddress& address) {
+  Result<UniqueFd> fd = bind_one(address);
+  if (!fd.ok()) return fd.status();
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::from_errno(errno, "creating an eventfd");
+  Result<SocketAddress> bound = local_address(fd->get());
+  if (!bound.ok()) return bound.status();
+  return std::unique_ptr<Listener>(
+      new TcpListener(std::move(*fd), std::move(wake), bound->to_string()));
+}
+
 Result<std::unique_ptr<Listener>> listen(const HostPort& address) {
   Result<std::vector<SocketAddress>> addresses = resolve(address, true);
   if (!addresses.ok()) return addresses.status();
   Status last(Code::kUnavailable, "no address");
   for (const SocketAddress& one : *addresses) {
-    Result<UniqueFd> fd = bind_one(one);
-    if (!fd.ok()) {
-      last = fd.status();
-      continue;
-    }
-    UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!wake.valid()) return Status::from_errno(errno, "creating an eventfd");
-    Result<SocketAddress> bound = local_address(fd->get());
-    if (!bound.ok()) return bound.status();
-    return std::unique_ptr<Listener>(
-        new TcpListener(std::move(*fd), std::move(wake), bound->to_string()));
+    Result<std::unique_ptr<Listener>> listener = listen(one);
+    if (listener.ok()) return listener;
+    last = listener.status();
   }
   return last;
 }

@@ -10,8 +10,13 @@
 #include "transport/tcp/descriptor.h"
 
 namespace gpurun::transport::tcp {
+namespace {
 
-Result<std::unique_ptr<Watch>> TcpWatch::of(const TcpConnection& connection, int fd_min) {
+constexpr std::uint32_t kComes = EPOLLIN | EPOLLRDHUP;
+
+}  // namespace
+
+Result<std::unique_ptr<TcpWatch>> TcpWatch::of(const TcpConnection& connection, int fd_min) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) {
     return Status(Code::kResourceExhausted,
@@ -23,7 +28,7 @@ Result<std::unique_ptr<Watch>> TcpWatch::of(const TcpConnection& connection, int
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
     return Status::from_errno(errno, connection.description() + ": watching");
   }
-  return std::unique_ptr<Watch>(new TcpWatch(connection, std::move(epoll)));
+  return std::unique_ptr<TcpWatch>(new TcpWatch(connection, std::move(epoll)));
 }
 
 // Like the connection's own descriptor: what the program has closed is not ours to close.
@@ -31,9 +36,9 @@ TcpWatch::~TcpWatch() {
   if (connection_.taken_away()) static_cast<void>(epoll_.release());
 }
 
-void TcpWatch::arm(bool armed) noexcept {
+void TcpWatch::arm(std::uint32_t events) noexcept {
   epoll_event event = {};
-  event.events = EPOLLONESHOT | (armed ? EPOLLIN | EPOLLRDHUP : 0u);
+  event.events = EPOLLONESHOT | events;
   // A failure means that the program has closed the one or the other: wait() finds out.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
 }
@@ -42,7 +47,7 @@ Status TcpWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // What has come since it was armed last makes it fire at once.
-    if (pauses_ == 0) arm(true);
+    if (pauses_ == 0) arm(kComes);
   }
   for (;;) {
     if (connection_.taken_away()) {
@@ -62,14 +67,20 @@ Status TcpWatch::wait(Deadline deadline) {
 
 void TcpWatch::pause() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (pauses_++ == 0 && !connection_.taken_away()) arm(false);
+  if (pauses_++ == 0 && !connection_.taken_away()) arm(0);
 }
 
 void TcpWatch::resume() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   // Whoever pauses is soon back, and asked whose the number is; and no epoll but ours knows our
   // socket.
-  if (--pauses_ == 0) arm(true);
+  if (--pauses_ == 0) arm(kComes);
+}
+
+void TcpWatch::wake() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // A socket that is not full is always ready to be written to.
+  if (pauses_ == 0) arm(kComes | EPOLLOUT);
 }
 
 }  // namespace gpurun::transport::tcp

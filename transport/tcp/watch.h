@@ -4,6 +4,7 @@
 // for; taking the socket's events away costs that other thread a system call and no switch.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 
 #include "base/unique_fd.h"
@@ -14,19 +15,21 @@ namespace gpurun::transport::tcp {
 class TcpWatch final : public Watch {
  public:
   // kResourceExhausted: no descriptor. `connection` outlives it.
-  static Result<std::unique_ptr<Watch>> of(const TcpConnection& connection, int fd_min);
+  static Result<std::unique_ptr<TcpWatch>> of(const TcpConnection& connection, int fd_min);
   ~TcpWatch() override;
 
   Status wait(Deadline deadline) override;
   void pause() noexcept override;
   void resume() noexcept override;
   int fd() const noexcept override { return epoll_.get(); }
+  // Unless it is paused, wait() returns once, now or when it is called next. Any thread.
+  void wake() noexcept;
 
  private:
   TcpWatch(const TcpConnection& connection, UniqueFd epoll)
       : connection_(connection), epoll_(std::move(epoll)) {}
-  // With the mutex held.
-  void arm(bool armed) noexcept;
+  // With the mutex held. For these events, once (epoll_ctl(2)); 0: for none.
+  void arm(std::uint32_t events) noexcept;
 
   const TcpConnection& connection_;
   UniqueFd epoll_;

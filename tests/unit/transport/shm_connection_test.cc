@@ -1,0 +1,322 @@
+// What only shared memory has: an offer that is believed as far as it can be true, a peer that lies
+// in the ring or dies beside it, and that nobody makes a system call for a reader who is awake.
+#include "transport/shm/connection.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <string>
+
+#include "base/descriptor_message.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::shm {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{10};
+
+Deadline soon() { return Deadline::in(kTimeout); }
+
+// Both ends of a local socket.
+struct Sockets {
+  Sockets() {
+    static int made = 0;
+    const std::string url =
+        "unix:gpurun-shm-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
+    auto listener = listen(url);
+    EXPECT_TRUE(listener.ok()) << listener.status().to_string();
+    auto connected = connect(url, soon());
+    auto accepted = (*listener)->accept(soon());
+    EXPECT_TRUE(connected.ok() && accepted.ok());
+    offerer = *std::move(connected);
+    taker = *std::move(accepted);
+  }
+  std::unique_ptr<Connection> offerer;
+  std::unique_ptr<Connection> taker;
+};
+
+// The offerer keeps its bare socket and memory: it may lie.
+struct Liar : Sockets {
+  Liar() {
+    std::string why_none;
+    auto offered = offer(*offerer, kRingBytesMin, soon(), &why_none);
+    EXPECT_TRUE(offered.ok() && offered->is_there()) << why_none;
+    memory = *std::move(offered);
+    auto shared = share_offered(std::move(taker), soon());
+    EXPECT_TRUE(shared.ok()) << shared.status().to_string();
+    taker = *std::move(shared);
+  }
+  SharedMemory memory;
+};
+
+// Both ends share memory.
+struct Shared : Sockets {
+  explicit Shared(std::size_t ring_bytes = kRingBytesMin) {
+    std::string why_none;
+    auto offered = offer(*offerer, ring_bytes, soon(), &why_none);
+    EXPECT_TRUE(offered.ok() && offered->is_there()) << why_none;
+    offerer = *share(std::move(offerer), *std::move(offered), Side::kOffered);
+    taker = *share_offered(std::move(taker), soon());
+  }
+};
+
+Status send_bytes(Connection& connection, std::size_t bytes, Deadline deadline = soon()) {
+  const Bytes sent(bytes, std::byte{5});
+  const ByteView part(sent);
+  return connection.send({&part, 1}, deadline);
+}
+
+struct Words {
+  std::array<char, 8> magic = {'g', 'p', 'u', 'r', 'u', 'n', 's', 'm'};
+  std::uint32_t version = 1;
+  std::uint32_t ring_bytes = 4096;
+};
+
+UniqueFd memory_file(off_t bytes, unsigned seals) {
+  UniqueFd file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_TRUE(file.valid());
+  EXPECT_EQ(ftruncate(file.get(), bytes), 0);
+  EXPECT_EQ(fcntl(file.get(), F_ADD_SEALS, seals), 0);
+  return file;
+}
+
+Status taken(const Words& words, std::vector<int> files) {
+  const Sockets sockets;
+  EXPECT_TRUE(
+      send_message(sockets.offerer->fd(), byte_view(&words, sizeof words), files, Wait::kNever)
+          .ok());
+  const auto memory = take_offer(*sockets.taker, soon());
+  EXPECT_TRUE(!memory.ok() || memory->is_there());
+  return memory.status();
+}
+
+// Memory that shrinks under whoever uses it ends him by SIGBUS; a worker is offered it by
+// strangers.
+TEST(ShmOfferTest, OnlySealedMemoryOfTheSizeThatIsSaidIsTaken) {
+  constexpr unsigned kSealed = F_SEAL_SHRINK | F_SEAL_GROW;
+  constexpr off_t kBytes = 4096 + 2 * 4096;
+  const UniqueFd good = memory_file(kBytes, kSealed);
+  EXPECT_TRUE(taken({}, {good.get()}).ok());
+  const UniqueFd shrinks = memory_file(kBytes, F_SEAL_GROW);
+  const UniqueFd grows = memory_file(kBytes, F_SEAL_SHRINK);
+  const UniqueFd small = memory_file(kBytes - 1, kSealed);
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const UniqueFd* bad : {&shrinks, &grows, &small, &null}) {
+    EXPECT_EQ(taken({}, {bad->get()}).code(), Code::kProtocol);
+  }
+}
+
+TEST(ShmOfferTest, WhatIsNoOfferIsRefused) {
+  const UniqueFd file = memory_file(4096 + 2 * 4096, F_SEAL_SHRINK | F_SEAL_GROW);
+  Words other_magic;
+  other_magic.magic[0] = 'x';
+  Words other_version;
+  other_version.version = 2;
+  Words odd_size;
+  odd_size.ring_bytes = 4097;
+  Words huge;
+  huge.ring_bytes = std::uint32_t{1} << 31;
+  Words none;
+  none.ring_bytes = 0;
+  for (const Words& words : {other_magic, other_version, odd_size, huge, none}) {
+    EXPECT_EQ(taken(words, {file.get()}).code(), Code::kProtocol);
+  }
+  EXPECT_EQ(taken({}, {}).code(), Code::kProtocol);
+  EXPECT_EQ(taken({}, {file.get(), file.get()}).code(), Code::kProtocol);
+  Sockets short_words;
+  ASSERT_TRUE(send_bytes(*short_words.offerer, 15).ok());
+  EXPECT_EQ(take_offer(*short_words.taker, soon()).status().code(), Code::kProtocol);
+}
+
+TEST(ShmOfferTest, WhoOffersNothingIsWaitedForUntilTheDeadline) {
+  Sockets sockets;
+  const auto late = take_offer(*sockets.taker, Deadline::in(std::chrono::milliseconds(20)));
+  EXPECT_EQ(late.status().code(), Code::kDeadline);
+  sockets.offerer.reset();
+  EXPECT_EQ(take_offer(*sockets.taker, soon()).status().code(), Code::kPeerGone);
+}
+
+// ftruncate() beyond the limit of file sizes would end the program by SIGXFSZ.
+TEST(ShmOfferTest, WhoMayHaveNoMemorySaysSoAndGoesOnOverTheSocket) {
+  Sockets sockets;
+  rlimit old = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit low = old;
+  low.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  std::string why_none;
+  auto offered = offer(*sockets.offerer, kRingBytes, soon(), &why_none);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  ASSERT_TRUE(offered.ok());
+  EXPECT_FALSE(offered->is_there());
+  EXPECT_NE(why_none.find("ulimit -f"), std::string::npos) << why_none;
+  const auto client = *share(std::move(sockets.offerer), *std::move(offered), Side::kOffered);
+  const auto server = *share_offered(std::move(sockets.taker), soon());
+  EXPECT_FALSE(client->capabilities().shares_memory || server->capabilities().shares_memory);
+  ASSERT_TRUE(send_bytes(*client, 7).ok());
+  Bytes got(7);
+  EXPECT_TRUE(server->receive(got, 7, soon()).ok());
+}
+
+TEST(ShmOfferTest, AConnectionOfAnotherKindStaysAsItIs) {
+  auto listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  auto client = connect("tcp://" + (*listener)->address(), soon());
+  ASSERT_TRUE(client.ok());
+  const Connection* const before = client->get();
+  auto same = share_offered(*std::move(client), soon());
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->get(), before);
+}
+
+// A place that cannot be would have us copy from or to outside of the ring.
+TEST(ShmConnectionTest, APeerThatLiesAboutItsPlaceIsHungUpOn) {
+  Liar reader;
+  reader.memory.to_taker().state->written.store(kRingBytesMin + 1);
+  Bytes got(8);
+  EXPECT_EQ(reader.taker->receive(got, 1, soon()).status().code(), Code::kPeerGone);
+  EXPECT_EQ(send_bytes(*reader.taker, 1).code(), Code::kPeerGone) << "for good";
+
+  Liar writer;
+  ASSERT_TRUE(send_bytes(*writer.taker, kRingBytesMin).ok());
+  writer.memory.to_offerer().state->read.store(~std::uint64_t{0});
+  EXPECT_EQ(send_bytes(*writer.taker, 1).code(), Code::kPeerGone);
+}
+
+// Or one that steps back: the reader may be told of bytes again, and never of more than the ring
+// has.
+TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
+  Liar liar;
+  RingState& state = *liar.memory.to_taker().state;
+  Bytes got(4 * kRingBytesMin);
+  state.written.store(kRingBytesMin);
+  EXPECT_EQ(*liar.taker->receive_some(got, true), kRingBytesMin);
+  state.written.store(kRingBytesMin / 2);
+  EXPECT_EQ(liar.taker->receive_some(got, true).status().code(), Code::kPeerGone);
+}
+
+// Runs `body` in a process that then dies without another word; returns when it has.
+void in_dying_process(const std::function<void()>& body) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// What it has sent arrives, then the end; nobody waits for it at a ring that it would have emptied.
+TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
+  Sockets sockets;
+  in_dying_process([&] {
+    std::string why_none;
+    auto offered = offer(*sockets.offerer, kRingBytesMin, soon(), &why_none);
+    const auto theirs = share(std::move(sockets.offerer), *std::move(offered), Side::kOffered);
+    _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);  // No destructor says goodbye.
+  });
+  sockets.offerer.reset();  // Ours of the two.
+  const auto ours = share_offered(std::move(sockets.taker), soon());
+  ASSERT_TRUE(ours.ok()) << ours.status().to_string();
+  EXPECT_EQ(send_bytes(**ours, 2 * kRingBytesMin).code(), Code::kPeerGone);
+
+  Sockets others;
+  in_dying_process([&] {
+    std::string why_none;
+    auto offered = offer(*others.offerer, kRingBytesMin, soon(), &why_none);
+    const auto theirs = share(std::move(others.offerer), *std::move(offered), Side::kOffered);
+    _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);
+  });
+  others.offerer.reset();
+  const auto reader = share_offered(std::move(others.taker), soon());
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  Bytes got(200);
+  const auto first = (*reader)->receive(got, 100, soon());
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(*first, 100U);
+  EXPECT_EQ((*reader)->receive(got, 1, soon()).status().code(), Code::kPeerGone);
+}
+
+// A child of fork() must not take part in its parent's conversation, whatever it does.
+TEST(ShmConnectionTest, AForkedChildHasNoneOfTheMemory) {
+  const Shared shared;
+  const auto maps_it = [] {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("gpurun-rings") != std::string::npos) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(maps_it());
+  in_dying_process([&] { _exit(maps_it() ? 1 : 0); });
+}
+
+int unread(const Connection& connection) {
+  int bytes = -1;
+  EXPECT_EQ(ioctl(connection.fd(), FIONREAD, &bytes), 0);
+  return bytes;
+}
+
+// The whole point: between two that are awake nobody calls the kernel, and a sleeper is woken once.
+TEST(ShmConnectionTest, OnlyASleeperIsWokenAndOnlyOnce) {
+  const Shared shared;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
+  EXPECT_EQ(unread(*shared.taker), 0);
+  Bytes got(50);
+  ASSERT_TRUE(shared.taker->receive(got, 50, soon()).ok());
+  // Asleep by its own word: its deadline has no part in it, and it still says so until it looks.
+  const auto watch = shared.taker->watch();
+  ASSERT_TRUE(watch.ok());
+  EXPECT_EQ((*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code(), Code::kDeadline);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
+  EXPECT_EQ(unread(*shared.taker), 1);
+  ASSERT_TRUE((*watch)->wait(soon()).ok());
+  // And what woke it does not stay, to wake somebody for nothing.
+  ASSERT_TRUE(shared.taker->receive(got, 50, soon()).ok());
+  EXPECT_EQ(unread(*shared.taker), 0);
+}
+
+// A watch that is paused for a thread that finds its bytes at once costs no system call: neither
+// end touches the socket.
+TEST(ShmConnectionTest, APausedWatchIsNotRungFor) {
+  const Shared shared;
+  const auto watch = shared.taker->watch();
+  ASSERT_TRUE(watch.ok());
+  EXPECT_EQ((*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code(), Code::kDeadline);
+  Bytes got(10);
+  for (int i = 0; i < 5; ++i) {
+    (*watch)->pause();
+    ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
+    EXPECT_EQ(*shared.taker->receive_some(got, false), 10U);
+    (*watch)->resume();
+  }
+  EXPECT_EQ(unread(*shared.taker), 0);
+}
+
+// A writer waits at a full ring in the kernel, and the reader wakes it from there.
+TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
+  const Shared shared;
+  EXPECT_EQ(send_bytes(*shared.offerer, 1).code(), Code::kOk);
+  ASSERT_TRUE(send_bytes(*shared.offerer, kRingBytesMin - 1).ok());
+  EXPECT_EQ(send_bytes(*shared.offerer, 1, Deadline::in(std::chrono::milliseconds(20))).code(),
+            Code::kDeadline);
+  auto sent = std::async(std::launch::async,
+                         [&] { return send_bytes(*shared.offerer, 3 * kRingBytesMin); });
+  Bytes got(4 * kRingBytesMin);
+  EXPECT_TRUE(shared.taker->receive(got, got.size(), soon()).ok());
+  EXPECT_TRUE(sent.get().ok());
+}
+
+}  // namespace
+}  // namespace gpurun::transport::shm
