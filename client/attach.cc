@@ -2,24 +2,19 @@
 // ticket carries the server's challenge; so attaching costs one round trip and the worker's start.
 #include "client/attach.h"
 
-#include <fcntl.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "client/attach_connection.h"
 #include "client/death_board.h"
 #include "client/late_attach.h"
-#include "client/thread.h"
+#include "client/session_connections.h"
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
 #include "protocol/session_identity.h"
-#include "transport/tls/library.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -27,7 +22,6 @@ namespace {
 
 using protocol::ControlFrame;
 using protocol::ControlMessage;
-using Connections = std::vector<std::unique_ptr<transport::Connection>>;
 
 // What all connections of one session say, but for `index`.
 Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
@@ -46,49 +40,6 @@ Result<protocol::Attach> first_words(const SessionData& session, const AttachOpt
   attach.nonce = *nonce;
   attach.count = static_cast<std::uint16_t>(connections);
   return attach;
-}
-
-// One connection to be made, and what came of it.
-struct Opening {
-  AttachConnection one;
-  std::optional<Result<std::unique_ptr<transport::Connection>>> connection;
-  std::unique_ptr<Thread> thread;
-};
-using Openings = std::vector<std::unique_ptr<Opening>>;
-
-// A table of descriptors that threads share grows only behind a grace period of the kernel's, which
-// takes 4 to 15 ms. Most programs have no thread yet: then it grows for nothing.
-void make_room_for_descriptors(int fd_min) {
-  const UniqueFd any(eventfd(0, EFD_CLOEXEC));
-  const UniqueFd high(any.valid() ? fcntl(any.get(), F_DUPFD_CLOEXEC, fd_min) : -1);
-}
-
-// All at once, each on a thread of its own but the first: their connects cost one round trip
-// together. Encrypted, all of them: this one starts OpenSSL meanwhile. In the order of `openings`.
-Result<Connections> open_all(Openings& openings) {
-  const auto open_one = [](void* argument) -> void* {
-    auto* opening = static_cast<Opening*>(argument);
-    opening->connection.emplace(open_attach_connection(opening->one));
-    return nullptr;
-  };
-  Status failure;
-  const bool encrypted = openings[0]->one.tls_key.has_value();
-  for (std::size_t i = encrypted ? 0 : 1; i < openings.size() && failure.ok(); ++i) {
-    openings[i]->thread = std::make_unique<Thread>();
-    failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
-  }
-  // Who needs it says why not.
-  if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::KnownBy::kKey));
-  if (failure.ok() && !encrypted) open_one(openings[0].get());
-  Connections connections;
-  for (const auto& opening : openings) {
-    if (opening->thread != nullptr && opening->thread->started()) opening->thread->join();
-    if (!opening->connection.has_value()) continue;  // `failure` says why.
-    if (!opening->connection->ok() && failure.ok()) failure = opening->connection->status();
-    if (opening->connection->ok()) connections.push_back(*std::move(*opening->connection));
-  }
-  if (!failure.ok()) return failure;
-  return connections;
 }
 
 Result<protocol::Accept> receive_accept(transport::Connection& log, const protocol::Key& key,
@@ -143,6 +94,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
                         : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
                                              session.challenge, words->nonce, words->session);
   const AttachConnection first{server,
+                               {},
                                *words,
                                key,
                                session.encrypted ? std::optional(session_key) : std::nullopt,
@@ -150,17 +102,10 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
                                connected,
                                deadline,
                                options.deadline};
-  Openings openings;
-  for (unsigned index = 0; index < count; ++index) {
-    openings.push_back(std::make_unique<Opening>(Opening{first, std::nullopt, {}}));
-    openings.back()->one.words.index = static_cast<std::uint16_t>(index);
-  }
-  make_room_for_descriptors(options.fd_min);
-  Result<Connections> opened = open_all(openings);
+  Result<SessionConnections> opened = open_session_connections(session, options.transports, first);
   if (!opened.ok()) return explained(opened.status(), options, words->session);
-  Connections connections = *std::move(opened);
   Result<protocol::Accept> accept =
-      receive_accept(*connections[0], key, server, deadline, options.deadline);
+      receive_accept(*opened->all[0].connection, key, server, deadline, options.deadline);
   if (!accept.ok()) return explained(accept.status(), options, words->session);
   const auto no = [&server](const Status& why) {
     return Status(why.code(), "server " + server + ": " + why.message());
@@ -173,10 +118,16 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   if (!lacking.ok()) return no(lacking.status());
 
   Attached attached;
-  attached.channels.log = std::move(connections[0]);
-  for (unsigned index = 1; index < count; ++index) {
-    attached.channels.bulk.push_back(std::move(connections[index]));
+  for (OpenedConnection& each : opened->all) {
+    auto connection = std::move(each).carry_calls();
+    if (!connection.ok()) return connection.status();
+    if (attached.channels.log == nullptr) {
+      attached.channels.log = *std::move(connection);
+    } else {
+      attached.channels.bulk.push_back(*std::move(connection));
+    }
   }
+  attached.transport = opened->transport;
   attached.channels.server_name = server;
   attached.channels.deaths = options.deaths;
   attached.channels.id = words->session;
@@ -187,7 +138,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.features = *features;
   if (options.more_later &&
       (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
-    attached.channels.more = std::make_unique<LateAttach>(first);
+    attached.channels.more = std::make_unique<LateAttach>(opened->like);
   }
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "client/session.h"
 #include "client/session_data.h"
+#include "client/transports.h"
 #include "driver_abi/row.h"
 #include "protocol/device_memory.h"
 #include "protocol/features.h"
@@ -28,6 +29,8 @@ struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
   // Others may join them later (Channels::more), where the server takes them.
   bool more_later = false;
+  // Over what, best first (client/transports.h).
+  std::vector<TransportKind> transports = all_transports();
   // Descriptors of ours in a stranger's process; see transport::Options.
   int fd_min = 0;
   // Where it is asked how a worker died that was heard of no more; nullptr: nowhere.
@@ -57,9 +60,11 @@ struct Attached {
   std::vector<std::uint16_t> lacking;
   // One for the connects, with TLS one for its handshakes, one for the worker's answer.
   unsigned round_trips = 0;
+  // What the connections go over, for people: "TCP, not encrypted (no shared memory: ...)".
+  std::string transport;
 };
 
-//   kUnavailable  nothing listens there.
+//   kUnavailable  nothing listens there, or no transport that is allowed leads there: a sentence.
 //   kRefused      the server's sentence: lease over, versions differ, driver does not start.
 //                 Or ours: a row of the two tables differs, a feature that one requires is missing.
 //   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "protocol/session_identity.h"
+#include "transport/shm/connection.h"
 #include "transport/tls/connection.h"
 
 namespace gpurun::client {
@@ -38,13 +39,15 @@ Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connectio
 
 }  // namespace
 
-Result<std::unique_ptr<transport::Connection>> open_attach_connection(
-    const AttachConnection& one, transport::DescriptorKeeper* keeper) {
+Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
+                                                transport::DescriptorKeeper* keeper) {
   transport::Options options;
   options.fd_min = one.fd_min;
   options.others_may_close = true;
   options.keeper = keeper;
-  auto connection = transport::connect("tcp://" + one.server, one.connected, options);
+  const bool local = !one.local.empty();
+  auto connection =
+      transport::connect(local ? one.local : "tcp://" + one.server, one.connected, options);
   if (!connection.ok()) return connection.status();
   Status said;
   if (one.tls_key) said = encrypt(one, *connection);
@@ -52,9 +55,24 @@ Result<std::unique_ptr<transport::Connection>> open_attach_connection(
     said = protocol::send_control(**connection, one.words, one.key, protocol::Sender::kClient,
                                   one.words.index, one.deadline);
   }
-  if (said.ok()) return connection;
+  OpenedConnection opened;
+  if (said.ok() && local) {
+    auto memory = transport::shm::offer(**connection, transport::shm::kRingBytes, one.deadline,
+                                        &opened.why_no_memory);
+    if (memory.ok()) opened.memory = *std::move(memory);
+    said = memory.status();
+  }
+  if (said.ok()) {
+    opened.connection = *std::move(connection);
+    return opened;
+  }
   if (keeper != nullptr) let_go(*keeper, *connection);
   return said;
+}
+
+Result<std::unique_ptr<transport::Connection>> OpenedConnection::carry_calls() && {
+  return transport::shm::share(std::move(connection), std::move(memory),
+                               transport::shm::Side::kOffered);
 }
 
 void let_go(transport::DescriptorKeeper& keeper,

@@ -49,6 +49,9 @@ namespace gpurun::client {
 class Bulk {
  public:
   static constexpr std::size_t kTransferWindowBytes = std::size_t{16} << 20;
+  // Of a larger one that the program may use again at once, so much is copied where sending is
+  // itself a copy: the rest is sent meanwhile, from where it lies.
+  static constexpr std::size_t kCopiedBesideMemoryBytes = std::size_t{1} << 20;
   // Received chunks that the worker hears of together: a receipt costs both sides a thread's sleep.
   static constexpr std::size_t kChunksPerReceipt = 16;
   // Completions that arrived before an earlier one did; more is a protocol error.
@@ -273,6 +276,7 @@ class Bulk {
 
   const Listener listener_;
   const Known known_;
+  const bool in_memory_;  // Bytes pass through memory that both ends map.
   std::byte* window_ = nullptr;
   std::atomic<std::uint64_t> last_transfer_{0};
   std::atomic<std::size_t> unattended_{0};

@@ -24,14 +24,16 @@ bool comes_through_cache(const transport::Connection& connection,
                          const protocol::ChunkOnWire& chunk) {
   const transport::Capabilities& can = connection.capabilities();
   return chunk.bytes == limits::kBulkChunkBytes && !chunk.packed.has_value() && can.same_host &&
-         !can.encrypted;
+         !can.encrypted && !can.shares_memory;
 }
 
 }  // namespace
 
 Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
            std::optional<ConnectionCount::Bounds> bounds)
-    : listener_(listener), known_(known) {
+    : listener_(listener),
+      known_(known),
+      in_memory_(connections.front()->capabilities().shares_memory) {
   for (transport::Connection* connection : connections) {
     channels_.push_back(
         std::make_unique<Channel>(this, connection, known.packed_chunks, channels_.size()));

@@ -216,8 +216,12 @@ bool Bulk::send(std::uint64_t transfer) {
   const auto found = outgoing_.find(transfer);
   if (found == outgoing_.end()) return !ended_;  // Abandoned: the worker says why on the log.
   const std::shared_ptr<Outgoing> out = found->second;
+  // What fits the window never waits for the worker; of more, the end alone.
+  const std::uint64_t kept = in_memory_ && out->source.size() > kTransferWindowBytes
+                                 ? kCopiedBesideMemoryBytes
+                                 : kTransferWindowBytes;
   const std::uint64_t over_window =
-      out->source.size() - std::min<std::uint64_t>(kTransferWindowBytes, out->source.size());
+      out->source.size() - std::min<std::uint64_t>(kept, out->source.size());
   out->head_end = out->filled = (over_window + limits::kBulkChunkBytes - 1) /
                                 limits::kBulkChunkBytes * limits::kBulkChunkBytes;
   if (out->head_end != 0) to_send_.notify_all();

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -23,6 +24,13 @@ Deadline handshake_deadline() {
 
 Status refused_by(const std::string& address, const protocol::Refused& refused) {
   return Status(Code::kRefused, "server " + address + ": " + refused.reason);
+}
+
+// As it stands in session data; empty where it cannot.
+std::string one_line(const std::string& text) {
+  const bool fits =
+      std::all_of(text.begin(), text.end(), [](char each) { return each > ' ' && each < 0x7f; });
+  return fits ? text : std::string();
 }
 
 Status unexpected(const std::string& address) {
@@ -163,6 +171,10 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.challenge = grant->challenge;
     data.device_count = grant->devices;
     data.encrypted = encrypted();
+    // Whoever goes through something else, which may delay, meter or forward, means to.
+    const auto there = transport::tcp::peer_address(fd());
+    const bool direct = there.ok() && there->to_string() == grant->reached_at;
+    if (direct && !data.encrypted) data.local = one_line(grant->local);
     models_ = grant->models;
     emulated_ = grant->emulated;
     return data;

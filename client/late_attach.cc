@@ -27,13 +27,17 @@ Result<MoreConnections::Joined> LateAttach::open(transport::DescriptorKeeper& ke
   next_.words.count = static_cast<std::uint16_t>(next_.words.index + 1);
   next_.connected = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
   next_.deadline = Deadline::in(kPatience);
-  auto connection = open_attach_connection(next_, &keeper);
+  auto opened = open_attach_connection(next_, &keeper);
   const Result<unsigned> cores =
-      connection.ok() ? hear_answer(**connection) : Result<unsigned>(connection.status());
+      opened.ok() ? hear_answer(*opened->connection) : Result<unsigned>(opened.status());
   ++next_.words.index;
-  if (cores.ok()) return Joined{*std::move(connection), *cores};
-  if (connection.ok()) let_go(keeper, *connection);
-  return cores.status();
+  if (!cores.ok()) {
+    if (opened.ok()) let_go(keeper, opened->connection);
+    return cores.status();
+  }
+  auto connection = (*std::move(opened)).carry_calls();
+  if (!connection.ok()) return connection.status();
+  return Joined{*std::move(connection), *cores};
 }
 
 Result<unsigned> LateAttach::hear_answer(transport::Connection& connection) const {

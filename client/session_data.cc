@@ -66,6 +66,10 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
     data.deaths = value;
     return 0;
   }
+  if (name == "local") {
+    data.local = value;
+    return 0;
+  }
   if (name == "lease") return ok = parse_hex(value, data.lease), kLease;
   if (name == "ticket") return ok = parse_hex(value, data.ticket), kTicket;
   if (name == "key") return ok = parse_hex(value, data.ticket_key), kKey;
@@ -126,6 +130,7 @@ std::string serialise_session_data(const SessionData& data) {
   std::string text(kFirstLine);
   text += '\n';
   for (const std::string& server : data.servers) text.append("server ").append(server) += '\n';
+  if (!data.local.empty()) text.append("local ").append(data.local) += '\n';
   append_hex(text, "lease", data.lease);
   append_hex(text, "ticket", data.ticket);
   append_hex(text, "key", data.ticket_key);

@@ -28,6 +28,8 @@ struct SessionData {
   unsigned device_count = 0;    // What the lease granted.
   std::string deaths;           // Path of gpurun's DeathBoard; empty: none.
   bool encrypted = false;       // Connections speak TLS, as the control link did.
+  // "unix:NAME", where the server may be reached from within its machine; empty: nowhere.
+  std::string local = {};
 };
 
 std::string serialise_session_data(const SessionData& data);

@@ -225,6 +225,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   std::string text;
   append(&text, "gpurun: %.200s (process %d) on %.200s\n", subject.program.c_str(), subject.process,
          subject.server.c_str());
+  if (!subject.transport.empty()) append(&text, "over %.300s\n", subject.transport.c_str());
   append(&text, "%-38s %9s %7s %12s %12s %11s %11s\n", "function", "calls", "fences", "bytes there",
          "bytes back", "waited ms", "longest ms");
   const auto line = [&text](const char* name, const Stats::Row& row) {
@@ -259,6 +260,7 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   std::string text = "{\"program\":" + json_string(subject.program);
   append(&text, ",\"process\":%d,\"server\":", subject.process);
   text += json_string(subject.server);
+  text += ",\"transport\":" + json_string(subject.transport);
   append(&text, ",\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
          subject.bulk_connections);
   append(&text, ",\"bulk_connections_out\":%u,\"bulk_connections_out_most\":%u",

@@ -13,9 +13,9 @@ namespace gpurun::client {
 
 // Who is reported, and what happened besides calls.
 struct StatsSubject {
-  std::string program;  // File name of the program.
-  int process = 0;      // Its id on this machine.
-  std::string server;   // "host:port"
+  std::string program;    // File name of the program.
+  int process = 0;        // Its id on this machine.
+  std::string server;     // "host:port"
   // Round trips between the first connect and the session's start: the connects, made at once,
   // and the worker's answer.
   unsigned attach_round_trips = 0;
@@ -25,6 +25,7 @@ struct StatsSubject {
   // Likewise, those from it.
   unsigned bulk_connections_out = 1;
   unsigned bulk_connections_out_most = 1;
+  std::string transport = {};  // What the session goes over: Attached::transport.
 };
 
 // What is reported.
@@ -48,7 +49,8 @@ inline Statistics statistics_of(const Stats& stats) {
 // first.
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics);
 // One line of JSON, ended by a newline:
-//   {"program":"x","process":1,"server":"h:p","attach_round_trips":3,"bulk_connections":1,
+//   {"program":"x","process":1,"server":"h:p","transport":"TCP, not encrypted",
+//    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
 //    "blocking_round_trips":5,
 //    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,

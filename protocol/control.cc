@@ -107,6 +107,8 @@ void write(const Grant& grant, wire::ControlMessage::Builder root) {
     models.set(index, grant.models[index].substr(0, kNameBytesMax).c_str());
   }
   to.setEmulated(grant.emulated);
+  to.setLocal(grant.local.substr(0, kTextBytesMax).c_str());
+  to.setReachedAt(grant.reached_at.substr(0, kTextBytesMax).c_str());
 }
 void write(const Refused& refused, wire::ControlMessage::Builder root) {
   root.initRefused().setReason(refused.reason.substr(0, kTextBytesMax).c_str());
@@ -258,6 +260,8 @@ Grant read_grant(wire::Grant::Reader from, bool& ok) {
   for (const capnp::Text::Reader model : from.getModels()) {
     grant.models.push_back(read_text(model, ok));
   }
+  grant.local = read_text(from.getLocal(), ok);
+  grant.reached_at = read_text(from.getReachedAt(), ok);
   return grant;
 }
 

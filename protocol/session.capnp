@@ -80,6 +80,12 @@ struct Grant {
   # What the GPUs are, each name once: for the user.
   emulated @5 :Bool;
   # They run PTX only (docs/man/gpurun-emulated.7.md): gpurun tells tool chains so.
+  local @6 :Text;
+  # A name, good for as long as gpurund runs, at which processes of its machine may attach by a local
+  # socket, to share memory with their worker (transport/shm); empty: they may not.
+  reachedAt @7 :Text;
+  # "host:port" of gpurund's end of this link. A client that has connected to another one goes through
+  # something, and all its connections shall.
 }
 
 struct Refused {

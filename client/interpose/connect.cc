@@ -44,6 +44,11 @@ Result<Attached> connect_from_environment() {
   AttachOptions options;
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
+  const char* const transports = std::getenv(kTransportsVariable);
+  Result<std::vector<TransportKind>> allowed =
+      parse_transports(transports == nullptr ? "" : transports);
+  if (!allowed.ok()) return allowed.status();
+  options.transports = *std::move(allowed);
   const SessionOptions wanted = SessionOptions::from_environment();
   options.bulk_connections = std::max(wanted.bulk_connections, 1U);
   options.more_later = wanted.bulk_connections == 0;
@@ -60,8 +65,9 @@ Result<Attached> connect_from_environment() {
   }
   Result<Attached> attached = attach(*session, options);
   if (!attached.ok()) return somewhere(attached.status());
-  GPURUN_LOG(kInfo, "attached to %s; copies' bytes have %zu connections",
-             attached->channels.server_name.c_str(), attached->channels.bulk.size());
+  GPURUN_LOG(kInfo, "attached to %s over %s; copies' bytes have %zu connections",
+             attached->channels.server_name.c_str(), attached->transport.c_str(),
+             attached->channels.bulk.size());
   return attached;
 }
 

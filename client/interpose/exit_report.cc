@@ -55,6 +55,7 @@ void print_statistics(const Process& process) {
   subject.process = getpid();
   subject.server = process.server;
   subject.attach_round_trips = process.attach_round_trips;
+  subject.transport = process.transport;
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

@@ -91,6 +91,7 @@ int connect() {
   process->server = server;
   process->server_release = std::move(attached->server_release);
   process->attach_round_trips = attached->round_trips;
+  process->transport = std::move(attached->transport);
   process->features = attached->features;
   begin_trace(*process);
   set_lacking(attached->lacking);

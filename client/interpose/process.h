@@ -29,6 +29,7 @@ struct Process {
   std::string server;                           // "host:port", for messages and statistics.
   std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
+  std::string transport;  // Attached::transport.
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
   // Given with the attach and nobody's yet (device_windows.h).
   std::optional<protocol::CreditGrant> first_credits;

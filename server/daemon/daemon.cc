@@ -79,6 +79,7 @@ Status Daemon::serve_until_stopped() {
     // A full house is not looked at: whoever comes waits in the kernel's queue.
     const bool room = half_open_ < options_.half_open_max;
     waited.push_back({room ? listener_->fd() : -1, POLLIN, 0});
+    waited.push_back({room && options_.local != nullptr ? options_.local->fd() : -1, POLLIN, 0});
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
       waited.push_back({running.worker->words_fd(), POLLIN, 0});
@@ -103,7 +104,8 @@ Status Daemon::serve_until_stopped() {
     reap_workers();
     take_events();
     tell_claims_dropped();
-    if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one());
+    if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one(*listener_));
+    if (waited[2].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one(*options_.local));
   }
   return Status();
 }
@@ -118,11 +120,16 @@ int Daemon::milliseconds_to_look() const {
   return std::min(milliseconds, std::max(grace, 1));
 }
 
+bool Daemon::somebody_waits() const {
+  pollfd waiting[] = {{listener_->fd(), POLLIN, 0},
+                      {options_.local != nullptr ? options_.local->fd() : -1, POLLIN, 0}};
+  return poll(waiting, 2, 0) > 0;
+}
+
 // Whoever says nothing does not keep others out: his place goes to who waits for one.
 void Daemon::make_room() {
   if (half_open_ < options_.half_open_max) return;
-  pollfd waiting = {listener_->fd(), POLLIN, 0};
-  if (poll(&waiting, 1, 0) <= 0) return;
+  if (!somebody_waits()) return;
   const auto late = std::chrono::steady_clock::now() - options_.half_open_grace;
   const std::lock_guard lock(mutex_);
   if (strangers_.empty() || strangers_.front().second > late) return;
@@ -131,10 +138,10 @@ void Daemon::make_room() {
   strangers_.pop_front();
 }
 
-Status Daemon::accept_one() {
+Status Daemon::accept_one(transport::Listener& listener) {
   // Readable a moment ago; the peer may have gone since.
   Result<std::unique_ptr<transport::Connection>> accepted =
-      listener_->accept(Deadline::in(std::chrono::milliseconds(0)));
+      listener.accept(Deadline::in(std::chrono::milliseconds(0)));
   if (!accepted.ok()) {
     if (accepted.status().code() == Code::kDeadline) return Status();
     if (accepted.status().code() != Code::kResourceExhausted) return accepted.status();

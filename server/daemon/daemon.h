@@ -60,6 +60,9 @@ struct DaemonOptions {
   SpareOptions spares;  // Workers that wait for leases.
   // Who we are to clients that speak TLS; empty: no control link can.
   std::shared_ptr<const transport::tls::Identity> identity;
+  // Where processes of this machine may attach as well, to share memory with their worker; empty:
+  // nowhere. Its address is told to who gets a lease.
+  std::shared_ptr<transport::Listener> local;
   bool tls_only = false;            // Also within this machine.
   bool insecure_plaintext = false;  // Beyond it too, clients need not.
 };
@@ -129,9 +132,10 @@ class Daemon {
 
   // run()'s thread.
   Status serve_until_stopped();
-  Status accept_one();
+  Status accept_one(transport::Listener& listener);
   int milliseconds_to_look() const;
   void make_room();
+  bool somebody_waits() const;
   void take_events();
   void tell_claims_dropped();
   void prepare_worker(LeaseBegun begun);

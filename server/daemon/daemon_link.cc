@@ -12,6 +12,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
 #include "server/daemon/daemon_patience.h"
+#include "transport/tcp/address.h"
 
 namespace gpurun::server {
 namespace {
@@ -46,6 +47,12 @@ void refuse_and_hear_out(transport::Connection& connection, const std::string& r
     if (!got.ok()) return;
     heard += *got;
   }
+}
+
+// Our end of a link; empty where it is nothing that can be connected to.
+std::string reached_at(const transport::Connection& link) {
+  const Result<transport::tcp::SocketAddress> here = transport::tcp::local_address(link.fd());
+  return here.ok() ? here->to_string() : std::string();
 }
 
 }  // namespace
@@ -186,7 +193,9 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                               *challenge,
                               request.devices,
                               models_of((*claim)->devices()),
-                              all_emulated((*claim)->devices())};
+                              all_emulated((*claim)->devices()),
+                              options_.local != nullptr ? options_.local->address() : "",
+                              reached_at(connection)};
   {
     const std::lock_guard lock(lease_links_mutex_);
     lease_links_.emplace(*id, Link{connection.fd(),

@@ -77,6 +77,17 @@ void handle_signals() {
   sigaction(SIGINT, &action, nullptr);
 }
 
+// Nobody who has not been told of it finds it, and nobody else can have its name.
+std::shared_ptr<transport::Listener> listen_locally() {
+  const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
+  Result<std::unique_ptr<transport::Listener>> listener =
+      name.ok() ? transport::listen("unix:gpurun-" + protocol::hex_of(bytes_of(*name)))
+                : name.status();
+  if (listener.ok()) return *std::move(listener);
+  spdlog::info("no process shares memory with its worker: {}", listener.status().message());
+  return nullptr;
+}
+
 Status serve(const Config& config) {
   Result<Bytes> secret = read_secret(config);
   if (!secret.ok()) return secret.status();
@@ -122,6 +133,7 @@ Status serve(const Config& config) {
   const std::shared_ptr<AuditLog> audit_log = options.audit;
   options.identity = *std::move(identity);
   options.tls_only = config.tls;
+  if (!config.tls) options.local = listen_locally();
   options.insecure_plaintext = config.insecure_plaintext;
   options.devices = static_cast<unsigned>(facts->devices.size());
   options.device_facts = std::move(facts->devices);

@@ -12,6 +12,7 @@
 #include "server/bulk/bulk_lanes.h"
 #include "server/daemon/spawn_joining.h"
 #include "server/worker/channel_security.h"
+#include "transport/shm/connection.h"
 #include "transport/tcp/connection.h"
 
 namespace gpurun::server {
@@ -84,10 +85,15 @@ Status LateChannels::take_next(BulkLanes& lanes) {
     in_handshake_ = nullptr;
   }
   if (!key.ok()) return key.status();
+  // It is answered as it is, whatever its calls' bytes go over.
+  transport::Connection& answered = *connection;
+  Result<std::unique_ptr<transport::Connection>> shared =
+      transport::shm::share_offered(std::move(connection), deadline);
+  if (!shared.ok()) return shared.status();
   Status said;
-  const bool added = lanes.add(std::move(connection), [&](transport::Connection& to) {
-    said = protocol::send_control(to, protocol::Joined{std::thread::hardware_concurrency()}, *key,
-                                  protocol::Sender::kServer, joining->index, deadline);
+  const bool added = lanes.add(*std::move(shared), [&](transport::Connection&) {
+    said = protocol::send_control(answered, protocol::Joined{std::thread::hardware_concurrency()},
+                                  *key, protocol::Sender::kServer, joining->index, deadline);
     return said;
   });
   return added || !said.ok() ? said : Status(Code::kResourceExhausted, "the session has enough");

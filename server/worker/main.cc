@@ -37,6 +37,7 @@
 #include "server/worker/confinement.h"
 #include "server/worker/late_channels.h"
 #include "server/worker/worker.h"
+#include "transport/shm/connection.h"
 #include "transport/tcp/connection.h"
 #include "transport/tls/library.h"
 
@@ -108,6 +109,19 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
     }
   }
   return channels;
+}
+
+// A client of this machine offers memory for its connections' bytes.
+Status share_offered(WorkerChannels& channels) {
+  const auto share_one = [](std::unique_ptr<transport::Connection>& connection) -> Status {
+    auto shared = transport::shm::share_offered(std::move(connection), handshake());
+    if (!shared.ok()) return shared.status();
+    connection = *std::move(shared);
+    return {};
+  };
+  GPURUN_RETURN_IF_ERROR(share_one(channels.log));
+  for (auto& bulk : channels.bulk) GPURUN_RETURN_IF_ERROR(share_one(bulk));
+  return {};
 }
 
 // What the client left in the driver goes with the process: no destructor of the driver's, and no
@@ -309,20 +323,24 @@ Status serve(const CommandLine& line) {
   std::unique_ptr<ImageCache> images = ready->images.open(line, hand_over->images);
   Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
   if (!channels.ok()) return channels.status();
+  // What carries it may change; the first answer goes over it as it came.
+  transport::Connection* log = channels->log.get();
   const auto say = [&](const protocol::ControlMessage& words) {
-    return protocol::send_control(*channels->log, words, hand_over->key, protocol::Sender::kServer,
-                                  0, handshake());
+    return protocol::send_control(*log, words, hand_over->key, protocol::Sender::kServer, 0,
+                                  handshake());
   };
   // A stranger's first bytes are read in confinement, too, or not at all.
   if (hand_over->encrypted && !ready->confined.ok()) return ready->status;
   const Status secured = secure_channels(*hand_over, *channels, handshake());
   if (!secured.ok() && secured.code() != Code::kRefused) return secured;
+  if (hand_over->encrypted) log = channels->log.get();
   if (!ready->status.ok() || !secured.ok()) {
     const Status& failure = ready->status.ok() ? secured : ready->status;
     const std::string why = ready->status.ok() ? secured.message() : failure.to_string();
     static_cast<void>(say(protocol::Refused{why}));
     return failure;
   }
+  GPURUN_RETURN_IF_ERROR(share_offered(*channels));
   Started& started = *ready->started;
   started.state->modules().images().set_cache(std::move(images));
   if (line.exchange >= 0) {

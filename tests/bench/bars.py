@@ -1,6 +1,7 @@
 """What docs/performance.md asks of each row, and whether it is met."""
 import os
 
+FUTEX, MEMCPY = "raw futex ping-pong", "memcpy 64 MiB"
 PING, STREAM, CIPHER = "raw 64-byte ping-pong", "raw stream x{lanes}", "AES-128-GCM on one core"
 AWAKE = ", awake"  # Of ends that do not sleep while they wait.
 UNPACED = ", Reno"  # Which does not hold its own packets back, as BBR does.
@@ -57,6 +58,23 @@ def of_ping_or(times, more_us):
         ping, value = ping_of(row), row.value("p50")
         text = f"{value / ping:.2f} ping-pongs, of {times:g} or {(value - ping) / 1000:.1f} us more, of {more_us}"
         return text, value <= max(times * ping, ping + 1000 * more_us)
+    return Bar(judge)
+
+
+def of_futex_or(times, most_us, more_us=0):
+    """So many microseconds, or ping-pongs between two that sleep in shared memory; whichever allows more."""
+    def judge(row):
+        futex, value = row.raw[FUTEX]["p50"], row.value("p50")
+        more = f" + {more_us}" if more_us else ""
+        text = f"{value / 1000:.2f} of {most_us}{more} us, or {value / futex:.2f} of {times:g} futex ping-pongs{more}"
+        return text, value <= max(times * futex, 1000 * most_us) + 1000 * more_us
+    return Bar(judge)
+
+
+def of_memcpy(share):
+    def judge(row):
+        found = row.value("p50") / row.raw[MEMCPY]["p50"]
+        return f"{found:.2f} of {share:g} of memcpy", found >= share
     return Bar(judge)
 
 
@@ -183,6 +201,15 @@ SHOWN_AGAIN = {
 }
 
 TLS_BARS = {name: of_slower(0.9) for name in LARGE}
+
+# By shared memory: the smallest synchronous call, and waits behind something; copies.
+SHM_BARS = {
+    "copy out 4 B": of_futex_or(1.3, 3),
+    **{name: of_futex_or(1.3, 3, 2) for name in (
+        "launch + stream synchronise", "launch + context synchronise", "event record + event synchronise")},
+    "10 launches + memset + copy out 4 B": of_futex_or(1.3, 3, 3),
+}
+SHM_COPY_BARS = {name: of_memcpy(0.9) for name in LARGE if name.endswith("pinned")}
 
 SLOW_LINK_BARS = {
     f"copy {way} 16 MiB of {what}, slow link": of_link(share)

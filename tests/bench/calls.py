@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 
-from bars import BARS, SHOWN_AGAIN, SLOW_LINK_BARS, TLS_BARS
+from bars import BARS, SHM_BARS, SHM_COPY_BARS, SHOWN_AGAIN, SLOW_LINK_BARS, TLS_BARS
 from machine import Missing
 from report import Row, best_of, median_of, rows_of
 import world
@@ -44,8 +44,8 @@ class Connections:
                 title: {"p50": statistics.median(some), "p99": max(some)} for title, some in numbers.items()})
 
 
-def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of=None):
-    """`copies_of`: of a group of copies, Connections to fill."""
+def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of=None, **changes):
+    """`copies_of`: of a group of copies, Connections to fill. `changes`: to the client's environment."""
     raw, rounds = [], {"native": [], "gpurun": []}
     servers = {placement: machine.server(*server_words, placement=placement)
                for placement in machine.placements}
@@ -58,7 +58,7 @@ def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of
             for placement, server in servers.items():
                 title = "gpurun" if placement == "free" else f"gpurun {placement}"
                 rounds.setdefault(title, []).append(
-                    forwarded(machine, server, group, placement, title, copies_of))
+                    forwarded(machine, server, group, placement, title, copies_of, changes))
             if copies_of is not None:
                 raw += copies_of.raw(machine, done + 1)
             if machine.under:
@@ -73,10 +73,10 @@ def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of
     return [*rows, *(copies_of.rows() if copies_of is not None else ())], best
 
 
-def forwarded(machine, server, group, placement, title, copies_of):
+def forwarded(machine, server, group, placement, title, copies_of, changes):
     if copies_of is None:
-        return machine.forwarded(server, group, placement=placement)
-    said, counted = machine.counted(server, machine.words(group), placement=placement)
+        return machine.forwarded(server, group, placement=placement, **changes)
+    said, counted = machine.counted(server, machine.words(group), placement=placement, **changes)
     copies_of.add(title, counted)
     return json.loads(said)
 
@@ -90,6 +90,17 @@ def fences(machine):
     named = {row.name: row for row in rows}
     return [*rows, *(Row(name, named[of].unit, named[of].columns, raw).judge(bar)
                      for name, (of, bar) in SHOWN_AGAIN.items())], raw
+
+
+SHM = {"GPURUN_TRANSPORTS": "shm"}
+
+
+def shm_waits(machine):
+    return measured(machine, "fences", [("memory",)], SHM_BARS, **SHM)
+
+
+def shm_copies(machine):
+    return measured(machine, "copies", [("memory",)], SHM_COPY_BARS, **SHM)
 
 
 def objects(machine):

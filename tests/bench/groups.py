@@ -15,6 +15,8 @@ GROUPS = {
     "objects": ("making and destroying", calls.objects),
     "copies": ("copies, over TCP loopback", calls.copies),
     "tls": ("the same with TLS", calls.tls),
+    "shm-waits": ("calls that wait, over shared memory", calls.shm_waits),
+    "shm-copies": ("copies, over shared memory", calls.shm_copies),
     "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
     "sequences": ("what the bytes of repeated calls cost", sequences.measure),
     "records": ("a launch's record, and the same as a message of Cap'n Proto", record_forms.measure),

@@ -82,8 +82,9 @@ def speaks_tls(server):
 
 
 def forwarded_environment(server, **changes):
-    return world.client_environment(server, XDG_CONFIG_HOME=os.path.join(server.folder.name, "config"),
-                                    **changes)
+    """Over TCP, as to another machine, unless `changes` says otherwise."""
+    return world.client_environment(server, **{
+        "XDG_CONFIG_HOME": os.path.join(server.folder.name, "config"), "GPURUN_TRANSPORTS": "tcp", **changes})
 
 
 def run(command, environment, statuses=(0,)):

@@ -60,7 +60,7 @@ NAMES = {
                  "4 idle sessions: of a core, on the server",
                  "4 idle sessions: each beyond the bare driver", "fence beside a neighbour that saturates"},
 }
-NUMBERS = {"posted": 9, "fences": 12, "objects": 4, "copies": 16, "tls": 6, "slow-link": 6, "emulated": 9}
+NUMBERS = {"posted": 9, "fences": 12, "objects": 4, "copies": 16, "tls": 6, "shm-waits": 5, "shm-copies": 4, "slow-link": 6, "emulated": 9}
 
 
 class Smoke(unittest.TestCase):
@@ -103,7 +103,8 @@ class Smoke(unittest.TestCase):
         for name in (*bars.BARS, *bars.SHOWN_AGAIN):
             (group,) = (group for group in BY_CALL if name in self.rows(group))
             self.assertIsNotNone(self.rows(group)[name]["met"], name)
-        for group, names in (("tls", bars.TLS_BARS), ("slow-link", bars.SLOW_LINK_BARS)):
+        for group, names in (("tls", bars.TLS_BARS), ("shm-waits", bars.SHM_BARS),
+                             ("shm-copies", bars.SHM_COPY_BARS), ("slow-link", bars.SLOW_LINK_BARS)):
             for name in names:
                 self.assertIsNotNone(self.rows(group)[name]["met"], name)
 
@@ -124,6 +125,7 @@ class Smoke(unittest.TestCase):
         for group, baselines in (("fences", ("raw 64-byte ping-pong", "raw 64-byte ping-pong, awake",
                                              "raw futex ping-pong")),
                                  ("copies", ("raw stream x1", "raw stream x1, Reno", "memcpy 64 MiB")),
+                                 ("shm-waits", ("raw futex ping-pong",)), ("shm-copies", ("memcpy 64 MiB",)),
                                  ("tls", ("AES-128-GCM on one core", "raw stream x1")),
                                  ("sessions", ("raw ping-pong beside a stream",))):
             for name in baselines:

@@ -15,6 +15,7 @@
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "client/transports.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/environment.h"
@@ -77,9 +78,14 @@ Status check_log_level(const Environment& user) {
                 "GPURUN_LOG is '" + word + "'; it may be error, warning, info, debug or trace");
 }
 
+Status check_transports(const Environment& user) {
+  return client::parse_transports(value_of(user, client::kTransportsVariable)).status();
+}
+
 std::optional<Failure> find_parts(Run* run) {
   for (char** entry = environ; *entry != nullptr; ++entry) run->user.emplace_back(*entry);
   if (const Status status = check_log_level(run->user); !status.ok()) return Failure{status};
+  if (const Status status = check_transports(run->user); !status.ok()) return Failure{status};
   if (!run->options.trace_folder.empty()) {
     Result<std::string> folder = make_trace_folder(run->options.trace_folder);
     if (!folder.ok()) return Failure{folder.status()};

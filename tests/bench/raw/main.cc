@@ -7,6 +7,7 @@
 //               that stay awake, and by a futex in shared memory
 //   streams N.. 64 MiB by TCP over so many connections, a memcpy at each end, as the system sets
 //               connections up and with Reno; and memcpy alone
+//   memory      the futex ping-pong and memcpy alone
 //   contended   the ping-pong beside a stream that never ends
 //   cipher      AES-GCM as "openssl speed -evp aes-128-gcm -bytes 16384" measures it
 #include <openssl/evp.h>
@@ -86,12 +87,29 @@ void ping_pongs(const char* row, Placement placement, Waiting waiting, Results* 
   });
 }
 
-void measure_ping(Placement placement, Results* results) {
-  ping_pongs("raw 64-byte ping-pong", placement, Waiting::kAsleep, results);
-  ping_pongs("raw 64-byte ping-pong, awake", placement, Waiting::kAwake, results);
+void measure_futex(Placement placement, Results* results) {
   const int pings = results->count(kPings) + results->count(kPings) / 10;
   const FutexPair futex(placement, pings);
   results->each("raw futex ping-pong", kPings, [&] { futex.ping(); });
+}
+
+void measure_memcpy(const std::vector<char>& source, Results* results) {
+  std::vector<char> copy(kStreamBytes, 'y');
+  results->rate("memcpy 64 MiB", kStreamBytes, kStreams, [&] {
+    std::memcpy(copy.data(), source.data(), kStreamBytes);
+    is_read(copy.data());
+  });
+}
+
+void measure_memory(Placement placement, Results* results) {
+  measure_futex(placement, results);
+  measure_memcpy(std::vector<char>(kStreamBytes, 'x'), results);
+}
+
+void measure_ping(Placement placement, Results* results) {
+  ping_pongs("raw 64-byte ping-pong", placement, Waiting::kAsleep, results);
+  ping_pongs("raw 64-byte ping-pong, awake", placement, Waiting::kAwake, results);
+  measure_futex(placement, results);
 }
 
 void measure_stream(const std::string& row, Placement placement, Pacing pacing, int connections,
@@ -124,11 +142,7 @@ void measure_streams(Placement placement, const std::vector<std::string>& words,
     measure_stream(row, placement, Pacing::kAsTheSystem, connections, source, results);
     measure_stream(row + ", Reno", placement, Pacing::kNone, connections, source, results);
   }
-  std::vector<char> copy(kStreamBytes, 'y');
-  results->rate("memcpy 64 MiB", kStreamBytes, kStreams, [&] {
-    std::memcpy(copy.data(), source.data(), kStreamBytes);
-    is_read(copy.data());
-  });
+  measure_memcpy(source, results);
 }
 
 void measure_contended(Placement placement, Results* results) {
@@ -200,6 +214,7 @@ int main(int count, char** arguments) {
   words.erase(words.begin(), words.begin() + 2);
   Results results(quick);
   if (group == "ping") measure_ping(placement, &results);
+  if (group == "memory") measure_memory(placement, &results);
   if (group == "streams") measure_streams(placement, words, &results);
   if (group == "contended") measure_contended(placement, &results);
   if (group == "cipher") measure_cipher(&results);

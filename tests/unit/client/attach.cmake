@@ -1,4 +1,5 @@
 gpurun_test(session_data_test unit ONE_THREAD SOURCES session_data_test.cc LIBRARIES gpurun_client_attach)
+gpurun_test(transports_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/transports_test.cc" LIBRARIES gpurun_client_attach)
 gpurun_test(silent_server_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/silent_server_test.cc" LIBRARIES gpurun_client_attach)
 gpurun_test(control_link_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/control_link_test.cc" LIBRARIES gpurun_client_attach)
 gpurun_test(attach_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/attach_test.cc" LIBRARIES gpurun_client_attach)

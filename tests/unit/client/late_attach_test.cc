@@ -119,7 +119,7 @@ class Server {
 LateAttach late_attach(const std::string& server) {
   protocol::Attach words;
   words.count = 2;
-  return LateAttach({server, words, {}, {}, kFdMin, Deadline::never(), Deadline::never(), {}});
+  return LateAttach({server, {}, words, {}, {}, kFdMin, Deadline::never(), Deadline::never(), {}});
 }
 
 Code open(const std::string& server, OpeningDescriptor& opening) {

@@ -21,6 +21,7 @@ SessionData sample() {
   data.ticket_key.fill(0xff);
   data.challenge.fill(4);
   data.device_count = 8;
+  data.local = "unix:some-name";
   return data;
 }
 
@@ -33,6 +34,7 @@ TEST(SessionData, SurvivesItsText) {
   EXPECT_EQ(read->ticket_key, sample().ticket_key);
   EXPECT_EQ(read->challenge, sample().challenge);
   EXPECT_EQ(read->device_count, 8u);
+  EXPECT_EQ(read->local, "unix:some-name");
 }
 
 TEST(SessionData, AnUnknownNameIsSkipped) {

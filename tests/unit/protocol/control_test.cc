@@ -58,6 +58,9 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   EXPECT_EQ(grant.devices, 4u);
   EXPECT_FALSE(round_trip(Grant{{}, {}, {}, 2, {}}).emulated);
   EXPECT_TRUE(round_trip(Grant{{}, {}, {}, 2, {}, true}).emulated);
+  const Grant local = round_trip(Grant{{}, {}, {}, 2, {}, true, "unix:name", "127.0.0.1:1"});
+  EXPECT_EQ(local.local, "unix:name");
+  EXPECT_EQ(local.reached_at, "127.0.0.1:1");
   EXPECT_EQ(round_trip(Grant{{}, {}, {}, 2, {"One", "Two"}}).models,
             (std::vector<std::string>{"One", "Two"}));
   const std::vector<std::string> many(limits::kModelsMax + 1, std::string(200, 'm'));

@@ -1,6 +1,7 @@
 gpurun_test(daemon_test unit SOURCES daemon_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_following_test unit SOURCES daemon_following_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_joining_test unit SOURCES daemon_joining_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
+gpurun_test(daemon_local_test unit SOURCES daemon_local_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_spares_test unit SOURCES daemon_spares_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(spare_workers_test unit ONE_THREAD SOURCES spare_workers_test.cc LIBRARIES gpurun_server_daemon)
 gpurun_test(spawn_messages_test unit ONE_THREAD SOURCES spawn_messages_test.cc LIBRARIES gpurun_server_daemon)

@@ -16,6 +16,7 @@
 #include "protocol/rows_agreement.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
+#include "transport/shm/connection.h"
 #include "transport/tcp/connection.h"
 
 extern char** environ;
@@ -48,13 +49,16 @@ int serve(std::string_view driver) {
   if (hand_over->rows == protocol::rows_digest(driver_abi::rows())) inherited += "equal rows\n";
   auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
   if (!log.ok()) return 4;
+  transport::Connection& answered = **log;
+  log = transport::shm::share_offered(*std::move(log), Deadline::in(std::chrono::seconds(10)));
+  if (!log.ok()) return 7;
   const ByteView text = byte_view(inherited.data(), inherited.size());
   const protocol::Accept accept{"0.1.0",
                                 static_cast<int>(getpid()),
                                 Bytes(text.begin(), text.end()),
                                 {},
                                 protocol::our_features(protocol::Sender::kServer)};
-  if (!protocol::send_control(**log, accept, hand_over->key, protocol::Sender::kServer, 0,
+  if (!protocol::send_control(answered, accept, hand_over->key, protocol::Sender::kServer, 0,
                               Deadline::in(std::chrono::seconds(10)))
            .ok()) {
     return 5;

@@ -1,0 +1,137 @@
+// Over TCP all connections are made at once, so that they cost one round trip together.
+#include "client/session_connections.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "client/thread.h"
+#include "transport/tls/library.h"
+
+namespace gpurun::client {
+namespace {
+
+using Connections = std::vector<OpenedConnection>;
+
+// One connection to be made, and what came of it.
+struct Opening {
+  AttachConnection one;
+  std::optional<Result<OpenedConnection>> connection;
+  std::unique_ptr<Thread> thread;
+};
+using Openings = std::vector<std::unique_ptr<Opening>>;
+
+// A table of descriptors that threads share grows only behind a grace period of the kernel's, which
+// takes 4 to 15 ms. Most programs have no thread yet: then it grows for nothing.
+void make_room_for_descriptors(int fd_min) {
+  const UniqueFd any(eventfd(0, EFD_CLOEXEC));
+  const UniqueFd high(any.valid() ? fcntl(any.get(), F_DUPFD_CLOEXEC, fd_min) : -1);
+}
+
+Openings openings_of(const AttachConnection& like) {
+  Openings openings;
+  for (std::uint16_t index = 0; index < like.words.count; ++index) {
+    openings.push_back(std::make_unique<Opening>(Opening{like, std::nullopt, {}}));
+    openings.back()->one.words.index = index;
+  }
+  return openings;
+}
+
+// Each on a thread of its own but the first. Encrypted, all of them: this one starts OpenSSL
+// meanwhile. In the order of `openings`.
+Result<Connections> open_at_once(const AttachConnection& like) {
+  Openings openings = openings_of(like);
+  const auto open_one = [](void* argument) -> void* {
+    auto* opening = static_cast<Opening*>(argument);
+    opening->connection.emplace(open_attach_connection(opening->one));
+    return nullptr;
+  };
+  Status failure;
+  const bool encrypted = like.tls_key.has_value();
+  for (std::size_t i = encrypted ? 0 : 1; i < openings.size() && failure.ok(); ++i) {
+    openings[i]->thread = std::make_unique<Thread>();
+    failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
+  }
+  // Who needs it says why not.
+  if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::KnownBy::kKey));
+  if (failure.ok() && !encrypted) open_one(openings[0].get());
+  Connections connections;
+  for (const auto& opening : openings) {
+    if (opening->thread != nullptr && opening->thread->started()) opening->thread->join();
+    if (!opening->connection.has_value()) continue;  // `failure` says why.
+    if (!opening->connection->ok() && failure.ok()) failure = opening->connection->status();
+    if (opening->connection->ok()) connections.push_back(*std::move(*opening->connection));
+  }
+  if (!failure.ok()) return failure;
+  return connections;
+}
+
+// One after another: within a machine nothing of it is waited for. kUnavailable, of the first one
+// only: the name leads nowhere, and nothing has been said to anybody.
+Result<Connections> open_in_turn(const AttachConnection& like) {
+  Connections connections;
+  for (const auto& opening : openings_of(like)) {
+    Result<OpenedConnection> opened = open_attach_connection(opening->one);
+    if (!opened.ok()) {
+      const bool nowhere = connections.empty() || opened.status().code() != Code::kUnavailable;
+      return nowhere ? opened.status() : Status(Code::kPeerGone, opened.status().message());
+    }
+    connections.push_back(*std::move(opened));
+  }
+  return connections;
+}
+
+std::string why_not_local(const SessionData& session) {
+  if (session.encrypted) return "the session is encrypted";
+  if (session.local.empty()) return "the server offers none, or is reached through something else";
+  return {};
+}
+
+Result<SessionConnections> open_locally(const SessionData& session, const AttachConnection& like) {
+  SessionConnections made{{}, like, {}};
+  made.like.local = session.local;
+  Result<Connections> opened = open_in_turn(made.like);
+  if (!opened.ok()) return opened.status();
+  made.all = *std::move(opened);
+  const OpenedConnection& log = made.all.front();
+  made.transport =
+      log.memory.is_there()
+          ? "shared memory, not encrypted"
+          : "a local socket, not encrypted (no shared memory: " + log.why_no_memory + ")";
+  return made;
+}
+
+Result<SessionConnections> open_by_tcp(const AttachConnection& like, const std::string& why_none) {
+  Result<Connections> opened = open_at_once(like);
+  if (!opened.ok()) return opened.status();
+  SessionConnections made{*std::move(opened), like, {}};
+  made.transport = like.tls_key ? "TCP, encrypted by TLS" : "TCP, not encrypted";
+  if (!why_none.empty()) made.transport += " (no shared memory: " + why_none + ")";
+  return made;
+}
+
+}  // namespace
+
+Result<SessionConnections> open_session_connections(const SessionData& session,
+                                                    const std::vector<TransportKind>& transports,
+                                                    const AttachConnection& like) {
+  make_room_for_descriptors(like.fd_min);
+  std::string why_none;
+  for (const TransportKind kind : transports) {
+    if (kind == TransportKind::kTcp) return open_by_tcp(like, why_none);
+    why_none = why_not_local(session);
+    if (!why_none.empty()) continue;
+    Result<SessionConnections> made = open_locally(session, like);
+    if (made.ok() || made.status().code() != Code::kUnavailable) return made;
+    why_none = "the server is not on this machine, or in another network namespace";
+  }
+  return Status(Code::kUnavailable,
+                "server " + like.server + ": " + kTransportsVariable +
+                    " allows shared memory only, and there is none: " + why_none);
+}
+
+}  // namespace gpurun::client

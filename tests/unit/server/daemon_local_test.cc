@@ -1,0 +1,161 @@
+// Protects the way of a session within one machine: who is told of the local socket, that memory is
+// shared over it by those who attach, and that whoever cannot go there goes by TCP, or hears why
+// not.
+#include "tests/unit/server/daemon_under_test.h"
+#include "transport/shm/connection.h"
+
+namespace gpurun::server {
+namespace {
+
+using client::TransportKind;
+
+class LocalTest : public DaemonTest {
+ protected:
+  void SetUp() override {
+    const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
+    auto listener = transport::listen("unix:gpurun-test-" + protocol::hex_of(bytes_of(*name)));
+    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+    local_ = *std::move(listener);
+    DaemonOptions options;
+    options.devices = 1;
+    options.handshake_deadline = kLong;
+    options.local = local_;
+    start(std::move(options));
+    control_ = link();
+    auto session = control_->request_lease(ask(1));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    session_ = *std::move(session);
+  }
+  Result<client::Attached> attach(std::vector<TransportKind> transports) {
+    client::AttachOptions options;
+    options.transports = std::move(transports);
+    options.more_later = true;
+    return client::attach(session_, options);
+  }
+  // As the worker would.
+  std::unique_ptr<transport::Connection> workers_end(std::size_t index) {
+    const std::lock_guard lock(workers_.mutex);
+    auto shared = transport::shm::share_offered(std::move(workers_.connections[index]), soon());
+    EXPECT_TRUE(shared.ok()) << shared.status().to_string();
+    return *std::move(shared);
+  }
+  static void expect_they_talk(transport::Connection& one, transport::Connection& other) {
+    for (auto [from, to] : {std::pair(&one, &other), std::pair(&other, &one)}) {
+      const std::byte sent{42};
+      const ByteView part(&sent, 1);
+      ASSERT_TRUE(from->send({&part, 1}, soon()).ok());
+      std::byte got{};
+      ASSERT_TRUE(to->receive({&got, 1}, 1, soon()).ok());
+      EXPECT_EQ(got, sent);
+    }
+  }
+
+  std::shared_ptr<transport::Listener> local_;
+  std::unique_ptr<client::ControlLink> control_;
+  client::SessionData session_;
+};
+
+// Here nothing forks, and all are wanted.
+class AllWanted final : public transport::DescriptorKeeper {
+  void before_change() noexcept override {}
+  void after_change(int) noexcept override {}
+  bool wanted() const noexcept override { return true; }
+};
+
+TEST_F(LocalTest, WhoAttachesThereSharesMemoryWithItsWorker) {
+  EXPECT_EQ(session_.local, local_->address());
+  const auto attached = attach(client::all_transports());
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_EQ(attached->transport, "shared memory, not encrypted");
+  EXPECT_TRUE(attached->channels.log->capabilities().shares_memory);
+  EXPECT_TRUE(attached->channels.bulk[0]->capabilities().shares_memory);
+  expect_they_talk(*attached->channels.log, *workers_end(0));
+  expect_they_talk(*attached->channels.bulk[0], *workers_end(1));
+}
+
+TEST_F(LocalTest, SoDoesAConnectionThatJoinsLater) {
+  const auto attached = attach(client::all_transports());
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  AllWanted keeper;
+  const auto joined = attached->channels.more->open(keeper);
+  ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+  EXPECT_TRUE(joined->connection->capabilities().shares_memory);
+  expect_they_talk(*joined->connection, *workers_end(2));
+}
+
+TEST_F(LocalTest, TheUsersOrderIsHeeded) {
+  const auto by_tcp = attach({TransportKind::kTcp, TransportKind::kSharedMemory});
+  ASSERT_TRUE(by_tcp.ok()) << by_tcp.status().to_string();
+  EXPECT_EQ(by_tcp->transport, "TCP, not encrypted");
+  EXPECT_FALSE(by_tcp->channels.log->capabilities().shares_memory);
+}
+
+// The server of another machine has named a socket of that machine.
+TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
+  session_.local = "unix:gpurun-test-nobody";
+  const auto attached = attach(client::all_transports());
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_EQ(
+      attached->transport,
+      "TCP, not encrypted (no shared memory: the server is not on this machine, or in another "
+      "network namespace)");
+  expect_they_talk(*attached->channels.log, *workers_end(0));
+  const auto only = attach({TransportKind::kSharedMemory});
+  ASSERT_FALSE(only.ok());
+  EXPECT_EQ(only.status().code(), Code::kUnavailable);
+  EXPECT_NE(only.status().message().find("GPURUN_TRANSPORTS allows shared memory only"),
+            std::string::npos)
+      << only.status().message();
+}
+
+// What encrypts means to.
+TEST_F(LocalTest, AnEncryptedSessionStaysWithItsTls) {
+  session_.encrypted = true;
+  const auto only = attach({TransportKind::kSharedMemory});
+  EXPECT_NE(only.status().message().find("the session is encrypted"), std::string::npos)
+      << only.status().message();
+}
+
+// Nobody but the two of them has any use for the way there: its door asks as the other one does.
+TEST_F(LocalTest, TheDoorAsksForTheTicketThere) {
+  session_.ticket_key.fill(1);
+  const auto attached = attach({TransportKind::kSharedMemory});
+  EXPECT_EQ(attached.status().code(), Code::kRefused) << attached.status().to_string();
+  EXPECT_NE(attached.status().message().find("not proved"), std::string::npos)
+      << attached.status().message();
+}
+
+// Whoever delays, meters or forwards a link does so for a reason: the session goes the same way.
+TEST_F(LocalTest, WhoComesThroughSomethingElseIsNotToldOfIt) {
+  auto relay = transport::listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(relay.ok());
+  std::thread between([&] {
+    auto near = (*relay)->accept(soon());
+    auto far = transport::connect("tcp://" + daemon_->address(), soon());
+    if (!near.ok() || !far.ok()) return;
+    const auto pass = [](transport::Connection& from, transport::Connection& to) {
+      Bytes some(4096);
+      for (;;) {
+        const auto got = from.receive(some, 1, Deadline::never());
+        if (!got.ok()) return to.shut_down();
+        const ByteView part = ByteView(some).first(*got);
+        if (!to.send({&part, 1}, soon()).ok()) return from.shut_down();
+      }
+    };
+    std::thread back([&] { pass(**far, **near); });
+    pass(**near, **far);
+    back.join();
+  });
+  end_lease(*control_);
+  {
+    auto link = client::ControlLink::connect((*relay)->address(), secret(), soon());
+    ASSERT_TRUE(link.ok()) << link.status().to_string();
+    const auto session = (*link)->request_lease(ask(1, kLong));
+    EXPECT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(session->local, "");
+  }
+  between.join();
+}
+
+}  // namespace
+}  // namespace gpurun::server
