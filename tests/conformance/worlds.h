@@ -32,8 +32,8 @@ struct WorldKind {
   std::unique_ptr<World> (*make)();
 };
 
-// "tcp4", "tcp6" (where the machine has it), "shm", "loopback", "tls" (over tcp4), and each again over
-// faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED fixes
+// "tcp4", "tcp6" (where the machine has it), "shm", "loopback", "tls" (over tcp4), and each again
+// over faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED fixes
 // the seed, which is printed.
 std::vector<WorldKind> worlds_on_this_machine();
 

@@ -54,6 +54,7 @@ class ShmConnection final : public Connection {
   Status gone(const char* doing);
   Status broken();
   Result<std::size_t> put_some(PartCursor& cursor);
+  Status wake_reader();
   Status await_room(Deadline deadline);
   Result<std::size_t> take(MutableBytes into);
   Status sleep(Deadline deadline);
@@ -88,7 +89,8 @@ Status ShmConnection::broken() {
   return Status(Code::kPeerGone, description_ + ": the other end has broken the ring");
 }
 
-// What of a message fits just now, at most a step of it; and wakes who sleeps for it.
+// What of a message fits just now, at most a step of it. Who sleeps for it is woken later: once for
+// all of it.
 Result<std::size_t> ShmConnection::put_some(PartCursor& cursor) {
   if (gone_.load(std::memory_order_relaxed) || is_closed(out_ring_)) return gone("sending");
   const std::optional<std::size_t> room = writer_.room();
@@ -99,16 +101,21 @@ Result<std::size_t> ShmConnection::put_some(PartCursor& cursor) {
   if (bytes == 0) return std::size_t{0};
   for (std::size_t i = 0; i < count; ++i) writer_.put(pieces[i]);
   cursor.advance(bytes);
-  if (!writer_.publish()) return bytes;
+  writer_.publish();
+  return bytes;
+}
+
+Status ShmConnection::wake_reader() {
+  if (!writer_.has_to_wake()) return {};
   static constexpr std::byte kWake{1};
   const ByteView wake(&kWake, 1);
   // One for which there is no room follows many that have not been read: they wake as well.
   const Result<std::size_t> woken = socket_->send_some({&wake, 1});
-  if (woken.ok() || woken.status().code() == Code::kPeerGone) return bytes;
-  return woken.status();
+  return woken.status().code() == Code::kPeerGone ? Status() : woken.status();
 }
 
 Status ShmConnection::await_room(Deadline deadline) {
+  GPURUN_RETURN_IF_ERROR(wake_reader());
   if (deadline.passed()) return Status(Code::kDeadline, description_ + ": sending");
   const std::chrono::nanoseconds slice = kSlice;
   writer_.sleep(deadline.is_never() ? slice : std::min(slice, deadline.remaining()));
@@ -130,6 +137,7 @@ Status ShmConnection::send(std::span<const ByteView> parts, Deadline deadline) {
     }
     GPURUN_RETURN_IF_ERROR(waited);
   }
+  GPURUN_RETURN_IF_ERROR(wake_reader());
   return gone_.load(std::memory_order_relaxed) ? gone("sending") : Status();
 }
 
@@ -142,6 +150,7 @@ Result<std::size_t> ShmConnection::send_some(std::span<const ByteView> parts) {
     if (*put == 0) break;
     sent += *put;
   }
+  GPURUN_RETURN_IF_ERROR(wake_reader());
   return sent;
 }
 

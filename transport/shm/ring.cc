@@ -39,10 +39,11 @@ void RingWriter::put(ByteView bytes) noexcept {
   written_ += bytes.size();
 }
 
-bool RingWriter::publish() noexcept {
+// The reader says that it sleeps and looks then; we write and look then.
+void RingWriter::publish() noexcept { ring_.state->written.store(written_); }
+
+bool RingWriter::has_to_wake() noexcept {
   RingState& state = *ring_.state;
-  // The reader says that it sleeps and looks then; we write and look then.
-  state.written.store(written_);
   return state.reader_sleeps.load() != 0 && state.reader_sleeps.exchange(0) != 0;
 }
 

@@ -47,8 +47,9 @@ class RingWriter {
   std::optional<std::size_t> room() noexcept;
   // At most room(). Nobody sees it before publish().
   void put(ByteView bytes) noexcept;
+  void publish() noexcept;
   // True: the reader sleeps, and it is this call after which it has to be woken.
-  bool publish() noexcept;
+  bool has_to_wake() noexcept;
   // Returns when half of the ring is free, is_closed(), or after `span`; also for no reason.
   void sleep(std::chrono::nanoseconds span) noexcept;
 
