@@ -37,6 +37,19 @@ Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connectio
   return {};
 }
 
+Status offer_memory(const AttachConnection& one, transport::DescriptorKeeper* keeper,
+                    transport::Connection& connection, OpenedConnection* opened) {
+  if (keeper != nullptr) keeper->before_change();  // No child has the memory, or its file.
+  auto memory = transport::shm::offer(connection, transport::shm::kRingBytes, one.deadline,
+                                      &opened->why_no_memory);
+  if (keeper != nullptr) keeper->after_change(connection.fd());
+  // Whoever has gone by now may have said why: that is heard where the answer is.
+  if (memory.status().code() == Code::kPeerGone) return {};
+  if (!memory.ok()) return memory.status();
+  opened->memory = *std::move(memory);
+  return {};
+}
+
 }  // namespace
 
 Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
@@ -48,6 +61,10 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   const bool local = !one.local.empty();
   auto connection =
       transport::connect(local ? one.local : "tcp://" + one.server, one.connected, options);
+  // Also where sockets of this kind are forbidden: there is another way.
+  if (!connection.ok() && local) {
+    return Status(Code::kUnavailable, connection.status().message());
+  }
   if (!connection.ok()) return connection.status();
   Status said;
   if (one.tls_key) said = encrypt(one, *connection);
@@ -56,12 +73,7 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
                                   one.words.index, one.deadline);
   }
   OpenedConnection opened;
-  if (said.ok() && local) {
-    auto memory = transport::shm::offer(**connection, transport::shm::kRingBytes, one.deadline,
-                                        &opened.why_no_memory);
-    if (memory.ok()) opened.memory = *std::move(memory);
-    said = memory.status();
-  }
+  if (said.ok() && local) said = offer_memory(one, keeper, **connection, &opened);
   if (said.ok()) {
     opened.connection = *std::move(connection);
     return opened;

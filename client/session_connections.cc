@@ -122,12 +122,19 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
   make_room_for_descriptors(like.fd_min);
   std::string why_none;
   for (const TransportKind kind : transports) {
-    if (kind == TransportKind::kTcp) return open_by_tcp(like, why_none);
+    if (kind == TransportKind::kTcp) {
+      Result<SessionConnections> made = open_by_tcp(like, why_none);
+      if (made.ok() || made.status().code() != Code::kUnavailable || kind == transports.back()) {
+        return made;
+      }
+      continue;
+    }
     why_none = why_not_local(session);
     if (!why_none.empty()) continue;
     Result<SessionConnections> made = open_locally(session, like);
     if (made.ok() || made.status().code() != Code::kUnavailable) return made;
-    why_none = "the server is not on this machine, or in another network namespace";
+    why_none =
+        "the server is not on this machine, or out of reach here: " + made.status().message();
   }
   return Status(Code::kUnavailable,
                 "server " + like.server + ": " + kTransportsVariable +

@@ -165,6 +165,10 @@ struct Options {
   bool others_may_close = false;
   // Of a server, which waits long for many: a thread that waits wakes up less often by itself.
   bool patient = false;
+  // A local socket at which anybody may have connected, who may send descriptors along: none is
+  // taken, and to close one of those, or the socket with some of them unread, does not wait for
+  // what their sender has arranged (SO_LINGER, socket(7)).
+  bool strangers = false;
   // Of connect() alone, which it outlives: told of the connection's descriptor. Nobody, if null.
   DescriptorKeeper* keeper = nullptr;
 };

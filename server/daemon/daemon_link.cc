@@ -12,6 +12,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
 #include "server/daemon/daemon_patience.h"
+#include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::server {
@@ -63,6 +64,9 @@ void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
   const Result<bool> tls = begins_with_tls(*connection, deadline);
   if (!tls.ok()) {
     return spdlog::info("{}: {}", connection->description(), tls.status().to_string());
+  }
+  if (*tls && transport::shm::is_local(*connection)) {
+    return spdlog::info("{}: speaks TLS, which is not spoken there", connection->description());
   }
   if (*tls) return serve_tls(connection, half_open, deadline);
   serve_link(connection, half_open, {}, deadline);

@@ -77,7 +77,7 @@ void handle_signals() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-// Nobody who has not been told of it finds it, and nobody else can have its name.
+// Nobody else can have its name, which /proc/net/unix shows to everybody on this machine.
 std::shared_ptr<transport::Listener> listen_locally() {
   const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
   Result<std::unique_ptr<transport::Listener>> listener =

@@ -80,15 +80,17 @@ Status LateChannels::take_next(BulkLanes& lanes) {
   const Deadline deadline = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
   Result<protocol::Key> key = joining->key;
   if (session_.encrypted) key = secure_late(session_, joining->index, &connection, deadline);
+  // It is answered as it is, whatever its calls' bytes go over.
+  transport::Connection& answered = *connection;
+  Result<transport::shm::SharedMemory> memory =
+      key.ok() ? transport::shm::take_offered(answered, deadline) : key.status();
   {
     const std::lock_guard lock(mutex_);
     in_handshake_ = nullptr;
   }
-  if (!key.ok()) return key.status();
-  // It is answered as it is, whatever its calls' bytes go over.
-  transport::Connection& answered = *connection;
+  if (!memory.ok()) return memory.status();
   Result<std::unique_ptr<transport::Connection>> shared =
-      transport::shm::share_offered(std::move(connection), deadline);
+      transport::shm::share(std::move(connection), *std::move(memory), transport::shm::Side::kTook);
   if (!shared.ok()) return shared.status();
   Status said;
   const bool added = lanes.add(*std::move(shared), [&](transport::Connection&) {

@@ -111,16 +111,23 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   return channels;
 }
 
-// A client of this machine offers memory for its connections' bytes.
+// A client of this machine offers memory for its connections' bytes. On failure they are as they
+// were.
 Status share_offered(WorkerChannels& channels) {
-  const auto share_one = [](std::unique_ptr<transport::Connection>& connection) -> Status {
-    auto shared = transport::shm::share_offered(std::move(connection), handshake());
+  std::vector<std::unique_ptr<transport::Connection>*> all = {&channels.log};
+  for (auto& bulk : channels.bulk) all.push_back(&bulk);
+  std::vector<transport::shm::SharedMemory> memories;
+  for (const auto* connection : all) {
+    auto memory = transport::shm::take_offered(**connection, handshake());
+    if (!memory.ok()) return memory.status();
+    memories.push_back(*std::move(memory));
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    auto shared = transport::shm::share(std::move(*all[i]), std::move(memories[i]),
+                                        transport::shm::Side::kTook);
     if (!shared.ok()) return shared.status();
-    connection = *std::move(shared);
-    return {};
-  };
-  GPURUN_RETURN_IF_ERROR(share_one(channels.log));
-  for (auto& bulk : channels.bulk) GPURUN_RETURN_IF_ERROR(share_one(bulk));
+    *all[i] = *std::move(shared);
+  }
   return {};
 }
 
@@ -340,7 +347,10 @@ Status serve(const CommandLine& line) {
     static_cast<void>(say(protocol::Refused{why}));
     return failure;
   }
-  GPURUN_RETURN_IF_ERROR(share_offered(*channels));
+  if (const Status shared = share_offered(*channels); !shared.ok()) {
+    static_cast<void>(say(protocol::Refused{shared.to_string()}));
+    return shared;
+  }
   Started& started = *ready->started;
   started.state->modules().images().set_cache(std::move(images));
   if (line.exchange >= 0) {

@@ -33,8 +33,8 @@ struct WorldKind {
 };
 
 // "tcp4", "tcp6" (where the machine has it), "shm", "loopback", "tls" (over tcp4), and each again
-// over faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED fixes
-// the seed, which is printed.
+// over faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED
+// fixes the seed, which is printed.
 std::vector<WorldKind> worlds_on_this_machine();
 
 struct Pair {

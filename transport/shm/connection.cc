@@ -52,6 +52,7 @@ class ShmConnection final : public Connection {
 
  private:
   Status gone(const char* doing);
+  Status nobody_reads();
   Status broken();
   Result<std::size_t> put_some(PartCursor& cursor);
   Status wake_reader();
@@ -78,10 +79,17 @@ class ShmConnection final : public Connection {
 };
 
 Status ShmConnection::gone(const char* doing) {
+  if (socket_->taken_away()) return socket_->gone_by_the_program();
   const bool ours = gone_.load();
   shut_down();
   return Status(Code::kPeerGone,
                 description_ + (ours ? ": closed while " : ": closed by the peer while ") + doing);
+}
+
+// What the other end has said before it went is still to be received: receive() finds its end.
+Status ShmConnection::nobody_reads() {
+  if (socket_->taken_away()) return socket_->gone_by_the_program();
+  return Status(Code::kPeerGone, description_ + ": closed by the peer while sending");
 }
 
 Status ShmConnection::broken() {
@@ -92,7 +100,8 @@ Status ShmConnection::broken() {
 // What of a message fits just now, at most a step of it. Who sleeps for it is woken later: once for
 // all of it.
 Result<std::size_t> ShmConnection::put_some(PartCursor& cursor) {
-  if (gone_.load(std::memory_order_relaxed) || is_closed(out_ring_)) return gone("sending");
+  if (gone_.load(std::memory_order_relaxed)) return gone("sending");
+  if (is_closed(out_ring_)) return nobody_reads();
   const std::optional<std::size_t> room = writer_.room();
   if (!room) return broken();
   std::array<ByteView, kPiecesMax> pieces;
@@ -121,7 +130,7 @@ Status ShmConnection::await_room(Deadline deadline) {
   writer_.sleep(deadline.is_never() ? slice : std::min(slice, deadline.remaining()));
   pollfd end = {socket_->fd(), POLLRDHUP, 0};
   const bool dead = poll(&end, 1, 0) > 0 && writer_.room() == std::optional<std::size_t>(0);
-  return dead ? gone("sending") : Status();
+  return dead ? nobody_reads() : Status();
 }
 
 Status ShmConnection::send(std::span<const ByteView> parts, Deadline deadline) {
@@ -259,8 +268,7 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
 
 Result<std::unique_ptr<Connection>> share_offered(std::unique_ptr<Connection> socket,
                                                   Deadline deadline) {
-  if (!is_local(*socket)) return socket;
-  Result<SharedMemory> memory = take_offer(*socket, deadline);
+  Result<SharedMemory> memory = take_offered(*socket, deadline);
   if (!memory.ok()) return memory.status();
   return share(std::move(socket), *std::move(memory), Side::kTook);
 }

@@ -25,9 +25,8 @@ enum class Side : std::uint8_t { kOffered, kTook };
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
                                           Side side);
 
-// The same for who is offered memory, as the next on `socket`; a connection of another kind stays
-// as it is. Who keeps a pointer to it may still talk over it, as the other end still listens there.
-// Errors as of take_offer().
+// take_offered() and share(). Who keeps a pointer to `socket` may still talk over it, as long as
+// the other end still listens there.
 Result<std::unique_ptr<Connection>> share_offered(std::unique_ptr<Connection> socket,
                                                   Deadline deadline);
 

@@ -137,8 +137,13 @@ Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline 
   }
   const int descriptor = file->get();
   const Offer words = {kMagic, kOfferVersion, static_cast<std::uint32_t>(ring_bytes)};
-  GPURUN_RETURN_IF_ERROR(say(socket, words, {&descriptor, 1}, deadline));
-  return memory;
+  const Status said = say(socket, words, {&descriptor, 1}, deadline);
+  if (said.ok()) return memory;
+  if (said.code() == Code::kDeadline || said.code() == Code::kPeerGone) return said;
+  // Nothing of it went: as many are on their way as this user may have.
+  *why_none = said.message();
+  GPURUN_RETURN_IF_ERROR(say(socket, {kMagic, kOfferVersion, 0}, {}, deadline));
+  return SharedMemory();
 }
 
 bool is_local(const Connection& socket) {
@@ -165,6 +170,11 @@ Result<SharedMemory> take_offer(Connection& socket, Deadline deadline) {
   const UniqueFd& file = message->attached.front();
   GPURUN_RETURN_IF_ERROR(check_file(file.get(), file_bytes(words.ring_bytes)));
   return map(file, words.ring_bytes);
+}
+
+Result<SharedMemory> take_offered(Connection& connection, Deadline deadline) {
+  if (!is_local(connection)) return SharedMemory();
+  return take_offer(connection, deadline);
 }
 
 }  // namespace gpurun::transport::shm

@@ -19,7 +19,7 @@ namespace gpurun::transport::shm {
 // stays in its processor's cache.
 inline constexpr std::size_t kRingBytes = std::size_t{2} << 20;
 inline constexpr std::size_t kRingBytesMin = std::size_t{4} << 10;
-inline constexpr std::size_t kRingBytesMax = std::size_t{16} << 20;
+inline constexpr std::size_t kRingBytesMax = kRingBytes;  // A stranger's, too.
 
 class SharedMemory {
  public:
@@ -57,5 +57,8 @@ bool is_local(const Connection& socket);
 //   kResourceExhausted  it cannot be mapped here.
 //   kDeadline, kPeerGone
 Result<SharedMemory> take_offer(Connection& socket, Deadline deadline);
+
+// The same of what may be no local socket: then none.
+Result<SharedMemory> take_offered(Connection& connection, Deadline deadline);
 
 }  // namespace gpurun::transport::shm

@@ -17,6 +17,8 @@ Status ShmWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pauses_ == 0 && sleeper_.go_to_sleep()) return {};
+    // What wakes somebody by now was on its way before, and whoever receives will read it.
+    if (pauses_ != 0 && !std::exchange(socket_paused_, true)) socket_->pause();
   }
   return socket_->wait(deadline);
 }

@@ -9,11 +9,13 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <limits>
 
+#include "base/close_unawaited.h"
 #include "transport/part_cursor.h"
 #include "transport/tcp/descriptor.h"
 #include "transport/tcp/watch.h"
@@ -29,6 +31,8 @@ constexpr std::size_t kVectorsMax = 64;
 constexpr int kKeepIdleS = 5;
 constexpr int kKeepIntervalS = 5;
 constexpr int kKeepCount = 5;
+// That come at once; the kernel passes no more (unix(7), SCM_MAX_FD).
+constexpr std::size_t kDescriptorsMax = 253;
 
 std::chrono::seconds slice_of(const Options& options) {
   return options.patient ? kPatientSlice : kSlice;
@@ -93,6 +97,7 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
                              const Options& options)
     : fd_(std::move(fd)),
       others_may_close_(options.others_may_close),
+      strangers_(options.strangers),
       fd_min_(options.fd_min),
       slice_(slice_of(options)),
       identity_(DescriptorIdentity::of(fd_.get())),
@@ -103,6 +108,38 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
 
 TcpConnection::~TcpConnection() {
   if (taken_away()) static_cast<void>(fd_.release());
+  // What nobody has read goes with the last of it, descriptors among it.
+  if (strangers_) close_unawaited(std::move(fd_));
+}
+
+// As recv(2). What comes with descriptors is no connection's: of a file that is closed somebody
+// else may have decided that its close takes long.
+ssize_t TcpConnection::receive_bytes(MutableBytes into, int flags) {
+  if (!strangers_) return recv(fd_.get(), into.data(), into.size(), flags);
+  iovec vector = {into.data(), into.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control;
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t received = recvmsg(fd_.get(), &message, flags | MSG_CMSG_CLOEXEC);
+  if (received < 0) return received;
+  bool any = false;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      close_unawaited(UniqueFd(fd));
+      any = true;
+    }
+  }
+  if (!any) return received;
+  errno = EPROTO;
+  return -1;
 }
 
 bool TcpConnection::taken_away() const noexcept {
@@ -212,8 +249,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   while (got < bytes_min) {
     if (seems_taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
-    const ssize_t received =
-        recv(fd_.get(), into.data() + got, into.size() - got, in_kernel ? 0 : MSG_DONTWAIT);
+    const ssize_t received = receive_bytes(into.subspan(got), in_kernel ? 0 : MSG_DONTWAIT);
     if (received > 0) {
       got += static_cast<std::size_t>(received);
       continue;
@@ -234,7 +270,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
 Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
   if (!again && seems_taken_away()) return gone_by_the_program();
-  const ssize_t received = recv(fd_.get(), into.data(), into.size(), MSG_DONTWAIT);
+  const ssize_t received = receive_bytes(into, MSG_DONTWAIT);
   if (received > 0) return static_cast<std::size_t>(received);
   if (received == 0) return gone("receiving", 0);
   if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
@@ -270,13 +306,14 @@ Status connect_to(const SocketAddress& address, const UniqueFd& fd, Deadline dea
                   const Options& options) {
   const std::string what = "connecting to " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);
-  if (::connect(fd.get(), address.get(), address.byte_count) != 0) {
-    // A local socket whose listener has many waiting: nothing tells when it has fewer.
-    if (errno == EAGAIN && address.family() == AF_UNIX && !deadline.passed()) {
-      (void)poll(nullptr, 0, 1);
-      if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
-      return connect_to(address, fd, deadline, options);
-    }
+  int failed = ::connect(fd.get(), address.get(), address.byte_count);
+  // A local socket whose listener has many waiting: nothing tells when it has fewer.
+  while (failed != 0 && errno == EAGAIN && address.family() == AF_UNIX && !deadline.passed()) {
+    (void)poll(nullptr, 0, 1);
+    if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
+    failed = ::connect(fd.get(), address.get(), address.byte_count);
+  }
+  if (failed != 0) {
     // After EINTR too the attempt goes on by itself.
     if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(errno, what);
     // Before connect() its end by shutdown() meant nothing; from here on it ends every wait.

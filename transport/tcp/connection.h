@@ -44,10 +44,13 @@ class TcpConnection final : public Connection {
   int fd_min() const noexcept { return fd_min_; }
   // The number does not stand for our socket any more (Options::others_may_close).
   bool taken_away() const noexcept;
+  // Says so, for good.
+  Status gone_by_the_program();
 
  private:
   TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
 
+  ssize_t receive_bytes(MutableBytes into, int flags);
   // True when a wait until `deadline` may be left to the kernel's time-out of one slice.
   bool outlasts_slice(Deadline deadline) const noexcept;
   // Waits until the socket is ready for `events`, or the deadline has passed.
@@ -55,10 +58,10 @@ class TcpConnection final : public Connection {
   // Likewise, asked before each send and receive, where the answer costs as much as the rest.
   bool seems_taken_away() const noexcept;
   Status gone(const char* doing, int error_number);
-  Status gone_by_the_program();
 
   UniqueFd fd_;
   const bool others_may_close_;
+  const bool strangers_;
   const int fd_min_;
   const std::chrono::seconds slice_;
   const DescriptorIdentity identity_;

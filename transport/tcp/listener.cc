@@ -17,8 +17,11 @@ constexpr int kBacklog = 128;
 
 class TcpListener final : public Listener {
  public:
-  TcpListener(UniqueFd fd, UniqueFd wake, std::string address)
-      : fd_(std::move(fd)), wake_(std::move(wake)), address_(std::move(address)) {}
+  TcpListener(UniqueFd fd, UniqueFd wake, const SocketAddress& address)
+      : fd_(std::move(fd)),
+        wake_(std::move(wake)),
+        address_(address.to_string()),
+        local_(address.family() == AF_UNIX) {}
 
   Result<std::unique_ptr<Connection>> accept(Deadline deadline) override;
   const std::string& address() const override { return address_; }
@@ -33,6 +36,7 @@ class TcpListener final : public Listener {
   UniqueFd fd_;
   UniqueFd wake_;  // shutdown(2) does not wake a poll on a listening socket everywhere.
   std::string address_;
+  const bool local_;
   std::atomic<bool> stopped_{false};
 };
 
@@ -74,7 +78,8 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
       if (is_peers_trouble(errno)) continue;
       return Status::from_errno(errno, "accepting on " + address_);
     }
-    Result<std::unique_ptr<Connection>> connection = TcpConnection::adopt(std::move(peer), {});
+    Result<std::unique_ptr<Connection>> connection =
+        TcpConnection::adopt(std::move(peer), {.strangers = local_});
     if (connection.ok()) return connection;  // Else the peer has left already.
   }
 }
@@ -105,8 +110,7 @@ Result<std::unique_ptr<Listener>> listen(const SocketAddress& address) {
   if (!wake.valid()) return Status::from_errno(errno, "creating an eventfd");
   Result<SocketAddress> bound = local_address(fd->get());
   if (!bound.ok()) return bound.status();
-  return std::unique_ptr<Listener>(
-      new TcpListener(std::move(*fd), std::move(wake), bound->to_string()));
+  return std::unique_ptr<Listener>(new TcpListener(std::move(*fd), std::move(wake), *bound));
 }
 
 Result<std::unique_ptr<Listener>> listen(const HostPort& address) {

@@ -46,6 +46,7 @@ void TcpWatch::arm(std::uint32_t events) noexcept {
 Status TcpWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (pauses_ == 0 && std::exchange(woken_, false)) return {};
     // What has come since it was armed last makes it fire at once.
     if (pauses_ == 0) arm(kComes);
   }
@@ -56,7 +57,11 @@ Status TcpWatch::wait(Deadline deadline) {
     }
     epoll_event event = {};
     const int ready = epoll_wait(epoll_.get(), &event, 1, deadline.poll_timeout_ms());
-    if (ready > 0) return {};
+    if (ready > 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      woken_ = false;
+      return {};
+    }
     if (ready < 0 && errno != EINTR) {
       return Status(Code::kUnavailable,
                     "the program has closed gpurun's descriptor " + std::to_string(epoll_.get()));
@@ -79,6 +84,8 @@ void TcpWatch::resume() noexcept {
 
 void TcpWatch::wake() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (connection_.taken_away()) return;  // wait() finds out.
+  woken_ = true;
   // A socket that is not full is always ready to be written to.
   if (pauses_ == 0) arm(kComes | EPOLLOUT);
 }

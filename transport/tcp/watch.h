@@ -22,7 +22,7 @@ class TcpWatch final : public Watch {
   void pause() noexcept override;
   void resume() noexcept override;
   int fd() const noexcept override { return epoll_.get(); }
-  // Unless it is paused, wait() returns once, now or when it is called next. Any thread.
+  // Unless it is paused by then, wait() returns once, now or when it is called next. Any thread.
   void wake() noexcept;
 
  private:
@@ -34,7 +34,8 @@ class TcpWatch final : public Watch {
   const TcpConnection& connection_;
   UniqueFd epoll_;
   std::mutex mutex_;  // Over epoll_ctl(2), which does not wait.
-  int pauses_ = 0;    // Guarded by mutex_.
+  int pauses_ = 0;    // Guarded by mutex_, as the next.
+  bool woken_ = false;
 };
 
 }  // namespace gpurun::transport::tcp

@@ -1,6 +1,11 @@
 // Protects the way of a session within one machine: who is told of the local socket, that memory is
 // shared over it by those who attach, and that whoever cannot go there goes by TCP, or hears why
 // not.
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "base/descriptor_message.h"
 #include "tests/unit/server/daemon_under_test.h"
 #include "transport/shm/connection.h"
 
@@ -18,7 +23,7 @@ class LocalTest : public DaemonTest {
     local_ = *std::move(listener);
     DaemonOptions options;
     options.devices = 1;
-    options.handshake_deadline = kLong;
+    options.handshake_deadline = 3 * kLong;  // Nothing here ends by it.
     options.local = local_;
     start(std::move(options));
     control_ = link();
@@ -95,10 +100,10 @@ TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
   session_.local = "unix:gpurun-test-nobody";
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
-  EXPECT_EQ(
-      attached->transport,
-      "TCP, not encrypted (no shared memory: the server is not on this machine, or in another "
-      "network namespace)");
+  EXPECT_EQ(attached->transport,
+            "TCP, not encrypted (no shared memory: the server is not on this machine, or out of "
+            "reach here: connecting to " +
+                session_.local + ": Connection refused)");
   expect_they_talk(*attached->channels.log, *workers_end(0));
   const auto only = attach({TransportKind::kSharedMemory});
   ASSERT_FALSE(only.ok());
@@ -123,6 +128,78 @@ TEST_F(LocalTest, TheDoorAsksForTheTicketThere) {
   EXPECT_EQ(attached.status().code(), Code::kRefused) << attached.status().to_string();
   EXPECT_NE(attached.status().message().find("not proved"), std::string::npos)
       << attached.status().message();
+}
+
+TEST_F(LocalTest, ThereIsNoTlsThere) {
+  auto stranger = transport::connect(local_->address(), soon());
+  ASSERT_TRUE(stranger.ok()) << stranger.status().to_string();
+  const std::byte handshake{0x16};
+  const ByteView part(&handshake, 1);
+  ASSERT_TRUE((*stranger)->send({&part, 1}, soon()).ok());
+  EXPECT_TRUE(closed(**stranger));
+}
+
+// A TCP socket whose last close waits for a minute: its other end reads nothing.
+class Lingering {
+ public:
+  Lingering() {
+    auto listener = transport::listen("tcp://127.0.0.1:0");
+    auto near = transport::connect("tcp://" + (*listener)->address(), soon());
+    auto far = (*listener)->accept(soon());
+    EXPECT_TRUE(near.ok() && far.ok());
+    far_ = *std::move(far);
+    constexpr linger kMinute = {1, 60};
+    EXPECT_EQ(setsockopt((*near)->fd(), SOL_SOCKET, SO_LINGER, &kMinute, sizeof kMinute), 0);
+    const Bytes much(std::size_t{16} << 20);
+    const ByteView part(much);
+    for (;;) {
+      const auto went = (*near)->send_some({&part, 1});
+      EXPECT_TRUE(went.ok());
+      if (!went.ok() || *went == 0) break;
+    }
+    fd_.reset(dup((*near)->fd()));
+  }
+  UniqueFd take() { return std::move(fd_); }
+
+ private:
+  std::unique_ptr<transport::Connection> far_;
+  UniqueFd fd_;
+};
+
+// Whoever closes the last of it waits as long as a stranger likes: none of ours does, whether they
+// are received or go with a socket that is closed.
+TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
+  std::vector<std::unique_ptr<Lingering>> lingering;
+  // True: it has gone, with its descriptor, behind the words, of which 40 make gpurund hang up.
+  const auto knock = [&](std::size_t words) {
+    auto stranger = transport::connect(local_->address(), soon());
+    EXPECT_TRUE(stranger.ok()) << stranger.status().to_string();
+    lingering.push_back(std::make_unique<Lingering>());
+    const UniqueFd sent = lingering.back()->take();
+    const int fd = sent.get();
+    const Bytes garbage(words, std::byte{'x'});
+    const ByteView part(garbage);
+    EXPECT_TRUE((*stranger)->send({&part, 1}, soon()).ok());
+    if (send_message((*stranger)->fd(), byte_view("y", 1), {&fd, 1}, Wait::kNever).ok())
+      return true;
+    let_not_linger(sent);  // It is ours again.
+    return false;
+  };
+  EXPECT_TRUE(knock(0));
+  bool unread = false;
+  for (int tries = 0; tries < 100 && !unread; ++tries) unread = knock(40);
+  EXPECT_TRUE(unread);
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (daemon_->half_open() != 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(daemon_->half_open(), 0U);
+  const auto start = std::chrono::steady_clock::now();
+  end_lease(*control_);
+  daemon_->stop();
+  thread_.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kLong);
+  thread_ = std::thread([] {});  // TearDown()'s.
 }
 
 // Whoever delays, meters or forwards a link does so for a reason: the session goes the same way.

@@ -15,6 +15,7 @@
 #include <functional>
 #include <future>
 #include <string>
+#include <thread>
 
 #include "base/descriptor_message.h"
 #include "transport/transport.h"
@@ -248,6 +249,20 @@ TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
   EXPECT_EQ((*reader)->receive(got, 1, soon()).status().code(), Code::kPeerGone);
 }
 
+// A refusal, or a goodbye with its reason, is not lost because we wanted to say something.
+TEST(ShmConnectionTest, WhatWasSaidBeforeTheEndIsHeardAlsoBehindASendThatFailed) {
+  const Shared shared;
+  ASSERT_TRUE(send_bytes(*shared.taker, 100).ok());
+  shared.taker->shut_down();
+  EXPECT_EQ(send_bytes(*shared.offerer, 1).code(), Code::kPeerGone);
+  EXPECT_EQ(send_bytes(*shared.offerer, 2 * kRingBytesMin).code(), Code::kPeerGone);
+  Bytes got(200);
+  const auto last = shared.offerer->receive(got, 100, soon());
+  ASSERT_TRUE(last.ok()) << last.status().to_string();
+  EXPECT_EQ(*last, 100U);
+  EXPECT_EQ(shared.offerer->receive(got, 1, soon()).status().code(), Code::kPeerGone);
+}
+
 // A child of fork() must not take part in its parent's conversation, whatever it does.
 TEST(ShmConnectionTest, AForkedChildHasNoneOfTheMemory) {
   const Shared shared;
@@ -316,6 +331,25 @@ TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
   Bytes got(4 * kRingBytesMin);
   EXPECT_TRUE(shared.taker->receive(got, got.size(), soon()).ok());
   EXPECT_TRUE(sent.get().ok());
+}
+
+// By the reader, and not by the end of a slice.
+TEST(ShmRingTest, WhoReadsHalfOfAFullRingWakesItsWriter) {
+  const Liar ends;  // It has the memory at hand.
+  RingWriter writer(ends.memory.to_taker());
+  const Bytes full(kRingBytesMin, std::byte{1});
+  ASSERT_EQ(writer.room(), kRingBytesMin);
+  writer.put(full);
+  writer.publish();
+  const auto asleep = [&] { return ends.memory.to_taker().state->writer_sleeps.load() != 0; };
+  auto woken = std::async(std::launch::async, [&] { writer.sleep(std::chrono::seconds(60)); });
+  while (!asleep()) std::this_thread::yield();
+  Bytes got(kRingBytesMin / 2 - 1);
+  ASSERT_TRUE(ends.taker->receive(got, got.size(), soon()).ok());
+  EXPECT_TRUE(asleep()) << "for less than half nobody is woken";
+  ASSERT_TRUE(ends.taker->receive(got, 1, soon()).ok());
+  ASSERT_EQ(woken.wait_for(kTimeout), std::future_status::ready);
+  EXPECT_GE(writer.room().value_or(0), kRingBytesMin / 2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <future>
 
+#include "transport/tcp/watch.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport {
@@ -103,6 +104,28 @@ TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
   (*patient)->shut_down();
   ASSERT_EQ(ended.wait_for(std::chrono::seconds(8)), std::future_status::ready);
   EXPECT_EQ(ended.get().status().code(), Code::kPeerGone);
+}
+
+// For bytes of which the socket knows nothing; whether or not anybody waits just then.
+TEST(TcpConnectionTest, AWatchIsWokenOnceAlsoBeforeItWaits) {
+  Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
+  ASSERT_TRUE(client.ok());
+  auto watch = tcp::TcpWatch::of(static_cast<tcp::TcpConnection&>(**client), 0);
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  const auto sleeps = [&] {
+    return (*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code() == Code::kDeadline;
+  };
+  EXPECT_TRUE(sleeps());
+  (*watch)->wake();
+  EXPECT_TRUE((*watch)->wait(Deadline::in(kTimeout)).ok());
+  EXPECT_TRUE(sleeps());
+  auto woken =
+      std::async(std::launch::async, [&] { return (*watch)->wait(Deadline::in(kTimeout)); });
+  (*watch)->wake();
+  EXPECT_TRUE(woken.get().ok());
+  EXPECT_TRUE(sleeps());
 }
 
 TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {

@@ -1,0 +1,34 @@
+// The thread has a table of descriptors of its own, which the kernel closes at its end.
+#include "base/close_unawaited.h"
+
+#include <sched.h>
+
+#include <future>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace gpurun {
+
+void close_unawaited(UniqueFd file) noexcept {
+  try {
+    std::promise<bool> has_it, is_closed;
+    std::thread last([&has_it, closed = is_closed.get_future()] {
+      const bool own = unshare(CLONE_FILES) == 0;
+      has_it.set_value(own);
+      if (own) closed.wait();
+    });
+    const bool own = has_it.get_future().get();
+    if (own) {
+      file.reset();  // Not the last.
+      is_closed.set_value(true);
+    } else {
+      static_cast<void>(file.release());
+    }
+    last.join();
+  } catch (const std::system_error&) {
+    static_cast<void>(file.release());
+  }
+}
+
+}  // namespace gpurun
