@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
+#include <exception>
 #include <future>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,7 +26,7 @@ void close_unawaited(UniqueFd file) noexcept {
       static_cast<void>(file.release());
     }
     last.join();
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     static_cast<void>(file.release());
   }
 }

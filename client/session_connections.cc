@@ -121,12 +121,12 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const AttachConnection& like) {
   make_room_for_descriptors(like.fd_min);
   std::string why_none;
+  Status by_tcp;
   for (const TransportKind kind : transports) {
     if (kind == TransportKind::kTcp) {
       Result<SessionConnections> made = open_by_tcp(like, why_none);
-      if (made.ok() || made.status().code() != Code::kUnavailable || kind == transports.back()) {
-        return made;
-      }
+      if (made.ok() || made.status().code() != Code::kUnavailable) return made;
+      by_tcp = made.status();
       continue;
     }
     why_none = why_not_local(session);
@@ -136,6 +136,7 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
     why_none =
         "the server is not on this machine, or out of reach here: " + made.status().message();
   }
+  if (!by_tcp.ok()) return by_tcp;
   return Status(Code::kUnavailable,
                 "server " + like.server + ": " + kTransportsVariable +
                     " allows shared memory only, and there is none: " + why_none);

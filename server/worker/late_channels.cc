@@ -82,18 +82,15 @@ Status LateChannels::take_next(BulkLanes& lanes) {
   if (session_.encrypted) key = secure_late(session_, joining->index, &connection, deadline);
   // It is answered as it is, whatever its calls' bytes go over.
   transport::Connection& answered = *connection;
-  Result<transport::shm::SharedMemory> memory =
-      key.ok() ? transport::shm::take_offered(answered, deadline) : key.status();
+  const Status shared =
+      key.ok() ? transport::shm::share_offered(connection, deadline) : key.status();
   {
     const std::lock_guard lock(mutex_);
     in_handshake_ = nullptr;
   }
-  if (!memory.ok()) return memory.status();
-  Result<std::unique_ptr<transport::Connection>> shared =
-      transport::shm::share(std::move(connection), *std::move(memory), transport::shm::Side::kTook);
-  if (!shared.ok()) return shared.status();
+  if (!shared.ok()) return shared;
   Status said;
-  const bool added = lanes.add(*std::move(shared), [&](transport::Connection&) {
+  const bool added = lanes.add(std::move(connection), [&](transport::Connection&) {
     said = protocol::send_control(answered, protocol::Joined{std::thread::hardware_concurrency()},
                                   *key, protocol::Sender::kServer, joining->index, deadline);
     return said;

@@ -111,22 +111,12 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   return channels;
 }
 
-// A client of this machine offers memory for its connections' bytes. On failure they are as they
-// were.
+// A client of this machine offers memory for its connections' bytes.
 Status share_offered(WorkerChannels& channels) {
-  std::vector<std::unique_ptr<transport::Connection>*> all = {&channels.log};
-  for (auto& bulk : channels.bulk) all.push_back(&bulk);
-  std::vector<transport::shm::SharedMemory> memories;
-  for (const auto* connection : all) {
-    auto memory = transport::shm::take_offered(**connection, handshake());
-    if (!memory.ok()) return memory.status();
-    memories.push_back(*std::move(memory));
-  }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    auto shared = transport::shm::share(std::move(*all[i]), std::move(memories[i]),
-                                        transport::shm::Side::kTook);
-    if (!shared.ok()) return shared.status();
-    *all[i] = *std::move(shared);
+  const Deadline deadline = handshake();
+  GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(channels.log, deadline));
+  for (auto& bulk : channels.bulk) {
+    GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(bulk, deadline));
   }
   return {};
 }

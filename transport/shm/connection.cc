@@ -8,6 +8,7 @@
 #include <atomic>
 #include <utility>
 
+#include "transport/kept_bytes.h"
 #include "transport/part_cursor.h"
 #include "transport/shm/sleeper.h"
 #include "transport/shm/watch.h"
@@ -69,7 +70,7 @@ class ShmConnection final : public Connection {
   RingWriter writer_;  // The sender's.
   RingReader reader_;  // The receiver's, as the next three.
   Sleeper sleeper_;
-  Bytes kept_;          // What a receive() that met its deadline had got.
+  KeptBytes kept_;
   bool ended_ = false;  // The socket has: what is in the ring still counts.
   unsigned looks_ = 0;
   std::atomic<bool> gone_{false};
@@ -205,9 +206,7 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
   if (bytes_min == 0 || bytes_min > into.size()) {
     return Status(Code::kInvalidArgument, description_ + ": receive of no bytes");
   }
-  std::size_t got = std::min(kept_.size(), into.size());
-  std::copy_n(kept_.begin(), got, into.begin());
-  kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(got));
+  std::size_t got = kept_.take(into);
   if (sleeper_.is_owed()) GPURUN_RETURN_IF_ERROR(heed_socket());
   while (got < bytes_min) {
     if (gone_.load(std::memory_order_relaxed)) return gone("receiving");
@@ -220,7 +219,7 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
     if (ended) return gone("receiving");
     const Status slept = sleep(deadline);
     if (slept.code() == Code::kDeadline) {
-      kept_.insert(kept_.begin(), into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got));
+      kept_.put_back(into.first(got));
     }
     GPURUN_RETURN_IF_ERROR(slept);
   }
@@ -266,11 +265,14 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
       new ShmConnection(std::unique_ptr<tcp::TcpConnection>(concrete), std::move(memory), side));
 }
 
-Result<std::unique_ptr<Connection>> share_offered(std::unique_ptr<Connection> socket,
-                                                  Deadline deadline) {
-  Result<SharedMemory> memory = take_offered(*socket, deadline);
+Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline) {
+  if (!is_local(*connection)) return {};
+  Result<SharedMemory> memory = take_offer(*connection, deadline);
   if (!memory.ok()) return memory.status();
-  return share(std::move(socket), *std::move(memory), Side::kTook);
+  auto shared = share(std::move(connection), *std::move(memory), Side::kTook);
+  if (!shared.ok()) return shared.status();
+  connection = *std::move(shared);
+  return {};
 }
 
 }  // namespace gpurun::transport::shm

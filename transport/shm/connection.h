@@ -25,9 +25,9 @@ enum class Side : std::uint8_t { kOffered, kTook };
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
                                           Side side);
 
-// take_offered() and share(). Who keeps a pointer to `socket` may still talk over it, as long as
-// the other end still listens there.
-Result<std::unique_ptr<Connection>> share_offered(std::unique_ptr<Connection> socket,
-                                                  Deadline deadline);
+// take_offer() and share(), of a local socket; another connection stays as it is. When the offer
+// cannot be taken the socket is still there, and the other end listens at it for an answer: so it
+// does afterwards, for who has kept a pointer to it.
+Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline);
 
 }  // namespace gpurun::transport::shm

@@ -172,9 +172,4 @@ Result<SharedMemory> take_offer(Connection& socket, Deadline deadline) {
   return map(file, words.ring_bytes);
 }
 
-Result<SharedMemory> take_offered(Connection& connection, Deadline deadline) {
-  if (!is_local(connection)) return SharedMemory();
-  return take_offer(connection, deadline);
-}
-
 }  // namespace gpurun::transport::shm

@@ -58,7 +58,4 @@ bool is_local(const Connection& socket);
 //   kDeadline, kPeerGone
 Result<SharedMemory> take_offer(Connection& socket, Deadline deadline);
 
-// The same of what may be no local socket: then none.
-Result<SharedMemory> take_offered(Connection& connection, Deadline deadline);
-
 }  // namespace gpurun::transport::shm

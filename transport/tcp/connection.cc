@@ -243,9 +243,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   if (bytes_min == 0 || bytes_min > into.size()) {
     return Status(Code::kInvalidArgument, description_ + ": receive of no bytes");
   }
-  std::size_t got = std::min(kept_.size(), into.size());
-  std::copy_n(kept_.begin(), got, into.begin());
-  kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(got));
+  std::size_t got = kept_.take(into);
   while (got < bytes_min) {
     if (seems_taken_away()) return gone_by_the_program();
     const bool in_kernel = outlasts_slice(deadline);
@@ -258,7 +256,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) return gone("receiving", errno);
     if (deadline.passed()) {
-      kept_.insert(kept_.begin(), into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got));
+      kept_.put_back(into.first(got));
       return Status(Code::kDeadline, description_ + ": receiving");
     }
     if (!in_kernel) wait_ready(POLLIN, deadline);

@@ -15,6 +15,7 @@
 
 #include "base/descriptor_identity.h"
 #include "base/descriptor_mark.h"
+#include "transport/kept_bytes.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 
@@ -69,7 +70,7 @@ class TcpConnection final : public Connection {
   std::string description_;
   Capabilities capabilities_;
   std::atomic<bool> gone_{false};
-  Bytes kept_;  // What a receive() that met its deadline had got; receiving thread only.
+  KeptBytes kept_;
 };
 
 // Connects to one address.

@@ -40,9 +40,9 @@ class LocalTest : public DaemonTest {
   // As the worker would.
   std::unique_ptr<transport::Connection> workers_end(std::size_t index) {
     const std::lock_guard lock(workers_.mutex);
-    auto shared = transport::shm::share_offered(std::move(workers_.connections[index]), soon());
-    EXPECT_TRUE(shared.ok()) << shared.status().to_string();
-    return *std::move(shared);
+    const Status shared = transport::shm::share_offered(workers_.connections[index], soon());
+    EXPECT_TRUE(shared.ok()) << shared.to_string();
+    return std::move(workers_.connections[index]);
   }
   static void expect_they_talk(transport::Connection& one, transport::Connection& other) {
     for (auto [from, to] : {std::pair(&one, &other), std::pair(&other, &one)}) {
@@ -111,6 +111,23 @@ TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
   EXPECT_NE(only.status().message().find("GPURUN_TRANSPORTS allows shared memory only"),
             std::string::npos)
       << only.status().message();
+}
+
+// What the user is told is of the way that he wanted first.
+TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
+  session_.local = "unix:gpurun-test-nobody";
+  auto nobody = transport::listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(nobody.ok());
+  session_.servers = {(*nobody)->address()};
+  nobody->reset();
+  for (const auto& order :
+       {std::vector{TransportKind::kTcp, TransportKind::kSharedMemory}, client::all_transports()}) {
+    const auto attached = attach(order);
+    EXPECT_EQ(attached.status().code(), Code::kUnavailable);
+    EXPECT_NE(attached.status().message().find(session_.servers[0] + ": Connection refused"),
+              std::string::npos)
+        << attached.status().message();
+  }
 }
 
 // What encrypts means to.

@@ -50,8 +50,8 @@ int serve(std::string_view driver) {
   auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
   if (!log.ok()) return 4;
   transport::Connection& answered = **log;
-  log = transport::shm::share_offered(*std::move(log), Deadline::in(std::chrono::seconds(10)));
-  if (!log.ok()) return 7;
+  const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+  if (!transport::shm::share_offered(*log, deadline).ok()) return 7;
   const ByteView text = byte_view(inherited.data(), inherited.size());
   const protocol::Accept accept{"0.1.0",
                                 static_cast<int>(getpid()),

@@ -52,9 +52,8 @@ struct Liar : Sockets {
     auto offered = offer(*offerer, kRingBytesMin, soon(), &why_none);
     EXPECT_TRUE(offered.ok() && offered->is_there()) << why_none;
     memory = *std::move(offered);
-    auto shared = share_offered(std::move(taker), soon());
-    EXPECT_TRUE(shared.ok()) << shared.status().to_string();
-    taker = *std::move(shared);
+    const Status shared = share_offered(taker, soon());
+    EXPECT_TRUE(shared.ok()) << shared.to_string();
   }
   SharedMemory memory;
 };
@@ -66,7 +65,7 @@ struct Shared : Sockets {
     auto offered = offer(*offerer, ring_bytes, soon(), &why_none);
     EXPECT_TRUE(offered.ok() && offered->is_there()) << why_none;
     offerer = *share(std::move(offerer), *std::move(offered), Side::kOffered);
-    taker = *share_offered(std::move(taker), soon());
+    EXPECT_TRUE(share_offered(taker, soon()).ok());
   }
 };
 
@@ -161,7 +160,8 @@ TEST(ShmOfferTest, WhoMayHaveNoMemorySaysSoAndGoesOnOverTheSocket) {
   EXPECT_FALSE(offered->is_there());
   EXPECT_NE(why_none.find("ulimit -f"), std::string::npos) << why_none;
   const auto client = *share(std::move(sockets.offerer), *std::move(offered), Side::kOffered);
-  const auto server = *share_offered(std::move(sockets.taker), soon());
+  ASSERT_TRUE(share_offered(sockets.taker, soon()).ok());
+  const auto& server = sockets.taker;
   EXPECT_FALSE(client->capabilities().shares_memory || server->capabilities().shares_memory);
   ASSERT_TRUE(send_bytes(*client, 7).ok());
   Bytes got(7);
@@ -174,9 +174,8 @@ TEST(ShmOfferTest, AConnectionOfAnotherKindStaysAsItIs) {
   auto client = connect("tcp://" + (*listener)->address(), soon());
   ASSERT_TRUE(client.ok());
   const Connection* const before = client->get();
-  auto same = share_offered(*std::move(client), soon());
-  ASSERT_TRUE(same.ok());
-  EXPECT_EQ(same->get(), before);
+  ASSERT_TRUE(share_offered(*client, soon()).ok());
+  EXPECT_EQ(client->get(), before);
 }
 
 // A place that cannot be would have us copy from or to outside of the ring.
@@ -228,9 +227,8 @@ TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
     _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);  // No destructor says goodbye.
   });
   sockets.offerer.reset();  // Ours of the two.
-  const auto ours = share_offered(std::move(sockets.taker), soon());
-  ASSERT_TRUE(ours.ok()) << ours.status().to_string();
-  EXPECT_EQ(send_bytes(**ours, 2 * kRingBytesMin).code(), Code::kPeerGone);
+  ASSERT_TRUE(share_offered(sockets.taker, soon()).ok());
+  EXPECT_EQ(send_bytes(*sockets.taker, 2 * kRingBytesMin).code(), Code::kPeerGone);
 
   Sockets others;
   in_dying_process([&] {
@@ -240,13 +238,13 @@ TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
     _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);
   });
   others.offerer.reset();
-  const auto reader = share_offered(std::move(others.taker), soon());
-  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  ASSERT_TRUE(share_offered(others.taker, soon()).ok());
+  const auto& reader = others.taker;
   Bytes got(200);
-  const auto first = (*reader)->receive(got, 100, soon());
+  const auto first = reader->receive(got, 100, soon());
   ASSERT_TRUE(first.ok()) << first.status().to_string();
   EXPECT_EQ(*first, 100U);
-  EXPECT_EQ((*reader)->receive(got, 1, soon()).status().code(), Code::kPeerGone);
+  EXPECT_EQ(reader->receive(got, 1, soon()).status().code(), Code::kPeerGone);
 }
 
 // A refusal, or a goodbye with its reason, is not lost because we wanted to say something.
