@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "protocol/control.h"
+#include "protocol/local_address.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::client {
@@ -24,13 +24,6 @@ Deadline handshake_deadline() {
 
 Status refused_by(const std::string& address, const protocol::Refused& refused) {
   return Status(Code::kRefused, "server " + address + ": " + refused.reason);
-}
-
-// As it stands in session data; empty where it cannot.
-std::string one_line(const std::string& text) {
-  const bool fits =
-      std::all_of(text.begin(), text.end(), [](char each) { return each > ' ' && each < 0x7f; });
-  return fits ? text : std::string();
 }
 
 Status unexpected(const std::string& address) {
@@ -163,6 +156,11 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     }
     const auto* grant = std::get_if<protocol::Grant>(&*answer);
     if (grant == nullptr) return unexpected(address_);
+    if (!grant->local.empty() && !protocol::is_local_address(grant->local)) {
+      return Status(Code::kProtocol, "server " + address_ +
+                                         " says that it is reached at a local socket whose name "
+                                         "is none of gpurund's");
+    }
     SessionData data;
     data.servers = {address_};
     data.lease = grant->lease;
@@ -174,7 +172,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     // Whoever goes through something else, which may delay, meter or forward, means to.
     const auto there = transport::tcp::peer_address(fd());
     const bool direct = there.ok() && there->to_string() == grant->reached_at;
-    if (direct && !data.encrypted) data.local = one_line(grant->local);
+    if (direct && !data.encrypted) data.local = grant->local;
     models_ = grant->models;
     emulated_ = grant->emulated;
     return data;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,6 +17,9 @@ namespace gpurun::client {
 namespace {
 
 using Connections = std::vector<OpenedConnection>;
+
+// A door within the machine, at which others stand: by then there is another way.
+constexpr std::chrono::seconds kDoorPatience{1};
 
 // One connection to be made, and what came of it.
 struct Opening {
@@ -94,6 +98,8 @@ std::string why_not_local(const SessionData& session) {
 Result<SessionConnections> open_locally(const SessionData& session, const AttachConnection& like) {
   SessionConnections made{{}, like, {}};
   made.like.local = session.local;
+  const Deadline patience = Deadline::in(kDoorPatience);
+  if (patience.when() < like.connected.when()) made.like.connected = patience;
   Result<Connections> opened = open_in_turn(made.like);
   if (!opened.ok()) return opened.status();
   made.all = *std::move(opened);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "protocol/local_address.h"
 
 namespace gpurun::client {
 namespace {
@@ -67,6 +68,7 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
     return 0;
   }
   if (name == "local") {
+    ok = protocol::is_local_address(value);
     data.local = value;
     return 0;
   }

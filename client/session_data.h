@@ -28,7 +28,8 @@ struct SessionData {
   unsigned device_count = 0;    // What the lease granted.
   std::string deaths;           // Path of gpurun's DeathBoard; empty: none.
   bool encrypted = false;       // Connections speak TLS, as the control link did.
-  // "unix:NAME", where the server may be reached from within its machine; empty: nowhere.
+  // Where the server may be reached from within its machine (protocol/local_address.h); empty:
+  // nowhere.
   std::string local = {};
 };
 

@@ -74,7 +74,7 @@ struct Grant {
   std::uint32_t devices = 0;
   std::vector<std::string> models = {};  // Each once; at most limits::kModelsMax.
   bool emulated = false;                 // The devices run PTX only.
-  // "unix:NAME", where processes of the server's machine may attach; empty: nowhere.
+  // Where processes of the server's machine may attach (local_address.h); empty: nowhere.
   std::string local = {};
   std::string reached_at = {};  // "host:port", the server's end of the control link.
 };

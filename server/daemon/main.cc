@@ -16,6 +16,7 @@
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
+#include "protocol/local_address.h"
 #include "server/daemon/command_line.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
@@ -81,7 +82,7 @@ void handle_signals() {
 std::shared_ptr<transport::Listener> listen_locally() {
   const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
   Result<std::unique_ptr<transport::Listener>> listener =
-      name.ok() ? transport::listen("unix:gpurun-" + protocol::hex_of(bytes_of(*name)))
+      name.ok() ? transport::listen(protocol::local_address(*name))
                 : name.status();
   if (listener.ok()) return *std::move(listener);
   spdlog::info("no process shares memory with its worker: {}", listener.status().message());

@@ -20,7 +20,7 @@ namespace {
 // Whoever is killed says nothing to a writer that sleeps at a full ring.
 constexpr std::chrono::milliseconds kSlice{100};
 constexpr std::size_t kPiecesMax = 16;
-// So many looks in a row, by who looks again and again, ask the ring alone.
+// Of so many looks one asks the socket, too: whoever dies says nothing in the ring.
 constexpr unsigned kLooksAtRing = 256;
 
 class ShmConnection final : public Connection {
@@ -208,6 +208,7 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
   }
   std::size_t got = kept_.take(into);
   if (sleeper_.is_owed()) GPURUN_RETURN_IF_ERROR(heed_socket());
+  bool late = false;
   while (got < bytes_min) {
     if (gone_.load(std::memory_order_relaxed)) return gone("receiving");
     // Before the look at the ring: what was written before the end is there then.
@@ -217,11 +218,14 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
     got += *taken;
     if (*taken != 0) continue;
     if (ended) return gone("receiving");
-    const Status slept = sleep(deadline);
+    // Whoever is woken again and again for nothing is late, too.
+    const Status slept =
+        late ? Status(Code::kDeadline, description_ + ": receiving") : sleep(deadline);
     if (slept.code() == Code::kDeadline) {
       kept_.put_back(into.first(got));
     }
     GPURUN_RETURN_IF_ERROR(slept);
+    late = deadline.passed();
   }
   return got;
 }
@@ -229,8 +233,8 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
 Result<std::size_t> ShmConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
   if (gone_.load(std::memory_order_relaxed)) return gone("receiving");
-  looks_ = again ? looks_ + 1 : 0;
-  if (sleeper_.is_owed() || looks_ % kLooksAtRing == 0) GPURUN_RETURN_IF_ERROR(heed_socket());
+  const bool asks = ++looks_ % kLooksAtRing == 0;
+  if (asks || sleeper_.is_owed()) GPURUN_RETURN_IF_ERROR(heed_socket());
   const bool ended = has_ended();
   const Result<std::size_t> taken = take(into);
   if (!taken.ok() || *taken != 0) return taken;

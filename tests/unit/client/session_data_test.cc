@@ -21,7 +21,7 @@ SessionData sample() {
   data.ticket_key.fill(0xff);
   data.challenge.fill(4);
   data.device_count = 8;
-  data.local = "unix:some-name";
+  data.local = "unix:gpurun-0123456789abcdef0123456789abcdef";
   return data;
 }
 
@@ -34,7 +34,7 @@ TEST(SessionData, SurvivesItsText) {
   EXPECT_EQ(read->ticket_key, sample().ticket_key);
   EXPECT_EQ(read->challenge, sample().challenge);
   EXPECT_EQ(read->device_count, 8u);
-  EXPECT_EQ(read->local, "unix:some-name");
+  EXPECT_EQ(read->local, "unix:gpurun-0123456789abcdef0123456789abcdef");
 }
 
 TEST(SessionData, AnUnknownNameIsSkipped) {
@@ -49,6 +49,9 @@ TEST(SessionData, EveryCutIsRefused) {
   std::string other = whole;
   other.replace(other.find("1a"), 2, "1g");
   EXPECT_FALSE(parse_session_data(other).ok());
+  std::string elsewhere = whole;
+  elsewhere.replace(elsewhere.find("unix:gpurun-"), 5, "tcp:");
+  EXPECT_FALSE(parse_session_data(elsewhere).ok());
   EXPECT_FALSE(parse_session_data(std::string(kSessionDataBytesMax + 1, '\n')).ok());
 }
 

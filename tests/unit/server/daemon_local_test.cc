@@ -2,10 +2,15 @@
 // shared over it by those who attach, and that whoever cannot go there goes by TCP, or hears why
 // not.
 #include <sys/socket.h>
+#include <sys/un.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "base/descriptor_message.h"
+#include "protocol/local_address.h"
 #include "tests/unit/server/daemon_under_test.h"
 #include "transport/shm/connection.h"
 
@@ -18,7 +23,7 @@ class LocalTest : public DaemonTest {
  protected:
   void SetUp() override {
     const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
-    auto listener = transport::listen("unix:gpurun-test-" + protocol::hex_of(bytes_of(*name)));
+    auto listener = transport::listen(protocol::local_address(*name));
     ASSERT_TRUE(listener.ok()) << listener.status().to_string();
     local_ = *std::move(listener);
     DaemonOptions options;
@@ -97,7 +102,7 @@ TEST_F(LocalTest, TheUsersOrderIsHeeded) {
 
 // The server of another machine has named a socket of that machine.
 TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
-  session_.local = "unix:gpurun-test-nobody";
+  session_.local = protocol::local_address({});
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   EXPECT_EQ(attached->transport,
@@ -113,9 +118,46 @@ TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
       << only.status().message();
 }
 
+// A door at which as many wait as may, and nobody is let in.
+class FullDoor {
+ public:
+  explicit FullDoor(const std::string& url) {
+    sockaddr_un name = {};
+    name.sun_family = AF_UNIX;
+    const std::string path = url.substr(std::string("unix:").size());
+    std::memcpy(name.sun_path + 1, path.data(), path.size());  // Abstract: behind a zero.
+    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+    const auto* address = reinterpret_cast<const sockaddr*>(&name);
+    EXPECT_EQ(bind(door_.get(), address, bytes), 0);
+    EXPECT_EQ(listen(door_.get(), 0), 0);
+    do {
+      waiting_.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    } while (connect(waiting_.back().get(), address, bytes) == 0);
+    EXPECT_EQ(errno, EAGAIN);
+  }
+
+ private:
+  const UniqueFd door_{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::vector<UniqueFd> waiting_;
+};
+
+TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
+  session_.local = protocol::local_address({});
+  const FullDoor door(session_.local);
+  client::AttachOptions options;
+  options.connect_deadline = options.deadline = kLong;
+  const auto start = std::chrono::steady_clock::now();
+  const auto attached = client::attach(session_, options);
+  ASSERT_TRUE(attached.ok()) << attached.status().to_string();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
+  EXPECT_EQ(attached->transport.find("TCP, not encrypted (no shared memory: "), 0U)
+      << attached->transport;
+  expect_they_talk(*attached->channels.log, *workers_end(0));
+}
+
 // What the user is told is of the way that he wanted first.
 TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
-  session_.local = "unix:gpurun-test-nobody";
+  session_.local = protocol::local_address({});
   auto nobody = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(nobody.ok());
   session_.servers = {(*nobody)->address()};

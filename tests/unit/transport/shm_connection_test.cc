@@ -281,6 +281,17 @@ int unread(const Connection& connection) {
   return bytes;
 }
 
+// It would hold up who has to see that nothing has come for too long.
+TEST(ShmConnectionTest, WakingWithoutBytesPutsNoDeadlineOff) {
+  const Liar liar;
+  constexpr int kWakes = 1000;
+  ASSERT_TRUE(send_bytes(*liar.offerer, kWakes).ok());
+  Bytes got(8);
+  const auto late = liar.taker->receive(got, 1, Deadline::in(std::chrono::seconds(0)));
+  EXPECT_EQ(late.status().code(), Code::kDeadline);
+  EXPECT_GE(unread(*liar.taker), kWakes / 2) << "it ends by the deadline, not by the last of them";
+}
+
 // The whole point: between two that are awake nobody calls the kernel, and a sleeper is woken once.
 TEST(ShmConnectionTest, OnlyASleeperIsWokenAndOnlyOnce) {
   const Shared shared;
