@@ -3,6 +3,8 @@ import argparse
 import os
 import sys
 
+from .transports import TRANSPORTS
+
 SECONDS = 30  # No single step takes so long on a busy machine.
 
 
@@ -12,6 +14,7 @@ def parse():
     parser.add_argument("--driver", help="that gpurund gets; the emulated device unless said")
     parser.add_argument("--client-dir", help="of the client library; the real one unless said")
     parser.add_argument("--client", help="gpu_client")
+    parser.add_argument("--transport", choices=TRANSPORTS, help="that sessions must go over")
     parser.add_argument("--sanitizer", default="", help="of the build: address, thread, or none")
     args, rest = parser.parse_known_args()
     args.driver = args.driver or os.path.join(args.build, "lib/gpurun/emulated/libcuda.so.1")

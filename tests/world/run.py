@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 
+from . import transports
 from .arguments import ARGS, GPUCTL, GPURUN, HOME, SECONDS
 
 
@@ -27,10 +28,10 @@ def environment(**changes):
 
 
 def client_environment(server, **changes):
-    """Of clients of `server` that keep what they learn, in its folder."""
+    """Of clients of `server` that keep what they learn, in its folder, and go over its transport."""
     kept = os.path.join(server.folder.name, "client-cache")
     return environment(**{"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept,
-                          "GPURUN_SECRET_FILE": server.secret_file, **changes})
+                          "GPURUN_SECRET_FILE": server.secret_file, **server.transport.variables, **changes})
 
 
 def crash_kills():
@@ -50,25 +51,50 @@ def start(*words, env=None, **options):
                             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **options)
 
 
+class Statistics:
+    """What a run's processes say of themselves as they end: `variables` of their environment ask for it."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "statistics")
+        self.variables = {"GPURUN_STATS": "1", "GPURUN_STATS_FILE": self.path}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def said(self):
+        """One entry for each process that has ended."""
+        if not os.path.exists(self.path):
+            return []
+        with open(self.path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def check(self, server):
+        """All that have ended had sessions, and over the transport of `server`."""
+        transports.check(server.transport, self.said())
+
+
 Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
 
 
 def measured(server, command, address=None, timeout=4 * SECONDS, words=(), **changes):
     """One run on `server`, reached at `address`, with its statistics (one entry for each process).
-    `words`: gpurun's own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "statistics")
-        env = client_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
+    `words`: gpurun's own. Where a transport is said, it went over that."""
+    with Statistics() as statistics:
+        env = client_environment(server, **statistics.variables, **changes)
         begin = time.monotonic()
-        done = subprocess.run([GPURUN, "-q", *words, "-l", address or server.address, "--", *command],
+        done = subprocess.run([GPURUN, "-q", *server.transport.words, *words, "-l",
+                               address or server.address, "--", *command],
                               env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=timeout)
         seconds = time.monotonic() - begin
-        statistics = []
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                statistics = [json.loads(line) for line in file]
-    return Run(done.returncode, done.stdout, done.stderr, seconds, statistics)
+        said = statistics.said()
+        if said:  # What had no session says nothing.
+            statistics.check(server)
+    return Run(done.returncode, done.stdout, done.stderr, seconds, said)
 
 
 def holdings(server):

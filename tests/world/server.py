@@ -7,16 +7,20 @@ import tempfile
 from .arguments import ARGS, GPURUND, SECONDS
 from .processes import alive, can_lend_users, children, is_spare, name_of, until
 from .run import environment
+from .transports import ANY, TRANSPORTS
 
 
 class Gpurund:
     """On a port that the kernel chose; `with` ends it. `cache` None: where it likes. Its `address`
     is empty when it ended instead of serving; `errors` is what it said, once it has ended.
     `before`: words that start it, such as unshare(1)'s. Without `with_secret` it is told none, and
-    makes one for its run."""
+    makes one for its run. `over`: what sessions with it go over (transports.py); --transport unless said,
+    and without that nobody looks."""
 
     def __init__(self, *words, secret=None, with_secret=True, driver=None, env=None, cache="",
-                 before=()):
+                 before=(), over=ARGS.transport):
+        self.transport = TRANSPORTS[over] if over else ANY
+        words += self.transport.words
         if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
             words += ("--worker-uids", "none")
         if ARGS.sanitizer and "--spare-workers" not in words and "--config" not in words:
