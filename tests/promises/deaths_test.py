@@ -21,7 +21,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
-DEATHS = int(os.environ.get("GPURUN_DEATHS") or (5 if world.ARGS.sanitizer else 15))
+# Over TCP each moment comes once on each kind of server: the calls are the same, an end is another.
+OFTEN = 10 if world.ARGS.transport == "tcp" else 15
+DEATHS = int(os.environ.get("GPURUN_DEATHS") or (5 if world.ARGS.sanitizer else OFTEN))
 VICTIMS = ("worker", "daemon", "gpurun", "program")
 # When it happens, and how long after the program has said the word, at most.
 RUNS_MAX = 2 * DEATHS  # Of each victim.
@@ -218,7 +220,7 @@ class Servers:
         if self.one is None:
             self.one = world.Gpurund("--spare-workers", "0", env=world.environment(TMPDIR=self.temporary))
             done = world.measured(self.one, [PROGRAM, "free"])
-            if done.status != 0:
+            if done.status != 0 or not done.statistics:
                 sys.exit(f"WRONG: the device cannot be asked: {done}")
             world.until(self.is_alone, "the daemon is alone")
         return self.one
@@ -257,6 +259,16 @@ class Servers:
 PROGRAM = sys.argv[1]
 
 
+def look_at_private_server(server):
+    """Sessions with one go over the transport, too. (With a named one: Servers.server().)"""
+    with world.Statistics() as statistics:
+        env = world.client_environment(server, **statistics.variables)
+        done = world.gpurun("-q", "--", PROGRAM, "free", env=env)
+        if done.returncode != 0:
+            sys.exit(f"WRONG: a private server's device cannot be asked: {done}")
+        statistics.check(server)
+
+
 def main():
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
     print(f"seed {seed}: {DEATHS} deaths of each of {', '.join(VICTIMS)}", flush=True)
@@ -265,6 +277,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         os.chmod(temporary, 0o1777)  # A worker may have a user of its own.
         servers = Servers(temporary)
+        look_at_private_server(servers.server())
         deaths = collections.Counter()
         for number in range(RUNS_MAX):
             for victim in VICTIMS:

@@ -23,9 +23,10 @@ def peak_mib(pid):
 class LargeCopies(unittest.TestCase):
     def copied(self, kind):
         """The program through gpurun; what client and worker take more at their peak than before it copied."""
-        with world.Gpurund() as server, subprocess.Popen(
-                [world.GPURUN, "-q", "-l", server.address, "--", PROGRAM, kind], text=True,
-                env=world.client_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        with world.Gpurund() as server, world.Statistics() as statistics, subprocess.Popen(
+                [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, kind],
+                text=True, env=world.client_environment(server, **statistics.variables),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             watchdog = threading.Timer(DEADLINE_S, process.kill)
             watchdog.start()
             try:
@@ -41,6 +42,7 @@ class LargeCopies(unittest.TestCase):
                 process.stdin.write("end\n")
                 process.stdin.close()
                 self.assertEqual(process.wait(), 0)
+                statistics.check(server)
             finally:
                 watchdog.cancel()
                 process.kill()

@@ -29,9 +29,10 @@ class Posting(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with world.Gpurund() as server:
-            done = world.gpurun("-q", "-l", server.address, "--", PROGRAM,
+            done = world.gpurun("-q", *server.transport.words, "-l", server.address, "--", PROGRAM,
                                 env=world.client_environment(server))
-            # Who sends sleeps as soon as it may: then there is a first wake-up to see.
+            # Who sends sleeps as soon as it may: then there is a first wake-up to see. Its statistics
+            # also say over what both went.
             counted = world.measured(server, [PROGRAM], GPURUN_SPIN_US="0")
         if done.returncode != 0 or counted.status != 0:
             raise AssertionError(done.stdout + done.stderr + counted.stdout + counted.stderr)

@@ -33,9 +33,11 @@ class Run:
         self.counter = tempfile.NamedTemporaryFile()
         self.counter.write(bytes(8))
         self.counter.flush()
+        self.server, self.statistics = server, world.Statistics()
         self.process = subprocess.Popen(
-            [world.GPURUN, "-q", "-l", server.address, "--", PROGRAM, way, self.counter.name], text=True,
-            env=world.client_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, way,
+             self.counter.name], text=True, env=world.client_environment(server, **self.statistics.variables),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.stopped = []
         self.watchdog = threading.Timer(DEADLINE_S, self.process.kill)
         self.watchdog.start()
@@ -51,17 +53,24 @@ class Run:
         self.process.stdin.close()
         self.process.stdout.close()
         self.counter.close()
+        self.statistics.folder.cleanup()
 
-    def begun(self, server):
+    def begun(self):
         """Its process, its worker, and what each has held at its peak until now."""
         if self.said() != "ready":
-            raise AssertionError("the program does not begin: " + server.log())
-        (worker,) = server.workers()
+            raise AssertionError("the program does not begin: " + self.server.log())
+        (worker,) = self.server.workers()
         (client,) = world.running(PROGRAM)
         return client, worker, {pid: peak_mib(pid) for pid in (client, worker)}
 
     def said(self):
         return self.process.stdout.readline().strip()
+
+    def ends(self):
+        """By itself, and says over what it went."""
+        if self.process.wait(DEADLINE_S) != 0:
+            raise AssertionError(f"the program ends with {self.process.returncode}")
+        self.statistics.check(self.server)
 
     def go_on(self):
         self.process.stdin.write("go\n")
@@ -106,7 +115,7 @@ class Stalls(unittest.TestCase):
 
     def test_a_server_that_stands_still_does_not_make_the_client_grow(self):
         with world.Gpurund() as server, Run(server, "in") as run:
-            client, worker, before = run.begun(server)
+            client, worker, before = run.begun()
             run.stop(server.process.pid, worker)
             run.go_on()
             made = still(run.returned)
@@ -119,10 +128,11 @@ class Stalls(unittest.TestCase):
             self.assert_bounded("its worker at the end", worker, before[worker])
             run.go_on()
             self.assertEqual(run.said(), "PASSED")
+            run.ends()
 
     def test_a_client_that_stands_still_does_not_make_its_worker_grow(self):
         with world.Gpurund() as server, Run(server, "out") as run:
-            client, worker, before = run.begun(server)
+            client, worker, before = run.begun()
             run.go_on()
             self.assertEqual(run.said(), "all returned")
             run.stop(client)
@@ -132,6 +142,7 @@ class Stalls(unittest.TestCase):
             run.go_on()
             self.assertEqual(run.said(), "PASSED")
             self.assert_bounded("the worker at the end", worker, before[worker])
+            run.ends()
 
 
 if __name__ == "__main__":

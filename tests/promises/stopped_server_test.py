@@ -23,10 +23,11 @@ def expect_line(process, wanted, wrong):
 def main():
     program, *arguments = sys.argv[1:]
     wrong = []
-    with world.Gpurund() as server:
+    with world.Gpurund() as server, world.Statistics() as statistics:
         process = subprocess.Popen(
-            [world.GPURUN, "-q", "-l", server.address, "--", program, *arguments], text=True,
-            env=world.client_environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", program, *arguments],
+            text=True, env=world.client_environment(server, **statistics.variables),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         stopped = []
         watchdog = None
         try:
@@ -54,6 +55,8 @@ def main():
         watchdog.cancel()
         if process.returncode != 0:
             wrong.append(f"exit status {process.returncode}")
+        if not wrong:
+            statistics.check(server)
         if wrong:
             print(server.log())
     for line in wrong:
