@@ -57,8 +57,8 @@ class CutsWhoJoins(Between):
 
 
 class BulkConnections(unittest.TestCase):
-    def run_over(self, server, address, source="pinned", mebibytes=MEBIBYTES, words=(), way="in", **changes):
-        done = world.measured(server, [PROGRAM, mebibytes, COPY, source, way], address, 120, words, **changes)
+    def run_over(self, server, address, source="pinned", mebibytes=MEBIBYTES, way="in", **changes):
+        done = world.measured(server, [PROGRAM, mebibytes, COPY, source, way], address, 120, **changes)
         return done, done.statistics[0] if done.statistics else {}
 
     def check(self, done):
@@ -66,48 +66,56 @@ class BulkConnections(unittest.TestCase):
         self.assertIn("PASSED", done.stdout)
 
     def test_several_where_each_is_held_below_the_link(self):
-        for words in ((), ("--tls",)):
+        for over in ("tcp", "tls"):
             for source in ("pinned", "pageable"):
-                with self.subTest(words=words, source=source), world.Gpurund(*words) as server, \
+                with self.subTest(over=over, source=source), world.Gpurund(over=over) as server, \
                         world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
-                    done, statistics = self.run_over(server, link.address, source, words=words)
+                    done, statistics = self.run_over(server, link.address, source)
                     self.check(done)
-                    print(words, source, done.stdout.split(), statistics["bulk_connections"], flush=True)
+                    print(over, source, done.stdout.split(), statistics["bulk_connections"], flush=True)
                     self.assertGreater(statistics["bulk_connections"], 1)
 
     def test_several_from_the_device_where_each_is_held_below_the_link(self):
-        for words, source in (((), "pinned"), ((), "pageable"), (("--tls",), "pinned")):
-            with self.subTest(words=words, source=source), world.Gpurund(*words) as server, \
+        for over, source in (("tcp", "pinned"), ("tcp", "pageable"), ("tls", "pinned")):
+            with self.subTest(over=over, source=source), world.Gpurund(over=over) as server, \
                     world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
-                done, statistics = self.run_over(server, link.address, source, words=words, way="out", mebibytes="512")
+                done, statistics = self.run_over(server, link.address, source, way="out", mebibytes="512")
                 self.check(done)
-                print(words, source, done.stdout.split(), statistics["bulk_connections_out"], flush=True)
+                print(over, source, done.stdout.split(), statistics["bulk_connections_out"], flush=True)
                 # Each is wanted by what has come over the one before.
                 self.assertGreater(statistics["bulk_connections_out"], 2)
 
     def test_one_where_the_link_is_the_bound(self):
         for way, key in (("in", "bulk_connections"), ("out", "bulk_connections_out")):
-            with self.subTest(way=way), world.Gpurund() as server, \
+            with self.subTest(way=way), world.Gpurund(over="tcp") as server, \
                     world.DelayedLink(server.port(), 0.001, BYTES_PER_S) as link:
                 done, statistics = self.run_over(server, link.address, way=way)
                 self.check(done)
                 print(way, done.stdout.split(), flush=True)
                 self.assertEqual((statistics[key], statistics[key + "_most"]), (1, 2))
 
+    def check_as_many_as_are_asked_for(self, server, address=None):
+        for number in (1, 3):
+            done, statistics = self.run_over(server, address, GPURUN_BULK_CONNECTIONS=str(number))
+            self.check(done)
+            self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]),
+                             (number, number))
+
     def test_as_many_as_are_asked_for(self):
-        with world.Gpurund() as server, \
+        with world.Gpurund(over="tcp") as server, \
                 world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
-            for number in (1, 3):
-                done, statistics = self.run_over(server, link.address, GPURUN_BULK_CONNECTIONS=str(number))
-                self.check(done)
-                self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]),
-                                 (number, number))
+            self.check_as_many_as_are_asked_for(server, link.address)
+
+    def test_as_many_as_are_asked_for_within_a_machine(self):
+        for over in ("shm", "tcp"):
+            with self.subTest(over=over), world.Gpurund(over=over) as server:
+                self.check_as_many_as_are_asked_for(server)
 
     def test_one_that_joined_is_the_sessions(self):
-        for words in ((), ("--tls",)):
-            with self.subTest(words=words), world.Gpurund(*words) as server, \
+        for over in ("tcp", "tls"):
+            with self.subTest(over=over), world.Gpurund(over=over) as server, \
                     CutsWhoJoins(server.port()) as link:
-                done, _ = self.run_over(server, link.address, words=words)
+                done, _ = self.run_over(server, link.address)
                 self.assertGreater(link.count, link.FIRST)
                 self.assertNotEqual(done.status, 0)
                 self.assertNotIn("PASSED", done.stdout)

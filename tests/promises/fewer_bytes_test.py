@@ -63,7 +63,7 @@ def calls_over(server, command, **changes):
 
 
 def wrong_of_calls(image, program):
-    with world.Gpurund() as server:
+    with world.Gpurund(over="tcp") as server:
         for (what, thousands), (least, most) in CALLS.items():
             command = [program, image, what, thousands]
             records, wire = calls_over(server, command)
@@ -79,7 +79,7 @@ def wrong_of_calls(image, program):
 def main():
     image, program, calls = sys.argv[1:4]
     wrong = []
-    with world.Gpurund() as server:
+    with world.Gpurund(over="tcp") as server:
         none = passed(server, [program, image, "zeros", "0"])  # All but the copies; and the image is known.
         none = passed(server, [program, image, "zeros", "0"])
         for what, (mebibytes, times, share) in BOUNDS.items():

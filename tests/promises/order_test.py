@@ -36,7 +36,7 @@ def main():
     image, handover, early_answers, upload_waits, polls, large_copy, interprocess = sys.argv[1:8]
     seed = int(sys.argv[8]) if len(sys.argv) > 8 else random.randrange(1 << 30)
     print(f"seed {seed}")
-    with world.Gpurund() as server:
+    with world.Gpurund(over="tcp") as server:
         with world.DelayedLink(server.port(), ROUND_TRIP_S, seed=seed) as link:
             wrong = passes(server, link, [handover, image, str(ROUNDS)], 60 + ROUNDS)
             wrong += passes(server, link, [early_answers, image], 240)

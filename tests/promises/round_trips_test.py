@@ -252,13 +252,13 @@ class RoundTrips(unittest.TestCase):
                       f"at {shown(DELAYS_S)}: " + "; ".join(short).replace("'", ""))
 
     def test_steps_at_20_to_60_ms(self):
-        with world.Gpurund() as server:
+        with world.Gpurund(over="tcp") as server:
             run(server, [STEPS_PROGRAM, str(STEPS), str(READS)])  # The machine's caches are warm.
             self.check_short_wires(lambda delays: StepsMeasured(server, delays))
 
     def training_at_20_to_60_ms(self, every):
         # Where kernels take no time, all of it is the wire's.
-        with world.Gpurund(driver=world.DRIVERS["null"]) as server:
+        with world.Gpurund(driver=world.DRIVERS["null"], over="tcp") as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))  # The server has the image.
             self.check_short_wires(lambda delays: TrainingMeasured(server, delays, "null", every))
 
@@ -269,7 +269,7 @@ class RoundTrips(unittest.TestCase):
         self.training_at_20_to_60_ms(0)
 
     def test_training_on_a_device_that_computes(self):
-        with world.Gpurund() as server:
+        with world.Gpurund(over="tcp") as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
             self.check_short_wires(lambda delays: ComputingMeasured(server, delays, "emulated", 0))
 
@@ -333,18 +333,23 @@ class Counted(unittest.TestCase):
         self.assertEqual(sum(function["fences"] for function in allocations), 0)
 
     def test_start_up(self):
+        for over in ("shm", "tcp"):
+            with self.subTest(over=over):
+                self.check_start_up(over)
+
+    def check_start_up(self, over):
         """What a run costs whose only result is its last: cold (neither end knows the program), warm,
         with a server that has lost the images, and without the client's cache."""
         programs = [[MANY_KERNELS, str(kernels)] for kernels in KERNELS] + [[MANY_UNITS]]
-        with world.Gpurund() as server:
+        with world.Gpurund(over=over) as server:
             cold = [trips_of(server, program) for program in programs]
             warm = [trips_of(server, program) for program in programs]
             kept = world.client_environment(server)["XDG_CACHE_HOME"]
-            with world.Gpurund() as fresh:
+            with world.Gpurund(over=over) as fresh:
                 lost = [trips_of(fresh, program, XDG_CACHE_HOME=kept) for program in programs]
             without = [trips_of(server, program, GPURUN_CACHE="off") for program in programs]
             steps = trips_of(server, [STEPS_PROGRAM, "1", "1"]) - 3  # So many results are read.
-        REPORT.append(f"round trips of a run with {KERNELS} kernels of one image, and with 12 images: "
+        REPORT.append(f"over {over}, round trips of a run with {KERNELS} kernels of one image, and with 12 images: "
                       f"cold {cold}, warm {warm}, images lost {lost}, no cache {without}; "
                       f"steps, cold, beside its results: {steps}")
         self.assertEqual(len(set(warm)), 1)
@@ -355,8 +360,8 @@ class Counted(unittest.TestCase):
 
     def test_start_up_with_tls(self):
         for program in ([MANY_KERNELS, "2"], [MANY_UNITS]):
-            with self.subTest(program=program), world.Gpurund("--tls") as server:
-                cold, warm = (trips_of(server, program, words=("--tls",)) - AT_END for _ in range(2))
+            with self.subTest(program=program), world.Gpurund(over="tls") as server:
+                cold, warm = (trips_of(server, program) - AT_END for _ in range(2))
                 REPORT.append(f"with TLS, to the only result of {os.path.basename(program[0])}: "
                               f"cold {cold}, warm {warm} round trips")
                 self.assertLessEqual(cold, COLD_MAX + TLS_MORE)
