@@ -29,6 +29,7 @@ EARLY = STARTS // 5  # Of them die at a random moment, not at a call.
 EARLY_S = 0.25
 AGAIN_S = 0.1  # Between kills of what has taken the place of the dead.
 CALLS_MAX = 300
+SPARES = 0 if world.ARGS.sanitizer else 1  # world/server.py
 # Of a gpurund that serves nobody; ThreadSanitizer has one of its own.
 THREADS_ALONE = "2" if world.ARGS.sanitizer == "thread" else "1"
 
@@ -51,14 +52,16 @@ def state(server, temporary):
 
 def alone(server, temporary):
     """The state of a gpurund that serves nobody. The last connection's thread may be about to end, and
-    so may the one of the listing that looking takes, and a worker that has ended is gpurund's until it
-    hears so: what is returned is the very look that found none.
+    so may the one of the listing that looking takes, a worker that has ended is gpurund's until it
+    hears so, and the spare one that replaces it comes a moment later: what is returned is the very look
+    that found it so.
     """
     seen = {}
 
     def is_alone():
         seen.update(state(server, temporary))
         return (seen["workers"] == seen["gpurund holds"]["workers"] == 0 and
+                seen["gpurund holds"]["spare_workers"] == SPARES and
                 seen["threads of gpurund"] == THREADS_ALONE)
 
     world.until(is_alone, "the daemon is alone")
