@@ -2,6 +2,7 @@
 
 Rounds are interleaved. With "across" client and server stay on different cores, with "free" they run as
 the scheduler likes; a bar is judged by the better of the two and by the best baseline of the group's rounds."""
+import itertools
 import json
 import os
 import statistics
@@ -14,20 +15,27 @@ import world
 
 class Connections:
     """Over how many the copies of the measured sessions went, as their statistics tell: a session begins with
-    one, tries more and keeps what is faster (docs/adr/0035). The raw streams that a bar compares with have as
-    many as any of them had at any time; what comes from the device comes over one."""
+    one, tries more and keeps what is faster, in either direction by itself (docs/adr/0035). The raw streams that
+    a bar compares with have as many as any session had at any time in the copy's direction."""
+
+    STATISTICS = {"in": "bulk_connections", "out": "bulk_connections_out"}
+    MOMENTS = {"in the end": "", "at most": "_most"}
 
     def __init__(self):
-        self.kept, self.most = {}, {}
+        self.counted = {}  # (direction, moment) -> {title: its sessions' numbers}
         self.streams = {1: 0}  # How often each number's raw stream was measured.
 
-    def add(self, title, counted):
-        for numbers, key in ((self.kept, "bulk_connections"), (self.most, "bulk_connections_most")):
-            numbers.setdefault(title, []).append(counted[key])
-            self.streams.setdefault(counted[key], 0)
+    def add(self, title, statistics_of_one):
+        for (way, key), (moment, suffix) in itertools.product(self.STATISTICS.items(), self.MOMENTS.items()):
+            number = statistics_of_one[key + suffix]
+            self.counted.setdefault((way, moment), {}).setdefault(title, []).append(number)
+            self.streams.setdefault(number, 0)
 
     def lanes(self, name):
-        return (1,) if name.startswith("copy out") else tuple(sorted(self.streams))
+        """The numbers of the direction that the row `name` copies in."""
+        direction = "out" if name.startswith("copy out") else "in"
+        return tuple(sorted({1}.union(*(numbers for (way, _), titles in self.counted.items() if way == direction
+                                        for numbers in titles.values()))))
 
     def raw(self, machine, rounds):
         """Streams of the numbers that came up, each in as many rounds, however late it did."""
@@ -39,9 +47,9 @@ class Connections:
         return raw
 
     def rows(self):
-        for numbers, what in ((self.kept, "in the end"), (self.most, "at most")):
-            yield Row(f"connections of copies in, {what}", "", {
-                title: {"p50": statistics.median(some), "p99": max(some)} for title, some in numbers.items()})
+        for (way, moment), titles in self.counted.items():
+            yield Row(f"connections of copies {way}, {moment}", "", {
+                title: {"p50": statistics.median(some), "p99": max(some)} for title, some in titles.items()})
 
 
 def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of=None, **changes):

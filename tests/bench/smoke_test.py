@@ -131,6 +131,12 @@ class Smoke(unittest.TestCase):
             for name in baselines:
                 self.assertGreater(self.groups[group]["raw"][name]["p50"], 0, name)
 
+    def test_connections_of_copies_are_told_and_have_their_streams(self):
+        for group, way in itertools.product(("copies", "tls"), ("in", "out")):
+            for moment in ("in the end", "at most"):
+                counted = self.rows(group)[f"connections of copies {way}, {moment}"]["columns"]["gpurun"]["p99"]
+                self.assertIn(f"raw stream x{counted:.0f}", self.groups[group]["raw"])
+
     def test_another_way_of_forwarding_has_its_column(self):
         """Any command in front of the same client: here one that leads it to the null device itself."""
         leads = "env LD_LIBRARY_PATH=" + shlex.quote(os.path.dirname(world.DRIVERS["null"]))
