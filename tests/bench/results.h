@@ -38,7 +38,7 @@ class Results {
   // `quick`: a hundredth of the counts, for who wants to see that there are numbers at all.
   // `repeated`: of what each() and rate() are asked for only this row's calls are made, each other
   // call once, since a row finds what earlier ones have left. With the line "ready" on standard
-  // output before them and "over" behind; what is told of them is the mean time of one.
+  // output before them and "over" behind; the first million of them are timed.
   explicit Results(bool quick, std::optional<Repetition> repeated = std::nullopt)
       : quick_(quick), repeated_(std::move(repeated)) {}
   int count(int full) const { return quick_ ? std::max(3, full / 100) : full; }
@@ -47,16 +47,15 @@ class Results {
   // unmeasured. `settle` runs, unmeasured, after every `every` calls: it keeps queues from filling.
   template <typename Call, typename Settle>
   void each(const std::string& name, int full, Call call, int every, Settle settle) {
-    if (repeated_) return repeat(name, call, every, settle);
+    const double clock = clock_nanoseconds();
+    const auto sample = [&] { return std::max(0.0, timed(call) - clock); };
+    if (repeated_) return repeat({name, "ns", {}}, call, sample, every, settle);
     const int counted = count(full);
     Row row{name, "ns", {}};
     row.samples.reserve(static_cast<std::size_t>(counted));
-    const double clock = clock_nanoseconds();
     for (int i = -counted / 10; i < counted; ++i) {
-      const Clock::time_point start = Clock::now();
-      call();
-      const Clock::time_point end = Clock::now();
-      if (i >= 0) row.samples.push_back(std::max(0.0, nanoseconds(end - start) - clock));
+      const double took = sample();
+      if (i >= 0) row.samples.push_back(took);
       if ((i + counted) % every == every - 1) settle();
     }
     settle();
@@ -70,13 +69,12 @@ class Results {
   // unmeasured.
   template <typename Call>
   void rate(const std::string& name, std::size_t bytes, int full, Call call) {
-    if (repeated_) return repeat(name, call, 1, [] {});
+    const auto sample = [&] { return static_cast<double>(bytes) / timed(call); };
+    if (repeated_) return repeat({name, "GB/s", {}}, call, sample, 1, [] {});
     Row row{name, "GB/s", {}};
     for (int i = -1; i < count(full); ++i) {
-      const Clock::time_point start = Clock::now();
-      call();
-      const double took = nanoseconds(Clock::now() - start);
-      if (i >= 0) row.samples.push_back(static_cast<double>(bytes) / took);
+      const double found = sample();
+      if (i >= 0) row.samples.push_back(found);
     }
     add(std::move(row));
   }
@@ -94,25 +92,37 @@ class Results {
   void print() const;
 
  private:
-  template <typename Call, typename Settle>
-  void repeat(const std::string& name, Call call, int every, Settle settle) {
-    if (name != repeated_->row) {
+  template <typename Call>
+  static double timed(Call& call) {
+    const Clock::time_point start = Clock::now();
+    call();
+    return nanoseconds(Clock::now() - start);
+  }
+  // `sample` makes the call, too.
+  template <typename Call, typename Sample, typename Settle>
+  void repeat(Row row, Call call, Sample sample, int every, Settle settle) {
+    if (row.name != repeated_->row) {
       call();
       return settle();
     }
+    row.samples.reserve(kTimedMax);
     say("ready");
     const Clock::time_point start = Clock::now();
-    double calls = 0;
     do {
-      for (int i = 0; i < every; ++i) call();
+      for (int i = 0; i < every; ++i) {
+        if (row.samples.size() < kTimedMax)
+          row.samples.push_back(sample());
+        else
+          call();
+      }
       settle();
-      calls += every;
     } while (nanoseconds(Clock::now() - start) < repeated_->seconds * 1e9);
-    add({name, "ns", {nanoseconds(Clock::now() - start) / calls}});
     say("over");
+    add(std::move(row));
   }
   static void say(const char* line);
 
+  static constexpr std::size_t kTimedMax = 1'000'000;
   const bool quick_;
   const std::optional<Repetition> repeated_;
   std::vector<Row> rows_;
