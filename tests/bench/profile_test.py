@@ -10,6 +10,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 from machine import CLIENT, Machine, forwarded_environment  # noqa: E402
+import repeated  # noqa: E402
+import sessions  # noqa: E402
 import world  # noqa: E402
 
 PROFILE = [sys.executable, "-B", os.path.join(HERE, "profile"), "--build", world.ARGS.build]
@@ -27,7 +29,7 @@ def told(*words, path=None):
 
 
 class Repeated(unittest.TestCase):
-    def test_one_row_is_repeated_and_its_mean_told(self):
+    def test_one_row_is_repeated_and_told(self):
         for group, row in (("fences", "copy out 4 B"), ("copies", "copy out 64 KiB, pageable, one by one"),
                            ("posted", "event record")):
             done = natively("--row", row, "0.05", group)
@@ -35,7 +37,7 @@ class Repeated(unittest.TestCase):
             self.assertEqual((done.returncode, ready, over), (0, "ready", "over"), done.stderr)
             results = json.loads(results)
             self.assertEqual(list(results), [row])
-            self.assertGreater(results[row]["p50"], 0)
+            self.assertGreater(results[row]["samples"], 0)
 
     def test_a_row_that_there_is_not(self):
         done = natively("--row", "copy out 5 B", "0.05", "fences")
@@ -65,6 +67,22 @@ class Threads(unittest.TestCase):
                                           "gpurun-bulk-in", "gpurun-bulk-out"}, names)
                 finally:
                     client.terminate()
+
+
+class Neighbours(unittest.TestCase):
+    def test_whose_processes_are_a_neighbour_s(self):
+        machine = Machine(1, True)
+        with machine.server() as server, repeated.Repeated(
+                machine, server, 0.5, "copy out 4 B", ("waits", "beside")) as calling:
+            clients, workers = sessions.clients_of(calling.client.pid), server.workers()
+            found = {role: pid for pid, role in calling.neighbours(server).items()}
+            before = [sessions.thread_s(pid, "gpurun-bulk-in") for pid in workers]
+            calling.wait()
+            copied = [sessions.thread_s(pid, "gpurun-bulk-in") - early for pid, early in zip(workers, before)]
+        self.assertEqual((len(clients), len(workers)), (2, 2))
+        self.assertIn(found["the neighbour's client"], clients)
+        self.assertEqual(found["the neighbour's worker"], workers[copied.index(max(copied))])
+        self.assertGreater(calling.told["samples"], 0)
 
 
 class Wrong(unittest.TestCase):

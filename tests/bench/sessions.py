@@ -1,5 +1,6 @@
 """Sessions that do nothing: what they take of processors and memory; and what a fence costs beside a
 neighbour that copies without end."""
+import os
 import statistics
 import time
 
@@ -8,6 +9,7 @@ from machine import CLIENT, Held, forwarded_environment
 from report import Row, median_of, one
 import world
 
+BESIDE = "fence beside a neighbour that saturates"
 MANY, LOOKED_AT_S = 256, 10
 CLIENT_MIB, WORKER_MIB, PROCESSOR_PERCENT = 16, 8, 1
 
@@ -26,6 +28,32 @@ def processor_s(pid):
     return time.clock_gettime(process_clock)
 
 
+def parent_of(pid):
+    fields = world.stat_fields(pid)
+    return int(fields[1]) if fields is not None else 0
+
+
+def clients_of(pid):
+    """Process ids of the bench's clients that `pid` is, or that it or they have started: others may run beside."""
+    parents = {client: parent_of(client) for client in world.running(CLIENT)}
+    found = {pid}
+    while more := {client for client, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found & parents.keys()
+
+
+def thread_s(pid, name):
+    """Of all its threads of that name."""
+    found = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as file:
+            if file.read().strip() != name:
+                continue
+        with open(f"/proc/{pid}/task/{task}/schedstat", encoding="utf-8") as file:
+            found += int(file.read().split()[0]) / 1e9
+    return found
+
+
 def idle(machine, server, processes=1):
     return Held(machine.gpurun(server, machine.words("idle", processes)), forwarded_environment(server),
                 processes)
@@ -38,8 +66,8 @@ def single(machine):
         for _ in range(machine.rounds):
             with Held(machine.words("idle"), machine.native_environment()) as held:
                 natively.append(memory_mib(held.process.pid, "Rss"))
-            with idle(machine, server):
-                clients.append(max(memory_mib(pid, "Rss") for pid in world.running(CLIENT)))
+            with idle(machine, server) as held:
+                clients.append(max(memory_mib(pid, "Rss") for pid in clients_of(held.process.pid)))
                 workers.append(max(memory_mib(pid, "Rss") for pid in server.workers()))
             world.until(lambda: not server.workers(), "its worker ends")
     own = statistics.median(natively)
@@ -51,9 +79,9 @@ def single(machine):
 
 def many(machine, own):
     count = 4 if machine.quick else MANY
-    with machine.server() as server, idle(machine, server, count):
+    with machine.server() as server, idle(machine, server, count) as held:
         watched = [server.process.pid, *server.workers()]
-        clients = world.running(CLIENT)
+        clients = clients_of(held.process.pid)
         begin, before = time.monotonic(), [sum(map(processor_s, pids)) for pids in (watched, clients)]
         time.sleep(0.1 if machine.quick else LOOKED_AT_S)
         taken = time.monotonic() - begin
@@ -69,8 +97,6 @@ def many(machine, own):
     yield Row(f"{count} idle sessions: each, shared pages shared out", "MiB", {"gpurun": one(proportional)})
 
 
-
-
 def interference(machine):
     raw, alone, beside = [], [], []
     with machine.server() as server:
@@ -82,7 +108,7 @@ def interference(machine):
     columns = {"gpurun": median_of(beside)["copy out 4 B"],
                "alone": median_of(alone)["copy out 4 B"]}
     columns = {title: {key: row[key] for key in ("p50", "p99")} for title, row in columns.items()}
-    row = Row("fence beside a neighbour that saturates", "ns", columns, raw)
+    row = Row(BESIDE, "ns", columns, raw)
     return [row.judge(of_fair_share(2))], raw
 
 
