@@ -3,14 +3,17 @@
 threads that are told apart by their names, and clear words where something is missing."""
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 from machine import CLIENT, Machine, forwarded_environment  # noqa: E402
 import repeated  # noqa: E402
+import report  # noqa: E402
 import sessions  # noqa: E402
 import world  # noqa: E402
 
@@ -83,6 +86,37 @@ class Neighbours(unittest.TestCase):
         self.assertIn(found["the neighbour's client"], clients)
         self.assertEqual(found["the neighbour's worker"], workers[copied.index(max(copied))])
         self.assertGreater(calling.told["samples"], 0)
+
+
+class Times(unittest.TestCase):
+    """What a profile compares with."""
+
+    def test_a_results_file_tells_of_the_placement_and_of_one_of_several(self):
+        columns = {"gpurun": {"p50": 9000, "p99": 9000}, "gpurun across": {"p50": 4000, "p99": 6000}}
+        rows = [{"row": "a fence", "unit": "ns", "columns": columns, "met": False},
+                {"row": "a loop", "unit": "ms", "columns": {"gpurun": report.one(30)}, "met": True}]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "kept.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"groups": {"fences": {"rows": rows}}}, file)
+            results = report.Results(path)
+        self.assertEqual(results.unmet(), [("fences", "a fence")])
+        self.assertEqual(results.told("fences", "a fence", "across", 1), ["4.00 us (6.0) in kept"])
+        self.assertEqual(results.told("fences", "a fence", "free", 1), ["9.00 us in kept"])
+        self.assertEqual(results.told("fences", "a loop", "across", 10), ["3.00 ms in kept"])
+        self.assertEqual(results.told("copies", "a fence", "free", 1), [])
+
+    @unittest.skipIf(shutil.which("perf") is None, "perf is not installed")
+    def test_a_row_s_times_with_and_without_stand_above_its_profile(self):
+        done = told("--rows", f"fences:copy out 4 B;sessions:{sessions.BESIDE}", "--seconds", "0.2")
+        if "perf record" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        number = r"[0-9.,]+ us( \([0-9.,]+\))?"
+        for row in ("fences: copy out 4 B", f"sessions: {sessions.BESIDE}"):
+            self.assertRegex(done.stdout, rf"(?m)^{row} \({number} while it is profiled, {number} just before, "
+                                          rf"{number} in bench-2-cores\)$")
+        self.assertIn("the neighbour's worker, gpurun-bulk-in: ", done.stdout)
 
 
 class Wrong(unittest.TestCase):

@@ -1,5 +1,7 @@
 """Rows of a run: the medians of its rounds, beside the best of its baselines, and each with its bar."""
+import json
 import math
+import os
 import statistics
 
 from bars import best
@@ -80,6 +82,27 @@ def shown(unit, column):
     if unit == "ns" and high != number:
         text += f" ({high:,.1f})"
     return text
+
+
+class Results:
+    """Of an earlier run, as a file has them."""
+
+    def __init__(self, path):
+        self.name = os.path.splitext(os.path.basename(path))[0]
+        with open(path, encoding="utf-8") as file:
+            self.rows = {(name, row["row"]): row for name, group in json.load(file)["groups"].items()
+                         for row in group["rows"]}
+
+    def unmet(self):
+        return [name for name, row in self.rows.items() if row["met"] is False]
+
+    def told(self, group, row, placement, units):
+        """Words of a list: of the placement that was profiled, and of one of `units`."""
+        if (group, row) not in self.rows:
+            return []
+        found = self.rows[group, row]
+        column = found["columns"].get(f"gpurun {placement}", found["columns"]["gpurun"])
+        return [f"{shown(found['unit'], {key: value / units for key, value in column.items()})} in {self.name}"]
 
 
 def table(results):
