@@ -138,12 +138,12 @@ def of_link(share):
     return Bar(judge)
 
 
-def of_fair_share(times):
+def of_fair_share(times, note=""):
     def judge(row):
         fair = row.raw[BESIDE_A_STREAM]["p99"]
         return (f"p99 {row.value('p99') / fair:.2f} of {times:g} fair shares",
                 row.value("p99") <= times * fair)
-    return Bar(judge)
+    return Bar(judge, note)
 
 
 def of_two_posters(processors):

@@ -103,6 +103,10 @@ def fences(machine):
 SHM = {"GPURUN_TRANSPORTS": "shm"}
 
 
+def shm_posted(machine):
+    return measured(machine, "posted", **SHM)
+
+
 def shm_waits(machine):
     return measured(machine, "fences", [("memory",)], SHM_BARS, **SHM)
 

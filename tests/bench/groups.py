@@ -15,6 +15,7 @@ GROUPS = {
     "objects": ("making and destroying", calls.objects),
     "copies": ("copies, over TCP loopback", calls.copies),
     "tls": ("the same with TLS", calls.tls),
+    "shm-posted": ("calls that return at once, over shared memory", calls.shm_posted),
     "shm-waits": ("calls that wait, over shared memory", calls.shm_waits),
     "shm-copies": ("copies, over shared memory", calls.shm_copies),
     "slow-link": ("copies over a link of 1 Gbit/s and 1 ms", calls.slow_link),
@@ -27,4 +28,5 @@ GROUPS = {
     "steady": ("a loop of launches, of which each turn reads a result", loops.steady),
     "mnist": ("sample_mnist's start and its loop (null device)", loops.mnist),
     "sessions": ("sessions that do nothing, and one beside a neighbour that saturates", sessions.measure),
+    "shm-sessions": ("the same over shared memory", sessions.over_shared_memory),
 }

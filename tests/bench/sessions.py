@@ -1,21 +1,24 @@
 """Sessions that do nothing: what they take of processors and memory; and what a fence costs beside a
 neighbour that copies without end."""
+import itertools
 import os
 import statistics
 import time
 
 from bars import at_most, of_fair_share
+from calls import SHM
 from machine import CLIENT, Held, forwarded_environment
 from report import Row, median_of, one
 import world
 
 BESIDE = "fence beside a neighbour that saturates"
 MANY, LOOKED_AT_S = 256, 10
+KEYS = {"Rss": "", "Pss": ", Pss"}  # And how rows tell of them.
 CLIENT_MIB, WORKER_MIB, PROCESSOR_PERCENT = 16, 8, 1
 
 
 def memory_mib(pid, key):
-    """Rss: what the process has in memory; Pss: with its part of what it shares."""
+    """Rss: what the process has in memory; Pss: of what it shares its part."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
         for line in file:
             if line.startswith(key + ":"):
@@ -54,32 +57,56 @@ def thread_s(pid, name):
     return found
 
 
-def idle(machine, server, processes=1):
-    return Held(machine.gpurun(server, machine.words("idle", processes)), forwarded_environment(server),
-                processes)
+def idle(machine, server, processes=1, copied=False, **changes):
+    return Held(machine.gpurun(server, idle_words(machine, processes, copied)),
+                forwarded_environment(server, **changes), processes)
 
 
-def single(machine):
-    """One session's memory, beside the same program on the driver itself."""
-    natively, clients, workers = [], [], []
+def idle_words(machine, processes, copied):
+    return machine.words("idle", processes, *(["copied"] if copied else []))
+
+
+class Memory:
+    """What processes have in memory, round by round, by whose they are and whether they have copied."""
+
+    def __init__(self):
+        self.found = {}  # (whose, copied, key) -> MiB
+
+    def look(self, whose, copied, pids):
+        for key in KEYS:
+            self.found.setdefault((whose, copied, key), []).append(max(memory_mib(pid, key) for pid in pids))
+
+    def of(self, whose, copied, key):
+        return statistics.median(self.found[whose, copied, key])
+
+    def rows(self):
+        """The worker's beside that of the same program on the driver itself."""
+        for copied, key in itertools.product((False, True), KEYS):
+            after, shared = " after copies" if copied else "", KEYS[key]
+            native, client, worker = (self.of(whose, copied, key) for whose in ("native", "client", "worker"))
+            yield Row(f"memory of an idle client{after}{shared}", "MiB", {
+                "native": one(native), "gpurun": one(client)}).judge(at_most(CLIENT_MIB, "MiB"))
+            yield Row(f"memory of its worker{after} beyond the bare driver's{shared}", "MiB", {
+                "gpurun": one(worker - native)}).judge(at_most(WORKER_MIB, "MiB"))
+
+
+def memory_of_one(machine, **changes):
+    """One session's: after its first result, and after copies of 64 MiB either way, whose memory it has given back."""
+    memory = Memory()
     with machine.server() as server:
-        for _ in range(machine.rounds):
-            with Held(machine.words("idle"), machine.native_environment()) as held:
-                natively.append(memory_mib(held.process.pid, "Rss"))
-            with idle(machine, server) as held:
-                clients.append(max(memory_mib(pid, "Rss") for pid in clients_of(held.process.pid)))
-                workers.append(max(memory_mib(pid, "Rss") for pid in server.workers()))
+        for _, copied in itertools.product(range(machine.rounds), (False, True)):
+            with Held(idle_words(machine, 1, copied), machine.native_environment()) as held:
+                memory.look("native", copied, [held.process.pid])
+            with idle(machine, server, copied=copied, **changes) as held:
+                memory.look("client", copied, clients_of(held.process.pid))
+                memory.look("worker", copied, server.workers())
             world.until(lambda: not server.workers(), "its worker ends")
-    own = statistics.median(natively)
-    yield Row("memory of an idle client", "MiB", {
-        "native": one(own), "gpurun": one(statistics.median(clients))}).judge(at_most(CLIENT_MIB, "MiB"))
-    yield Row("memory of its worker beyond the bare driver's", "MiB", {
-        "gpurun": one(statistics.median(workers) - own)}).judge(at_most(WORKER_MIB, "MiB"))
+    return memory
 
 
-def many(machine, own):
+def many(machine, own, **changes):
     count = 4 if machine.quick else MANY
-    with machine.server() as server, idle(machine, server, count) as held:
+    with machine.server() as server, idle(machine, server, count, **changes) as held:
         watched = [server.process.pid, *server.workers()]
         clients = clients_of(held.process.pid)
         begin, before = time.monotonic(), [sum(map(processor_s, pids)) for pids in (watched, clients)]
@@ -97,23 +124,31 @@ def many(machine, own):
     yield Row(f"{count} idle sessions: each, shared pages shared out", "MiB", {"gpurun": one(proportional)})
 
 
-def interference(machine):
+def interference(machine, note, **changes):
     raw, alone, beside = [], [], []
     with machine.server() as server:
         for _ in range(machine.rounds):
             raw.append(machine.raw("free", "contended"))
-            alone.append(machine.forwarded(server, "waits"))
-            beside.append(machine.forwarded(server, "waits", "beside"))
+            alone.append(machine.forwarded(server, "waits", **changes))
+            beside.append(machine.forwarded(server, "waits", "beside", **changes))
     raw = median_of(raw)  # What is fair is no best case.
     columns = {"gpurun": median_of(beside)["copy out 4 B"],
                "alone": median_of(alone)["copy out 4 B"]}
     columns = {title: {key: row[key] for key in ("p50", "p99")} for title, row in columns.items()}
     row = Row(BESIDE, "ns", columns, raw)
-    return [row.judge(of_fair_share(2))], raw
+    return [row.judge(of_fair_share(2, note))], raw
+
+
+def measured(machine, note="", **changes):
+    """`changes`: to the clients' environment."""
+    memory = memory_of_one(machine, **changes)
+    beside, raw = interference(machine, note, **changes)
+    return [*memory.rows(), *many(machine, memory.of("native", False, "Rss"), **changes), *beside], raw
 
 
 def measure(machine):
-    first = list(single(machine))
-    own = first[0].columns["native"]["p50"]
-    beside, raw = interference(machine)
-    return [*first, *many(machine, own), *beside], raw
+    return measured(machine)
+
+
+def over_shared_memory(machine):
+    return measured(machine, "the fair share is that over TCP", **SHM)

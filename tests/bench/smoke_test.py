@@ -52,15 +52,24 @@ def mnist_names():
         yield f"{what}: {results} results, 1 ms RTT"
 
 
+def sessions_names():
+    for after, shared in itertools.product(("", " after copies"), ("", ", Pss")):
+        yield f"memory of an idle client{after}{shared}"
+        yield f"memory of its worker{after} beyond the bare driver's{shared}"
+    yield "4 idle sessions: of a core, on the server"
+    yield "4 idle sessions: each beyond the bare driver"
+    yield "fence beside a neighbour that saturates"
+
+
 NAMES = {
     "start": set(start_names()),
     "steady": set(steady_names()),
     "mnist": set(mnist_names()),
-    "sessions": {"memory of an idle client", "memory of its worker beyond the bare driver's",
-                 "4 idle sessions: of a core, on the server",
-                 "4 idle sessions: each beyond the bare driver", "fence beside a neighbour that saturates"},
+    "sessions": set(sessions_names()),
+    "shm-sessions": set(sessions_names()),
 }
-NUMBERS = {"posted": 9, "fences": 12, "objects": 4, "copies": 16, "tls": 6, "shm-waits": 5, "shm-copies": 4, "slow-link": 6, "emulated": 9}
+NUMBERS = {"posted": 9, "fences": 12, "objects": 4, "copies": 16, "tls": 6, "shm-posted": 9, "shm-waits": 5,
+           "shm-copies": 4, "slow-link": 6, "emulated": 9}
 
 
 class Smoke(unittest.TestCase):
@@ -127,7 +136,8 @@ class Smoke(unittest.TestCase):
                                  ("copies", ("raw stream x1", "raw stream x1, Reno", "memcpy 64 MiB")),
                                  ("shm-waits", ("raw futex ping-pong",)), ("shm-copies", ("memcpy 64 MiB",)),
                                  ("tls", ("AES-128-GCM on one core", "raw stream x1")),
-                                 ("sessions", ("raw ping-pong beside a stream",))):
+                                 ("sessions", ("raw ping-pong beside a stream",)),
+                                 ("shm-sessions", ("raw ping-pong beside a stream",))):
             for name in baselines:
                 self.assertGreater(self.groups[group]["raw"][name]["p50"], 0, name)
 

@@ -55,6 +55,9 @@ struct SmallProgram {
 };
 SmallProgram run_small_program(const std::string& salt);
 
+// With bytes that nobody gains from compressing.
+void fill_randomly(void* memory, std::size_t bytes);
+
 // The groups. Each leaves the device idle.
 void measure_posted_calls(const Stage& stage, Results* results);
 void measure_posted_by_two(const Stage& stage, Results* results);  // A part of it.

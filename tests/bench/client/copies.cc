@@ -17,12 +17,6 @@ constexpr std::size_t kMib16 = std::size_t{16} << 20;
 // What a network of 1 Gbit/s or less still carries in bearable time.
 constexpr std::size_t kSlowBytes = std::size_t{16} << 20;
 
-void fill_randomly(void* memory, std::size_t bytes) {
-  std::mt19937_64 random(1);
-  auto* words = static_cast<std::uint64_t*>(memory);
-  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) words[i] = random();
-}
-
 // Numbers of two digits in words of 32 bits: a codec makes them several times smaller.
 void fill_compressibly(void* memory, std::size_t bytes) {
   std::mt19937 random(1);
@@ -133,6 +127,12 @@ void measure_boxes(const Stage& s, Results* results) {
 }
 
 }  // namespace
+
+void fill_randomly(void* memory, std::size_t bytes) {
+  std::mt19937_64 random(1);
+  auto* words = static_cast<std::uint64_t*>(memory);
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) words[i] = random();
+}
 
 void measure_copies(const Stage& s, Results* results) {
   std::vector<char> pageable(Stage::kBytes);
