@@ -108,7 +108,7 @@ class Times(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("perf") is None, "perf is not installed")
     def test_a_row_s_times_with_and_without_stand_above_its_profile(self):
-        done = told("--rows", f"fences:copy out 4 B;sessions:{sessions.BESIDE}", "--seconds", "0.2")
+        done = told("--rows", f"fences:copy out 4 B;sessions:{sessions.BESIDE}", "--seconds", "0.5")
         if "perf record" in done.stderr:
             self.skipTest(done.stderr)
         self.assertEqual(done.returncode, 0, done.stderr)

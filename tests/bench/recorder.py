@@ -10,7 +10,9 @@ import time
 import stages
 import world
 
-HERTZ = 4000
+# Of each processor. 4,000 slowed a loop of sends and receives down by 18 to 25 % (virtual processors, on which perf
+# has only timers), 2,000 by 10 to 17, 1,000 by 7, 500 by 1. Of 2 s a stage that has 2 % of a processor keeps 40.
+HERTZ = 1000
 ACK = b"ack\n\0"  # perf's.
 ROLES = {"bench_client": "client", "sample_mnist": "client", "gpurun": "gpurun", "gpurun-worker": "worker",
          "gpurund": "gpurund", "delayed_link": "link", "perf": "perf", "python3": "the bench"}
