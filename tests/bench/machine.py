@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 
 import world
 
@@ -101,15 +102,22 @@ def run_json(command, environment):
 
 class Held:
     """A program that runs until `with` ends its standard input. It is ready once it has said so, in as
-    many lines as `processes`; then `result` is what it printed at its end."""
+    many lines as `processes`; then `result` is what it printed at its end. With `some` it may be that fewer
+    begin, `ready`: they are over then."""
 
-    def __init__(self, command, environment, processes=1):
+    def __init__(self, command, environment, processes=1, some=False):
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
-        for _ in range(processes):
-            if self.process.stdout.readline() != "ready\n":
-                self.process.kill()
-                sys.exit(f"bench: {' '.join(command)} was not ready")
+        # One of several that fails says nothing, and the others stay: until their input ends.
+        patience = threading.Timer(2 * world.SECONDS, self.process.stdin.close)
+        patience.start()
+        self.ready, self.processes = 0, processes
+        while self.ready < processes and self.process.stdout.readline() == "ready\n":
+            self.ready += 1
+        patience.cancel()
+        if self.ready < processes and not some:
+            self.process.kill()
+            sys.exit(f"bench: {' '.join(command)} was not ready")
 
     def __enter__(self):
         return self
@@ -118,4 +126,4 @@ class Held:
         self.process.stdin.close()
         said = self.process.stdout.read()
         self.process.wait(world.SECONDS)
-        self.result = json.loads(said) if said.strip() else {}
+        self.result = json.loads(said) if said.strip() and self.ready == self.processes else {}

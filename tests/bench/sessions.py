@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 
-from bars import at_most, of_fair_share
+from bars import at_least, at_most, of_fair_share
 from calls import SHM
 from machine import CLIENT, Held, forwarded_environment
 from report import Row, median_of, one
@@ -59,7 +59,7 @@ def thread_s(pid, name):
 
 def idle(machine, server, processes=1, copied=False, **changes):
     return Held(machine.gpurun(server, idle_words(machine, processes, copied)),
-                forwarded_environment(server, **changes), processes)
+                forwarded_environment(server, **changes), processes, some=processes > 1)
 
 
 def idle_words(machine, processes, copied):
@@ -107,6 +107,9 @@ def memory_of_one(machine, **changes):
 def many(machine, own, **changes):
     count = 4 if machine.quick else MANY
     with machine.server() as server, idle(machine, server, count, **changes) as held:
+        yield Row(f"{count} idle sessions: begun at once", "", {"gpurun": one(held.ready)}).judge(at_least(count))
+        if held.ready < count:
+            return
         watched = [server.process.pid, *server.workers()]
         clients = clients_of(held.process.pid)
         begin, before = time.monotonic(), [sum(map(processor_s, pids)) for pids in (watched, clients)]

@@ -56,6 +56,7 @@ def sessions_names():
     for after, shared in itertools.product(("", " after copies"), ("", ", Pss")):
         yield f"memory of an idle client{after}{shared}"
         yield f"memory of its worker{after} beyond the bare driver's{shared}"
+    yield "4 idle sessions: begun at once"
     yield "4 idle sessions: of a core, on the server"
     yield "4 idle sessions: each beyond the bare driver"
     yield "fence beside a neighbour that saturates"
