@@ -102,7 +102,8 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
                                connected,
                                deadline,
                                options.deadline};
-  Result<SessionConnections> opened = open_session_connections(session, options.transports, first);
+  Result<SessionConnections> opened =
+      open_session_connections(session, options.transports, first, options.door_patience);
   if (!opened.ok()) return explained(opened.status(), options, words->session);
   Result<protocol::Accept> accept =
       receive_accept(*opened->all[0].connection, key, server, deadline, options.deadline);

@@ -41,6 +41,9 @@ struct AttachOptions {
   protocol::Features features = protocol::our_features(protocol::Sender::kClient);
   // For each connection to be made.
   std::chrono::milliseconds connect_deadline = std::chrono::seconds(limits::kHandshakeDeadlineS);
+  // At the server's local socket, until it lets the first connection in, where there is TCP to go
+  // to instead.
+  std::chrono::milliseconds door_patience = std::chrono::seconds(1);
   // That, the daemon's part and the start of the worker with its driver, together. As long as
   // gpurund itself waits for that driver when it starts: many GPUs without NVIDIA's persistence
   // daemon take tens of seconds, and nothing says meanwhile that the worker lives.

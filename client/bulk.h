@@ -108,6 +108,10 @@ class Bulk {
   static constexpr std::size_t kTurnSlots = 4;
   static_assert(kTurnSlots >= limits::kChunksPerReceipt && kReservedSlots > kTurnSlots);
 
+  // Gives the window's memory back to the system where nothing is under way, nor has begun since
+  // the last call. For whoever comes by now and then.
+  void trim() noexcept;
+
   // A transfer's number, never 0, never given again.
   std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
 
@@ -299,6 +303,8 @@ class Bulk {
   std::condition_variable read_;
   bool ended_ = false;
   std::vector<std::size_t> free_slots_;
+  bool window_used_ = false;             // It has memory.
+  std::uint64_t begun_before_trim_ = 0;  // The last transfer by then.
   // Slots that a send() reads just now. A receipt may come before it returns: the slot is free
   // then.
   struct Sending {

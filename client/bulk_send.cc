@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "client/bulk.h"
 #include "client/core_time.h"
@@ -163,6 +164,7 @@ Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
   Chunk chunk;
   chunk.slot = free_slots_.back();
   free_slots_.pop_back();
+  window_used_ = true;
   chunk.offset = offset;
   chunk.bytes = chunk_bytes(out, offset);
   return chunk;
@@ -200,6 +202,15 @@ void Bulk::copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   }
   free_slots_.push_back(chunk.slot);
   room_.notify_all();
+}
+
+void Bulk::trim() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t begun = last_transfer_.load(std::memory_order_relaxed);
+  const bool rests = std::exchange(begun_before_trim_, begun) == begun;
+  const bool idle = free_slots_.size() == limits::kBulkWindowBytes / limits::kBulkChunkBytes;
+  if (!rests || !idle || !sending_.empty() || !std::exchange(window_used_, false)) return;
+  madvise(window_, limits::kBulkWindowBytes, MADV_DONTNEED);
 }
 
 void Bulk::free_slot(std::size_t slot) {

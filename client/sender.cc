@@ -77,6 +77,7 @@ void Session::Impl::send_log() {
     Status status;
     if (heartbeat_due.exchange(false, std::memory_order_acq_rel)) {
       status = send_empty_frame(protocol::FrameKind::kHeartbeat);
+      bulk->trim();
     }
     std::uint64_t last = 1;
     while (status.ok() && last != 0) status = send_batch(&last);

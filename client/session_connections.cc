@@ -18,9 +18,6 @@ namespace {
 
 using Connections = std::vector<OpenedConnection>;
 
-// A door within the machine, at which others stand: by then there is another way.
-constexpr std::chrono::seconds kDoorPatience{1};
-
 // One connection to be made, and what came of it.
 struct Opening {
   AttachConnection one;
@@ -75,10 +72,11 @@ Result<Connections> open_at_once(const AttachConnection& like) {
 }
 
 // One after another: within a machine nothing of it is waited for. kUnavailable, of the first one
-// only: the name leads nowhere, and nothing has been said to anybody.
-Result<Connections> open_in_turn(const AttachConnection& like) {
+// only: the name leads nowhere, or not by `door`, and nothing has been said to anybody.
+Result<Connections> open_in_turn(const AttachConnection& like, Deadline door) {
   Connections connections;
   for (const auto& opening : openings_of(like)) {
+    if (connections.empty()) opening->one.connected = door;
     Result<OpenedConnection> opened = open_attach_connection(opening->one);
     if (!opened.ok()) {
       const bool nowhere = connections.empty() || opened.status().code() != Code::kUnavailable;
@@ -95,12 +93,11 @@ std::string why_not_local(const SessionData& session) {
   return {};
 }
 
-Result<SessionConnections> open_locally(const SessionData& session, const AttachConnection& like) {
+Result<SessionConnections> open_locally(const SessionData& session, const AttachConnection& like,
+                                        Deadline door) {
   SessionConnections made{{}, like, {}};
   made.like.local = session.local;
-  const Deadline patience = Deadline::in(kDoorPatience);
-  if (patience.when() < like.connected.when()) made.like.connected = patience;
-  Result<Connections> opened = open_in_turn(made.like);
+  Result<Connections> opened = open_in_turn(made.like, door);
   if (!opened.ok()) return opened.status();
   made.all = *std::move(opened);
   const OpenedConnection& log = made.all.front();
@@ -124,7 +121,8 @@ Result<SessionConnections> open_by_tcp(const AttachConnection& like, const std::
 
 Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const std::vector<TransportKind>& transports,
-                                                    const AttachConnection& like) {
+                                                    const AttachConnection& like,
+                                                    std::chrono::milliseconds door_patience) {
   make_room_for_descriptors(like.fd_min);
   std::string why_none;
   Status by_tcp;
@@ -137,7 +135,10 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
     }
     why_none = why_not_local(session);
     if (!why_none.empty()) continue;
-    Result<SessionConnections> made = open_locally(session, like);
+    const bool alone = kind == transports.back();
+    const Deadline door = Deadline::in(door_patience);
+    const bool whole = alone || like.connected.when() < door.when();
+    Result<SessionConnections> made = open_locally(session, like, whole ? like.connected : door);
     if (made.ok() || made.status().code() != Code::kUnavailable) return made;
     why_none =
         "the server is not on this machine, or out of reach here: " + made.status().message();

@@ -2,6 +2,7 @@
 // opened over it.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,12 @@ struct SessionConnections {
 };
 
 // Opens `like.words.count` connections as `like` says but for its index, over the first of
-// `transports` that leads there. kUnavailable: none does, or nothing listens; others as of
-// attach().
+// `transports` that leads there. A local socket that has not let the first one in within
+// `door_patience` does not, where another way follows. kUnavailable: none does, or nothing listens;
+// others as of attach().
 Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const std::vector<TransportKind>& transports,
-                                                    const AttachConnection& like);
+                                                    const AttachConnection& like,
+                                                    std::chrono::milliseconds door_patience);
 
 }  // namespace gpurun::client

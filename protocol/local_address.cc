@@ -1,3 +1,4 @@
+// The form of the name, in the one place that makes it and looks at it.
 #include "protocol/local_address.h"
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 namespace gpurun::transport::tcp {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 1024;
 
 class TcpListener final : public Listener {
  public:

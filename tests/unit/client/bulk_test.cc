@@ -1,6 +1,9 @@
 // Copies to the worker as bulk: within a bounded window, in their order, and what is sent is not
 // touched before it has gone.
+#include <unistd.h>
+
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <map>
 #include <vector>
@@ -43,6 +46,34 @@ TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
   }
   EXPECT_EQ(copy.get(), 0);
   EXPECT_TRUE(whole == original);
+}
+
+// Of the process, in bytes (proc(5), statm).
+std::size_t resident() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0;
+  statm >> pages >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What a session that does nothing costs is not what it has done once.
+TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
+  const Bytes source = pattern(16 * kMiB);
+  Bulk& bulk = session_->bulk();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(copy_in(source, Session::Reading::kNow), 0);
+    const FakeWorker::Record record = worker_->next();
+    const std::size_t full = resident();
+    bulk.trim();
+    bulk.trim();
+    EXPECT_GT(resident() + 8 * kMiB, full) << "it is still to be sent";
+    EXPECT_TRUE(take_transfer(record.header.bulk, source.size()) == source);
+    auto behind = fence();
+    worker_->reply(worker_->next());
+    EXPECT_EQ(behind.get(), 0);
+    const std::size_t idle = resident();
+    while (resident() + 8 * kMiB > idle) bulk.trim();  // Once the last receipt has come.
+  }
 }
 
 TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {

@@ -1,12 +1,14 @@
 // Protects the way of a session within one machine: who is told of the local socket, that memory is
 // shared over it by those who attach, and that whoever cannot go there goes by TCP, or hears why
 // not.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "base/descriptor_message.h"
@@ -118,10 +120,10 @@ TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
       << only.status().message();
 }
 
-// A door at which as many wait as may, and nobody is let in.
+// A door at which as many wait as may, and nobody is let in; with `room`, one fewer.
 class FullDoor {
  public:
-  explicit FullDoor(const std::string& url) {
+  explicit FullDoor(const std::string& url, bool room = false) {
     sockaddr_un name = {};
     name.sun_family = AF_UNIX;
     const std::string path = url.substr(std::string("unix:").size());
@@ -130,10 +132,15 @@ class FullDoor {
     const auto* address = reinterpret_cast<const sockaddr*>(&name);
     EXPECT_EQ(bind(door_.get(), address, bytes), 0);
     EXPECT_EQ(listen(door_.get(), 0), 0);
+    if (room) return;  // For one, as the kernel counts.
     do {
       waiting_.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     } while (connect(waiting_.back().get(), address, bytes) == 0);
     EXPECT_EQ(errno, EAGAIN);
+  }
+  void await_another() const {
+    pollfd ready = {door_.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&ready, 1, static_cast<int>(kLong.count())), 1);
   }
 
  private:
@@ -146,6 +153,7 @@ TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
   const FullDoor door(session_.local);
   client::AttachOptions options;
   options.connect_deadline = options.deadline = kLong;
+  options.door_patience = std::chrono::milliseconds(20);
   const auto start = std::chrono::steady_clock::now();
   const auto attached = client::attach(session_, options);
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
@@ -153,6 +161,34 @@ TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
   EXPECT_EQ(attached->transport.find("TCP, not encrypted (no shared memory: "), 0U)
       << attached->transport;
   expect_they_talk(*attached->channels.log, *workers_end(0));
+}
+
+// It has been let in: the others come in by the same door, as soon as there is room.
+TEST_F(LocalTest, WhoIsLetInWaitsForRoomAsLongAsForAnyConnection) {
+  session_.local = protocol::local_address({});
+  auto door = std::make_unique<FullDoor>(session_.local, true);
+  client::AttachOptions options;
+  options.connect_deadline = options.deadline = kLong;
+  options.door_patience = std::chrono::milliseconds(20);
+  auto attached = std::async(std::launch::async, [&] { return client::attach(session_, options); });
+  door->await_another();
+  EXPECT_EQ(attached.wait_for(5 * options.door_patience), std::future_status::timeout);
+  door.reset();
+  const Status gone = attached.get().status();
+  EXPECT_EQ(gone.message().find("temporarily unavailable"), std::string::npos) << gone.message();
+}
+
+// Where nothing else leads to the server there is nothing to be in a hurry for.
+TEST_F(LocalTest, ADoorThatIsTheOnlyWayIsStoodAtAsLongAsAnyOther) {
+  session_.local = protocol::local_address({});
+  const FullDoor door(session_.local);
+  client::AttachOptions options;
+  options.transports = {TransportKind::kSharedMemory};
+  options.connect_deadline = options.deadline = std::chrono::milliseconds(200);
+  options.door_patience = std::chrono::milliseconds(1);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(client::attach(session_, options).status().code(), Code::kUnavailable);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, options.connect_deadline);
 }
 
 // What the user is told is of the way that he wanted first.
