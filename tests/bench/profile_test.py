@@ -136,6 +136,12 @@ class Wrong(unittest.TestCase):
         self.assertIn("/nonexistent/bench.json", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
 
+    @unittest.skipIf(shutil.which("perf") is None, "perf is not installed")
+    def test_a_row_that_cannot_be_repeated_is_told_and_the_next_one_profiled(self):
+        done = told("--rows", "fences:smallest synchronous call: copy out 4 B;mnist:what there is not", "--seconds", "0.1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("not profiled: it is no call of one thread, start or loop of its own"), 2)
+
     def test_no_such_time(self):
         self.assertIn("from 0.1 to 60", told("--rows", "a:b", "--seconds", "0").stderr)
 

@@ -1,11 +1,14 @@
 """Clients that make a row's calls again and again, for who looks on."""
 import json
 import subprocess
-import sys
 
 from machine import CLIENT, forwarded_environment
 import sessions
 import world
+
+
+class NotRepeated(Exception):
+    """Of no such row, or one that is computed from others' or is no single thread's: the client says what it is."""
 
 
 class Repeated:
@@ -21,7 +24,7 @@ class Repeated:
     def __enter__(self):
         if self.client.stdout.readline() != "ready\n":
             self.client.wait()
-            sys.exit(f"profile: {self.row} was not ready")
+            raise NotRepeated(self.row)
         return self
 
     def wait(self):
