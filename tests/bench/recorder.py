@@ -92,17 +92,19 @@ class Recorder:
             sys.exit("profile: perf record: " + self.errors.read())
 
 
-def recorded(during, many_processes=False, named=None):
-    """The Profile of the whole machine while `during()` runs, and what that returned."""
+def recorded(during, many_processes=False, begin=dict):
+    """The Profile of the whole machine while `during()` runs, and what that returned. `begin()` comes before, when
+    perf is there and does not record yet: it returns the roles of processes that it knows better."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "perf.data")
         with open(os.path.join(folder, "errors"), "w+", encoding="utf-8") as errors:
-            roles = Roles(many_processes, named or {})
             with Recorder(path, errors) as recorder:
+                recorder.say("ping")
+                roles = Roles(many_processes, begin())
                 recorder.say("enable")
-                begin = time.monotonic()
+                start = time.monotonic()
                 returned = during()
-                seconds = time.monotonic() - begin
+                seconds = time.monotonic() - start
                 recorder.say("disable")
             roles.end()
         said = subprocess.run(["perf", "script", "-i", path, "-F", "comm,pid,tid,cpu,ip,sym,dso"],
