@@ -156,11 +156,6 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     }
     const auto* grant = std::get_if<protocol::Grant>(&*answer);
     if (grant == nullptr) return unexpected(address_);
-    if (!grant->local.empty() && !protocol::is_local_address(grant->local)) {
-      return Status(Code::kProtocol, "server " + address_ +
-                                         " says that it is reached at a local socket whose name "
-                                         "is none of gpurund's");
-    }
     SessionData data;
     data.servers = {address_};
     data.lease = grant->lease;
@@ -172,7 +167,14 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     // Whoever goes through something else, which may delay, meter or forward, means to.
     const auto there = transport::tcp::peer_address(fd());
     const bool direct = there.ok() && there->to_string() == grant->reached_at;
-    if (direct && !data.encrypted) data.local = grant->local;
+    if (direct && !data.encrypted && !grant->local.empty()) {
+      if (!protocol::is_local_address(grant->local)) {
+        return Status(Code::kProtocol, "server " + address_ +
+                                           " says that it is reached at a local socket whose name "
+                                           "is none of gpurund's");
+      }
+      data.local = grant->local;
+    }
     models_ = grant->models;
     emulated_ = grant->emulated;
     return data;

@@ -75,10 +75,8 @@ void Session::Impl::send_log() {
   for (;;) {
     if (!take_role()) return;  // Its holder looks again when it is done.
     Status status;
-    if (heartbeat_due.exchange(false, std::memory_order_acq_rel)) {
-      status = send_empty_frame(protocol::FrameKind::kHeartbeat);
-      bulk->trim();
-    }
+    const bool beats = heartbeat_due.exchange(false, std::memory_order_acq_rel);
+    if (beats) status = send_empty_frame(protocol::FrameKind::kHeartbeat);
     std::uint64_t last = 1;
     while (status.ok() && last != 0) status = send_batch(&last);
     if (status.ok() && acknowledge_due.load(std::memory_order_acquire)) {
@@ -86,6 +84,7 @@ void Session::Impl::send_log() {
     }
     release_role();
     if (!status.ok()) return connection_failed(std::move(status));
+    if (beats) bulk->trim();
     if (!log.something_to_send()) return;
   }
 }

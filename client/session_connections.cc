@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -136,9 +137,9 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
     why_none = why_not_local(session);
     if (!why_none.empty()) continue;
     const bool alone = kind == transports.back();
-    const Deadline door = Deadline::in(door_patience);
-    const bool whole = alone || like.connected.when() < door.when();
-    Result<SessionConnections> made = open_locally(session, like, whole ? like.connected : door);
+    const Deadline door = Deadline::in(
+        std::min<std::chrono::nanoseconds>(door_patience, like.connected.remaining() / 2));
+    Result<SessionConnections> made = open_locally(session, like, alone ? like.connected : door);
     if (made.ok() || made.status().code() != Code::kUnavailable) return made;
     why_none =
         "the server is not on this machine, or out of reach here: " + made.status().message();

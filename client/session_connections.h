@@ -21,8 +21,8 @@ struct SessionConnections {
 
 // Opens `like.words.count` connections as `like` says but for its index, over the first of
 // `transports` that leads there. A local socket that has not let the first one in within
-// `door_patience` does not, where another way follows. kUnavailable: none does, or nothing listens;
-// others as of attach().
+// `door_patience`, or half of the time to connect, does not, where another way follows.
+// kUnavailable: none does, or nothing listens; others as of attach().
 Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const std::vector<TransportKind>& transports,
                                                     const AttachConnection& like,

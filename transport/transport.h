@@ -97,7 +97,8 @@ class Connection {
   // Receives what has come, without waiting; 0: nothing has. `into` is not empty. For who looks
   // again and again: unlike a receive() that meets its deadline it makes no words for that, and
   // what is true of every look is asked at the first only. `again`: this thread has looked or sent
-  // just now. Threads and other errors as receive().
+  // just now. Threads and other errors as receive(), but a peer's death may be found by a later one
+  // of some hundred looks in a row; a receive() finds it at once.
   virtual Result<std::size_t> receive_some(MutableBytes into, bool again) {
     (void)again;
     Result<std::size_t> got = receive(into, 1, Deadline::in(std::chrono::nanoseconds(0)));

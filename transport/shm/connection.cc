@@ -20,7 +20,8 @@ namespace {
 // Whoever is killed says nothing to a writer that sleeps at a full ring.
 constexpr std::chrono::milliseconds kSlice{100};
 constexpr std::size_t kPiecesMax = 16;
-// Of so many looks one asks the socket, too: whoever dies says nothing in the ring.
+// Of so many looks one asks the socket, too, as does the one for which a watch has woken: whoever
+// dies says nothing in the ring.
 constexpr unsigned kLooksAtRing = 256;
 
 class ShmConnection final : public Connection {
@@ -233,7 +234,8 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
 Result<std::size_t> ShmConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
   if (gone_.load(std::memory_order_relaxed)) return gone("receiving");
-  const bool asks = ++looks_ % kLooksAtRing == 0;
+  if (!again && socket_->seems_taken_away()) return socket_->gone_by_the_program();
+  const bool asks = ++looks_ % kLooksAtRing == 0 || sleeper_.is_asleep();
   if (asks || sleeper_.is_owed()) GPURUN_RETURN_IF_ERROR(heed_socket());
   const bool ended = has_ended();
   const Result<std::size_t> taken = take(into);

@@ -25,6 +25,9 @@ class Sleeper {
   }
   void wake_up() noexcept { note(reader_.say_awake(), false); }
 
+  // Nobody has said that he is awake again.
+  bool is_asleep() const noexcept { return said_.load(std::memory_order_relaxed); }
+
   // So many bytes have come over the socket.
   void heard(std::size_t bytes) noexcept {
     owed_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);

@@ -45,6 +45,8 @@ class TcpConnection final : public Connection {
   int fd_min() const noexcept { return fd_min_; }
   // The number does not stand for our socket any more (Options::others_may_close).
   bool taken_away() const noexcept;
+  // Likewise, asked before each send and receive, where the answer costs as much as the rest.
+  bool seems_taken_away() const noexcept;
   // Says so, for good.
   Status gone_by_the_program();
 
@@ -56,8 +58,6 @@ class TcpConnection final : public Connection {
   bool outlasts_slice(Deadline deadline) const noexcept;
   // Waits until the socket is ready for `events`, or the deadline has passed.
   void wait_ready(short events, Deadline deadline) const;
-  // Likewise, asked before each send and receive, where the answer costs as much as the rest.
-  bool seems_taken_away() const noexcept;
   Status gone(const char* doing, int error_number);
 
   UniqueFd fd_;

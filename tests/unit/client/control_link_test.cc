@@ -253,29 +253,6 @@ TEST_F(LinkInTls, TakesNoGrantOfAServerThatHasNotSaidItsVersion) {
   EXPECT_EQ(status.code(), Code::kProtocol) << status.to_string();
 }
 
-// Who believed it would connect to what the server likes, within this machine or beyond it.
-TEST_F(LinkInTls, GoesToNoLocalSocketWhoseNameIsNoneOfGpurunds) {
-  const std::string digits(32, 'a');
-  for (const std::string& name :
-       {std::string("tcp://127.0.0.1:22"), std::string("unix:somebody"),
-        "unix:gpurun-" + digits + "a", "unix:gpurun-" + digits.substr(1),
-        "unix:gpurun-" + digits.substr(1) + "/", "unix:gpurun-" + digits.substr(1) + "A",
-        std::string("unix:gpurun-")}) {
-    const Status status = asked_of(
-        [&name](Connection& link, const protocol::Nonce& exporter) {
-          const auto said = hear_all(link);
-          ASSERT_TRUE(said.ok());
-          protocol::Grant grant = a_grant();
-          grant.local = name;
-          ASSERT_TRUE(say(link, challenge()).ok());
-          ASSERT_TRUE(say(link, grant, key_of(secret(), exporter, *said)).ok());
-        },
-        true);
-    EXPECT_EQ(status.code(), Code::kProtocol) << name;
-    EXPECT_NE(status.message().find("none of gpurund's"), std::string::npos) << status.message();
-  }
-}
-
 TEST_F(LinkInTls, SaysNothingToAServerThatIsNotTheOneThatWasTold) {
   security_.fingerprint->front() ^= 1;
   const auto server = play([](Connection& link, const auto&) {

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "protocol/local_address.h"
 #include "protocol/session.capnp.h"
 
 namespace gpurun::protocol {
@@ -43,6 +44,20 @@ Message round_trip(const Message& message) {
     return Message{};
   }
   return std::get<Message>(*decoded);
+}
+
+// A client connects, with its user's rights, to nothing else that a server names.
+TEST(LocalAddress, HasOneForm) {
+  const std::string digits(32, 'a');
+  EXPECT_TRUE(is_local_address(local_address(filled<Id>(0xf0))));
+  EXPECT_TRUE(is_local_address("unix:gpurun-" + digits));
+  for (const std::string& other :
+       {std::string(), std::string("tcp://127.0.0.1:22"), std::string("unix:somebody"),
+        std::string("unix:gpurun-"), "unix:gpurun-" + digits + "a",
+        "unix:gpurun-" + digits.substr(1), "unix:gpurun-" + digits.substr(1) + "/",
+        "unix:gpurun-" + digits.substr(1) + "A", " unix:gpurun-" + digits}) {
+    EXPECT_FALSE(is_local_address(other)) << other;
+  }
 }
 
 TEST(Control, EveryMessageSurvivesTheWire) {
