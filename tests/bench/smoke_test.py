@@ -53,9 +53,9 @@ def mnist_names():
 
 
 def sessions_names():
-    for after, shared in itertools.product(("", " after copies"), ("", ", Pss")):
-        yield f"memory of an idle client{after}{shared}"
-        yield f"memory of its worker{after} beyond the bare driver's{shared}"
+    for after in ("", " after copies"):
+        yield f"memory of an idle client{after}"
+        yield f"memory of its worker{after} beyond the bare driver's"
     yield "4 idle sessions: begun at once"
     yield "4 idle sessions: of a core, on the server"
     yield "4 idle sessions: each beyond the bare driver"
