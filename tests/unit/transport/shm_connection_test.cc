@@ -29,13 +29,13 @@ Deadline soon() { return Deadline::in(kTimeout); }
 
 // Both ends of a local socket.
 struct Sockets {
-  Sockets() {
+  explicit Sockets(const Options& options = {}) {
     static int made = 0;
     const std::string url =
         "unix:gpurun-shm-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
     auto listener = listen(url);
     EXPECT_TRUE(listener.ok()) << listener.status().to_string();
-    auto connected = connect(url, soon());
+    auto connected = connect(url, soon(), options);
     auto accepted = (*listener)->accept(soon());
     EXPECT_TRUE(connected.ok() && accepted.ok());
     offerer = *std::move(connected);
@@ -202,6 +202,35 @@ TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
   EXPECT_EQ(*liar.taker->receive_some(got, true), kRingBytesMin);
   state.written.store(kRingBytesMin / 2);
   EXPECT_EQ(liar.taker->receive_some(got, true).status().code(), Code::kPeerGone);
+}
+
+// Else it would be woken for the same again and again.
+TEST(ShmConnectionTest, WhoIsWokenForADeathFindsItAtTheFirstLook) {
+  Liar liar;
+  const auto watch = liar.taker->watch();
+  ASSERT_TRUE(watch.ok());
+  EXPECT_EQ((*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code(), Code::kDeadline);
+  liar.offerer.reset();  // The socket alone: as one who is killed, who says nothing in the ring.
+  ASSERT_TRUE((*watch)->wait(soon()).ok());
+  Bytes got(8);
+  EXPECT_EQ(liar.taker->receive_some(got, false).status().code(), Code::kPeerGone);
+}
+
+// The bytes do not pass through it: who has closed it is told all the same, and not by chance.
+TEST(ShmConnectionTest, AProgramThatHasClosedTheDescriptorIsToldAtTheFirstLook) {
+  Options options;
+  options.others_may_close = true;
+  Sockets sockets(options);
+  std::string why_none;
+  auto offered = offer(*sockets.offerer, kRingBytesMin, soon(), &why_none);
+  ASSERT_TRUE(offered.ok() && offered->is_there()) << why_none;
+  const auto ours = *share(std::move(sockets.offerer), *std::move(offered), Side::kOffered);
+  ASSERT_TRUE(share_offered(sockets.taker, soon()).ok());
+  ASSERT_TRUE(send_bytes(*sockets.taker, 8).ok());
+  const UniqueFd other(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const UniqueFd in_its_place(dup2(other.get(), ours->fd()));
+  Bytes got(8);
+  EXPECT_EQ(ours->receive_some(got, false).status().code(), Code::kUnavailable);
 }
 
 // Runs `body` in a process that then dies without another word; returns when it has.
