@@ -13,7 +13,6 @@ import world
 
 BESIDE = "fence beside a neighbour that saturates"
 MANY, LOOKED_AT_S = 256, 10
-RESTS_S = 20  # Two heartbeats, which are up to 10 s apart: then it has given back what it can.
 KEYS = {"Rss": "", "Pss": ", Pss"}  # And how rows tell of them.
 CLIENT_MIB, WORKER_MIB, PROCESSOR_PERCENT = 16, 8, 1
 
@@ -94,6 +93,11 @@ class Memory:
             yield from rows
 
 
+def given_back(clients):
+    """Waits until they have no more than a client at rest may; the row tells if they never do."""
+    world.wait(lambda: max(memory_mib(pid, "Rss") for pid in clients) <= CLIENT_MIB)
+
+
 def memory_of_one(machine, **changes):
     """One session's: after its first result, and some time after copies of 64 MiB either way, whose memory it has
     given back."""
@@ -103,9 +107,10 @@ def memory_of_one(machine, **changes):
             with Held(idle_words(machine, 1, copied), machine.native_environment()) as held:
                 memory.look("native", copied, [held.process.pid])
             with idle(machine, server, copied=copied, **changes) as held:
+                clients = clients_of(held.process.pid)
                 if copied and not machine.quick:
-                    time.sleep(RESTS_S)
-                memory.look("client", copied, clients_of(held.process.pid))
+                    given_back(clients)
+                memory.look("client", copied, clients)
                 memory.look("worker", copied, server.workers())
             world.until(lambda: not server.workers(), "its worker ends")
     return memory
