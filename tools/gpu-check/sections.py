@@ -133,28 +133,37 @@ def programs(options, report, seconds):
             report.row(test["name"], right, text, output)
 
 
+# Which way a program goes, in front of it and in its environment: shared memory is the default within a machine.
+WAYS = {"native": None, "shm": "shm", "TCP": "tcp"}
+
+
 def models(options, report, seconds):
-    """Each model natively and through gpurun, in turns; their numbers must be equal."""
+    """Each model natively and through gpurun over each transport, one after the other; their numbers must be equal."""
     until = time.monotonic() + seconds
     said = {}
-    for way, before in (("native", []), ("gpurun", gpurun(options, "--stats"))):
+    for at, (way, transport) in enumerate(WAYS.items()):
+        env = environment() if transport is None else {**environment(), "GPURUN_TRANSPORTS": transport}
+        before = [] if transport is None else gpurun(options, "--stats")
         with tempfile.NamedTemporaryFile(mode="r", suffix=".json") as out:
             command = [*before, sys.executable, "-B", MODELS, out.name]
-            status, stdout, err, taken = run(command, (until - time.monotonic()) / (2 if way == "native" else 1))
-            said[way] = [json.loads(line) for line in out.read().splitlines()]
-        report.row(f"PyTorch, {way}", status == 0, f"exit status {status}, {taken:.1f} s, {len(said[way])} rows",
+            status, stdout, err, taken = run(command, (until - time.monotonic()) / (len(WAYS) - at), env)
+            rows = [json.loads(line) for line in out.read().splitlines()]
+        said[way] = {row["row"]: row for row in rows}
+        report.row(f"PyTorch, {way}", status == 0, f"exit status {status}, {taken:.1f} s, {len(rows)} rows",
                    stdout + err)
         report.log.write(f"==== PyTorch, {way}\n{stdout[-3000:]}\n{err[-9000:]}\n")
-    forwarded = {row["row"]: row for row in said["gpurun"]}
-    for row in said["native"]:
-        other = forwarded.get(row["row"])
-        if other is None:
-            report.row(row["row"], False, "did not run through gpurun", native_ms=row["ms"])
+    for name, row in said["native"].items():
+        others = {way: said[way].get(name) for way in WAYS if way != "native"}
+        missing = [way for way, other in others.items() if other is None]
+        if missing:
+            report.row(name, False, f"did not run over {' and '.join(missing)}", native_ms=row["ms"])
             continue
-        equal = other["check"] == row["check"]
-        report.row(row["row"], equal, f"{row['ms']:9.3f} ms natively, {other['ms']:9.3f} ms through gpurun: "
-                   f"{other['ms'] / row['ms']:.3f} of it" + ("" if equal else f"; {row['check']} and {other['check']}"),
-                   native_ms=row["ms"], gpurun_ms=other["ms"])
+        unequal = [f"; {way}: {other['check']}, natively {row['check']}" for way, other in others.items()
+                   if other["check"] != row["check"]]
+        times = "".join(f", {other['ms']:9.3f} over {way} ({other['ms'] / row['ms']:.3f})"
+                        for way, other in others.items())
+        report.row(name, not unequal, f"{row['ms']:9.3f} ms natively{times}{''.join(unequal)}", native_ms=row["ms"],
+                   **{f"{way.lower()}_ms": other["ms"] for way, other in others.items()})
 
 
 def bench(name, groups, *words):
@@ -182,9 +191,11 @@ SECTIONS = {
     "probe": ("what NVIDIA's driver does (gpu-probe)", 240, probe),
     "first": ("one program, with what gpurun's parts say", 80, first),
     "programs": ("programs natively and through gpurun, the same output", 200, programs),
-    "torch": ("PyTorch: the same numbers, and how long a step takes", 200, models),
+    "torch": ("PyTorch: the same numbers, and how long a step takes", 240, models),
     "bench-gpu": ("calls one by one on the GPU", 150,
-                  bench("gpu", ("fences", "posted", "copies", "objects"), "--device", "real", "--rounds", "3")),
+                  bench("gpu", ("shm-waits", "fences", "posted", "shm-copies", "copies", "objects"), "--device", "real",
+                        "--rounds", "3")),
     "bench-cores": ("the budgets, on the null device and all these cores", 400,
-                    bench("cores", ("copies", "tls", "fences", "start", "sessions", "mnist"), "--rounds", "3")),
+                    bench("cores", ("mnist", "shm-waits", "shm-copies", "fences", "copies", "tls", "sessions", "shm-sessions",
+                                  "start"), "--rounds", "3")),
 }
