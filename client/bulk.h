@@ -155,6 +155,15 @@ class Bulk {
   // appended. `unattended`: nobody waits for it (see outstanding()). Over how many connections they
   // may come, for the record: 0: the first one.
   unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
+  // The log has brought all bytes of `transfer`, whose completion is the one of this number. They are
+  // written now, or behind the completions before it, which other threads bring; where a lot is
+  // kept already it waits for these, as long as one comes within `patience`. One thread at a time.
+  // kProtocol: no such transfer, another size, or a completion that comes twice or far too early;
+  // kDeadline: none came.
+  Status take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes,
+                    std::chrono::milliseconds patience);
+  // Bytes of such transfers that wait for others; whoever brings more waits, too.
+  static constexpr std::size_t kKeptBytesMax = std::size_t{16} << 20;
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
@@ -277,6 +286,10 @@ class Bulk {
   void note_receipt(const protocol::BulkHeader& receipt);
   Status abandoned(const protocol::BulkHeader& header);
   Status complete(std::uint64_t watermark);
+  Status write_whole(std::uint64_t transfer, ByteView bytes);
+  Status go_through();
+  Status await_first(std::unique_lock<std::mutex>& lock, std::uint64_t number,
+                     std::chrono::milliseconds patience);
 
   const Listener listener_;
   const Known known_;
@@ -322,6 +335,12 @@ class Bulk {
   protocol::Receipts receipts_{kChunksPerReceipt};
   std::set<std::uint64_t> early_completions_;
   std::uint64_t completed_through_ = 0;
+  struct Kept {
+    std::uint64_t transfer = 0;
+    Bytes bytes;
+  };
+  std::map<std::uint64_t, Kept> kept_;  // By the numbers of their completions.
+  std::size_t kept_bytes_ = 0;
   std::condition_variable completed_;
 };
 

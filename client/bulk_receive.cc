@@ -274,16 +274,95 @@ Status Bulk::complete(std::uint64_t watermark) {
       return Status(Code::kProtocol,
                     "completion " + std::to_string(watermark) + " comes twice or far too early");
     }
-    while (!early_completions_.empty() && *early_completions_.begin() == completed_through_ + 1) {
-      early_completions_.erase(early_completions_.begin());
-      ++completed_through_;
-    }
+    GPURUN_RETURN_IF_ERROR(go_through());
     through = completed_through_;
     completed_.notify_all();
     if (!lines_.empty()) to_send_.notify_one();  // One that was asked for may have waited for it.
   }
   listener_.completed(listener_.user, through);
   return {};
+}
+
+// With the lock held, as the next: all that stands behind nothing that is missing.
+Status Bulk::go_through() {
+  for (;;) {
+    const std::uint64_t next = completed_through_ + 1;
+    if (!early_completions_.empty() && *early_completions_.begin() == next) {
+      early_completions_.erase(early_completions_.begin());
+    } else if (!kept_.empty() && kept_.begin()->first == next) {
+      const Kept kept = std::move(kept_.begin()->second);
+      kept_.erase(kept_.begin());
+      kept_bytes_ -= kept.bytes.size();
+      GPURUN_RETURN_IF_ERROR(write_whole(kept.transfer, kept.bytes));
+    } else {
+      return {};
+    }
+    completed_through_ = next;
+  }
+}
+
+// A call that has failed meanwhile: thrown away.
+Status Bulk::write_whole(std::uint64_t transfer, ByteView bytes) {
+  const auto found = incoming_.find(transfer);
+  if (found == incoming_.end()) return {};
+  Incoming& in = found->second;
+  if (bytes.size() != in.total) {
+    return Status(Code::kProtocol, "a transfer of another size than was asked for");
+  }
+  if (in.claimed != 0) return {};
+  if (listener_.writes != nullptr) listener_.writes(listener_.user);
+  write_box(in.destination, 0, bytes);
+  in.claimed = in.received = in.total;
+  note_received(in, in.total);
+  if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+  incoming_.erase(found);
+  return {};
+}
+
+// Until all completions before `number` are there.
+Status Bulk::await_first(std::unique_lock<std::mutex>& lock, std::uint64_t number,
+                         std::chrono::milliseconds patience) {
+  while (completed_through_ + 1 != number) {
+    const std::uint64_t before = completed_through_;
+    const bool moved =
+        completed_.wait_for(lock, patience, [&] { return ended_ || completed_through_ != before; });
+    if (ended_) return Status(Code::kPeerGone, "the session has ended");
+    if (!moved) {
+      return Status(Code::kDeadline, "completion " + std::to_string(before + 1) +
+                                         " did not come for " + std::to_string(patience.count()) +
+                                         " ms");
+    }
+  }
+  return {};
+}
+
+Status Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes,
+                        std::chrono::milliseconds patience) {
+  if (transfer > last_transfer_.load(std::memory_order_acquire)) {
+    return Status(Code::kProtocol, "bytes of a transfer that was never begun");
+  }
+  if (bytes.size() > limits::kItemCopyBytesMax) {
+    return Status(Code::kProtocol, "a copy of " + std::to_string(bytes.size()) + " bytes on the log");
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (number <= completed_through_ || number - completed_through_ > kEarlyCompletionsMax) {
+      return Status(Code::kProtocol,
+                    "completion " + std::to_string(number) + " comes twice or far too early");
+    }
+    if (kept_bytes_ + bytes.size() > kKeptBytesMax) {
+      GPURUN_RETURN_IF_ERROR(await_first(lock, number, patience));
+    }
+    if (completed_through_ + 1 != number) {
+      if (!kept_.try_emplace(number, Kept{transfer, Bytes(bytes.begin(), bytes.end())}).second) {
+        return Status(Code::kProtocol, "completion " + std::to_string(number) + " comes twice");
+      }
+      kept_bytes_ += bytes.size();
+      return {};
+    }
+    GPURUN_RETURN_IF_ERROR(write_whole(transfer, bytes));
+  }
+  return complete(number);
 }
 
 }  // namespace gpurun::client

@@ -226,6 +226,9 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       return {};
     case protocol::ReplyKind::kBytesWanted:
       return bulk->wanted(header.subject, header.watermark);
+    case protocol::ReplyKind::kCopyBytes:
+      return bulk->take_whole(header.subject, header.watermark, item.payload,
+                              options.silence_deadline);
     case protocol::ReplyKind::kHostTurn:
       return graphs.turn(header.subject, item.payload);
     case protocol::ReplyKind::kHostBytes:

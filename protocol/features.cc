@@ -37,6 +37,8 @@ std::string feature_name(unsigned bit) {
       return "packed chunks of bulk";
     case static_cast<unsigned>(Feature::kSpreadCopies):
       return "copies from the device over several connections";
+    case static_cast<unsigned>(Feature::kBytesInItems):
+      return "small copies from the device on the log channel";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -54,8 +54,11 @@ enum class Feature : std::uint8_t {
   // The bytes of a copy from the device may come over several connections (CopyPayload, record.h),
   // and chunks say behind which transfers they belong (BulkHeader::watermark, frame.h).
   kSpreadCopies = 14,
+  // The bytes of a small copy from the device may come on the log channel (ReplyKind::kCopyBytes,
+  // record.h). With kSpreadCopies only, by which chunks know what they stand behind.
+  kBytesInItems = 15,
 };
-inline constexpr unsigned kFeatureCount = 15;
+inline constexpr unsigned kFeatureCount = 16;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -81,7 +84,8 @@ constexpr Features our_features(Sender who) {
       kNeeded | feature_bit(Feature::kDeviceWindows) | feature_bit(Feature::kUserTokens) |
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
       feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
-      feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies);
+      feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
+      feature_bit(Feature::kBytesInItems);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

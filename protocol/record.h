@@ -223,11 +223,15 @@ enum class ReplyKind : std::uint8_t {
   kHostGone = 7,
   kWorkDone = 8,  // What the call's context was given before it is complete; `subject`: its ticket
                   // (protocol/device_memory.h).
-  kBytesWanted = 9  // The stream has come to the kCopyIn `call_sequence` (kFlagBulkOnDemand): once
-                    // the client is at the watermark it reads and sends transfer `subject`.
+  kBytesWanted = 9,  // The stream has come to the kCopyIn `call_sequence` (kFlagBulkOnDemand): once
+                     // the client is at the watermark it reads and sends transfer `subject`.
+  kCopyBytes = 10  // Payload: the bytes of the kCopyOut whose transfer is `subject`, all of them,
+                   // at most limits::kItemCopyBytesMax, in place of chunks (Feature::kBytesInItems).
+                   // `watermark`: the number of their completion; they are written where they
+                   // belong behind those before it (BulkHeader, frame.h).
 };
 inline constexpr std::uint8_t kReplyKindMin = 1;
-inline constexpr std::uint8_t kReplyKindMax = 9;
+inline constexpr std::uint8_t kReplyKindMax = 10;
 inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError, kReply: the context is lost.
 inline constexpr std::uint8_t kReplyFlagErrors = 2;  // kOutput: of stderr, not of stdout.
 
@@ -241,7 +245,7 @@ struct ReplyHeader {
   std::uint64_t sequence = 0;  // Of this direction: 1, 2, 3, ...
   std::uint64_t call_sequence = 0;
   std::uint64_t context = 0;    // Of the call; where it is sticky.
-  std::uint64_t subject = 0;    // kEventDone, kWorkDone, kBytesWanted.
+  std::uint64_t subject = 0;    // kEventDone, kWorkDone, kBytesWanted, kCopyBytes.
   std::uint64_t watermark = 0;  // Deliver after this many bulk completions (BulkHeader).
   std::uint32_t payload_bytes = 0;
   std::uint32_t reserved = 0;

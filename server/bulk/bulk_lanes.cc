@@ -165,7 +165,25 @@ bool BulkLanes::keeps_together(const Said& said) {
   return false;
 }
 
+// Where nothing is to be said before it: it would wait for that at the client.
+bool BulkLanes::goes_with_the_log(const Said& said) {
+  const bool whole = said.kind == FrameKind::kChunk && said.bytes.size() == said.header.total;
+  if (listener_.carry == nullptr || !spreads_ || !whole ||
+      said.header.total > limits::kItemCopyBytesMax) {
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!said_.empty()) return false;
+  }
+  if (!listener_.carry(listener_.user, said.header, said.bytes)) return false;
+  auto* const slot = const_cast<std::byte*>(said.bytes.data());
+  if (out_.gone(said.header.transfer, slot, said.bytes.size())) changed();
+  return true;
+}
+
 void BulkLanes::say(const Said& said) {
+  if (goes_with_the_log(said)) return;
   const bool small = said.kind == FrameKind::kChunk && said.header.total <= kSentAtOnceMax;
   const bool kept = small && keeps_together(said);
   bool full = false;

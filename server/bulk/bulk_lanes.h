@@ -40,6 +40,9 @@ class BulkLanes {
     void (*changed)(void* user) = nullptr;
     // Likewise, from a connection's thread that has time to see to it by itself.
     void (*time)(void* user) = nullptr;
+    // All bytes of a small copy: the log may carry them, with what is said on it next. False: it
+    // has enough to carry. nullptr: the client knows of no such thing.
+    bool (*carry)(void* user, const protocol::BulkHeader& header, ByteView bytes) = nullptr;
     // A connection died, or the client broke the contract. More than once.
     void (*failed)(void* user, const Status& cause) = nullptr;
   };
@@ -106,6 +109,7 @@ class BulkLanes {
   };
 
   void say(const Said& said);
+  bool goes_with_the_log(const Said& said);
   bool keeps_together(const Said& said);
   bool take_chunk(const Lane& lane, std::uint64_t total_max, Said* said);
   void begin_chunks(Lane& lane, std::uint64_t total_max);

@@ -39,13 +39,13 @@ bool Completions::complete(void* event) const {
   return driver_.cuEventQuery(event) == 0 && driver_.cuEventSynchronize(event) == 0;
 }
 
-int Completions::after(void* context, void* stream, Ended ended, bool awaited) {
+int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   int result = 0;
   void* event = take_event(context, stream, &result);
   if (result != 0) return result;
   const Key key{context, stream};
   const auto ready = [&] { return driver_.cuEventQuery(event) == 0; };
-  const bool done = awaited && soon_ && (ready() || soon_(ready));
+  const bool done = heard == Heard::kAwaited && soon_ && (ready() || soon_(ready));
   std::unique_lock lock(mutex_);
   std::shared_ptr<Line>& line = lines_[key];
   if (line == nullptr && complete(event)) {
@@ -55,14 +55,47 @@ int Completions::after(void* context, void* stream, Ended ended, bool awaited) {
     ended(0);
     return 0;
   }
-  const bool first = line == nullptr;
-  if (first) line = std::make_shared<Line>();
+  if (line == nullptr) line = std::make_shared<Line>();
   line->entries.push_back({event, std::move(ended)});
   const std::shared_ptr<Line> mine = line;
+  const bool lacks_helper = !line->attended;
+  const bool later = lacks_helper && heard == Heard::kAsked;
+  if (later) unattended_.store(true, std::memory_order_release);
+  if (!later) line->attended = true;
   lock.unlock();
-  if (first && !parking_.run([this, key, mine] { wait_for(key, mine); }).ok()) wait_for(key, mine);
+  if (lacks_helper && !later) help(key, mine);
   if (done) settle();  // Those before it, too: its helper sleeps.
   return 0;
+}
+
+void Completions::help(Key key, std::shared_ptr<Line> line) {
+  if (!parking_.run([this, key, line] { wait_for(key, line); }).ok()) wait_for(key, line);
+}
+
+void Completions::attend() {
+  if (!unattended_.load(std::memory_order_acquire)) return;
+  std::vector<std::pair<Key, std::shared_ptr<Line>>> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    unattended_.store(false, std::memory_order_relaxed);
+    if (stopping_) return;
+    for (const auto& [key, line] : lines_) {
+      if (line->attended) continue;
+      line->attended = true;
+      lines.emplace_back(key, line);
+    }
+  }
+  for (auto& [key, line] : lines) help(key, std::move(line));
+}
+
+// With the lock held: of a line without a helper.
+void Completions::take_out_told(Key key, const std::shared_ptr<Line>& line) {
+  for (; line->told != 0; --line->told) {
+    events_[key.first].push_back(line->entries.front().event);
+    line->entries.pop_front();
+  }
+  const auto found = lines_.find(key);
+  if (line->entries.empty() && found != lines_.end() && found->second == line) lines_.erase(found);
 }
 
 // The first entry that was not told yet; gives the lock up meanwhile.
@@ -108,10 +141,8 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
 
 void Completions::settle() {
   std::unique_lock lock(mutex_);
-  std::vector<std::shared_ptr<Line>> lines;
-  lines.reserve(lines_.size());
-  for (const auto& [key, line] : lines_) lines.push_back(line);
-  for (const std::shared_ptr<Line>& line : lines) {
+  const std::vector<std::pair<Key, std::shared_ptr<Line>>> lines(lines_.begin(), lines_.end());
+  for (const auto& [key, line] : lines) {
     told_.wait(lock, [&] { return !line->telling; });
     // A failure is left to the helper, which waits for the same event.
     while (!stopping_ && line->told < line->entries.size() &&
@@ -119,6 +150,7 @@ void Completions::settle() {
       tell(lock, *line, 0);
       told_.wait(lock, [&] { return !line->telling; });
     }
+    if (!line->attended) take_out_told(key, line);
   }
 }
 

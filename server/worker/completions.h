@@ -1,10 +1,13 @@
 // Completions: tells when work that was handed to the driver's streams is done on the device.
 //
 // An event of ours is recorded behind the work; a helper thread (parking.h) waits for the events of
-// one stream, so that a stream which waits for hours delays the news of no other. A stream that
-// capture has taken must not come here: an event of ours would enter the program's graph.
+// one stream, so that a stream which waits for hours delays the news of no other. What somebody
+// mostly asks for at once, who then finds it done (settle()), gets its helper a moment later, from
+// attend(): to wake one takes longer than a short copy. A stream that capture has taken must not come
+// here: an event of ours would enter the program's graph.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,11 +34,19 @@ class Completions {
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
+  enum class Heard {
+    kUnasked,  // By a helper, as soon as it is done.
+    kAwaited,  // Somebody waits for this alone: it is looked for a moment before a helper is
+               // (set_soon()).
+    kAsked,    // Mostly by who settles soon; by a helper from the next attend() on.
+  };
   // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, in
   // the order of calls of one stream: on a helper thread, on one that settles, or here at once.
-  // Never when this returns a CUresult other than 0. One thread at a time. `awaited`: somebody
-  // waits for this alone, so that it is looked for a moment before a helper is (set_soon()).
-  int after(void* context, void* stream, Ended ended, bool awaited = false);
+  // Never when this returns a CUresult other than 0. One thread at a time. Who says kAsked sees to
+  // it that attend() is called soon.
+  int after(void* context, void* stream, Ended ended, Heard heard = Heard::kUnasked);
+  // What nobody has settled yet gets its helper. Any thread; next to nothing where there is none.
+  void attend();
 
   // `soon(ready)` asks `ready` for a moment, and tells whether it said yes. Before the first
   // after().
@@ -65,12 +76,15 @@ class Completions {
     std::deque<Entry> entries;
     std::size_t told = 0;  // So many of the first have had their `ended`.
     bool telling = false;
+    bool attended = false;  // It has a helper, which takes out what was told.
   };
 
   void* take_event(void* context, void* stream, int* result);
   bool complete(void* event) const;
   void tell(std::unique_lock<std::mutex>& lock, Line& line, int result);
   void wait_for(Key key, std::shared_ptr<Line> line);
+  void help(Key key, std::shared_ptr<Line> line);
+  void take_out_told(Key key, const std::shared_ptr<Line>& line);
 
   const DriverFunctions& driver_;
   Parking& parking_;
@@ -80,9 +94,10 @@ class Completions {
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable told_;
-  std::map<Key, std::shared_ptr<Line>> lines_;  // Those with entries; each has a helper.
+  std::map<Key, std::shared_ptr<Line>> lines_;  // Those with entries.
   std::map<void*, std::vector<void*>> events_;  // Free ones, by context.
   bool stopping_ = false;
+  std::atomic<bool> unattended_{false};  // There are lines without a helper.
 };
 
 }  // namespace gpurun::server

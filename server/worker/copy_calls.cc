@@ -136,12 +136,15 @@ CallOutcome run_copy_out(Call& call) {
     int result = parts.out(chunk.bytes, chunk.offset, chunk.size);
     const bool report = !call.awaited() && chunk.offset + chunk.size == bytes;
     if (result == 0) {
-      result = executor.completions().after(call.driver_context(), call.driver_stream(),
-                                            [&out, &executor, header, chunk, report](int ended) {
-                                              out.copied(header.bulk, chunk, ended);
-                                              if (ended != 0 && report)
-                                                executor.report_failure(header, ended);
-                                            });
+      const auto ended = [&out, &executor, header, chunk, report](int how) {
+        out.copied(header.bulk, chunk, how);
+        if (how != 0 && report) executor.report_failure(header, how);
+      };
+      // Whoever wants a few bytes asks for them with the next call.
+      const auto heard = bytes <= limits::kItemCopyBytesMax ? Completions::Heard::kAsked
+                                                          : Completions::Heard::kUnasked;
+      result =
+          executor.completions().after(call.driver_context(), call.driver_stream(), ended, heard);
     }
     if (result == 0) continue;
     out.copied(header.bulk, chunk, result);

@@ -55,6 +55,7 @@ Result<std::size_t> Decoder::receive() {
     return !received.ok() || *received != 0;
   });
   if (came) return received;
+  sink_.idle();
   const auto start = BriefSpin::Clock::now();
   received = log_.receive(reader_.space(), 1, Deadline::in(silence_deadline_));
   spin_.slept(BriefSpin::Clock::now() - start);

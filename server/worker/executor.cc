@@ -16,6 +16,8 @@ constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
 constexpr std::size_t kCallBytes = 1024;
 // Streams whose flags are remembered; all are forgotten beyond and asked for again.
 constexpr std::size_t kTraitsMax = 4096;
+// Completions that are mostly asked for at once get their helpers after so many further calls.
+constexpr unsigned kCallsUnattendedMax = 16;
 
 std::atomic<std::uint64_t> next_id{1};
 
@@ -122,7 +124,8 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
       answer(*shared, result != 0 ? result : own, true);
     });
   };
-  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end, true);
+  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end,
+                                       Completions::Heard::kAwaited);
   if (result != 0) end(result);
   run_due();
 }
@@ -330,6 +333,7 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
   };
   while (!goes_on()) {
     send_all();  // The client may wait for what we have to say.
+    completions.attend();
     shrunk.wait(lock);
   }
   if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
@@ -368,6 +372,7 @@ void ExecutorState::issue_held(bool look) {
   pump();
   if (look) tell_standing();
   send_all();
+  completions.attend();
   shrunk.notify_all();  // Also whoever waits for a client that is gone.
 }
 
@@ -402,6 +407,10 @@ Status Executor::accept(std::span<const RecordView> calls) {
     GPURUN_RETURN_IF_ERROR(state.wait_for_room(lock));
     GPURUN_RETURN_IF_ERROR(state.accept(call));
     state.pump();
+    if (++state.calls_unattended >= kCallsUnattendedMax) {
+      state.calls_unattended = 0;
+      state.completions.attend();
+    }
   }
   state.send_all();
   return state.outbox.failure();
@@ -427,6 +436,7 @@ BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 void Executor::received(std::size_t records, std::size_t bytes) noexcept {
   if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
 }
+void Executor::idle() noexcept { state_->completions.attend(); }
 bool Executor::context_is_known(const Call& call) {
   return state_->context_streams.is_known(call.header().context);
 }
@@ -468,6 +478,14 @@ int Executor::want_bytes(const Call& call) { return state_->want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->before_reply = before;
   state_->before_reply_user = user;
+}
+bool Executor::call_driver(void* context, Errand errand) {
+  return state_->parking
+      ->run([state = state_.get(), context, errand = std::move(errand)] {
+        errand(state->options.driver, enter_context(state->options.driver, state->id, context));
+        forget_thread_context();
+      })
+      .ok();
 }
 void Executor::set_at_end(std::function<void()> at_end) {
   const std::lock_guard lock(state_->end_mutex);

@@ -153,6 +153,7 @@ struct ExecutorState {
   std::condition_variable shrunk;
   IssueQueue queue;
   std::size_t queued_bytes = 0;
+  unsigned calls_unattended = 0;  // Since completions were attended to last.
   // Of each lane, the last of each kind that is not issued; see early_key().
   std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};

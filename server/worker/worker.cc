@@ -50,16 +50,22 @@ class LifeSigns {
   std::thread thread_;  // Last: it uses the others.
 };
 
+// Bytes that the client has not acknowledged; copies' are not said on the log beyond.
+constexpr std::size_t kCarriedKeptBytesMax = std::size_t{512} << 10;
+
 // What the bulk lanes tell: their failure ends the session.
 class SessionEnd {
  public:
-  SessionEnd(transport::Connection& log, Outbox& outbox) : log_(log), outbox_(outbox) {}
+  // `carries`: the client takes bytes of copies from the log (Feature::kBytesInItems).
+  SessionEnd(transport::Connection& log, Outbox& outbox, bool carries)
+      : log_(log), outbox_(outbox), carries_(carries) {}
 
   // Before listener() is used.
   void set_executor(Executor& executor) { executor_ = &executor; }
   BulkLanes::Listener listener() {
     return {this, [](void* user) { static_cast<SessionEnd*>(user)->executor_->wake(); },
             [](void* user) { static_cast<SessionEnd*>(user)->executor_->go_on(); },
+            carries_ ? &SessionEnd::carry : nullptr,
             [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
   }
   // Why we ended the session ourselves; ok if we did not.
@@ -69,6 +75,18 @@ class SessionEnd {
   }
 
  private:
+  // Sent with what is said next, or when the executor or a helper is done with what it does. While
+  // the client acknowledges little of what is said the bulk connections take such bytes.
+  static bool carry(void* user, const protocol::BulkHeader& header, ByteView bytes) {
+    Outbox& outbox = static_cast<SessionEnd*>(user)->outbox_;
+    if (outbox.kept_bytes() > kCarriedKeptBytesMax) return false;
+    protocol::ReplyHeader item;
+    item.kind = protocol::ReplyKind::kCopyBytes;
+    item.subject = header.transfer;
+    item.watermark = header.watermark;
+    return outbox.post_later(item, bytes).ok();
+  }
+
   void fail(const Status& cause) {
     {
       const std::lock_guard lock(mutex_);
@@ -81,6 +99,7 @@ class SessionEnd {
 
   transport::Connection& log_;
   Outbox& outbox_;
+  const bool carries_;
   Executor* executor_ = nullptr;
   mutable std::mutex mutex_;
   Status cause_;
@@ -104,7 +123,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
   };
   BulkLanes lanes(std::move(bulk), knows(protocol::Feature::kPackedChunks),
                   knows(protocol::Feature::kSpreadCopies));
-  SessionEnd end(*channels.log, outbox);
+  SessionEnd end(*channels.log, outbox, knows(protocol::Feature::kBytesInItems));
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {
     Result<std::unique_ptr<OutputCapture>> capture = OutputCapture::start(outbox);

@@ -1,6 +1,6 @@
 // Polls of events: `polls IMAGE count ROUNDS` asks again and again while a kernel runs, and prints
 // how often; `polls IMAGE ROUNDS` shows that no poll says less than the program knows already: by
-// bytes that have come, a function that ran, a wait for another stream, another event, a copy that
+// bytes that have come (while it asks, or has other work done), a function that ran, a wait for another stream, another event, a copy that
 // has returned.
 #include <atomic>
 #include <cstdio>
@@ -51,6 +51,13 @@ class Knowledge {
     MUST(cuMemcpyDtoHAsync(seen_, memory_, 4, one_));
     while (!holds(seen_, value)) poll();
     EXPECT(is_complete(event_));
+  }
+  void by_bytes_beside_other_work() {
+    const unsigned value = work();
+    MUST(cuMemcpyDtoHAsync(seen_, memory_, 4, one_));
+    while (!holds(seen_, value)) device_.launch_fill(two_, other_, 1, 5);
+    EXPECT(is_complete(event_));
+    MUST(cuStreamSynchronize(two_));
   }
   void by_a_function() {
     std::atomic<bool> ran{false};
@@ -126,6 +133,7 @@ int main(int argc, char** argv) {
     Knowledge knowledge(device);
     for (int i = 0; i < rounds; ++i) {
       knowledge.by_bytes();
+      knowledge.by_bytes_beside_other_work();
       knowledge.by_a_function();
       knowledge.by_a_wait_elsewhere();
       knowledge.by_another_event();

@@ -20,6 +20,7 @@ gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/h
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk_receive_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/spread_copies_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/whole_copies_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_copies_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/copies_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)

@@ -231,37 +231,6 @@ TEST_F(JoiningLanesTest, NothingIsSpreadForAClientThatDoesNotKnowIt) {
   EXPECT_EQ(lanes_.lanes_for(2), 1U);
 }
 
-// Takes no more sends than it is let.
-class StandingConnection final : public TakingConnection {
- public:
-  StandingConnection() : TakingConnection(0) {}
-  Status send(std::span<const ByteView> parts, Deadline deadline) override {
-    {
-      std::unique_lock lock(gate_);
-      stands_ = true;
-      change_.notify_all();
-      change_.wait(lock, [this] { return may_ > 0; });
-      --may_;
-    }
-    return TakingConnection::send(parts, deadline);
-  }
-  void await() {
-    std::unique_lock lock(gate_);
-    EXPECT_TRUE(change_.wait_for(lock, std::chrono::seconds(30), [this] { return stands_; }));
-  }
-  void let_go(int sends) {
-    const std::lock_guard lock(gate_);
-    may_ += sends;
-    change_.notify_all();
-  }
-
- private:
-  std::mutex gate_;
-  std::condition_variable change_;
-  bool stands_ = false;
-  int may_ = 0;
-};
-
 class SpreadLanesTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kChunk = limits::kBulkChunkBytes;

@@ -8,6 +8,7 @@ gpurun_test(server_callpath_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk_lanes_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk_out_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/carried_copies_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/gathered_copies_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/recorder_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/staging_test.cc"

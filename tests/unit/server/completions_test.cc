@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -100,12 +103,87 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   const auto end = [&told](int which) { return [&told, which](int) { told.push_back(which); }; };
   ASSERT_EQ(completions.after(nullptr, stream, end(1)), 0);
   EXPECT_TRUE(told.empty());
-  ASSERT_EQ(completions.after(nullptr, stream, end(2), true), 0);
+  ASSERT_EQ(completions.after(nullptr, stream, end(2), Completions::Heard::kAwaited), 0);
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
   wakes.set_value();
   completions.stop();
   parking.reset();
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
+}
+
+// Work whose end is mostly asked for: no helper is woken for it, unless nobody asks.
+class AskedEndsTest : public ::testing::Test {
+ protected:
+  AskedEndsTest() {
+    device_.reset();
+    helped_ = 0;
+    driver_.cuEventSynchronize = [](void* event) {
+      if (StepDevice::functions().cuEventQuery(event) != 0) ++helped_;  // Nobody else waits.
+      return StepDevice::functions().cuEventSynchronize(event);
+    };
+    EXPECT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
+    completions_.emplace(driver_, *parking_, ~std::uint64_t{0});
+  }
+  ~AskedEndsTest() override {
+    device_.run(1);
+    completions_->stop();
+    parking_.reset();
+  }
+  void after(int which, Completions::Heard heard) {
+    const auto end = [this, which](int) {
+      const std::lock_guard lock(mutex_);
+      told_.push_back(which);
+      changed_.notify_all();
+    };
+    ASSERT_EQ(completions_->after(nullptr, stream_, end, heard), 0);
+  }
+  std::vector<int> told(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(30), [&] { return told_.size() >= count; }));
+    return told_;
+  }
+
+  StepDevice& device_ = StepDevice::device();
+  DriverFunctions driver_ = StepDevice::functions();
+  static inline std::atomic<int> helped_{0};
+  void* stream_ = nullptr;
+  std::optional<Parking> parking_{std::in_place};
+  std::optional<Completions> completions_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> told_;
+};
+
+TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
+  for (int round = 1; round <= 3; ++round) {
+    after(round, Completions::Heard::kAsked);
+    completions_->settle();
+    EXPECT_EQ(told_.size(), static_cast<std::size_t>(round - 1)) << "it runs still";
+    device_.run(1);
+    completions_->settle();
+    EXPECT_EQ(told_.size(), static_cast<std::size_t>(round));
+    completions_->attend();
+  }
+  parking_.reset();  // Any helper has run.
+  parking_.emplace();
+  EXPECT_EQ(helped_, 0);
+}
+
+TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
+  after(1, Completions::Heard::kAsked);
+  after(2, Completions::Heard::kAsked);
+  completions_->attend();
+  device_.run(1);
+  EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
+}
+
+// Its stream has one order.
+TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
+  after(1, Completions::Heard::kAsked);
+  after(2, Completions::Heard::kUnasked);
+  device_.run(1);
+  EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
 }
 
 }  // namespace

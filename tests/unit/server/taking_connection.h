@@ -88,4 +88,35 @@ class TakingConnection : public transport::Connection {
   std::map<std::thread::id, std::size_t> sent_by_;
 };
 
+// Takes no more sends than it is let.
+class StandingConnection final : public TakingConnection {
+ public:
+  StandingConnection() : TakingConnection(0) {}
+  Status send(std::span<const ByteView> parts, Deadline deadline) override {
+    {
+      std::unique_lock lock(gate_);
+      stands_ = true;
+      change_.notify_all();
+      change_.wait(lock, [this] { return may_ > 0; });
+      --may_;
+    }
+    return TakingConnection::send(parts, deadline);
+  }
+  void await() {
+    std::unique_lock lock(gate_);
+    EXPECT_TRUE(change_.wait_for(lock, std::chrono::seconds(30), [this] { return stands_; }));
+  }
+  void let_go(int sends) {
+    const std::lock_guard lock(gate_);
+    may_ += sends;
+    change_.notify_all();
+  }
+
+ private:
+  std::mutex gate_;
+  std::condition_variable change_;
+  bool stands_ = false;
+  int may_ = 0;
+};
+
 }  // namespace gpurun::server

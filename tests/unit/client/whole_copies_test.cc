@@ -1,0 +1,159 @@
+// Copies from the device whose bytes come on the log: they and those that come as chunks are
+// written in the order in which the device was done with them, whichever comes first, and what a
+// worker may say of them is bounded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+
+#include "client/bulk.h"
+#include "transport/loopback/connection.h"
+
+namespace gpurun::client {
+namespace {
+
+using protocol::BulkHeader;
+using protocol::FrameKind;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t kBytes = 4096;
+
+class WholeCopiesTest : public ::testing::Test {
+ protected:
+  WholeCopiesTest() {
+    Bulk::Listener listener;
+    listener.user = this;
+    listener.failed = [](void*, Status) {};
+    listener.completed = [](void* of, std::uint64_t through) {
+      auto& test = *static_cast<WholeCopiesTest*>(of);
+      const std::lock_guard lock(test.mutex_);
+      test.through_ = through;
+      test.changed_.notify_all();
+    };
+    bulk_ = std::make_unique<Bulk>(std::vector<transport::Connection*>{pair_.first.get()}, listener,
+                                   Bulk::Known{false, true});
+    EXPECT_TRUE(bulk_->start().ok());
+  }
+  ~WholeCopiesTest() override {
+    pair_.first->shut_down();
+    bulk_->end();
+    bulk_->join();
+  }
+
+  bool completed(std::uint64_t through, milliseconds within = seconds(20)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, within, [&] { return through_ >= through; });
+  }
+  std::uint64_t expect() {
+    const std::uint64_t transfer = bulk_->mint();
+    (void)bulk_->expect(transfer, HostBox::of(memory_), true);
+    return transfer;
+  }
+  // Of bytes that are the transfer's number.
+  void chunk(std::uint64_t transfer, std::uint64_t watermark) {
+    const Bytes bytes(kBytes, static_cast<std::byte>(transfer));
+    const BulkHeader about{transfer, 0, kBytes, watermark};
+    protocol::FrameHeader header;
+    header.kind = FrameKind::kChunk;
+    header.payload_bytes = static_cast<std::uint32_t>(sizeof about + kBytes);
+    const ByteView parts[] = {bytes_of(header), bytes_of(about), bytes};
+    EXPECT_TRUE(pair_.second->send(parts, Deadline::in(seconds(20))).ok());
+  }
+  Status whole(std::uint64_t transfer, std::uint64_t number, std::size_t size = kBytes,
+               milliseconds patience = seconds(20)) {
+    return bulk_->take_whole(transfer, number, Bytes(size, static_cast<std::byte>(transfer)),
+                             patience);
+  }
+  bool all_are(std::uint64_t transfer) const {
+    return std::all_of(memory_.begin(), memory_.end(), [transfer](std::byte each) {
+      return each == static_cast<std::byte>(transfer);
+    });
+  }
+
+  transport::loopback::Pair pair_ = transport::loopback::connect_pair();
+  Bytes memory_ = Bytes(kBytes);
+  std::unique_ptr<Bulk> bulk_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t through_ = 0;
+};
+
+TEST_F(WholeCopiesTest, AreThereWhenTheyAreTaken) {
+  const std::uint64_t one = expect();
+  EXPECT_TRUE(bulk_->outstanding(memory_));
+  EXPECT_TRUE(whole(one, 1).ok());
+  EXPECT_TRUE(all_are(one));
+  EXPECT_FALSE(bulk_->outstanding());
+  EXPECT_TRUE(completed(1, milliseconds(0)));
+}
+
+TEST_F(WholeCopiesTest, AreWrittenBehindAnEarlierOneWhoseChunkIsLate) {
+  const std::uint64_t one = expect(), two = expect(), three = expect();
+  EXPECT_TRUE(whole(two, 2).ok());
+  EXPECT_TRUE(whole(three, 3).ok());
+  EXPECT_TRUE(all_are(0)) << "the first is not there";
+  EXPECT_TRUE(bulk_->outstanding(memory_));
+  chunk(one, 1);
+  EXPECT_TRUE(completed(3));
+  EXPECT_TRUE(all_are(three));
+  EXPECT_FALSE(bulk_->outstanding());
+}
+
+TEST_F(WholeCopiesTest, AnEarlierOneIsWrittenBeforeALaterOnesChunk) {
+  const std::uint64_t one = expect(), two = expect();
+  chunk(two, 2);
+  EXPECT_FALSE(completed(2, milliseconds(20)));
+  EXPECT_TRUE(whole(one, 1).ok());
+  EXPECT_TRUE(completed(2));
+  EXPECT_TRUE(all_are(two));
+}
+
+// Its call has failed, or nobody wants it any more: its place in the order is filled all the same.
+TEST_F(WholeCopiesTest, ACancelledOneIsThrownAway) {
+  const std::uint64_t one = expect(), two = expect(), three = expect();
+  EXPECT_TRUE(bulk_->cancel(one));
+  EXPECT_TRUE(whole(one, 1).ok());
+  EXPECT_TRUE(all_are(0));
+  EXPECT_TRUE(whole(three, 3).ok());
+  EXPECT_TRUE(bulk_->cancel(three));  // While it waits.
+  EXPECT_TRUE(whole(two, 2).ok());
+  EXPECT_TRUE(all_are(two));
+  EXPECT_TRUE(completed(3, milliseconds(0)));
+}
+
+TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
+  const std::uint64_t one = expect();
+  EXPECT_EQ(whole(one + 1, 1).code(), Code::kProtocol) << "never begun";
+  EXPECT_EQ(whole(one, 0).code(), Code::kProtocol) << "no number";
+  EXPECT_EQ(whole(one, 2 + Bulk::kEarlyCompletionsMax).code(), Code::kProtocol) << "far too early";
+  EXPECT_EQ(whole(one, 1, kBytes - 1).code(), Code::kProtocol) << "another size";
+  EXPECT_EQ(whole(one, 1, limits::kItemCopyBytesMax + 1).code(), Code::kProtocol) << "too large";
+  EXPECT_TRUE(all_are(0));
+  EXPECT_TRUE(whole(one, 2).ok());
+  EXPECT_EQ(whole(one, 2).code(), Code::kProtocol) << "twice, kept";
+  EXPECT_TRUE(whole(one, 1).ok());
+  EXPECT_EQ(whole(one, 1).code(), Code::kProtocol) << "twice";
+  EXPECT_EQ(whole(one, 2).code(), Code::kProtocol) << "twice";
+}
+
+// A worker that says all but the first one cannot fill our memory, nor hold us for ever.
+TEST_F(WholeCopiesTest, WhatWaitsIsBoundedAndSoIsTheWait) {
+  const std::uint64_t one = expect();
+  constexpr std::size_t kSize = limits::kItemCopyBytesMax;
+  std::uint64_t number = 2;
+  for (std::size_t kept = 0; kept + kSize <= Bulk::kKeptBytesMax; kept += kSize) {
+    ASSERT_TRUE(whole(one, number++, kSize).ok());
+  }
+  EXPECT_EQ(whole(one, number, kSize, milliseconds(1)).code(), Code::kDeadline);
+  auto more = std::async(std::launch::async, [&] { return whole(one, number, kSize); });
+  EXPECT_EQ(more.wait_for(milliseconds(20)), std::future_status::timeout);
+  bulk_->end();
+  EXPECT_EQ(more.get().code(), Code::kPeerGone);
+}
+
+}  // namespace
+}  // namespace gpurun::client
