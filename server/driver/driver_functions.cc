@@ -62,6 +62,7 @@ Result<DriverFunctions> DriverFunctions::from_library(void* library) {
   in.find(driver.cuMemHostAlloc, "cuMemHostAlloc");
   in.find(driver.cuMemFreeHost, "cuMemFreeHost");
   in.find(driver.cuMemHostRegister, "cuMemHostRegister_v2");
+  in.find(driver.cuMemHostUnregister, "cuMemHostUnregister");
   if (!in.missing().empty()) {
     return Status(Code::kUnavailable, "the driver lacks " + in.missing());
   }

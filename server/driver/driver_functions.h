@@ -59,6 +59,7 @@ struct DriverFunctions {
   int (*cuMemHostAlloc)(void**, std::size_t, unsigned) = nullptr;
   int (*cuMemFreeHost)(void*) = nullptr;
   int (*cuMemHostRegister)(void*, std::size_t, unsigned) = nullptr;
+  int (*cuMemHostUnregister)(void*) = nullptr;
 
   // Looks each up by its exported name (cuMemcpyHtoDAsync_v2, ...) in `library`, a dlopen handle.
   // kUnavailable names the first that is missing.

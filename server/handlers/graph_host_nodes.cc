@@ -44,7 +44,9 @@ struct Wanted {
   // From here on its end is told by GraphHosts.
   int make_operation(std::shared_ptr<GraphHosts::Shadow> shadow = nullptr) {
     begun = true;
-    return has_operation() ? hosts.make(node.operation, node.work, bytes(), shadow, &operation) : 0;
+    if (!has_operation()) return 0;
+    return hosts.make(node.operation, node.work, bytes(), call.driver_context(), std::move(shadow),
+                      &operation);
   }
   CUDA_HOST_NODE_PARAMS host() const { return {&GraphHosts::run, operation.get()}; }
   CUDA_MEMCPY3D copy() const;

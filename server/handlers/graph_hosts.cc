@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "base/log.h"
 #include "protocol/record.h"
 #include "server/worker/call.h"
 #include "server/worker/executor.h"
@@ -16,8 +18,16 @@ using protocol::GraphWork;
 using protocol::ReplyHeader;
 using protocol::ReplyKind;
 
+namespace {
+
+constexpr unsigned kHostRegisterPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (cuda.h).
+constexpr int kErrorNotRegistered = 713;       // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
+
+}  // namespace
+
 std::shared_ptr<GraphHosts::Shadow> GraphHosts::Shadow::make(GraphHosts& owner,
-                                                             std::uint64_t byte_count) {
+                                                             std::uint64_t byte_count,
+                                                             void* context) {
   {
     const std::lock_guard lock(owner.mutex_);
     if (byte_count == 0 || byte_count > protocol::kGraphShadowBytesMax - owner.shadow_bytes_) {
@@ -32,14 +42,56 @@ std::shared_ptr<GraphHosts::Shadow> GraphHosts::Shadow::make(GraphHosts& owner,
     owner.shadow_bytes_ -= byte_count;
     return nullptr;
   }
-  return std::shared_ptr<Shadow>(
-      new Shadow(owner, static_cast<std::byte*>(memory), static_cast<std::size_t>(byte_count)));
+  auto* const data = static_cast<std::byte*>(memory);
+  const auto size = static_cast<std::size_t>(byte_count);
+  const bool registered = context != nullptr && owner.register_memory(data, size);
+  return std::shared_ptr<Shadow>(new Shadow(owner, data, size, registered ? context : nullptr));
 }
 
-GraphHosts::Shadow::~Shadow() {
-  munmap(data_, size_);
-  const std::lock_guard lock(owner_.mutex_);
-  owner_.shadow_bytes_ -= size_;
+GraphHosts::Shadow::~Shadow() { owner_.end_memory(data_, size_, registered_in_); }
+
+// By a handler: the context is current.
+bool GraphHosts::register_memory(std::byte* data, std::size_t size) {
+  const DriverFunctions* driver = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (executor_ == nullptr) return false;
+    driver = &executor_->options().driver;
+  }
+  if (driver->cuMemHostRegister == nullptr || driver->cuMemHostUnregister == nullptr) return false;
+  const int refused = driver->cuMemHostRegister(data, size, kHostRegisterPortable);
+  if (refused == 0) return true;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(told_of_refusal_, true)) {
+    GPURUN_LOG(kWarning,
+               "the driver does not register memory for copies of graphs (error %d): who launches "
+               "such a graph may wait for it",
+               refused);
+  }
+  return false;
+}
+
+// It may be a thread of the driver's, which must not call it. What cannot be unregistered stays:
+// the driver would take what is mapped there next for what it has registered.
+void GraphHosts::end_memory(std::byte* data, std::size_t size, void* registered_in) {
+  if (registered_in == nullptr) return give_back(data, size);
+  Executor* executor = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    executor = stopping_ ? nullptr : executor_;
+  }
+  if (executor == nullptr) return;  // The process ends.
+  (void)executor->call_driver(
+      registered_in, [this, data, size](const DriverFunctions& driver, int entered) {
+        const int ended = entered != 0 ? entered : driver.cuMemHostUnregister(data);
+        if (ended == 0 || ended == kErrorNotRegistered) give_back(data, size);
+      });
+}
+
+void GraphHosts::give_back(std::byte* data, std::size_t size) {
+  munmap(data, size);
+  const std::lock_guard lock(mutex_);
+  shadow_bytes_ -= size;
 }
 
 void GraphHosts::set_executor(Executor& executor) {
@@ -50,10 +102,13 @@ void GraphHosts::set_executor(Executor& executor) {
   executor.set_at_end([this] { stop(); });
 }
 
-int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_count,
+int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_count, void* context,
                      std::shared_ptr<Shadow> shadow, OperationPtr* made) {
   const bool copies = work == GraphWork::kCopyIn || work == GraphWork::kCopyOut;
-  if (copies && shadow == nullptr) shadow = Shadow::make(*this, byte_count);
+  if (copies && shadow == nullptr) {
+    // A copy in reads when the graph comes to it, wherever it reads.
+    shadow = Shadow::make(*this, byte_count, work == GraphWork::kCopyOut ? context : nullptr);
+  }
   bool room = !copies || shadow != nullptr;
   {
     const std::lock_guard lock(mutex_);

@@ -24,12 +24,15 @@ class Executor;
 // Any thread.
 class GraphHosts {
  public:
-  // Memory of ours that a copy of a graph reads or writes in place of the client's. Pageable: what
-  // ends it may not call the driver.
+  // Memory of ours that a copy of a graph reads or writes in place of the client's. What is written
+  // is registered with the driver: it makes who launches a graph that writes other memory wait
+  // until it has (seen with driver 580), while the client, whose answer the graph may need, waits
+  // for us.
   class Shadow {
    public:
-    // nullptr: no memory, or over kGraphShadowBytesMax.
-    static std::shared_ptr<Shadow> make(GraphHosts& owner, std::uint64_t byte_count);
+    // Registered in `context`, which is current; nullptr: not. nullptr: no memory, or over
+    // kGraphShadowBytesMax.
+    static std::shared_ptr<Shadow> make(GraphHosts& owner, std::uint64_t byte_count, void* context);
     ~Shadow();
     Shadow(const Shadow&) = delete;
     Shadow& operator=(const Shadow&) = delete;
@@ -37,11 +40,12 @@ class GraphHosts {
     std::size_t size() const { return size_; }
 
    private:
-    Shadow(GraphHosts& owner, std::byte* data, std::size_t size)
-        : owner_(owner), data_(data), size_(size) {}
+    Shadow(GraphHosts& owner, std::byte* data, std::size_t size, void* registered_in)
+        : owner_(owner), data_(data), size_(size), registered_in_(registered_in) {}
     GraphHosts& owner_;
     std::byte* const data_;
     const std::size_t size_;
+    void* const registered_in_;  // The context; nullptr: pageable.
   };
 
   // Its end tells the client that it is gone: everything that may run it holds a share of it.
@@ -68,9 +72,9 @@ class GraphHosts {
   void set_executor(Executor& executor);
 
   // `shadow`: one that is shared with another operation, which never runs at the same time; else
-  // nullptr, and a copy gets one of `byte_count`. 0 or the CUresult; then the client is told that
-  // the operation is gone.
-  int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count,
+  // nullptr, and a copy gets one of `byte_count`, in `context`, which is current. 0 or the
+  // CUresult; then the client is told that the operation is gone.
+  int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count, void* context,
            std::shared_ptr<Shadow> shadow, OperationPtr* made);
 
   // For the driver: the function of a host node, whose argument is the operation.
@@ -91,6 +95,9 @@ class GraphHosts {
   void stop();
 
  private:
+  bool register_memory(std::byte* data, std::size_t size);
+  void end_memory(std::byte* data, std::size_t size, void* registered_in);
+  void give_back(std::byte* data, std::size_t size);
   void take_turn(const Operation& operation);
   void send_bytes(const Operation& operation);
 
@@ -101,6 +108,7 @@ class GraphHosts {
   std::uint64_t last_turn_ = 0;                                // Guarded by mutex_.
   std::uint64_t shadow_bytes_ = 0;                             // Guarded by mutex_.
   std::size_t operations_ = 0;                                 // Guarded by mutex_.
+  bool told_of_refusal_ = false;                               // Guarded by mutex_.
   bool stopping_ = false;                                      // Guarded by mutex_.
 };
 

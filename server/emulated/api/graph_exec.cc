@@ -76,7 +76,11 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   const StreamPtr stream = find_stream(context, stream_handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return submit(context, stream, exec->launch());
+  OperationPtr launch = exec->launch();
+  // Natively, too, who launches such a graph waits until it has written there (driver 580).
+  const bool waits = stream->capture() == nullptr && launch->writes_pageable();
+  return waits ? submit_and_wait(context, stream, std::move(launch))
+               : submit(context, stream, std::move(launch));
 }
 
 // There is no place where a graph would have to be brought to.

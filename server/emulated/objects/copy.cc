@@ -65,6 +65,10 @@ CopyOperation::CopyOperation(const CopyBox& box, std::vector<std::byte> staged)
 
 CUresult CopyOperation::run(Context&) { return copy_box(box_); }
 
+bool CopyOperation::writes_pageable() const {
+  return !memory_registry().find(box_.destination.address).has_value();
+}
+
 CUresult fill(const Fill& what) {
   if (what.width == 0 || what.height == 0) return CUDA_SUCCESS;
   const std::uint64_t bytes =

@@ -38,6 +38,7 @@ class CopyOperation final : public Operation {
   CopyOperation(const CopyBox& box, std::vector<std::byte> staged);
   CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
+  bool writes_pageable() const override;
   const CopyBox& box() const { return box_; }
   const CUDA_MEMCPY3D* described() const { return described_.get(); }
 

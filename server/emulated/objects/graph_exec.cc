@@ -30,6 +30,10 @@ class GraphLaunch final : public Operation {
   }
   // Events that the graph records must complete.
   bool runs_after_failure() const override { return true; }
+  bool writes_pageable() const override {
+    return std::any_of(operations_.begin(), operations_.end(),
+                       [](const OperationPtr& each) { return each->writes_pageable(); });
+  }
 
  private:
   const std::vector<OperationPtr> operations_;

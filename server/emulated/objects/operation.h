@@ -26,6 +26,8 @@ class Operation {
   // Others see what it does before it has returned, which it soon does: an event that is done must
   // find the stream at least as far.
   virtual bool is_mark() const { return false; }
+  // Whether it writes memory that no CUDA function knows: pageable memory.
+  virtual bool writes_pageable() const { return false; }
 
   // What it is as a node of a graph.
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
