@@ -179,6 +179,7 @@ BARS = {
     "event record + query": of_ping(1.3, 2),
     "event query, completed": at_most(200, "ns"),
     "copy out 4 B": of_ping(1.3),
+    "copy out 4 B, pinned, async + synchronise": of_ping(1.3, 2),
     "copy in 4 B, pageable": at_most(1000, "ns"),
     "10 launches + memset + copy out 4 B": of_ping(1.3, 3),
     "event create + destroy": at_most(400, "ns"),
@@ -206,7 +207,8 @@ TLS_BARS = {name: of_slower(0.9) for name in LARGE}
 SHM_BARS = {
     "copy out 4 B": of_futex_or(1.3, 3),
     **{name: of_futex_or(1.3, 3, 2) for name in (
-        "launch + stream synchronise", "launch + context synchronise", "event record + event synchronise")},
+        "launch + stream synchronise", "launch + context synchronise", "event record + event synchronise",
+        "copy out 4 B, pinned, async + synchronise")},
     "10 launches + memset + copy out 4 B": of_futex_or(1.3, 3, 3),
 }
 SHM_COPY_BARS = {name: of_memcpy(0.9) for name in LARGE if name.endswith("pinned")}

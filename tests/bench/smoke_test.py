@@ -69,7 +69,7 @@ NAMES = {
     "sessions": set(sessions_names()),
     "shm-sessions": set(sessions_names()),
 }
-NUMBERS = {"posted": 9, "fences": 12, "objects": 4, "copies": 16, "tls": 6, "shm-posted": 9, "shm-waits": 5,
+NUMBERS = {"posted": 9, "fences": 13, "objects": 4, "copies": 16, "tls": 6, "shm-posted": 9, "shm-waits": 6,
            "shm-copies": 4, "slow-link": 6, "emulated": 9}
 
 

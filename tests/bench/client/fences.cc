@@ -40,6 +40,10 @@ void measure_fences(const Stage& s, Results* results) {
   MUST(CU(cuEventSynchronize)(s.event));
   results->each("event query, completed", kCalls, [&] { MUST(CU(cuEventQuery)(s.event)); });
   results->each("copy out 4 B", kCalls, [&] { MUST(CU(cuMemcpyDtoH_v2)(&word, s.memory, 4)); });
+  results->each("copy out 4 B, pinned, async + synchronise", kCalls, [&] {
+    MUST(CU(cuMemcpyDtoHAsync_v2)(s.pinned, s.memory, 4, s.stream));
+    MUST(CU(cuStreamSynchronize)(s.stream));
+  });
   results->each("copy in 4 B, pageable", kCalls,
                 [&] { MUST(CU(cuMemcpyHtoD_v2)(s.memory, &word, 4)); });
   results->each("10 launches + memset + copy out 4 B", kCalls, [&] {

@@ -1,5 +1,9 @@
 // Which calls wait for a kernel that runs on an unrelated, non-blocking stream. The server hands
 // those that do to a thread of their own; a client that answers them early must keep their order.
+// And which launches of graphs wait for a kernel that their stream has before them.
+#include <functional>
+#include <vector>
+
 #include "kernels.h"
 #include "questions/held_stream.h"
 #include "questions/questions.h"
@@ -16,17 +20,51 @@ struct Prepared {
     must(CU(driver, cuEventCreate)(&event, 0), "cuEventCreate");
     must(CU(driver, cuModuleLoadData)(&module, kKernels), "cuModuleLoadData");
     must(CU(driver, cuMemHostAlloc)(&pinned, 1 << 16, 0), "cuMemHostAlloc");
+    to_pageable = copies(driver, pageable.data(), true);
+    from_pageable = copies(driver, pageable.data(), false);
+    to_pinned = copies(driver, pinned, true);
+  }
+  // A graph of one copy, out of device memory or into it.
+  CUgraphExec copies(const Driver& driver, void* host, bool out) const {
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = out ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    copy.dstMemoryType = out ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = copy.dstDevice = memory;
+    copy.srcHost = copy.dstHost = host;
+    copy.WidthInBytes = 4096;
+    copy.Height = copy.Depth = 1;
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUgraphExec made = nullptr;
+    CUcontext context = nullptr;
+    must(CU(driver, cuCtxGetCurrent)(&context), "cuCtxGetCurrent");
+    must(CU(driver, cuGraphCreate)(&graph, 0), "cuGraphCreate");
+    must(CU(driver, cuGraphAddMemcpyNode)(&node, graph, nullptr, 0, &copy, context),
+         "cuGraphAddMemcpyNode");
+    must(CU(driver, cuGraphInstantiateWithFlags)(&made, graph, 0), "cuGraphInstantiate");
+    return made;
   }
   CUdeviceptr memory = 0;
   CUstream stream = nullptr;
   CUevent event = nullptr;
   CUmodule module = nullptr;
   void* pinned = nullptr;
+  std::vector<char> pageable = std::vector<char>(1 << 16);
+  CUgraphExec to_pageable = nullptr, from_pageable = nullptr, to_pinned = nullptr;
 };
 
 struct Call {
   const char* name;
   CUresult (*make)(const Driver& driver, Prepared& p);
+};
+
+constexpr struct {
+  const char* name;
+  CUgraphExec Prepared::*graph;
+} kGraphs[] = {
+    {"cuGraphLaunch behind the kernel, of a copy to pageable memory", &Prepared::to_pageable},
+    {"cuGraphLaunch behind the kernel, of a copy from pageable memory", &Prepared::from_pageable},
+    {"cuGraphLaunch behind the kernel, of a copy to pinned memory", &Prepared::to_pinned},
 };
 
 constexpr Call kCalls[] = {
@@ -113,7 +151,7 @@ constexpr Call kCalls[] = {
 void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
   const Driver driver(libcuda);
   Stage stage(driver, Level::kWork);
-  for (const Call& call : kCalls) {
+  const auto ask = [&](const char* name, const std::function<CUresult(Prepared&)>& make) {
     Prepared prepared(stage);
     must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
     HeldStream held(stage, stage.stream);
@@ -123,15 +161,23 @@ void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
         stage, 400,
         [&] {
           const auto start = std::chrono::steady_clock::now();
-          result = call.make(driver, prepared);
+          result = make(prepared);
           took = seconds_since(start);
         },
         [&held] { held.release(); });
     if (in_time) held.release();
     must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
-    answer->fact(call.name, Json::object({{"waits_for_the_kernel", Json::boolean(!in_time)},
-                                          {"us", in_time ? Json::number(took * 1e6) : Json::null()},
-                                          {"result", Json::result(result)}}));
+    answer->fact(name, Json::object({{"waits_for_the_kernel", Json::boolean(!in_time)},
+                                     {"us", in_time ? Json::number(took * 1e6) : Json::null()},
+                                     {"result", Json::result(result)}}));
+  };
+  for (const Call& call : kCalls) {
+    ask(call.name, [&](Prepared& prepared) { return call.make(driver, prepared); });
+  }
+  for (const auto& [name, graph] : kGraphs) {
+    ask(name, [&, of = graph](Prepared& prepared) {
+      return CU(driver, cuGraphLaunch)(prepared.*of, stage.stream);
+    });
   }
 }
 
