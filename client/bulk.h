@@ -155,15 +155,16 @@ class Bulk {
   // appended. `unattended`: nobody waits for it (see outstanding()). Over how many connections they
   // may come, for the record: 0: the first one.
   unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
-  // The log has brought all bytes of `transfer`, whose completion is the one of this number. They are
-  // written now, or behind the completions before it, which other threads bring; where a lot is
-  // kept already it waits for these, as long as one comes within `patience`. One thread at a time.
-  // kProtocol: no such transfer, another size, or a completion that comes twice or far too early;
-  // kDeadline: none came.
-  Status take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes,
-                    std::chrono::milliseconds patience);
-  // Bytes of such transfers that wait for others; whoever brings more waits, too.
+  // The log has brought all bytes of `transfer`, whose completion is the one of this number. They
+  // are written now, or kept and written behind the completions before it, which other threads
+  // bring. False: so much is kept already that these must come first (await_completion()). One
+  // thread at a time. kProtocol: no such transfer, another size, or a completion that comes twice.
+  Result<bool> take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes);
+  // Bytes of such transfers that wait for others, and what each costs besides.
   static constexpr std::size_t kKeptBytesMax = std::size_t{16} << 20;
+  static constexpr std::size_t kKeptBytesEach = 128;
+  // Until a completion beyond `behind` is there, the session ends, or so long.
+  void await_completion(std::uint64_t behind, std::chrono::milliseconds at_most);
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.
@@ -288,8 +289,6 @@ class Bulk {
   Status complete(std::uint64_t watermark);
   Status write_whole(std::uint64_t transfer, ByteView bytes);
   Status go_through();
-  Status await_first(std::unique_lock<std::mutex>& lock, std::uint64_t number,
-                     std::chrono::milliseconds patience);
 
   const Listener listener_;
   const Known known_;

@@ -123,7 +123,11 @@ bool Bulk::cancel(std::uint64_t transfer) {
   incoming_.erase(left);
   lock.unlock();
   // What was told of its end, over another connection than some of its bytes, others wait for.
-  if (in.watermark != 0) (void)complete(in.watermark);
+  if (in.watermark != 0) {
+    if (Status status = complete(in.watermark); !status.ok()) {
+      listener_.failed(listener_.user, std::move(status));
+    }
+  }
   return true;
 }
 
@@ -269,7 +273,8 @@ Status Bulk::complete(std::uint64_t watermark) {
   std::uint64_t through = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (watermark <= completed_through_ || !early_completions_.insert(watermark).second ||
+    if (watermark <= completed_through_ || kept_.count(watermark) != 0 ||
+        !early_completions_.insert(watermark).second ||
         early_completions_.size() > kEarlyCompletionsMax) {
       return Status(Code::kProtocol,
                     "completion " + std::to_string(watermark) + " comes twice or far too early");
@@ -292,7 +297,7 @@ Status Bulk::go_through() {
     } else if (!kept_.empty() && kept_.begin()->first == next) {
       const Kept kept = std::move(kept_.begin()->second);
       kept_.erase(kept_.begin());
-      kept_bytes_ -= kept.bytes.size();
+      kept_bytes_ -= kept.bytes.size() + kKeptBytesEach;
       GPURUN_RETURN_IF_ERROR(write_whole(kept.transfer, kept.bytes));
     } else {
       return {};
@@ -319,50 +324,39 @@ Status Bulk::write_whole(std::uint64_t transfer, ByteView bytes) {
   return {};
 }
 
-// Until all completions before `number` are there.
-Status Bulk::await_first(std::unique_lock<std::mutex>& lock, std::uint64_t number,
-                         std::chrono::milliseconds patience) {
-  while (completed_through_ + 1 != number) {
-    const std::uint64_t before = completed_through_;
-    const bool moved =
-        completed_.wait_for(lock, patience, [&] { return ended_ || completed_through_ != before; });
-    if (ended_) return Status(Code::kPeerGone, "the session has ended");
-    if (!moved) {
-      return Status(Code::kDeadline, "completion " + std::to_string(before + 1) +
-                                         " did not come for " + std::to_string(patience.count()) +
-                                         " ms");
-    }
-  }
-  return {};
-}
-
-Status Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes,
-                        std::chrono::milliseconds patience) {
+Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes) {
   if (transfer > last_transfer_.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
   if (bytes.size() > limits::kItemCopyBytesMax) {
-    return Status(Code::kProtocol, "a copy of " + std::to_string(bytes.size()) + " bytes on the log");
+    return Status(Code::kProtocol,
+                  "a copy of " + std::to_string(bytes.size()) + " bytes on the log");
   }
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (number <= completed_through_ || number - completed_through_ > kEarlyCompletionsMax) {
-      return Status(Code::kProtocol,
-                    "completion " + std::to_string(number) + " comes twice or far too early");
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ended_) return Status(Code::kPeerGone, "the session has ended");
+    if (number <= completed_through_ || kept_.count(number) != 0) {
+      return Status(Code::kProtocol, "completion " + std::to_string(number) + " comes twice");
     }
-    if (kept_bytes_ + bytes.size() > kKeptBytesMax) {
-      GPURUN_RETURN_IF_ERROR(await_first(lock, number, patience));
-    }
-    if (completed_through_ + 1 != number) {
-      if (!kept_.try_emplace(number, Kept{transfer, Bytes(bytes.begin(), bytes.end())}).second) {
-        return Status(Code::kProtocol, "completion " + std::to_string(number) + " comes twice");
+    if (number != completed_through_ + 1) {
+      const std::size_t cost = bytes.size() + kKeptBytesEach;
+      if (number - completed_through_ > kEarlyCompletionsMax ||
+          kept_bytes_ + cost > kKeptBytesMax) {
+        return false;
       }
-      kept_bytes_ += bytes.size();
-      return {};
+      kept_.emplace(number, Kept{transfer, Bytes(bytes.begin(), bytes.end())});
+      kept_bytes_ += cost;
+      return true;
     }
     GPURUN_RETURN_IF_ERROR(write_whole(transfer, bytes));
   }
-  return complete(number);
+  GPURUN_RETURN_IF_ERROR(complete(number));
+  return true;
+}
+
+void Bulk::await_completion(std::uint64_t behind, std::chrono::milliseconds at_most) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  completed_.wait_for(lock, at_most, [&] { return ended_ || completed_through_ > behind; });
 }
 
 }  // namespace gpurun::client

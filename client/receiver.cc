@@ -227,8 +227,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kBytesWanted:
       return bulk->wanted(header.subject, header.watermark);
     case protocol::ReplyKind::kCopyBytes:
-      return bulk->take_whole(header.subject, header.watermark, item.payload,
-                              options.silence_deadline);
+      return take_copy(item);
     case protocol::ReplyKind::kHostTurn:
       return graphs.turn(header.subject, item.payload);
     case protocol::ReplyKind::kHostBytes:
@@ -242,6 +241,28 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       return {};
   }
   return Status(Code::kProtocol, "unknown reply kind");
+}
+
+// Bytes of a copy that came here. Where they have to wait for others, bulk connections bring these;
+// meanwhile the worker hears of us.
+Status Session::Impl::take_copy(const protocol::ReplyView& item) {
+  Clock::time_point moved = Clock::now();
+  for (std::uint64_t through = bulk_completions.load(std::memory_order_acquire);;) {
+    const Result<bool> taken =
+        bulk->take_whole(item.header.subject, item.header.watermark, item.payload);
+    if (!taken.ok()) return taken.status();
+    if (*taken) return {};
+    beat_when_due();
+    bulk->await_completion(through, options.heartbeat);
+    const std::uint64_t now_through = bulk_completions.load(std::memory_order_acquire);
+    if (now_through != through) moved = Clock::now();
+    through = now_through;
+    if (Clock::now() - moved >= options.silence_deadline) {
+      return Status(Code::kDeadline, "completion " + std::to_string(through + 1) +
+                                         " of a copy did not come for " +
+                                         std::to_string(options.silence_deadline.count()) + " ms");
+    }
+  }
 }
 
 // What the end of a record says of its stream, and of the device.

@@ -110,6 +110,7 @@ struct Session::Impl {
   Status handle_reply(const protocol::ReplyView& item);
   Status handle_call_error(const protocol::ReplyHeader& header);
   void note_progress(const protocol::ReplyHeader& header);
+  Status take_copy(const protocol::ReplyView& item);
   void wake_event_waiters();
   void beat_when_due();
 

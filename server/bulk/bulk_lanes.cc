@@ -165,13 +165,14 @@ bool BulkLanes::keeps_together(const Said& said) {
   return false;
 }
 
+bool BulkLanes::may_carry(std::uint64_t bytes) const noexcept {
+  return listener_.carry != nullptr && spreads_ && bytes <= limits::kItemCopyBytesMax;
+}
+
 // Where nothing is to be said before it: it would wait for that at the client.
 bool BulkLanes::goes_with_the_log(const Said& said) {
   const bool whole = said.kind == FrameKind::kChunk && said.bytes.size() == said.header.total;
-  if (listener_.carry == nullptr || !spreads_ || !whole ||
-      said.header.total > limits::kItemCopyBytesMax) {
-    return false;
-  }
+  if (!whole || !may_carry(said.header.total)) return false;
   {
     const std::lock_guard lock(mutex_);
     if (!said_.empty()) return false;

@@ -82,6 +82,8 @@ class BulkLanes {
   // What the calling thread has kept together goes now: something else comes behind it. Does not
   // wait.
   void send_gathered();
+  // The log may carry a copy of so many bytes.
+  bool may_carry(std::uint64_t bytes) const noexcept;
 
   BulkIn& in() noexcept { return in_; }
   BulkOut& out() noexcept { return out_; }

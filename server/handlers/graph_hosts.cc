@@ -63,33 +63,37 @@ bool GraphHosts::register_memory(std::byte* data, std::size_t size) {
   if (refused == 0) return true;
   const std::lock_guard lock(mutex_);
   if (!std::exchange(told_of_refusal_, true)) {
-    GPURUN_LOG(kWarning,
-               "the driver does not register memory for copies of graphs (error %d): who launches "
-               "such a graph may wait for it",
-               refused);
+    GPURUN_LOG(
+        kWarning,
+        "the driver does not register memory for copies of graphs (error %d): a graph with a "
+        "function of the program before such a copy may stand for ever",
+        refused);
   }
   return false;
 }
 
-// It may be a thread of the driver's, which must not call it. What cannot be unregistered stays:
-// the driver would take what is mapped there next for what it has registered.
+// It may be a thread of the driver's, which must not call it. What cannot be unregistered stays
+// mapped: the driver would take what is mapped there next for what it has registered.
 void GraphHosts::end_memory(std::byte* data, std::size_t size, void* registered_in) {
-  if (registered_in == nullptr) return give_back(data, size);
-  Executor* executor = nullptr;
+  if (registered_in == nullptr) return give_back(data, size, true);
+  const auto errand = [this, data, size](const DriverFunctions& driver, int entered) {
+    const int ended = entered != 0 ? entered : driver.cuMemHostUnregister(data);
+    give_back(data, size, ended == 0 || ended == kErrorNotRegistered);
+  };
   {
-    const std::lock_guard lock(mutex_);
-    executor = stopping_ ? nullptr : executor_;
+    const std::lock_guard lock(mutex_);             // Before stop() the executor lives.
+    if (stopping_ || executor_ == nullptr) return;  // The process ends.
+    if (executor_->call_driver(registered_in, errand)) return;
   }
-  if (executor == nullptr) return;  // The process ends.
-  (void)executor->call_driver(
-      registered_in, [this, data, size](const DriverFunctions& driver, int entered) {
-        const int ended = entered != 0 ? entered : driver.cuMemHostUnregister(data);
-        if (ended == 0 || ended == kErrorNotRegistered) give_back(data, size);
-      });
+  give_back(data, size, false);
 }
 
-void GraphHosts::give_back(std::byte* data, std::size_t size) {
-  munmap(data, size);
+void GraphHosts::give_back(std::byte* data, std::size_t size, bool unmaps) {
+  if (unmaps) {
+    munmap(data, size);
+  } else {
+    (void)madvise(data, size, MADV_DONTNEED);
+  }
   const std::lock_guard lock(mutex_);
   shadow_bytes_ -= size;
 }

@@ -97,7 +97,7 @@ class GraphHosts {
  private:
   bool register_memory(std::byte* data, std::size_t size);
   void end_memory(std::byte* data, std::size_t size, void* registered_in);
-  void give_back(std::byte* data, std::size_t size);
+  void give_back(std::byte* data, std::size_t size, bool unmaps);
   void take_turn(const Operation& operation);
   void send_bytes(const Operation& operation);
 

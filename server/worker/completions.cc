@@ -1,6 +1,8 @@
 // One queue of events for each stream, and a helper that waits at its head.
 #include "server/worker/completions.h"
 
+#include <iterator>
+
 #include "server/worker/call.h"
 #include "server/worker/thread_context.h"
 
@@ -47,28 +49,30 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   const auto ready = [&] { return driver_.cuEventQuery(event) == 0; };
   const bool done = heard == Heard::kAwaited && soon_ && (ready() || soon_(ready));
   std::unique_lock lock(mutex_);
-  std::shared_ptr<Line>& line = lines_[key];
-  if (line == nullptr && complete(event)) {
+  if (lines_.count(key) == 0 && complete(event)) {
+    settle(lock);  // What it may count on goes before it.
     events_[context].push_back(event);
-    lines_.erase(key);
     lock.unlock();
     ended(0);
     return 0;
   }
+  std::shared_ptr<Line>& line = lines_[key];
   if (line == nullptr) line = std::make_shared<Line>();
-  line->entries.push_back({event, std::move(ended)});
+  line->entries.push_back({event, std::move(ended), ++last_number_});
   const std::shared_ptr<Line> mine = line;
-  const bool lacks_helper = !line->attended;
-  const bool later = lacks_helper && heard == Heard::kAsked;
-  if (later) unattended_.store(true, std::memory_order_release);
-  if (!later) line->attended = true;
-  lock.unlock();
-  if (lacks_helper && !later) help(key, mine);
-  if (done) settle();  // Those before it, too: its helper sleeps.
+  if (done) settle(lock);  // Those before it, too: a helper would sleep.
+  const bool lacks_helper = !mine->attended && !mine->entries.empty();
+  if (lacks_helper && heard == Heard::kAsked) {
+    unattended_.store(true, std::memory_order_release);
+  } else if (lacks_helper) {
+    mine->attended = true;
+    lock.unlock();
+    help(key, mine);
+  }
   return 0;
 }
 
-void Completions::help(Key key, std::shared_ptr<Line> line) {
+void Completions::help(Key key, const std::shared_ptr<Line>& line) {
   if (!parking_.run([this, key, line] { wait_for(key, line); }).ok()) wait_for(key, line);
 }
 
@@ -85,28 +89,63 @@ void Completions::attend() {
       lines.emplace_back(key, line);
     }
   }
-  for (auto& [key, line] : lines) help(key, std::move(line));
+  for (const auto& [key, line] : lines) help(key, line);
 }
 
-// With the lock held: of a line without a helper.
-void Completions::take_out_told(Key key, const std::shared_ptr<Line>& line) {
-  for (; line->told != 0; --line->told) {
-    events_[key.first].push_back(line->entries.front().event);
-    line->entries.pop_front();
+// With the lock held, as the next: of lines without a helper.
+void Completions::take_out_told() {
+  for (auto at = lines_.begin(); at != lines_.end();) {
+    Line& line = *at->second;
+    for (; !line.attended && line.told != 0; --line.told) {
+      events_[at->first.first].push_back(line.entries.front().event);
+      line.entries.pop_front();
+    }
+    at = !line.attended && line.entries.empty() ? lines_.erase(at) : std::next(at);
   }
-  const auto found = lines_.find(key);
-  if (line->entries.empty() && found != lines_.end() && found->second == line) lines_.erase(found);
 }
 
-// The first entry that was not told yet; gives the lock up meanwhile.
+// A line whose next end, of a number below `before`, is complete on the device. What work of
+// another stream may count on was issued before it, and is complete once that is: so when one is
+// found, those before it are asked again, and the first that is complete is the answer.
+std::shared_ptr<Completions::Line> Completions::next_complete(std::uint64_t before) const {
+  std::shared_ptr<Line> found;
+  for (bool more = true; more;) {
+    more = false;
+    for (const auto& [key, line] : lines_) {
+      if (line->told == line->entries.size()) continue;
+      const Entry& next = line->entries[line->told];
+      if (next.number >= before || !complete(next.event)) continue;
+      before = next.number;
+      found = line;
+      more = true;
+    }
+  }
+  return found;
+}
+
+// The first entry that was not told yet; gives the lock up meanwhile. One at a time.
 void Completions::tell(std::unique_lock<std::mutex>& lock, Line& line, int result) {
   const Ended ended = std::move(line.entries[line.told++].ended);
-  line.telling = true;
+  telling_ = true;
   lock.unlock();
   ended(result);
   lock.lock();
-  line.telling = false;
+  telling_ = false;
   told_.notify_all();
+}
+
+void Completions::await_teller(std::unique_lock<std::mutex>& lock) {
+  told_.wait(lock, [this] { return !telling_; });
+}
+
+// A helper's: the line's first, behind all that it may count on, unless somebody else tells it.
+bool Completions::tell_first(std::unique_lock<std::mutex>& lock, Line& line, int result) {
+  for (await_teller(lock); !stopping_ && line.told == 0; await_teller(lock)) {
+    const auto earlier = result == 0 ? next_complete(line.entries.front().number) : nullptr;
+    tell(lock, earlier != nullptr ? *earlier : line, earlier != nullptr ? 0 : result);
+    if (earlier == nullptr) return true;
+  }
+  return false;
 }
 
 void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
@@ -120,17 +159,13 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
       if (result == 0) result = driver_.cuEventSynchronize(event);
       lock.lock();
     }
-    // Also for one that somebody else tells: settle() waits for it as long as its line stands.
-    told_.wait(lock, [&] { return !line->telling; });
-    if (stopping_) break;
-    if (line->told == 0) {
-      tell(lock, *line, result);
-      if (told_by_helper_ != nullptr) {
-        lock.unlock();
-        told_by_helper_();
-        lock.lock();
-      }
+    const bool told = tell_first(lock, *line, result);
+    if (told && told_by_helper_ != nullptr) {
+      lock.unlock();
+      told_by_helper_();
+      lock.lock();
     }
+    if (stopping_) break;
     line->entries.pop_front();
     --line->told;
     if (result == 0) events_[key.first].push_back(event);
@@ -139,19 +174,19 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
   if (found != lines_.end() && found->second == line) lines_.erase(found);
 }
 
+void Completions::settle(std::unique_lock<std::mutex>& lock) {
+  // A failure is left to the helper, which waits for the same event.
+  for (await_teller(lock); !stopping_; await_teller(lock)) {
+    const std::shared_ptr<Line> next = next_complete(last_number_ + 1);
+    if (next == nullptr) break;
+    tell(lock, *next, 0);
+  }
+  take_out_told();
+}
+
 void Completions::settle() {
   std::unique_lock lock(mutex_);
-  const std::vector<std::pair<Key, std::shared_ptr<Line>>> lines(lines_.begin(), lines_.end());
-  for (const auto& [key, line] : lines) {
-    told_.wait(lock, [&] { return !line->telling; });
-    // A failure is left to the helper, which waits for the same event.
-    while (!stopping_ && line->told < line->entries.size() &&
-           complete(line->entries[line->told].event)) {
-      tell(lock, *line, 0);
-      told_.wait(lock, [&] { return !line->telling; });
-    }
-    if (!line->attended) take_out_told(key, line);
-  }
+  settle(lock);
 }
 
 void Completions::forget(void* context) {

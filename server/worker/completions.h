@@ -3,8 +3,8 @@
 // An event of ours is recorded behind the work; a helper thread (parking.h) waits for the events of
 // one stream, so that a stream which waits for hours delays the news of no other. What somebody
 // mostly asks for at once, who then finds it done (settle()), gets its helper a moment later, from
-// attend(): to wake one takes longer than a short copy. A stream that capture has taken must not come
-// here: an event of ours would enter the program's graph.
+// attend(): to wake one takes longer than a short copy. A stream that capture has taken must not
+// come here: an event of ours would enter the program's graph.
 #pragma once
 
 #include <atomic>
@@ -40,8 +40,10 @@ class Completions {
                // (set_soon()).
     kAsked,    // Mostly by who settles soon; by a helper from the next attend() on.
   };
-  // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, in
-  // the order of calls of one stream: on a helper thread, on one that settles, or here at once.
+  // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, on
+  // a helper thread, on one that settles, or here at once; in the order of calls of one stream, and
+  // behind those of other streams whose work this one's may count on (by an event, say): what was
+  // issued before and is complete. One at a time.
   // Never when this returns a CUresult other than 0. One thread at a time. Who says kAsked sees to
   // it that attend() is called soon.
   int after(void* context, void* stream, Ended ended, Heard heard = Heard::kUnasked);
@@ -71,11 +73,11 @@ class Completions {
   struct Entry {
     void* event;
     Ended ended;
+    std::uint64_t number;  // In the order of after().
   };
   struct Line {
     std::deque<Entry> entries;
-    std::size_t told = 0;  // So many of the first have had their `ended`.
-    bool telling = false;
+    std::size_t told = 0;   // So many of the first have had their `ended`.
     bool attended = false;  // It has a helper, which takes out what was told.
   };
 
@@ -83,8 +85,12 @@ class Completions {
   bool complete(void* event) const;
   void tell(std::unique_lock<std::mutex>& lock, Line& line, int result);
   void wait_for(Key key, std::shared_ptr<Line> line);
-  void help(Key key, std::shared_ptr<Line> line);
-  void take_out_told(Key key, const std::shared_ptr<Line>& line);
+  void help(Key key, const std::shared_ptr<Line>& line);
+  void take_out_told();
+  std::shared_ptr<Line> next_complete(std::uint64_t before) const;
+  void await_teller(std::unique_lock<std::mutex>& lock);
+  bool tell_first(std::unique_lock<std::mutex>& lock, Line& line, int result);
+  void settle(std::unique_lock<std::mutex>& lock);
 
   const DriverFunctions& driver_;
   Parking& parking_;
@@ -96,6 +102,8 @@ class Completions {
   std::condition_variable told_;
   std::map<Key, std::shared_ptr<Line>> lines_;  // Those with entries.
   std::map<void*, std::vector<void*>> events_;  // Free ones, by context.
+  std::uint64_t last_number_ = 0;
+  bool telling_ = false;
   bool stopping_ = false;
   std::atomic<bool> unattended_{false};  // There are lines without a helper.
 };

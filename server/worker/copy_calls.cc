@@ -141,8 +141,8 @@ CallOutcome run_copy_out(Call& call) {
         if (how != 0 && report) executor.report_failure(header, how);
       };
       // Whoever wants a few bytes asks for them with the next call.
-      const auto heard = bytes <= limits::kItemCopyBytesMax ? Completions::Heard::kAsked
-                                                          : Completions::Heard::kUnasked;
+      const auto heard = executor.bulk()->may_carry(bytes) ? Completions::Heard::kAsked
+                                                           : Completions::Heard::kUnasked;
       result =
           executor.completions().after(call.driver_context(), call.driver_stream(), ended, heard);
     }

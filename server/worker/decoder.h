@@ -29,7 +29,7 @@ class CallSink {
   // A frame of so many calls came; they are accepted before or after this.
   virtual void received(std::size_t /*records*/, std::size_t /*bytes*/) noexcept {}
   // Nothing more came for a moment: the caller is about to sleep.
-  virtual void idle() noexcept {}
+  virtual void idle() {}
 };
 
 class Decoder {

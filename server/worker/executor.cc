@@ -436,7 +436,7 @@ BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
 void Executor::received(std::size_t records, std::size_t bytes) noexcept {
   if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
 }
-void Executor::idle() noexcept { state_->completions.attend(); }
+void Executor::idle() { state_->completions.attend(); }
 bool Executor::context_is_known(const Call& call) {
   return state_->context_streams.is_known(call.header().context);
 }
@@ -480,12 +480,15 @@ void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept
   state_->before_reply_user = user;
 }
 bool Executor::call_driver(void* context, Errand errand) {
-  return state_->parking
-      ->run([state = state_.get(), context, errand = std::move(errand)] {
+  state_->begin_waiting();
+  const Status begun =
+      state_->parking->run([state = state_.get(), context, errand = std::move(errand)] {
         errand(state->options.driver, enter_context(state->options.driver, state->id, context));
         forget_thread_context();
-      })
-      .ok();
+        state->end_waiting();
+      });
+  if (!begun.ok()) state_->end_waiting();
+  return begun.ok();
 }
 void Executor::set_at_end(std::function<void()> at_end) {
   const std::lock_guard lock(state_->end_mutex);

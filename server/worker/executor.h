@@ -41,7 +41,7 @@ class Executor final : public CallSink {
   // limits::kQueuedBehindClientBytesMax.
   Status accept(std::span<const protocol::RecordView> calls) override;
   void received(std::size_t records, std::size_t bytes) noexcept override;
-  void idle() noexcept override;
+  void idle() override;
 
   // Something changed that a held queue may wait for. Any thread, never blocks.
   void wake() noexcept;
@@ -51,8 +51,9 @@ class Executor final : public CallSink {
 
   // Called before each reply: what was printed goes first. Before the first accept().
   void set_before_reply(void (*before)(void* user), void* user) noexcept;
-  // Calls the driver in `context`, by a helper: for who may not, or may not wait. `entered`: 0, or
-  // why the context is none any more. Any thread; false: there is no helper to be had.
+  // Calls the driver in `context`, by a helper, for who may not or may not wait; the context does
+  // not end meanwhile. `entered`: 0, or why it is none any more. Any thread, while this lives;
+  // false: there is no helper to be had.
   using Errand = std::function<void(const DriverFunctions& driver, int entered)>;
   bool call_driver(void* context, Errand errand);
   // Called once when this ends, before anything is torn down. Before the first accept(), or by a

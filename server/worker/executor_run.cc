@@ -123,9 +123,21 @@ std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
   return copy.bytes;
 }
 
+// Calls that take no longer than a helper's wake-up, or that settle what is complete by themselves.
+bool ExecutorState::is_short(const Call& call) const {
+  const std::uint16_t code = call.header_.opcode;
+  return is_hot(call.header_.form) || is_question(call) ||
+         code == options.handlers.stream_synchronize ||
+         code == options.handlers.event_synchronize || code == driver_abi::opcode::cuCtxSynchronize;
+}
+
 CallOutcome ExecutorState::run(Call& call) {
-  // Bytes of copies wait for further ones, and for nothing else.
+  // Bytes of copies wait for further ones, and for what takes no time.
   if (call.header_.form != Form::kCopyOut) send_gathered();
+  if (!is_short(call)) {
+    completions.attend();
+    outbox.send();
+  }
   if (observer == nullptr) return run_unobserved(call);
   observer->launches_belong_to(call.header_.sequence);
   const std::uint64_t begin = Observer::now();

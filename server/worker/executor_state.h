@@ -98,6 +98,7 @@ struct ExecutorState {
 
   int prepare(Call& call);
   static std::uint64_t bytes_beside_the_log(const Call& call);
+  bool is_short(const Call& call) const;
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
   int follow_with_barrier(const Call& call);
@@ -173,7 +174,8 @@ struct ExecutorState {
   BriefSpin brief_look;
   std::atomic<bool> waited_briefly{false};  // A helper has, since somebody looked last.
 
-  // Helpers in wait_for(), or on their way there: begun with the role. No context ends meanwhile.
+  // Helpers in wait_for(), or on their way there (begun with the role), or on an errand. No context
+  // ends meanwhile.
   std::mutex helpers_mutex;
   std::condition_variable helpers_done;
   int helpers_waiting = 0;  // Guarded by helpers_mutex.

@@ -13,6 +13,7 @@ namespace {
 using protocol::FrameHeader;
 using protocol::FrameKind;
 using protocol::ReplyHeader;
+using protocol::ReplyKind;
 
 // Of one frame, unless its first item is larger.
 constexpr std::size_t kFrameTargetBytes = std::size_t{256} << 10;
@@ -73,6 +74,11 @@ Status Outbox::add(std::unique_lock<std::mutex>& lock, ReplyHeader header, ByteV
   append(bytes, payload);
   bytes.resize(header.bytes);
   item_bytes_ += bytes.size();
+  const bool news = header.kind == ReplyKind::kReply || header.kind == ReplyKind::kEventDone;
+  if (news && copied_bytes_ != 0) {
+    few_copies_ = copied_bytes_ <= kOutboxCopiesBytesMax;
+    copied_bytes_ = 0;
+  }
   items_.push_back({std::move(bytes), header.sequence});
   ++unsent_;
   if (now) send_due(lock);
@@ -128,14 +134,22 @@ std::size_t Outbox::kept_bytes() const {
   return item_bytes_;
 }
 
+bool Outbox::takes_copy(std::size_t byte_count) {
+  const std::lock_guard lock(mutex_);
+  copied_bytes_ += byte_count;
+  return few_copies_ && copied_bytes_ <= kOutboxCopiesBytesMax &&
+         item_bytes_ <= kOutboxCopiesKeptBytesMax;
+}
+
 Status Outbox::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
-// The next frame, under the lock. What it takes counts as sent. False: nothing is due.
-bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
-  payload->clear();
+// The next frame, under the lock, its payload in frame_. What it takes counts as sent. False:
+// nothing is due.
+bool Outbox::collect(FrameHeader* frame) {
+  frame_.clear();
   if (closed_ || !failure_.ok()) return false;
   *frame = FrameHeader{};
   if (unsent_ != 0) {
@@ -144,15 +158,15 @@ bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
     const std::size_t due = unsent_;
     auto item = items_.end() - static_cast<std::ptrdiff_t>(unsent_);
     while (item != items_.end() &&
-           (payload->empty() || payload->size() + item->bytes.size() <= kFrameTargetBytes)) {
-      append(*payload, item->bytes);
+           (frame_.empty() || frame_.size() + item->bytes.size() <= kFrameTargetBytes)) {
+      append(frame_, item->bytes);
       --unsent_;
       ++item;
     }
-    if (observer_ != nullptr) observer_->count_replies(due - unsent_, payload->size());
+    if (observer_ != nullptr) observer_->count_replies(due - unsent_, frame_.size());
   } else if (goodbye_due_) {
     frame->kind = FrameKind::kGoodbye;
-    append(*payload, byte_view(goodbye_.data(), goodbye_.size()));
+    append(frame_, byte_view(goodbye_.data(), goodbye_.size()));
     closed_ = true;
     room_.notify_all();
   } else if (acknowledge_due_) {
@@ -162,7 +176,7 @@ bool Outbox::collect(FrameHeader* frame, Bytes* payload) {
   } else {
     return false;
   }
-  frame->payload_bytes = static_cast<std::uint32_t>(payload->size());
+  frame->payload_bytes = static_cast<std::uint32_t>(frame_.size());
   frame->acknowledged = taken_;
   taken_bytes_ = 0;
   acknowledge_due_ = heartbeat_due_ = false;  // Every frame acknowledges and shows life.
@@ -174,11 +188,10 @@ void Outbox::send_due(std::unique_lock<std::mutex>& lock) {
   if (sending_) return;
   sending_ = true;
   FrameHeader frame;
-  Bytes payload;
-  while (collect(&frame, &payload)) {
+  while (collect(&frame)) {
     lock.unlock();
-    const std::array<ByteView, 2> parts = {bytes_of(frame), ByteView(payload)};
-    const std::size_t part_count = payload.empty() ? 1 : 2;
+    const std::array<ByteView, 2> parts = {bytes_of(frame), ByteView(frame_)};
+    const std::size_t part_count = frame_.empty() ? 1 : 2;
     const Status sent =
         log_.send(std::span(parts.data(), part_count), Deadline::in(send_deadline_));
     if (!sent.ok()) log_.shut_down();  // The numbers have moved on: no later frame would fit.

@@ -31,6 +31,10 @@ class Observer;
 inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
 // Whoever can wait does so while more is not acknowledged.
 inline constexpr std::size_t kOutboxRoomBytes = kOutboxBytesMax / 4;
+// Copies' bytes are not said here while more is not acknowledged, nor where there were more of them
+// between two replies or news of events.
+inline constexpr std::size_t kOutboxCopiesKeptBytesMax = std::size_t{512} << 10;
+inline constexpr std::size_t kOutboxCopiesBytesMax = limits::kItemCopyBytesMax;
 // The client learns what was taken at the latest after this many bytes of records.
 inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
 
@@ -70,6 +74,11 @@ class Outbox {
 
   // Bytes of items that the client has not acknowledged.
   std::size_t kept_bytes() const;
+  // So many bytes of a small copy are due: whether they shall be said here (kCopyBytes). A few go
+  // well with the news that count on them. Many go quicker where bytes are all there is, and where
+  // some of them go here, the others wait for those: so what there was between the last news that
+  // had copies before them decides for the first ones.
+  bool takes_copy(std::size_t byte_count);
 
   // Why nothing can be sent any more; ok while it can.
   Status failure() const;
@@ -85,7 +94,7 @@ class Outbox {
   void fail(Status why);
   // Sends what is due if nobody else does.
   void send_due(std::unique_lock<std::mutex>& lock);
-  bool collect(protocol::FrameHeader* frame, Bytes* payload);
+  bool collect(protocol::FrameHeader* frame);
 
   transport::Connection& log_;
   const std::chrono::milliseconds send_deadline_;
@@ -97,6 +106,8 @@ class Outbox {
   std::deque<Item> items_;        // Retained, then unsent.
   std::size_t unsent_ = 0;        // So many of the last are unsent.
   std::size_t item_bytes_ = 0;
+  std::size_t copied_bytes_ = 0;  // Of small copies, since the last reply or news of an event.
+  bool few_copies_ = true;        // Before the last such news that had any before them.
   std::uint64_t last_sequence_ = 0;
   std::uint64_t acknowledged_ = 0;  // Of ours, by the client.
   std::uint64_t taken_ = 0;         // Of the client's, by us.
@@ -109,6 +120,7 @@ class Outbox {
   bool closed_ = false;          // The goodbye was said.
   std::string goodbye_;
   Status failure_;
+  Bytes frame_;  // Of who is sending: memory that has been used before is quicker.
 };
 
 }  // namespace gpurun::server

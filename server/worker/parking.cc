@@ -18,6 +18,7 @@ Parking::~Parking() {
 
 Status Parking::run(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
+  if (stopping_) return Status(Code::kResourceExhausted, "no more work is taken");
   if (idle_ <= waiting_.size() && threads_.size() < kParkingThreadsMax) {
     try {
       threads_.emplace_back([this] { serve(); });

@@ -50,9 +50,6 @@ class LifeSigns {
   std::thread thread_;  // Last: it uses the others.
 };
 
-// Bytes that the client has not acknowledged; copies' are not said on the log beyond.
-constexpr std::size_t kCarriedKeptBytesMax = std::size_t{512} << 10;
-
 // What the bulk lanes tell: their failure ends the session.
 class SessionEnd {
  public:
@@ -75,11 +72,10 @@ class SessionEnd {
   }
 
  private:
-  // Sent with what is said next, or when the executor or a helper is done with what it does. While
-  // the client acknowledges little of what is said the bulk connections take such bytes.
+  // Sent with what is said next, or when the executor or a helper is done with what it does.
   static bool carry(void* user, const protocol::BulkHeader& header, ByteView bytes) {
     Outbox& outbox = static_cast<SessionEnd*>(user)->outbox_;
-    if (outbox.kept_bytes() > kCarriedKeptBytesMax) return false;
+    if (!outbox.takes_copy(bytes.size())) return false;
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kCopyBytes;
     item.subject = header.transfer;

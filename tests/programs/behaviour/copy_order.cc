@@ -1,6 +1,8 @@
 // Driver API: of two copies out of one stream to the same memory the later one is there at last,
-// whatever their sizes, whichever thread sends their bytes and over whichever connection. Its
-// words: how often; and the larger one's size and the smaller one's, in KiB.
+// whatever their sizes, whichever thread sends their bytes and over whichever connection; and of
+// two streams of which one waits for the other. Its words: how often; and the larger one's size and
+// the smaller one's, in KiB.
+#include <algorithm>
 #include <cstring>
 
 #include "driver_test.h"
@@ -31,6 +33,23 @@ int main(int argc, char** argv) {
     if (left % 16 == 0) {
       for (size_t i = 0; i < bytes; ++i) EXPECT(to[i] == (i < small ? 2 : 1));
     }
+  }
+  // Of two streams, whichever has the lower handle; of a few bytes, and of many.
+  const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = Device::event(CU_EVENT_DISABLE_TIMING);
+  for (int left = std::min(std::atoi(argv[1]), 400); left > 0; --left) {
+    const size_t size = left % 4 < 2 ? 4 : small;
+    const bool swapped = left % 2 != 0;
+    const CUstream first = swapped ? other : stream, second = swapped ? stream : other;
+    to[0] = to[size - 1] = 0;
+    MUST(cuMemcpyDtoHAsync(to, ones, size, first));
+    MUST(cuEventRecord(event, first));
+    MUST(cuStreamWaitEvent(second, event, 0));
+    MUST(cuMemcpyDtoHAsync(to, twos, 4, second));
+    MUST(cuStreamSynchronize(second));
+    EXPECT(to[0] == 2 && to[size - 1] == (size == 4 ? 2 : 1));
+    MUST(cuStreamSynchronize(first));
+    EXPECT(to[0] == 2);
   }
   std::printf("PASSED\n");
   return 0;

@@ -31,7 +31,7 @@ class WholeCopiesTest : public ::testing::Test {
     listener.completed = [](void* of, std::uint64_t through) {
       auto& test = *static_cast<WholeCopiesTest*>(of);
       const std::lock_guard lock(test.mutex_);
-      test.through_ = through;
+      test.through_ = std::max(test.through_, through);  // Two threads may tell at once.
       test.changed_.notify_all();
     };
     bulk_ = std::make_unique<Bulk>(std::vector<transport::Connection*>{pair_.first.get()}, listener,
@@ -63,10 +63,13 @@ class WholeCopiesTest : public ::testing::Test {
     const ByteView parts[] = {bytes_of(header), bytes_of(about), bytes};
     EXPECT_TRUE(pair_.second->send(parts, Deadline::in(seconds(20))).ok());
   }
-  Status whole(std::uint64_t transfer, std::uint64_t number, std::size_t size = kBytes,
-               milliseconds patience = seconds(20)) {
-    return bulk_->take_whole(transfer, number, Bytes(size, static_cast<std::byte>(transfer)),
-                             patience);
+  // What came of it.
+  static constexpr Code kNoRoom = Code::kResourceExhausted;
+  Status whole(std::uint64_t transfer, std::uint64_t number, std::size_t size = kBytes) {
+    const Result<bool> taken =
+        bulk_->take_whole(transfer, number, Bytes(size, static_cast<std::byte>(transfer)));
+    if (!taken.ok()) return taken.status();
+    return *taken ? Status() : Status(kNoRoom, "no room");
   }
   bool all_are(std::uint64_t transfer) const {
     return std::all_of(memory_.begin(), memory_.end(), [transfer](std::byte each) {
@@ -129,7 +132,6 @@ TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
   const std::uint64_t one = expect();
   EXPECT_EQ(whole(one + 1, 1).code(), Code::kProtocol) << "never begun";
   EXPECT_EQ(whole(one, 0).code(), Code::kProtocol) << "no number";
-  EXPECT_EQ(whole(one, 2 + Bulk::kEarlyCompletionsMax).code(), Code::kProtocol) << "far too early";
   EXPECT_EQ(whole(one, 1, kBytes - 1).code(), Code::kProtocol) << "another size";
   EXPECT_EQ(whole(one, 1, limits::kItemCopyBytesMax + 1).code(), Code::kProtocol) << "too large";
   EXPECT_TRUE(all_are(0));
@@ -140,19 +142,53 @@ TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
   EXPECT_EQ(whole(one, 2).code(), Code::kProtocol) << "twice";
 }
 
-// A worker that says all but the first one cannot fill our memory, nor hold us for ever.
-TEST_F(WholeCopiesTest, WhatWaitsIsBoundedAndSoIsTheWait) {
-  const std::uint64_t one = expect();
-  constexpr std::size_t kSize = limits::kItemCopyBytesMax;
+// A worker that says all but the first one cannot fill our memory.
+TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInBytes) {
+  const std::uint64_t one = expect(), two = expect();
+  constexpr std::size_t kEach = limits::kItemCopyBytesMax + Bulk::kKeptBytesEach;
   std::uint64_t number = 2;
-  for (std::size_t kept = 0; kept + kSize <= Bulk::kKeptBytesMax; kept += kSize) {
-    ASSERT_TRUE(whole(one, number++, kSize).ok());
+  for (std::size_t kept = kEach; kept <= Bulk::kKeptBytesMax; kept += kEach) {
+    ASSERT_TRUE(whole(two, number++, limits::kItemCopyBytesMax).ok());
   }
-  EXPECT_EQ(whole(one, number, kSize, milliseconds(1)).code(), Code::kDeadline);
-  auto more = std::async(std::launch::async, [&] { return whole(one, number, kSize); });
-  EXPECT_EQ(more.wait_for(milliseconds(20)), std::future_status::timeout);
+  EXPECT_EQ(whole(two, number, limits::kItemCopyBytesMax).code(), kNoRoom);
+  EXPECT_TRUE(bulk_->cancel(two));  // Of that size nobody expects any.
+  chunk(one, 1);
+  EXPECT_TRUE(completed(number - 1));
+  EXPECT_TRUE(whole(two, number).ok());
+}
+
+TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInNumber) {
+  const std::uint64_t one = expect();
+  EXPECT_TRUE(whole(one, Bulk::kEarlyCompletionsMax, 4).ok());
+  EXPECT_EQ(whole(one, 1 + Bulk::kEarlyCompletionsMax, 4).code(), kNoRoom);
+  EXPECT_EQ(whole(one, ~std::uint64_t{0}, 4).code(), kNoRoom);
+}
+
+TEST_F(WholeCopiesTest, WhoWaitsForRoomHearsOfEachCompletionAndOfTheEnd) {
+  const std::uint64_t one = expect();
+  auto waits = std::async(std::launch::async, [&] { bulk_->await_completion(0, seconds(60)); });
+  chunk(one, 1);
+  EXPECT_EQ(waits.wait_for(seconds(20)), std::future_status::ready);
+  auto more = std::async(std::launch::async, [&] { bulk_->await_completion(1, seconds(60)); });
   bulk_->end();
-  EXPECT_EQ(more.get().code(), Code::kPeerGone);
+  EXPECT_EQ(more.wait_for(seconds(20)), std::future_status::ready);
+  EXPECT_EQ(whole(one, 2).code(), Code::kPeerGone);
+  bulk_->await_completion(1, milliseconds(0));  // Returns.
+}
+
+TEST_F(WholeCopiesTest, ABoxWithGapsIsWrittenBetweenThem) {
+  const std::uint64_t one = bulk_->mint();
+  HostBox box = HostBox::of(memory_);
+  box.line_pitch = kBytes / 2;
+  box.width = 4;
+  box.lines = 2;
+  (void)bulk_->expect(one, box, true);
+  EXPECT_TRUE(whole(one, 1, 8).ok());
+  Bytes right(kBytes);
+  for (std::size_t at : {std::size_t{0}, kBytes / 2}) {
+    std::fill_n(right.begin() + static_cast<std::ptrdiff_t>(at), 4, static_cast<std::byte>(one));
+  }
+  EXPECT_EQ(memory_, right);
 }
 
 }  // namespace

@@ -121,11 +121,18 @@ class AskedEndsTest : public ::testing::Test {
       if (StepDevice::functions().cuEventQuery(event) != 0) ++helped_;  // Nobody else waits.
       return StepDevice::functions().cuEventSynchronize(event);
     };
+    // What is issued meanwhile is complete at once.
+    driver_.cuEventRecord = [](void* event, void* stream) {
+      const int result = StepDevice::functions().cuEventRecord(event, stream);
+      if (driver_at_once_) StepDevice::device().run(reinterpret_cast<std::uintptr_t>(stream));
+      return result;
+    };
     EXPECT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
     completions_.emplace(driver_, *parking_, ~std::uint64_t{0});
   }
   ~AskedEndsTest() override {
     device_.run(1);
+    device_.run(2);
     completions_->stop();
     parking_.reset();
   }
@@ -147,6 +154,7 @@ class AskedEndsTest : public ::testing::Test {
   StepDevice& device_ = StepDevice::device();
   DriverFunctions driver_ = StepDevice::functions();
   static inline std::atomic<int> helped_{0};
+  static inline std::atomic<bool> driver_at_once_{false};
   void* stream_ = nullptr;
   std::optional<Parking> parking_{std::in_place};
   std::optional<Completions> completions_;
@@ -184,6 +192,37 @@ TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
   after(2, Completions::Heard::kUnasked);
   device_.run(1);
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
+}
+
+// A stream may wait for another one's work, by an event of the program's own, of which nobody here
+// knows: ends are told in the order in which the work was issued, as far as it is complete.
+TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
+  void* streams[2] = {stream_, nullptr};
+  ASSERT_EQ(driver_.cuStreamCreate(&streams[1], 0), 0);
+  for (const int first : {0, 1}) {
+    for (const bool by_helpers : {false, true}) {
+      told_.clear();
+      for (const int which : {1, 2, 3}) {
+        stream_ = streams[which == 2 ? 1 - first : first];
+        after(which, Completions::Heard::kAsked);
+      }
+      device_.run(1);
+      device_.run(2);
+      by_helpers ? completions_->attend() : completions_->settle();
+      EXPECT_EQ(told(3), (std::vector<int>{1, 2, 3})) << first << by_helpers;
+    }
+  }
+  // And before what is complete when it is issued.
+  told_.clear();
+  stream_ = streams[1];
+  after(1, Completions::Heard::kAsked);
+  device_.run(2);
+  driver_at_once_ = true;
+  stream_ = streams[0];
+  after(2, Completions::Heard::kUnasked);
+  EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
+  driver_at_once_ = false;
+  stream_ = streams[0];
 }
 
 }  // namespace

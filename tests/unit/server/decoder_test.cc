@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 #include <lz4.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "transport/loopback/connection.h"
@@ -35,6 +38,8 @@ class Recorder final : public CallSink {
     if (answers != nullptr) EXPECT_TRUE(answers->post(protocol::ReplyHeader(), {}).ok());
     return verdict;
   }
+  void idle() override { ++slept; }
+  std::atomic<int> slept{0};
   std::vector<std::uint64_t> sequences;
   std::size_t payload_bytes = 0;
   Status verdict;
@@ -118,6 +123,16 @@ TEST_F(DecoderTest, HandsOnEachRecordOnceWhateverIsRepeated) {
   EXPECT_THAT(sink_.sequences, ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ(sink_.payload_bytes, 60U);
   EXPECT_EQ(decoder_.taken_through(), 5U);
+}
+
+TEST_F(DecoderTest, SaysWhenItGoesToSleep) {
+  send(FrameKind::kRecords, 1, records(1, 1));
+  auto run = std::async(std::launch::async, [&] { return decoder_.run(); });
+  const auto until = std::chrono::steady_clock::now() + kWait;
+  while (sink_.slept == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_NE(sink_.slept, 0);
+  send(FrameKind::kGoodbye);
+  EXPECT_TRUE(run.get().ok());
 }
 
 TEST_F(DecoderTest, HandsOnLargeFramesWhole) {

@@ -1,5 +1,6 @@
-// Protects: who says goodbye may hang up at once. Another thread may be sending, and then sends the
-// goodbye too; a goodbye that returned before would be lost, and with it why the session ended.
+// Protects: which copies' bytes are said here; and who says goodbye may hang up at once. Another
+// thread may be sending, and then sends the goodbye too; a goodbye that returned before would be
+// lost, and with it why the session ended.
 #include "server/worker/outbox.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "protocol/frame.h"
+#include "tests/unit/server/taking_connection.h"
 
 namespace gpurun::server {
 namespace {
@@ -43,6 +45,53 @@ class SlowConnection : public transport::Connection {
   std::string description_ = "slow";
   std::atomic<bool> first_{false};
 };
+
+// Small copies' bytes go on the log where a few of them stand before each piece of news.
+class OutboxCopiesTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kMost = kOutboxCopiesBytesMax;
+  void say(protocol::ReplyKind kind, std::size_t bytes = 0) {
+    protocol::ReplyHeader item;
+    item.kind = kind;
+    EXPECT_TRUE(outbox_.post(item, Bytes(bytes)).ok());
+    ++said_;
+  }
+  TakingConnection connection_{0};
+  Outbox outbox_{connection_, 30s};
+  std::uint64_t said_ = 0;
+};
+
+TEST_F(OutboxCopiesTest, FewAreTakenAgainAndAgain) {
+  for (const auto news : {protocol::ReplyKind::kReply, protocol::ReplyKind::kEventDone}) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(outbox_.takes_copy(kMost / 2));
+      EXPECT_TRUE(outbox_.takes_copy(kMost / 2));
+      say(news);
+    }
+  }
+}
+
+TEST_F(OutboxCopiesTest, ManyAreNotAndNorAreTheFirstOfTheNextUntilTheyAreFew) {
+  EXPECT_TRUE(outbox_.takes_copy(kMost));
+  EXPECT_FALSE(outbox_.takes_copy(1));
+  say(protocol::ReplyKind::kReply);
+  EXPECT_FALSE(outbox_.takes_copy(1)) << "there were many before";
+  say(protocol::ReplyKind::kOutput, 8);
+  EXPECT_FALSE(outbox_.takes_copy(1)) << "that was no news of theirs";
+  say(protocol::ReplyKind::kReply);
+  say(protocol::ReplyKind::kReply);  // With none before it.
+  EXPECT_TRUE(outbox_.takes_copy(1));
+}
+
+TEST_F(OutboxCopiesTest, NoneIsTakenWhileTheClientAcknowledgesNothing) {
+  for (std::size_t kept = 0; kept < kOutboxCopiesKeptBytesMax; kept += 128 << 10) {
+    EXPECT_TRUE(outbox_.takes_copy(4));
+    say(protocol::ReplyKind::kReply, 128 << 10);
+  }
+  EXPECT_FALSE(outbox_.takes_copy(4));
+  EXPECT_TRUE(outbox_.acknowledged(said_).ok());
+  EXPECT_TRUE(outbox_.takes_copy(4));
+}
 
 TEST(Outbox, AGoodbyeIsSentWhenItReturns) {
   SlowConnection connection;
