@@ -163,8 +163,10 @@ class Bulk {
   // Bytes of such transfers that wait for others, and what each costs besides.
   static constexpr std::size_t kKeptBytesMax = std::size_t{16} << 20;
   static constexpr std::size_t kKeptBytesEach = 128;
-  // Until a completion beyond `behind` is there, the session ends, or so long.
-  void await_completion(std::uint64_t behind, std::chrono::milliseconds at_most);
+  // Waits until a completion beyond `behind` is there, but for so long at most: the last completion
+  // that is, or none when the session has ended.
+  std::optional<std::uint64_t> await_completion(std::uint64_t behind,
+                                                std::chrono::milliseconds at_most);
   // Nothing is written to the destination any more from now on. True: it had not arrived whole.
   bool cancel(std::uint64_t transfer);
   // An unattended transfer has not arrived yet.

@@ -354,9 +354,11 @@ Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, Byte
   return true;
 }
 
-void Bulk::await_completion(std::uint64_t behind, std::chrono::milliseconds at_most) {
+std::optional<std::uint64_t> Bulk::await_completion(std::uint64_t behind,
+                                                    std::chrono::milliseconds at_most) {
   std::unique_lock<std::mutex> lock(mutex_);
   completed_.wait_for(lock, at_most, [&] { return ended_ || completed_through_ > behind; });
+  return ended_ ? std::nullopt : std::optional(completed_through_);
 }
 
 }  // namespace gpurun::client

@@ -229,8 +229,10 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     case protocol::ReplyKind::kCopyBytes:
       return take_copy(item);
     case protocol::ReplyKind::kHostTurn:
+      GPURUN_RETURN_IF_ERROR(await_copies(header.watermark));
       return graphs.turn(header.subject, item.payload);
     case protocol::ReplyKind::kHostBytes:
+      GPURUN_RETURN_IF_ERROR(await_copies(header.watermark));
       return graphs.bytes(header.subject, item.payload);
     case protocol::ReplyKind::kHostGone:
       return graphs.gone(header.subject);
@@ -243,25 +245,33 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
   return Status(Code::kProtocol, "unknown reply kind");
 }
 
-// Bytes of a copy that came here. Where they have to wait for others, bulk connections bring these;
-// meanwhile the worker hears of us.
-Status Session::Impl::take_copy(const protocol::ReplyView& item) {
+// Until bulk connections have brought completions 1 to `through`; meanwhile the worker hears of us.
+Status Session::Impl::await_copies(std::uint64_t through) {
   Clock::time_point moved = Clock::now();
-  for (std::uint64_t through = bulk_completions.load(std::memory_order_acquire);;) {
-    const Result<bool> taken =
-        bulk->take_whole(item.header.subject, item.header.watermark, item.payload);
-    if (!taken.ok()) return taken.status();
-    if (*taken) return {};
+  for (std::uint64_t at = bulk_completions.load(std::memory_order_acquire); at < through;) {
     beat_when_due();
-    bulk->await_completion(through, options.heartbeat);
-    const std::uint64_t now_through = bulk_completions.load(std::memory_order_acquire);
-    if (now_through != through) moved = Clock::now();
-    through = now_through;
-    if (Clock::now() - moved >= options.silence_deadline) {
-      return Status(Code::kDeadline, "completion " + std::to_string(through + 1) +
+    const std::optional<std::uint64_t> now = bulk->await_completion(at, options.heartbeat);
+    if (!now.has_value()) return Status(Code::kPeerGone, "the session has ended");
+    if (*now != at) {
+      moved = Clock::now();
+    } else if (Clock::now() - moved >= options.silence_deadline) {
+      return Status(Code::kDeadline, "completion " + std::to_string(at + 1) +
                                          " of a copy did not come for " +
                                          std::to_string(options.silence_deadline.count()) + " ms");
     }
+    at = *now;
+  }
+  return {};
+}
+
+// Bytes of a copy that came here. Where there is no room for what waits they wait by themselves.
+Status Session::Impl::take_copy(const protocol::ReplyView& item) {
+  const protocol::ReplyHeader& header = item.header;
+  for (;;) {
+    const Result<bool> taken = bulk->take_whole(header.subject, header.watermark, item.payload);
+    if (!taken.ok()) return taken.status();
+    if (*taken) return {};
+    GPURUN_RETURN_IF_ERROR(await_copies(header.watermark - 1));
   }
 }
 

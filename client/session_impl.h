@@ -110,6 +110,7 @@ struct Session::Impl {
   Status handle_reply(const protocol::ReplyView& item);
   Status handle_call_error(const protocol::ReplyHeader& header);
   void note_progress(const protocol::ReplyHeader& header);
+  Status await_copies(std::uint64_t through);
   Status take_copy(const protocol::ReplyView& item);
   void wake_event_waiters();
   void beat_when_due();

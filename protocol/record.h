@@ -217,7 +217,8 @@ enum class ReplyKind : std::uint8_t {
   kOutput = 3,  // Bytes that the device printed, for stdout. `subject` 1: the worker's own words.
   kEventDone = 4,  // The event `subject`, as recorded by `call_sequence`, is complete; with a
                    // `result`: nothing will be told of that record, who wants to know asks.
-  // Of nodes of graphs (protocol/graph_host.h); `subject`: the operation.
+  // Of nodes of graphs (protocol/graph_host.h); `subject`: the operation. Acted upon at the
+  // watermark: what earlier work has copied out is in the client's memory then.
   kHostTurn = 5,   // Payload: the turn, 8 bytes.
   kHostBytes = 6,  // Payload: the offset, 8 bytes, then the bytes.
   kHostGone = 7,

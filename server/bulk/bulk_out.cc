@@ -199,6 +199,11 @@ std::uint64_t BulkOut::watermark() const {
   return numbered_;
 }
 
+std::uint64_t BulkOut::watermark_said() {
+  const std::lock_guard saying(saying_);
+  return watermark();
+}
+
 bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   staging_.give_back(slot);

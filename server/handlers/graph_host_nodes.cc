@@ -367,7 +367,7 @@ int take_turn_answer(Call& call) {
 
 CallOutcome run_node(Call& call, bool adds) {
   Wanted wanted(call);
-  wanted.hosts.set_executor(call.executor());
+  wanted.hosts.set_executor(call.executor(), call.driver_context());
   int result = wanted.read();
   if (adds && wanted.node.node != 0) call.set_created(wanted.node.node);
   if (result == 0) {
@@ -445,7 +445,7 @@ void refuse_graph_node(Call& call, int result) {
   std::memcpy(&node, call.payload().data(), sizeof node);
   if (node.step != GraphHostStep::kNode) return;
   GraphHosts& hosts = HandlerState::of(call).graph_hosts();
-  hosts.set_executor(call.executor());
+  hosts.set_executor(call.executor(), call.driver_context());
   hosts.tell_gone(node.operation);
   if (!adds || node.node == 0) return;
   if (call.awaited()) return;

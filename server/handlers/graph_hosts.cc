@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include "base/log.h"
@@ -98,8 +99,9 @@ void GraphHosts::give_back(std::byte* data, std::size_t size, bool unmaps) {
   shadow_bytes_ -= size;
 }
 
-void GraphHosts::set_executor(Executor& executor) {
+void GraphHosts::set_executor(Executor& executor, void* context) {
   const std::lock_guard lock(mutex_);
+  context_ = context;
   if (executor_ == &executor) return;
   executor_ = &executor;
   stopping_ = false;
@@ -168,7 +170,11 @@ void GraphHosts::take_turn(const Operation& operation) {
   item.kind = ReplyKind::kHostTurn;
   item.subject = operation.number;
   executor.begin_client_turn();
+  std::future<void> settled = executor.settle_aside(context_);
   lock.unlock();
+  // What the stream was given before is in the client's memory before its function runs.
+  if (settled.valid()) settled.wait();
+  item.watermark = executor.copies_said();
   const bool said = executor.say(item, bytes_of(turn)).ok();
   lock.lock();
   // Bounded by the life of the session: stop().
@@ -179,14 +185,19 @@ void GraphHosts::take_turn(const Operation& operation) {
 
 void GraphHosts::send_bytes(const Operation& operation) {
   Executor* executor = nullptr;
+  std::future<void> settled;
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || executor_ == nullptr) return;
     executor = executor_;
+    settled = executor->settle_aside(context_);
   }
+  // An earlier copy to the same place is there before.
+  if (settled.valid()) settled.wait();
   ReplyHeader item;
   item.kind = ReplyKind::kHostBytes;
   item.subject = operation.number;
+  item.watermark = executor->copies_said();
   const std::size_t total = operation.shadow->size();
   Bytes payload;
   for (std::size_t at = 0; at < total;) {

@@ -68,8 +68,8 @@ class GraphHosts {
   GraphHosts(const GraphHosts&) = delete;
   GraphHosts& operator=(const GraphHosts&) = delete;
 
-  // Where the client is told. Set by the first call that has an operation.
-  void set_executor(Executor& executor);
+  // Where the client is told, and the context of the last call that had an operation.
+  void set_executor(Executor& executor, void* context);
 
   // `shadow`: one that is shared with another operation, which never runs at the same time; else
   // nullptr, and a copy gets one of `byte_count`, in `context`, which is current. 0 or the
@@ -104,6 +104,7 @@ class GraphHosts {
   std::mutex mutex_;
   std::condition_variable changed_;
   Executor* executor_ = nullptr;                               // Guarded by mutex_.
+  void* context_ = nullptr;                                    // Guarded by mutex_.
   std::unordered_map<std::uint64_t, const Operation*> turns_;  // Guarded by mutex_.
   std::uint64_t last_turn_ = 0;                                // Guarded by mutex_.
   std::uint64_t shadow_bytes_ = 0;                             // Guarded by mutex_.

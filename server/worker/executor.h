@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 
@@ -56,6 +57,12 @@ class Executor final : public CallSink {
   // false: there is no helper to be had.
   using Errand = std::function<void(const DriverFunctions& driver, int entered)>;
   bool call_driver(void* context, Errand errand);
+  // Has a helper, in `context`, tell what copies out are complete on the device: for a thread of
+  // the driver's, which may not ask it. No future: none are to be told. While this lives.
+  std::future<void> settle_aside(void* context);
+  // The watermark of copies out whose bytes have been said: an item that is said from now on may
+  // have the client wait for them before it hears of anything else.
+  std::uint64_t copies_said();
   // Called once when this ends, before anything is torn down. Before the first accept(), or by a
   // handler.
   void set_at_end(std::function<void()> at_end);

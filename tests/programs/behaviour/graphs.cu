@@ -377,6 +377,53 @@ static void boxes() {
   MUST(cudaGraphExecDestroy(exec));
 }
 
+// What its stream was given before a graph has reached the program's memory when the graph's function
+// runs, and does not come over what the graph copies there, whether it is 4 bytes or many.
+static void behind_copies() {
+  constexpr size_t kMany = size_t{1} << 20;
+  struct Seen {
+    const volatile int* place;
+    int value;
+  } seen = {nullptr, -1};
+  const cudaHostFn_t look = [](void* user) {
+    auto* const own = static_cast<Seen*>(user);
+    own->value = *own->place;
+  };
+  int *values, *other, *to;
+  cudaStream_t stream;
+  MUST(cudaMalloc(&values, kMany));
+  MUST(cudaMalloc(&other, 4));
+  MUST(cudaMallocHost(&to, kMany));
+  MUST(cudaStreamCreate(&stream));
+  MUST(cudaMemset(other, 0x7f, 4));
+  for (const size_t size : {size_t{4}, kMany}) {
+    int* const last = to + size / 4 - 1;
+    seen.place = last;
+    cudaGraph_t graph;
+    cudaGraphNode_t function, out;
+    const cudaHostNodeParams called = {look, &seen};
+    MUST(cudaGraphCreate(&graph, 0));
+    MUST(cudaGraphAddHostNode(&function, graph, nullptr, 0, &called));
+    MUST(cudaGraphAddMemcpyNode1D(&out, graph, &function, 1, last, other, 4, cudaMemcpyDeviceToHost));
+    cudaGraphExec_t exec;
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 200; ++i) {
+      const int byte = i % 100 + 1;
+      MUST(cudaMemsetAsync(values, byte, size, stream));
+      MUST(cudaMemcpyAsync(to, values, size, cudaMemcpyDeviceToHost, stream));
+      MUST(cudaGraphLaunch(exec, stream));
+      MUST(cudaStreamSynchronize(stream));
+      EXPECT(seen.value == byte * 0x01010101);
+      EXPECT(*last == 0x7f7f7f7f);
+    }
+    MUST(cudaGraphExecDestroy(exec));
+    MUST(cudaGraphDestroy(graph));
+  }
+  MUST(cudaFreeHost(to));
+  MUST(cudaFree(values));
+  MUST(cudaFree(other));
+}
+
 int main() {
   captured(true);
   captured(false);
@@ -384,6 +431,7 @@ int main() {
   changed();
   set_often();
   boxes();
+  behind_copies();
   std::puts("PASSED");
   return 0;
 }

@@ -145,6 +145,29 @@ TEST(HostileWorker, CallsOnlyWhatAGraphHas) {
   EXPECT_TRUE(ends(twice.worker, *twice.session));
 }
 
+// A turn comes behind copies that bulk connections bring, which they may never do.
+TEST(HostileWorker, ACopyThatNeverComesIsWaitedForAsLongAsTheWorkerIs) {
+  std::atomic<int> calls{0};
+  FakeWorker worker;
+  SessionOptions options = quiet();
+  options.heartbeat = std::chrono::milliseconds(50);
+  options.silence_deadline = std::chrono::seconds(1);
+  const auto session = start(worker, options);
+  GraphHost::Operation function;
+  function.function = [](void* count) { ++*static_cast<std::atomic<int>*>(count); };
+  function.user = &calls;
+  ReplyHeader turn = item(ReplyKind::kHostTurn, session->graphs().add(function));
+  turn.watermark = 1;
+  worker.send_item(turn, bytes_of(std::uint64_t{5}));
+  Reply reply;
+  EXPECT_EQ(session->call(*Lane::current(), site(3), ByteView(), &reply), kResultPeerGone);
+  EXPECT_EQ(session->death().code(), Code::kDeadline);
+  EXPECT_NE(session->death().message().find("completion 1 of a copy did not come"),
+            std::string::npos)
+      << session->death().message();
+  EXPECT_EQ(calls, 0);
+}
+
 TEST(HostileWorker, TurnsWithoutEndCostTheSession) {
   std::atomic<bool> open{false};  // Outlives the session, whose thread looks at it.
   FakeWorker worker;
