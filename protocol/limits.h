@@ -19,8 +19,8 @@ inline constexpr std::size_t kRecordBytesMax = std::size_t{256} << 10;
 inline constexpr std::size_t kInlineBytesMax = std::size_t{8} << 10;
 // Likewise of a copy to the device, which a client sends so while little of its log is under way.
 inline constexpr std::size_t kInlineCopyInBytesMax = std::size_t{64} << 10;
-// A copy out of the device whose bytes the worker may say on the log channel (ReplyKind::kCopyBytes).
-// A larger one there is a protocol error.
+// A copy out of the device whose bytes the worker may say on the log channel
+// (ReplyKind::kCopyBytes). A larger one there is a protocol error.
 inline constexpr std::size_t kItemCopyBytesMax = std::size_t{32} << 10;
 // Bytes of a transfer in one frame of a bulk lane. More are a protocol error.
 inline constexpr std::size_t kBulkChunkBytes = std::size_t{512} << 10;

@@ -226,10 +226,10 @@ enum class ReplyKind : std::uint8_t {
                   // (protocol/device_memory.h).
   kBytesWanted = 9,  // The stream has come to the kCopyIn `call_sequence` (kFlagBulkOnDemand): once
                      // the client is at the watermark it reads and sends transfer `subject`.
-  kCopyBytes = 10  // Payload: the bytes of the kCopyOut whose transfer is `subject`, all of them,
-                   // at most limits::kItemCopyBytesMax, in place of chunks (Feature::kBytesInItems).
-                   // `watermark`: the number of their completion; they are written where they
-                   // belong behind those before it (BulkHeader, frame.h).
+  kCopyBytes = 10    // Payload: the bytes of the kCopyOut whose transfer is `subject`, all of them,
+                   // at most limits::kItemCopyBytesMax, in place of chunks
+                   // (Feature::kBytesInItems). `watermark`: the number of their completion; they
+                   // are written where they belong behind those before it (BulkHeader, frame.h).
 };
 inline constexpr std::uint8_t kReplyKindMin = 1;
 inline constexpr std::uint8_t kReplyKindMax = 10;

@@ -91,8 +91,8 @@ class BulkOut {
   // Transfers that have all been given to the driver and have no number yet.
   bool numbering_due() const;
   std::uint64_t watermark() const;
-  // Likewise, but each of these transfers has been said: what is said next, where they are said too,
-  // stands behind them. Waits for who says one just now.
+  // Likewise, but each of these transfers has been said: what is said next, where they are said,
+  // too, stands behind them. Waits for who says one just now.
   std::uint64_t watermark_said();
 
   // A connection's sender: the `bytes` in `slot` have been handed to the network. True: a copy that

@@ -66,7 +66,9 @@ CopyOperation::CopyOperation(const CopyBox& box, std::vector<std::byte> staged)
 CUresult CopyOperation::run(Context&) { return copy_box(box_); }
 
 bool CopyOperation::writes_pageable() const {
-  return !memory_registry().find(box_.destination.address).has_value();
+  const std::uint64_t address = box_.destination.address;
+  // Device memory that was freed is not known either.
+  return !memory_registry().find(address).has_value() && memory_registry().permits(address, 1);
 }
 
 CUresult fill(const Fill& what) {

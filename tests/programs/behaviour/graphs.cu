@@ -377,8 +377,8 @@ static void boxes() {
   MUST(cudaGraphExecDestroy(exec));
 }
 
-// What its stream was given before a graph has reached the program's memory when the graph's function
-// runs, and does not come over what the graph copies there, whether it is 4 bytes or many.
+// What its stream was given before a graph has reached the program's memory when the graph's
+// function runs, and does not come over what the graph copies there, whether it is 4 bytes or many.
 static void behind_copies() {
   constexpr size_t kMany = size_t{1} << 20;
   struct Seen {
@@ -404,7 +404,8 @@ static void behind_copies() {
     const cudaHostNodeParams called = {look, &seen};
     MUST(cudaGraphCreate(&graph, 0));
     MUST(cudaGraphAddHostNode(&function, graph, nullptr, 0, &called));
-    MUST(cudaGraphAddMemcpyNode1D(&out, graph, &function, 1, last, other, 4, cudaMemcpyDeviceToHost));
+    MUST(cudaGraphAddMemcpyNode1D(&out, graph, &function, 1, last, other, 4,
+                                  cudaMemcpyDeviceToHost));
     cudaGraphExec_t exec;
     MUST(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 200; ++i) {

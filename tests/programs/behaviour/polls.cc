@@ -1,7 +1,7 @@
 // Polls of events: `polls IMAGE count ROUNDS` asks again and again while a kernel runs, and prints
 // how often; `polls IMAGE ROUNDS` shows that no poll says less than the program knows already: by
-// bytes that have come (while it asks, or has other work done), a function that ran, a wait for another stream, another event, a copy that
-// has returned.
+// bytes that have come (while it asks, or has other work done), a function that ran, a wait for
+// another stream, another event, a copy that has returned.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
