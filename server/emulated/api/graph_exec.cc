@@ -79,8 +79,10 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   OperationPtr launch = exec->launch();
   // Natively, too, who launches such a graph waits until it has written there (driver 580).
   const bool waits = stream->capture() == nullptr && launch->writes_pageable();
-  return waits ? submit_and_wait(context, stream, std::move(launch))
-               : submit(context, stream, std::move(launch));
+  if (!waits) return submit(context, stream, std::move(launch));
+  // What goes wrong in it is for a later call to tell.
+  const CUresult result = submit_and_wait(context, stream, std::move(launch));
+  return result == context->sticky_error() ? CUDA_SUCCESS : result;
 }
 
 // There is no place where a graph would have to be brought to.
