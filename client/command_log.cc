@@ -161,6 +161,7 @@ CommandLog::Batch CommandLog::collect(std::size_t bytes_max) noexcept {
 }
 
 bool CommandLog::release_through(std::uint64_t sequence) noexcept {
+  (void)batches_read_.load(std::memory_order_acquire);
   if (sequence > sent_sequence_.load(std::memory_order_acquire)) return false;
   const std::uint64_t sent = sent_.load(std::memory_order_acquire);
   std::uint64_t position = acknowledged_.load(std::memory_order_relaxed);

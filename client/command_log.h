@@ -65,6 +65,9 @@ class CommandLog {
   // this sees a commit, or that commit's thread sees the role free.
   bool something_to_send() const noexcept;
 
+  // The sender's: it has read from the log what it sends in another form. Comes before whatever
+  // says that the worker has it, which nothing else in this process does.
+  void note_read() noexcept { batches_read_.fetch_add(1, std::memory_order_release); }
   // The worker has taken everything through `sequence`. False: a number that was never sent.
   // One thread at a time: who reads the log.
   bool release_through(std::uint64_t sequence) noexcept;
@@ -102,6 +105,7 @@ class CommandLog {
   alignas(64) std::atomic<std::uint64_t> sent_{0};       // Written by the sender alone.
   std::atomic<std::uint64_t> sent_records_{0};
   std::atomic<std::uint64_t> sent_sequence_{0};
+  std::atomic<std::uint64_t> batches_read_{0};
   alignas(64) std::atomic<std::uint64_t> acknowledged_{0};  // Written by who reads alone.
 };
 

@@ -49,6 +49,7 @@ Status Session::Impl::send_batch(std::uint64_t* last_sequence) {
   if (batch.part_count == 0) return {};
   const auto records = std::span(batch.parts).first(batch.part_count);
   const protocol::LogPacker::Packed packed = packer.pack(records, batch.bytes);
+  log.note_read();
   const std::size_t bytes = packed.packed ? sizeof packed.head + packed.block.size() : batch.bytes;
   stats.count_batch(batch.first_sequence, batch.last_sequence, batch.bytes, bytes);
   auto header = frame_header(packed.packed ? protocol::FrameKind::kPackedRecords
