@@ -1,6 +1,6 @@
 // The inside of Executor: executor.cc issues, executor_reply.cc answers, questions.cc answers what
 // nothing need be issued for, standing.cc tells of what waits for long, registering.cc sees to
-// staging memory. Nobody else includes this.
+// staging memory, errands.cc to what threads of the driver want of it. Nobody else includes this.
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -116,13 +118,8 @@ class CarriedWithRepliesTest : public ExecutorTest {
  protected:
   void SetUp() override {
     ExecutorTest::SetUp();
-    stage_.event_state = 0;
-    DriverFunctions& driver = options_.driver;
-    driver.cuEventSynchronize = [](void*) { return 0; };
-    driver.cuMemcpyDtoHAsync = [](void* host, std::uint64_t device, std::size_t bytes, void*) {
-      std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
-      return 0;
-    };
+    copy_out_at_once(options_.driver);
+    set_driver(options_.driver);
     BulkLanes::Listener listener;
     listener.user = &answers_;
     listener.changed = listener.time = [](void*) {};
@@ -139,6 +136,7 @@ class CarriedWithRepliesTest : public ExecutorTest {
     ASSERT_EQ(executor_->handles().bind(kContext, HandleKind::kContext, 11), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
   }
+  virtual void set_driver(DriverFunctions&) {}
   void TearDown() override {
     executor_.reset();
     lanes_.stop();
@@ -202,6 +200,61 @@ TEST_F(CarriedWithRepliesTest, BytesThatNobodyAsksForLeaveToo) {
   EXPECT_EQ(said(),
             (std::vector<Item>{{ReplyKind::kCopyBytes, 1, 1}, {ReplyKind::kCopyBytes, 2, 2}}));
   EXPECT_EQ(log_.sends(), 1U);
+}
+
+// On a device that is not done: who waits for the event is a helper.
+class UnaskedBytesTest : public CarriedWithRepliesTest {
+ protected:
+  void SetUp() override {
+    CarriedWithRepliesTest::SetUp();
+    helpers_ = 0;
+    stage_.event_state = kErrorNotReady;
+    add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 1);
+    hand_on();
+  }
+  void set_driver(DriverFunctions& driver) override {
+    driver.cuEventSynchronize = [](void*) {
+      ++helpers_;
+      return 0;
+    };
+    options_.handlers.launch = [](Call&) { return CallOutcome::done(0); };
+    options_.handlers.by_opcode[kRun2] = [](Call&) {
+      EXPECT_TRUE(helped()) << "its bytes would wait for this call";
+      return CallOutcome::done(0);
+    };
+  }
+  void hand_on() {
+    ASSERT_TRUE(executor_->accept(calls_).ok());
+    calls_.clear();
+  }
+  static bool helped() {
+    const auto until = std::chrono::steady_clock::now() + kWait;
+    while (helpers_ == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return helpers_ != 0;
+  }
+  static inline std::atomic<int> helpers_{0};
+};
+
+TEST_F(UnaskedBytesTest, HaveAHelperOnceNothingMoreComes) {
+  EXPECT_EQ(helpers_, 0);
+  executor_->idle();
+  EXPECT_TRUE(helped());
+}
+
+TEST_F(UnaskedBytesTest, HaveAHelperBehindSomeShortCalls) {
+  for (int i = 0; i < 32; ++i) {
+    add(protocol::Form::kLaunch, 0, {}, 0);
+    hand_on();
+  }
+  EXPECT_TRUE(helped());
+}
+
+TEST_F(UnaskedBytesTest, HaveAHelperBeforeACallThatMayBeLong) {
+  protocol::RecordView record = next_record(kRun2, Order::kStream, kStreamX, 0, {});
+  record.header.form = protocol::Form::kRaw;
+  calls_.push_back(record);
+  hand_on();
+  EXPECT_NE(helpers_, 0);
 }
 
 }  // namespace

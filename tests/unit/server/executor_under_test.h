@@ -137,6 +137,16 @@ inline CallOutcome echo(Call& call) {
   return CallOutcome::done(0);
 }
 
+// A device that is done with copies out at once.
+inline void copy_out_at_once(DriverFunctions& driver) {
+  stage->event_state = 0;
+  driver.cuEventSynchronize = [](void*) { return 0; };
+  driver.cuMemcpyDtoHAsync = [](void* host, std::uint64_t device, std::size_t bytes, void*) {
+    std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
+    return 0;
+  };
+}
+
 class ExecutorTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -36,13 +36,7 @@ class GatheredCopiesTest : public ExecutorTest {
     ExecutorTest::SetUp();
     bulk = &taking_;
     sent_before_call = 0;
-    stage_.event_state = 0;
-    DriverFunctions& driver = options_.driver;
-    driver.cuEventSynchronize = [](void*) { return 0; };
-    driver.cuMemcpyDtoHAsync = [](void* host, std::uint64_t device, std::size_t bytes, void*) {
-      std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
-      return 0;
-    };
+    copy_out_at_once(options_.driver);
     options_.handlers.by_opcode[kRun] = [](Call&) {
       sent_before_call = bulk->sent_so_far().size();
       return CallOutcome::done(0);
