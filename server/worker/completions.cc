@@ -50,8 +50,8 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   const bool done = heard == Heard::kAwaited && soon_ && (ready() || soon_(ready));
   std::unique_lock lock(mutex_);
   if (lines_.count(key) == 0 && complete(event)) {
-    settle(lock);  // What it may count on goes before it.
     events_[context].push_back(event);
+    if (settle(lock)) say_told(lock, Teller::kAfter);  // What it may count on goes before it.
     lock.unlock();
     ended(0);
     return 0;
@@ -60,7 +60,8 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   if (line == nullptr) line = std::make_shared<Line>();
   line->entries.push_back({event, std::move(ended), ++last_number_});
   const std::shared_ptr<Line> mine = line;
-  if (done) settle(lock);  // Those before it, too: a helper would sleep.
+  // Those before it, too: a helper would sleep.
+  if (done && settle(lock)) say_told(lock, Teller::kAfter);
   const bool lacks_helper = !mine->attended && !mine->entries.empty();
   if (lacks_helper && heard == Heard::kAsked) {
     unattended_.store(true, std::memory_order_release);
@@ -139,13 +140,16 @@ void Completions::await_teller(std::unique_lock<std::mutex>& lock) {
 }
 
 // A helper's: the line's first, behind all that it may count on, unless somebody else tells it.
+// Whether it told any.
 bool Completions::tell_first(std::unique_lock<std::mutex>& lock, Line& line, int result) {
+  bool told = false;
   for (await_teller(lock); !stopping_ && line.told == 0; await_teller(lock)) {
     const auto earlier = result == 0 ? next_complete(line.entries.front().number) : nullptr;
     tell(lock, earlier != nullptr ? *earlier : line, earlier != nullptr ? 0 : result);
-    if (earlier == nullptr) return true;
+    told = true;
+    if (earlier == nullptr) break;
   }
-  return false;
+  return told;
 }
 
 void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
@@ -160,11 +164,7 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
       lock.lock();
     }
     const bool told = tell_first(lock, *line, result);
-    if (told && told_by_helper_ != nullptr) {
-      lock.unlock();
-      told_by_helper_();
-      lock.lock();
-    }
+    if (told) say_told(lock, Teller::kHelper);
     if (stopping_) break;
     line->entries.pop_front();
     --line->told;
@@ -174,19 +174,31 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
   if (found != lines_.end() && found->second == line) lines_.erase(found);
 }
 
-void Completions::settle(std::unique_lock<std::mutex>& lock) {
+// Gives the lock up meanwhile.
+void Completions::say_told(std::unique_lock<std::mutex>& lock, Teller teller) {
+  if (told_elsewhere_ == nullptr) return;
+  lock.unlock();
+  told_elsewhere_(teller);
+  lock.lock();
+}
+
+// Whether there was anything to tell.
+bool Completions::settle(std::unique_lock<std::mutex>& lock) {
+  bool told = false;
   // A failure is left to the helper, which waits for the same event.
   for (await_teller(lock); !stopping_; await_teller(lock)) {
     const std::shared_ptr<Line> next = next_complete(last_number_ + 1);
     if (next == nullptr) break;
     tell(lock, *next, 0);
+    told = true;
   }
   take_out_told();
+  return told;
 }
 
 void Completions::settle() {
   std::unique_lock lock(mutex_);
-  settle(lock);
+  (void)settle(lock);
 }
 
 void Completions::forget(void* context) {

@@ -55,9 +55,11 @@ class Completions {
   using Soon = std::function<bool(const std::function<bool()>& ready)>;
   void set_soon(Soon soon) { soon_ = std::move(soon); }
 
-  // `told` is called without a lock after helpers have called `ended`s: what those may not do, it
-  // may. Before the first after().
-  void set_told(std::function<void()> told) { told_by_helper_ = std::move(told); }
+  // `told` is called without a lock after a helper, or an after(), has called `ended`s that are not
+  // its caller's: what those may not do, it may. Who settles sees to that himself. Before the first
+  // after().
+  enum class Teller { kHelper, kAfter };
+  void set_told(std::function<void(Teller)> told) { told_elsewhere_ = std::move(told); }
 
   // Calls every `ended` that is due now, without waiting for the device. Any thread.
   void settle();
@@ -90,12 +92,13 @@ class Completions {
   std::shared_ptr<Line> next_complete(std::uint64_t before) const;
   void await_teller(std::unique_lock<std::mutex>& lock);
   bool tell_first(std::unique_lock<std::mutex>& lock, Line& line, int result);
-  void settle(std::unique_lock<std::mutex>& lock);
+  bool settle(std::unique_lock<std::mutex>& lock);
+  void say_told(std::unique_lock<std::mutex>& lock, Teller teller);
 
   const DriverFunctions& driver_;
   Parking& parking_;
   const std::uint64_t owner_;
-  std::function<void()> told_by_helper_;
+  std::function<void(Teller)> told_elsewhere_;
   Soon soon_;
 
   std::mutex mutex_;  // Guards all below.

@@ -45,9 +45,10 @@ std::uint64_t next_executor_id() noexcept;
 struct ExecutorState {
   ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
       : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
-    completions.set_told([this] {
+    completions.set_told([this](Completions::Teller teller) {
       run_due();
-      outbox.send();
+      // Whoever calls after() sends what there is when it is through with its calls.
+      if (teller == Completions::Teller::kHelper) outbox.send();
     });
     completions.set_soon([this](const std::function<bool()>& ready) { return soon(ready); });
   }

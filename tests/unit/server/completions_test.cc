@@ -46,7 +46,7 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
   Completions completions(driver, *parking, ~std::uint64_t{0});
   std::promise<void> helper_goes_on;
   // The helper has told the first end; before it goes on to the second, another thread tells that.
-  completions.set_told([&] {
+  completions.set_told([&](Completions::Teller) {
     if (other.joinable()) return;
     other = std::thread([&] { completions.settle(); });
     slow.begun.get_future().wait();
@@ -223,6 +223,25 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
   driver_at_once_ = false;
   stream_ = streams[0];
+}
+
+// What an after() tells by the way is nobody's whom its caller knows: the news of it would wait
+// until something else comes.
+TEST_F(AskedEndsTest, OfOthersAreSaidByTheAfterThatTellsThem) {
+  completions_->set_told([this](Completions::Teller teller) {
+    told_.push_back(teller == Completions::Teller::kAfter ? 100 : 200);
+  });
+  void* const first = stream_;
+  after(1, Completions::Heard::kAsked);
+  device_.run(1);
+  ASSERT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
+  driver_at_once_ = true;
+  after(2, Completions::Heard::kUnasked);
+  EXPECT_EQ(told_, (std::vector<int>{1, 100, 2}));
+  after(3, Completions::Heard::kUnasked);  // There is nothing to say of its own.
+  EXPECT_EQ(told_, (std::vector<int>{1, 100, 2, 3}));
+  driver_at_once_ = false;
+  stream_ = first;
 }
 
 }  // namespace
