@@ -1,7 +1,5 @@
-// Who waits for which turn, and the memory on this side that copies go through.
+// Who waits for which turn, and the bytes of copies.
 #include "server/handlers/graph_hosts.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,111 +17,32 @@ using protocol::GraphWork;
 using protocol::ReplyHeader;
 using protocol::ReplyKind;
 
-namespace {
-
-constexpr unsigned kHostRegisterPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (cuda.h).
-constexpr int kErrorNotRegistered = 713;       // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
-
-}  // namespace
-
-std::shared_ptr<GraphHosts::Shadow> GraphHosts::Shadow::make(GraphHosts& owner,
-                                                             std::uint64_t byte_count,
-                                                             void* context) {
-  {
-    const std::lock_guard lock(owner.mutex_);
-    if (byte_count == 0 || byte_count > protocol::kGraphShadowBytesMax - owner.shadow_bytes_) {
-      return nullptr;
-    }
-    owner.shadow_bytes_ += byte_count;
-  }
-  void* memory =
-      mmap(nullptr, byte_count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    const std::lock_guard lock(owner.mutex_);
-    owner.shadow_bytes_ -= byte_count;
-    return nullptr;
-  }
-  auto* const data = static_cast<std::byte*>(memory);
-  const auto size = static_cast<std::size_t>(byte_count);
-  const bool registered = context != nullptr && owner.register_memory(data, size);
-  return std::shared_ptr<Shadow>(new Shadow(owner, data, size, registered ? context : nullptr));
-}
-
-GraphHosts::Shadow::~Shadow() { owner_.end_memory(data_, size_, registered_in_); }
-
-// By a handler: the context is current.
-bool GraphHosts::register_memory(std::byte* data, std::size_t size) {
-  const DriverFunctions* driver = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (executor_ == nullptr) return false;
-    driver = &executor_->options().driver;
-  }
-  if (driver->cuMemHostRegister == nullptr || driver->cuMemHostUnregister == nullptr) return false;
-  const int refused = driver->cuMemHostRegister(data, size, kHostRegisterPortable);
-  if (refused == 0) return true;
-  const std::lock_guard lock(mutex_);
-  if (!std::exchange(told_of_refusal_, true)) {
-    GPURUN_LOG(
-        kWarning,
-        "the driver does not register memory for copies of graphs (error %d): a graph with a "
-        "function of the program before such a copy may stand for ever",
-        refused);
-  }
-  return false;
-}
-
-// It may be a thread of the driver's, which must not call it. What cannot be unregistered stays
-// mapped: the driver would take what is mapped there next for what it has registered.
-void GraphHosts::end_memory(std::byte* data, std::size_t size, void* registered_in) {
-  if (registered_in == nullptr) return give_back(data, size, true);
-  const auto errand = [this, data, size](const DriverFunctions& driver, int entered) {
-    const int ended = entered != 0 ? entered : driver.cuMemHostUnregister(data);
-    give_back(data, size, ended == 0 || ended == kErrorNotRegistered);
-  };
-  {
-    const std::lock_guard lock(mutex_);             // Before stop() the executor lives.
-    if (stopping_ || executor_ == nullptr) return;  // The process ends.
-    if (executor_->call_driver(registered_in, errand)) return;
-  }
-  give_back(data, size, false);
-}
-
-void GraphHosts::give_back(std::byte* data, std::size_t size, bool unmaps) {
-  if (unmaps) {
-    munmap(data, size);
-  } else {
-    (void)madvise(data, size, MADV_DONTNEED);
-  }
-  const std::lock_guard lock(mutex_);
-  shadow_bytes_ -= size;
-}
-
 void GraphHosts::set_executor(Executor& executor, void* context) {
   const std::lock_guard lock(mutex_);
   context_ = context;
   if (executor_ == &executor) return;
   executor_ = &executor;
   stopping_ = false;
+  shadows_.set_executor(&executor);
   executor.set_at_end([this] { stop(); });
 }
 
 int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_count, void* context,
                      std::shared_ptr<Shadow> shadow, OperationPtr* made) {
   const bool copies = work == GraphWork::kCopyIn || work == GraphWork::kCopyOut;
-  if (copies && shadow == nullptr) {
-    // A copy in reads when the graph comes to it, wherever it reads.
-    shadow = Shadow::make(*this, byte_count, work == GraphWork::kCopyOut ? context : nullptr);
-  }
-  bool room = !copies || shadow != nullptr;
-  {
+  int result = 0;
+  if (copies && shadow == nullptr) result = shadows_.make(byte_count, context, &shadow);
+  if (result == 0) {
     const std::lock_guard lock(mutex_);
-    room = room && operations_ < protocol::kGraphOperationsMax;
-    if (room) ++operations_;
+    if (operations_ < protocol::kGraphOperationsMax) {
+      ++operations_;
+    } else {
+      result = kErrorOutOfMemory;
+    }
   }
-  if (!room) {
+  if (result != 0) {
     tell_gone(number);
-    return kErrorOutOfMemory;
+    return result;
   }
   *made = std::make_shared<Operation>(*this, number, work, std::move(shadow));
   return 0;
@@ -251,6 +170,7 @@ void GraphHosts::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     executor_ = nullptr;
+    shadows_.set_executor(nullptr);
   }
   changed_.notify_all();
 }

@@ -1,5 +1,5 @@
-// GraphHosts: what nodes of graphs do in the client: the operations behind them, the memory of
-// copies on this side, and the turns that launches take at them. See protocol/graph_host.h.
+// GraphHosts: what nodes of graphs do in the client: the operations behind them, and the turns
+// that launches take at them. See protocol/graph_host.h.
 //
 // A host node blocks the driver's callback thread until the client has answered: a graph cannot be
 // held in an issue queue, for the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "protocol/graph_host.h"
 #include "server/driver/cuda_driver.h"
+#include "server/handlers/graph_shadows.h"
 
 namespace gpurun::server {
 
@@ -24,29 +25,7 @@ class Executor;
 // Any thread.
 class GraphHosts {
  public:
-  // Memory of ours that a copy of a graph reads or writes in place of the client's. What is written
-  // is registered with the driver: it makes who launches a graph that writes other memory wait
-  // until it has (seen with driver 580), while the client, whose answer the graph may need, waits
-  // for us.
-  class Shadow {
-   public:
-    // Registered in `context`, which is current; nullptr: not. nullptr: no memory, or over
-    // kGraphShadowBytesMax.
-    static std::shared_ptr<Shadow> make(GraphHosts& owner, std::uint64_t byte_count, void* context);
-    ~Shadow();
-    Shadow(const Shadow&) = delete;
-    Shadow& operator=(const Shadow&) = delete;
-    std::byte* data() const { return data_; }
-    std::size_t size() const { return size_; }
-
-   private:
-    Shadow(GraphHosts& owner, std::byte* data, std::size_t size, void* registered_in)
-        : owner_(owner), data_(data), size_(size), registered_in_(registered_in) {}
-    GraphHosts& owner_;
-    std::byte* const data_;
-    const std::size_t size_;
-    void* const registered_in_;  // The context; nullptr: pageable.
-  };
+  using Shadow = GraphShadows::Shadow;
 
   // Its end tells the client that it is gone: everything that may run it holds a share of it.
   struct Operation {
@@ -95,11 +74,10 @@ class GraphHosts {
   void stop();
 
  private:
-  bool register_memory(std::byte* data, std::size_t size);
-  void end_memory(std::byte* data, std::size_t size, void* registered_in);
-  void give_back(std::byte* data, std::size_t size, bool unmaps);
   void take_turn(const Operation& operation);
   void send_bytes(const Operation& operation);
+
+  GraphShadows shadows_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -107,9 +85,7 @@ class GraphHosts {
   void* context_ = nullptr;                                    // Guarded by mutex_.
   std::unordered_map<std::uint64_t, const Operation*> turns_;  // Guarded by mutex_.
   std::uint64_t last_turn_ = 0;                                // Guarded by mutex_.
-  std::uint64_t shadow_bytes_ = 0;                             // Guarded by mutex_.
   std::size_t operations_ = 0;                                 // Guarded by mutex_.
-  bool told_of_refusal_ = false;                               // Guarded by mutex_.
   bool stopping_ = false;                                      // Guarded by mutex_.
 };
 

@@ -22,6 +22,11 @@ bool is_there(const BoxSide& side, const CopyBox& box) {
   return box_span(side, box, &bytes) && memory_registry().permits(side.address, bytes);
 }
 
+// Device memory that was freed is not known either.
+bool is_pageable(std::uint64_t address) {
+  return !memory_registry().find(address).has_value() && memory_registry().permits(address, 1);
+}
+
 }  // namespace
 
 bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes) {
@@ -65,10 +70,16 @@ CopyOperation::CopyOperation(const CopyBox& box, std::vector<std::byte> staged)
 
 CUresult CopyOperation::run(Context&) { return copy_box(box_); }
 
-bool CopyOperation::writes_pageable() const {
-  const std::uint64_t address = box_.destination.address;
-  // Device memory that was freed is not known either.
-  return !memory_registry().find(address).has_value() && memory_registry().permits(address, 1);
+bool CopyOperation::writes_pageable() const { return is_pageable(box_.destination.address); }
+
+OperationPtr CopyOperation::for_launch() const {
+  std::uint64_t bytes = 0;
+  const bool reads_now = staged_.empty() && is_pageable(box_.source.address) &&
+                         !is_pageable(box_.destination.address) && is_there(box_.source, box_) &&
+                         box_span(box_.source, box_, &bytes);
+  if (!reads_now) return nullptr;
+  const std::byte* from = at(box_.source.address);
+  return std::make_shared<CopyOperation>(box_, std::vector<std::byte>(from, from + bytes));
 }
 
 CUresult fill(const Fill& what) {

@@ -1,7 +1,11 @@
 // Which calls wait for a kernel that runs on an unrelated, non-blocking stream. The server hands
 // those that do to a thread of their own; a client that answers them early must keep their order.
-// And which launches of graphs wait for a kernel that their stream has before them.
+// And which launches of graphs wait for a kernel that their stream has before them, and when their
+// copies read.
+#include <cstring>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -20,37 +24,12 @@ struct Prepared {
     must(CU(driver, cuEventCreate)(&event, 0), "cuEventCreate");
     must(CU(driver, cuModuleLoadData)(&module, kKernels), "cuModuleLoadData");
     must(CU(driver, cuMemHostAlloc)(&pinned, 1 << 16, 0), "cuMemHostAlloc");
-    to_pageable = copies(driver, pageable.data(), true);
-    from_pageable = copies(driver, pageable.data(), false);
-    to_pinned = copies(driver, pinned, true);
-  }
-  // A graph of one copy, out of device memory or into it.
-  CUgraphExec copies(const Driver& driver, void* host, bool out) const {
-    CUDA_MEMCPY3D copy = {};
-    copy.srcMemoryType = out ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    copy.dstMemoryType = out ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = copy.dstDevice = memory;
-    copy.srcHost = copy.dstHost = host;
-    copy.WidthInBytes = 4096;
-    copy.Height = copy.Depth = 1;
-    CUgraph graph = nullptr;
-    CUgraphNode node = nullptr;
-    CUgraphExec made = nullptr;
-    CUcontext context = nullptr;
-    must(CU(driver, cuCtxGetCurrent)(&context), "cuCtxGetCurrent");
-    must(CU(driver, cuGraphCreate)(&graph, 0), "cuGraphCreate");
-    must(CU(driver, cuGraphAddMemcpyNode)(&node, graph, nullptr, 0, &copy, context),
-         "cuGraphAddMemcpyNode");
-    must(CU(driver, cuGraphInstantiateWithFlags)(&made, graph, 0), "cuGraphInstantiate");
-    return made;
   }
   CUdeviceptr memory = 0;
   CUstream stream = nullptr;
   CUevent event = nullptr;
   CUmodule module = nullptr;
   void* pinned = nullptr;
-  std::vector<char> pageable = std::vector<char>(1 << 16);
-  CUgraphExec to_pageable = nullptr, from_pageable = nullptr, to_pinned = nullptr;
 };
 
 struct Call {
@@ -58,13 +37,67 @@ struct Call {
   CUresult (*make)(const Driver& driver, Prepared& p);
 };
 
-constexpr struct {
+struct GraphCase {
   const char* name;
-  CUgraphExec Prepared::*graph;
-} kGraphs[] = {
-    {"cuGraphLaunch behind the kernel, of a copy to pageable memory", &Prepared::to_pageable},
-    {"cuGraphLaunch behind the kernel, of a copy from pageable memory", &Prepared::from_pageable},
-    {"cuGraphLaunch behind the kernel, of a copy to pinned memory", &Prepared::to_pinned},
+  bool out;  // Of device memory.
+  bool pinned;
+  std::size_t bytes;
+  int launches;
+};
+constexpr std::size_t kMany = std::size_t{16} << 20;
+constexpr GraphCase kGraphs[] = {
+    {"cuGraphLaunch behind the kernel, of a copy to pageable memory", true, false, 4096, 1},
+    {"cuGraphLaunch behind the kernel, of a copy from pageable memory", false, false, 4096, 1},
+    {"cuGraphLaunch behind the kernel, of 16 MiB from pageable memory", false, false, kMany, 1},
+    {"cuGraphLaunch behind the kernel, twice, from pageable memory", false, false, 4096, 2},
+    {"cuGraphLaunch behind the kernel, twice, of 16 MiB from it", false, false, kMany, 2},
+    {"cuGraphLaunch behind the kernel, of a copy to pinned memory", true, true, 4096, 1},
+    {"cuGraphLaunch behind the kernel, of a copy from pinned memory", false, true, 4096, 1},
+    {"cuGraphLaunch behind the kernel, twice, of 16 MiB from pinned", false, true, kMany, 2},
+};
+
+// A graph of one copy, made while nothing runs.
+class PreparedGraph {
+ public:
+  PreparedGraph(const Driver& driver, const GraphCase& of) : driver_(driver) {
+    must(CU(driver, cuMemAlloc_v2)(&memory_, of.bytes), "cuMemAlloc");
+    if (of.pinned) {
+      must(CU(driver, cuMemHostAlloc)(&host_, of.bytes, 0), "cuMemHostAlloc");
+    } else {
+      pageable_.resize(of.bytes);
+      host_ = pageable_.data();
+    }
+    std::memset(host_, 1, of.bytes);
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = of.out ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    copy.dstMemoryType = of.out ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = copy.dstDevice = memory_;
+    copy.srcHost = copy.dstHost = host_;
+    copy.WidthInBytes = of.bytes;
+    copy.Height = copy.Depth = 1;
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUcontext context = nullptr;
+    must(CU(driver, cuCtxGetCurrent)(&context), "cuCtxGetCurrent");
+    must(CU(driver, cuGraphCreate)(&graph, 0), "cuGraphCreate");
+    must(CU(driver, cuGraphAddMemcpyNode)(&node, graph, nullptr, 0, &copy, context),
+         "cuGraphAddMemcpyNode");
+    must(CU(driver, cuGraphInstantiateWithFlags)(&exec, graph, 0), "cuGraphInstantiate");
+  }
+  void change_host() { std::memset(host_, 2, 1); }
+  // Nothing runs. Whether the copy in read what was there before change_host().
+  bool has_read_before() const {
+    char first = 0;
+    must(CU(driver_, cuMemcpyDtoH_v2)(&first, memory_, 1), "cuMemcpyDtoH");
+    return first == 1;
+  }
+  CUgraphExec exec = nullptr;
+
+ private:
+  const Driver& driver_;
+  CUdeviceptr memory_ = 0;
+  std::vector<char> pageable_;
+  void* host_ = nullptr;
 };
 
 constexpr Call kCalls[] = {
@@ -151,8 +184,9 @@ constexpr Call kCalls[] = {
 void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
   const Driver driver(libcuda);
   Stage stage(driver, Level::kWork);
-  const auto ask = [&](const char* name, const std::function<CUresult(Prepared&)>& make) {
-    Prepared prepared(stage);
+  // Whether `make` returns while a kernel runs on the stage's stream; then `after_it` is called.
+  const auto ask = [&](const std::function<CUresult()>& make,
+                       const std::function<void()>& after_it) {
     must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
     HeldStream held(stage, stage.stream);
     CUresult result = CUDA_ERROR_UNKNOWN;
@@ -161,23 +195,38 @@ void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
         stage, 400,
         [&] {
           const auto start = std::chrono::steady_clock::now();
-          result = make(prepared);
+          result = make();
           took = seconds_since(start);
         },
         [&held] { held.release(); });
-    if (in_time) held.release();
+    if (in_time) {
+      after_it();
+      held.release();
+    }
     must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
-    answer->fact(name, Json::object({{"waits_for_the_kernel", Json::boolean(!in_time)},
-                                     {"us", in_time ? Json::number(took * 1e6) : Json::null()},
-                                     {"result", Json::result(result)}}));
+    return std::vector<std::pair<std::string, Json>>{
+        {"waits_for_the_kernel", Json::boolean(!in_time)},
+        {"us", in_time ? Json::number(took * 1e6) : Json::null()},
+        {"result", Json::result(result)}};
   };
   for (const Call& call : kCalls) {
-    ask(call.name, [&](Prepared& prepared) { return call.make(driver, prepared); });
+    Prepared prepared(stage);
+    answer->fact(call.name, Json::object(ask([&] { return call.make(driver, prepared); }, [] {})));
   }
-  for (const auto& [name, graph] : kGraphs) {
-    ask(name, [&, of = graph](Prepared& prepared) {
-      return CU(driver, cuGraphLaunch)(prepared.*of, stage.stream);
-    });
+  for (const GraphCase& each : kGraphs) {
+    PreparedGraph prepared(driver, each);
+    auto facts = ask(
+        [&] {
+          CUresult result = CUDA_SUCCESS;
+          for (int i = 0; i < each.launches && result == CUDA_SUCCESS; ++i) {
+            result = CU(driver, cuGraphLaunch)(prepared.exec, stage.stream);
+          }
+          return result;
+        },
+        [&] { prepared.change_host(); });
+    if (!each.out)
+      facts.emplace_back("reads_when_launched", Json::boolean(prepared.has_read_before()));
+    answer->fact(each.name, Json::object(facts));
   }
 }
 

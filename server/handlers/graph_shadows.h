@@ -1,0 +1,76 @@
+// GraphShadows: memory of the worker that copies of graphs read or write in place of the client's.
+//
+// It is registered with the driver (cuMemHostRegister), which makes who launches a graph that
+// writes other memory wait until it has, and reads other memory when the graph is launched (seen
+// with driver 580): before the client, whose answer we could not take meanwhile, has said what is
+// there. To unregister may wait for the device, so a helper does, and memory whose graph has a copy
+// less is kept for the next copy first: an executable whose copies are set anew for each launch
+// goes by without either.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace gpurun::server {
+
+class Executor;
+
+// Any thread.
+class GraphShadows {
+ public:
+  class Shadow {
+   public:
+    ~Shadow() { owner_.end(memory_); }
+    Shadow(const Shadow&) = delete;
+    Shadow& operator=(const Shadow&) = delete;
+    std::byte* data() const { return memory_.data; }
+    std::size_t size() const { return size_; }
+
+   private:
+    friend class GraphShadows;
+    struct Memory {
+      std::byte* data = nullptr;
+      std::size_t capacity = 0;       // Whole pages.
+      void* registered_in = nullptr;  // The context; nullptr: the driver registers none.
+    };
+    Shadow(GraphShadows& owner, const Memory& memory, std::size_t size)
+        : owner_(owner), memory_(memory), size_(size) {}
+    GraphShadows& owner_;
+    const Memory memory_;
+    const std::size_t size_;
+  };
+
+  GraphShadows() = default;
+  GraphShadows(const GraphShadows&) = delete;
+  GraphShadows& operator=(const GraphShadows&) = delete;
+
+  // By whom helpers are had; nullptr: by nobody any more, and the process ends soon.
+  void set_executor(Executor* executor);
+
+  // By a handler: `context` is current. 0 or the CUresult: OUT_OF_MEMORY for none or beyond
+  // kGraphShadowBytesMax, or what the driver answered.
+  int make(std::uint64_t byte_count, void* context, std::shared_ptr<Shadow>* made);
+
+ private:
+  using Memory = Shadow::Memory;
+
+  bool take_spare(std::size_t byte_count, Memory* memory);
+  int map(std::size_t byte_count, Memory* memory);
+  int register_memory(Memory* memory, void* context);
+  void end(const Memory& memory);
+  void end_spares(std::unique_lock<std::mutex>& lock);
+  void unregister(const Memory& memory);
+  void give_back(const Memory& memory, bool unmaps);
+
+  std::mutex mutex_;  // Guards all below.
+  Executor* executor_ = nullptr;
+  std::multimap<std::size_t, Memory> spares_;  // By capacity.
+  std::size_t spare_bytes_ = 0;
+  std::uint64_t bytes_ = 0;  // Of all, until it is given back.
+  std::size_t living_ = 0;   // Shadows.
+};
+
+}  // namespace gpurun::server
