@@ -89,7 +89,7 @@ void GraphHosts::take_turn(const Operation& operation) {
   item.kind = ReplyKind::kHostTurn;
   item.subject = operation.number;
   executor.begin_client_turn();
-  std::future<void> settled = executor.settle_aside(context_);
+  std::future<void> settled = settle_aside();
   lock.unlock();
   // What the stream was given before is in the client's memory before its function runs.
   if (settled.valid()) settled.wait();
@@ -109,7 +109,7 @@ void GraphHosts::send_bytes(const Operation& operation) {
     const std::lock_guard lock(mutex_);
     if (stopping_ || executor_ == nullptr) return;
     executor = executor_;
-    settled = executor->settle_aside(context_);
+    settled = settle_aside();
   }
   // An earlier copy to the same place is there before.
   if (settled.valid()) settled.wait();
@@ -163,6 +163,19 @@ void GraphHosts::done(std::uint64_t turn) {
     turns_.erase(turn);
   }
   changed_.notify_all();
+}
+
+void GraphHosts::context_ends(void* context) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (context_ == context) context_ = nullptr;
+  }
+  shadows_.context_ends(context);
+}
+
+std::future<void> GraphHosts::settle_aside() {
+  if (context_ == nullptr) return {};
+  return executor_->settle_aside(context_);
 }
 
 void GraphHosts::stop() {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -70,10 +71,14 @@ class GraphHosts {
   // The client hears that an operation that it made will never be.
   void tell_gone(std::uint64_t number);
 
+  // The driver's `context` is about to end: see GraphShadows.
+  void context_ends(void* context);
+
   // Ends every turn, now and later: nobody is there any more.
   void stop();
 
  private:
+  std::future<void> settle_aside();  // With the lock held.
   void take_turn(const Operation& operation);
   void send_bytes(const Operation& operation);
 

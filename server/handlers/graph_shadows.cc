@@ -14,7 +14,6 @@ namespace gpurun::server {
 namespace {
 
 constexpr unsigned kHostRegisterPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (cuda.h).
-constexpr int kErrorAlreadyRegistered = 712;   // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED.
 constexpr int kErrorNotRegistered = 713;       // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
 
 constexpr std::size_t kPageBytes = 4096;
@@ -32,41 +31,48 @@ int GraphShadows::make(std::uint64_t byte_count, void* context, std::shared_ptr<
   if (byte_count == 0 || byte_count > protocol::kGraphShadowBytesMax) return kErrorOutOfMemory;
   const auto size = static_cast<std::size_t>(byte_count);
   Memory memory;
-  if (!take_spare(size, &memory)) {
+  if (!take_spare(size, context, &memory)) {
     if (const int failed = map(size, &memory); failed != 0) return failed;
-  }
-  const int refused = register_memory(&memory, context);
-  if (refused != 0) {
-    GPURUN_LOG(kWarning, "the driver does not register %zu bytes for a copy of a graph (error %d)",
-               size, refused);
-    give_back(memory, memory.registered_in == nullptr);
-    return refused;
+    if (const int refused = register_memory(&memory, context); refused != 0) {
+      tell_refusal(refused);
+      give_back(memory, true);
+      return refused;
+    }
   }
   const std::lock_guard lock(mutex_);
   ++living_;
-  *made = std::shared_ptr<Shadow>(new Shadow(*this, memory, size));
+  *made = std::shared_ptr<Shadow>(new Shadow(*this, std::move(memory), size));
   return 0;
 }
 
 // One that is not twice as large as it must be.
-bool GraphShadows::take_spare(std::size_t byte_count, Memory* memory) {
+bool GraphShadows::take_spare(std::size_t byte_count, const void* context, Memory* memory) {
   const std::lock_guard lock(mutex_);
-  const auto found = spares_.lower_bound(byte_count);
-  if (found == spares_.end() || found->first / 2 > byte_count + kPageBytes) return false;
-  *memory = found->second;
-  spare_bytes_ -= memory->capacity;
-  spares_.erase(found);
-  return true;
+  for (auto at = spares_.lower_bound(byte_count);
+       at != spares_.end() && at->first / 2 <= byte_count + kPageBytes; ++at) {
+    const std::shared_ptr<Registered>& registered = at->second.registered;
+    if (registered != nullptr && registered->context != context) continue;
+    if (!has_room(at->first)) return false;
+    *memory = std::move(at->second);
+    spare_bytes_ -= memory->capacity;
+    bytes_ += memory->capacity;
+    spares_.erase(at);
+    return true;
+  }
+  return false;
+}
+
+// With the lock held. What was spare and is ending may have come on top.
+bool GraphShadows::has_room(std::size_t byte_count) const {
+  return bytes_ <= protocol::kGraphShadowBytesMax &&
+         byte_count <= protocol::kGraphShadowBytesMax - bytes_;
 }
 
 int GraphShadows::map(std::size_t byte_count, Memory* memory) {
   memory->capacity = (byte_count + kPageBytes - 1) / kPageBytes * kPageBytes;
   {
-    std::unique_lock lock(mutex_);
-    if (memory->capacity > protocol::kGraphShadowBytesMax - bytes_) {
-      end_spares(lock);  // There may be room next time.
-      return kErrorOutOfMemory;
-    }
+    const std::lock_guard lock(mutex_);
+    if (!has_room(memory->capacity)) return kErrorOutOfMemory;
     bytes_ += memory->capacity;
   }
   void* mapped =
@@ -80,8 +86,7 @@ int GraphShadows::map(std::size_t byte_count, Memory* memory) {
   return kErrorOutOfMemory;
 }
 
-// What was spare may be registered still: unless its context has ended meanwhile. Drivers of tests
-// may have no functions for it. 0 or the CUresult.
+// Drivers of tests may have no functions for it. 0 or the CUresult.
 int GraphShadows::register_memory(Memory* memory, void* context) {
   const DriverFunctions* driver = nullptr;
   {
@@ -92,44 +97,74 @@ int GraphShadows::register_memory(Memory* memory, void* context) {
   if (driver->cuMemHostRegister == nullptr || driver->cuMemHostUnregister == nullptr) return 0;
   const int refused =
       driver->cuMemHostRegister(memory->data, memory->capacity, kHostRegisterPortable);
-  if (refused == kErrorAlreadyRegistered && memory->registered_in != nullptr) return 0;
-  if (refused == 0) memory->registered_in = context;
-  return refused;
+  if (refused != 0) return refused;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Registered>& registered = contexts_[context];
+  if (registered == nullptr) registered = std::make_shared<Registered>(Registered{context});
+  memory->registered = registered;
+  return 0;
+}
+
+// Once: who has the session may have it refuse as often as he likes.
+void GraphShadows::tell_refusal(int refused) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(told_of_refusal_, true)) return;
+  GPURUN_LOG(kWarning, "the driver does not register memory for copies of graphs (error %d)",
+             refused);
 }
 
 // By whoever had the last share of it: it may be a thread of the driver's, which must not call it.
 void GraphShadows::end(const Memory& memory) {
-  std::unique_lock lock(mutex_);
-  if (executor_ == nullptr) {  // The process ends.
-    lock.unlock();
-    if (memory.registered_in == nullptr) give_back(memory, true);
-    return;
+  std::vector<Memory> ending;
+  {
+    const std::lock_guard lock(mutex_);
+    --living_;
+    if (memory.registered == nullptr || memory.registered->over) {
+      ending.push_back(memory);
+    } else {
+      bytes_ -= memory.capacity;
+      spare_bytes_ += memory.capacity;
+      spares_.emplace(memory.capacity, memory);
+    }
+    if (living_ == 0 || spare_bytes_ > kSpareBytesMax) {
+      for (Memory& spare : take_spares()) ending.push_back(std::move(spare));
+    }
   }
-  spares_.emplace(memory.capacity, memory);
-  spare_bytes_ += memory.capacity;
-  if (--living_ == 0 || spare_bytes_ > kSpareBytesMax) end_spares(lock);
+  for (const Memory& each : ending) unregister(each);
 }
 
-void GraphShadows::end_spares(std::unique_lock<std::mutex>& lock) {
-  const auto spares = std::exchange(spares_, {});
-  spare_bytes_ = 0;
-  lock.unlock();
-  for (const auto& [capacity, memory] : spares) unregister(memory);
-  lock.lock();
+// With the lock held.
+std::vector<GraphShadows::Memory> GraphShadows::take_spares() {
+  std::vector<Memory> taken;
+  for (auto& [capacity, memory] : spares_) taken.push_back(std::move(memory));
+  spares_.clear();
+  bytes_ += std::exchange(spare_bytes_, 0);
+  return taken;
 }
 
 // By a helper. What cannot be unregistered stays mapped: the driver would take what is mapped there
 // next for what it has registered.
 void GraphShadows::unregister(const Memory& memory) {
-  if (memory.registered_in == nullptr) return give_back(memory, true);
+  if (memory.registered == nullptr) return give_back(memory, true);
   const auto errand = [this, memory](const DriverFunctions& driver, int entered) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (memory.registered->over) entered = kErrorInvalidContext;
+      ++memory.registered->helpers_at;
+    }
     const int ended = entered != 0 ? entered : driver.cuMemHostUnregister(memory.data);
     give_back(memory, ended == 0 || ended == kErrorNotRegistered);
+    {
+      const std::lock_guard lock(mutex_);
+      --memory.registered->helpers_at;
+    }
+    unregistered_.notify_all();
   };
   {
     const std::lock_guard lock(mutex_);  // Before set_executor(nullptr) it lives.
-    if (executor_ == nullptr) return;
-    if (executor_->call_driver(memory.registered_in, errand)) return;
+    if (executor_ == nullptr) return;    // The process ends.
+    const std::shared_ptr<Registered>& registered = memory.registered;
+    if (!registered->over && executor_->call_driver(registered->context, errand)) return;
   }
   give_back(memory, false);
 }
@@ -142,6 +177,21 @@ void GraphShadows::give_back(const Memory& memory, bool unmaps) {
   }
   const std::lock_guard lock(mutex_);
   bytes_ -= memory.capacity;
+}
+
+void GraphShadows::context_ends(void* context) {
+  std::vector<Memory> ending;
+  std::unique_lock lock(mutex_);
+  const auto found = contexts_.find(context);
+  if (found == contexts_.end()) return;
+  const std::shared_ptr<Registered> registered = found->second;
+  contexts_.erase(found);
+  registered->over = true;
+  for (Memory& spare : take_spares()) ending.push_back(std::move(spare));
+  lock.unlock();
+  for (const Memory& each : ending) unregister(each);
+  lock.lock();
+  unregistered_.wait(lock, [&] { return registered->helpers_at == 0; });
 }
 
 }  // namespace gpurun::server

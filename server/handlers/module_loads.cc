@@ -186,8 +186,10 @@ CallOutcome run_context_destroy(Call& call) {
   const std::uint64_t handle = unpacked.word(0);
   HandlerState& state = HandlerState::of(call);
   // Links go first: the driver may need their context to end them.
-  if (call.handles().find(handle, HandleKind::kContext).result == 0) {
+  const HandleTable::Found context = call.handles().find(handle, HandleKind::kContext);
+  if (context.result == 0) {
     state.links().end_context(handle, call.handles());
+    state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
   }
   const CallOutcome outcome = state.dispatch().run(call);
   if (outcome.result == 0) state.modules().end(handle, call.handles());

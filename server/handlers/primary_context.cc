@@ -64,6 +64,7 @@ CallOutcome run_release(Call& call) {
   if (client_context == 0) return CallOutcome::done(kErrorInvalidContext);
   const HandleTable::Found context = call.handles().erase(client_context, HandleKind::kContext);
   call.executor().context_ended(client_context, context.value);
+  state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
   state.links().end_context(client_context, call.handles());
   state.modules().end(client_context, call.handles());
   return CallOutcome::done(GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device));

@@ -52,9 +52,9 @@ class Executor final : public CallSink {
 
   // Called before each reply: what was printed goes first. Before the first accept().
   void set_before_reply(void (*before)(void* user), void* user) noexcept;
-  // Calls the driver in `context`, by a helper, for who may not or may not wait; the context does
-  // not end meanwhile. `entered`: 0, or why it is none any more. Any thread, while this lives;
-  // false: there is no helper to be had.
+  // Calls the driver in `context`, by a helper, for who may not or may not wait. cuCtxDestroy waits
+  // for it; the end of a primary context does not. `entered`: 0, or why it is none any more. Any
+  // thread, while this lives; false: there is no helper to be had.
   using Errand = std::function<void(const DriverFunctions& driver, int entered)>;
   bool call_driver(void* context, Errand errand);
   // Has a helper, in `context`, tell what copies out are complete on the device: for a thread of

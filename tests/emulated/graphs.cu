@@ -245,8 +245,54 @@ int outlives() {
   return 0;
 }
 
+void write_two(void* place) { *static_cast<int*>(place) = 2; }
+
+// Pageable memory is read by the launch, pinned memory when the graph comes to it: whether the
+// function before the copy is seen. A captured launch reads when the graph that has it is launched.
+int reads() {
+  int *device = nullptr, *pinned = nullptr, pageable = 0, seen = 0;
+  CHECK(cudaMalloc(&device, sizeof(int)));
+  CHECK(cudaMallocHost(&pinned, sizeof(int)));
+  cudaStream_t stream;
+  CHECK(cudaStreamCreate(&stream));
+  for (int* source : {pinned, &pageable}) {
+    cudaGraph_t graph;
+    cudaGraphNode_t function, copy;
+    const cudaHostNodeParams called = {write_two, source};
+    CHECK(cudaGraphCreate(&graph, 0));
+    CHECK(cudaGraphAddHostNode(&function, graph, nullptr, 0, &called));
+    CHECK(cudaGraphAddMemcpyNode1D(&copy, graph, &function, 1, device, source, sizeof(int),
+                                   cudaMemcpyHostToDevice));
+    cudaGraphExec_t exec, outer_exec;
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    *source = 1;
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaMemcpy(&seen, device, sizeof(int), cudaMemcpyDeviceToHost));
+    EXPECT(seen == (source == pinned ? 2 : 1) && *source == 2);
+    cudaGraph_t outer;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamEndCapture(stream, &outer));
+    CHECK(cudaGraphInstantiate(&outer_exec, outer, 0));
+    *source = 3;
+    CHECK(cudaGraphLaunch(outer_exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaMemcpy(&seen, device, sizeof(int), cudaMemcpyDeviceToHost));
+    EXPECT(seen == (source == pinned ? 2 : 3));
+    CHECK(cudaGraphExecDestroy(outer_exec));
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(outer));
+    CHECK(cudaGraphDestroy(graph));
+  }
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFreeHost(pinned));
+  CHECK(cudaFree(device));
+  return 0;
+}
+
 int main() {
-  if (captured() != 0 || built() != 0 || keeps() != 0 || outlives() != 0) return 1;
+  if (captured() != 0 || built() != 0 || keeps() != 0 || outlives() != 0 || reads() != 0) return 1;
   std::puts("ok");
   return 0;
 }

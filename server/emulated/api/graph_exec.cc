@@ -76,9 +76,10 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   const StreamPtr stream = find_stream(context, stream_handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  OperationPtr launch = exec->launch();
+  const bool captured = stream->capture() != nullptr;
+  OperationPtr launch = exec->launch(captured);
   // Natively, too, who launches such a graph waits until it has written there (driver 580).
-  const bool waits = stream->capture() == nullptr && launch->writes_pageable();
+  const bool waits = !captured && launch->writes_pageable();
   if (!waits) return submit(context, stream, std::move(launch));
   // What goes wrong in it is for a later call to tell.
   const CUresult result = submit_and_wait(context, stream, std::move(launch));

@@ -9,7 +9,14 @@
 namespace gpurun::emulated {
 namespace {
 
-// One launch of a graph: its operations as they were when it was launched.
+// What a launch runs in its place.
+OperationPtr current(const OperationPtr& operation) {
+  auto made = operation->for_launch();
+  return made != nullptr ? made : operation;
+}
+
+// One launch of a graph: its operations as they were when it was launched. One that is captured is
+// a node of another graph, and launched with that.
 class GraphLaunch final : public Operation {
  public:
   GraphLaunch(std::vector<OperationPtr> operations, std::shared_ptr<void> owner,
@@ -34,17 +41,17 @@ class GraphLaunch final : public Operation {
     return std::any_of(operations_.begin(), operations_.end(),
                        [](const OperationPtr& each) { return each->writes_pageable(); });
   }
+  OperationPtr for_launch() const override {
+    std::vector<OperationPtr> operations;
+    for (const OperationPtr& each : operations_) operations.push_back(current(each));
+    return std::make_shared<GraphLaunch>(std::move(operations), owner_, running_);
+  }
 
  private:
   const std::vector<OperationPtr> operations_;
   const std::shared_ptr<void> owner_;
   std::mutex* const running_;
 };
-
-OperationPtr current(const OperationPtr& operation) {
-  auto made = operation->for_launch();
-  return made != nullptr ? made : operation;
-}
 
 }  // namespace
 
@@ -96,11 +103,11 @@ std::shared_ptr<GraphExec> GraphExec::instantiate(const Graph& graph, std::uint6
   return made;
 }
 
-OperationPtr GraphExec::launch() {
+OperationPtr GraphExec::launch(bool captured) {
   std::vector<OperationPtr> operations;
   const std::lock_guard lock(mutex_);
   for (const Node& node : nodes_) {
-    if (node.enabled) operations.push_back(current(node.operation));
+    if (node.enabled) operations.push_back(captured ? node.operation : current(node.operation));
   }
   using Owner = std::pair<std::shared_ptr<GraphExec>, decltype(kept_)>;
   return std::make_shared<GraphLaunch>(

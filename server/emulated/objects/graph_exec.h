@@ -61,8 +61,9 @@ class GraphExec final : public Object, public std::enable_shared_from_this<Graph
 
   std::uint64_t flags() const { return flags_; }
   // All nodes in an order that their dependencies allow, as one operation. Launches of one
-  // executable run one after the other.
-  OperationPtr launch();
+  // executable run one after the other. `captured`: it becomes a node, and is launched with the
+  // graph of that.
+  OperationPtr launch(bool captured);
 
   // False: no such node, or (set_operation) one of another type.
   bool set_operation(std::uint64_t node, OperationPtr operation);

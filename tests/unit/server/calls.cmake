@@ -5,3 +5,5 @@ gpurun_test(context_streams_test unit SOURCES context_streams_test.cc LIBRARIES 
 gpurun_test(completions_test unit SOURCES completions_test.cc LIBRARIES gpurun_server_callpath)
 gpurun_test(synchronize_test unit SOURCES synchronize_test.cc
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)
+gpurun_test(graph_shadows_test unit SOURCES graph_shadows_test.cc
+            LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)
