@@ -52,12 +52,15 @@ void expect_told_of_other_rows(const client::SessionData& session) {
       << other.status().to_string();
 }
 
-// The words of a worker that was started beforehand.
+// The words of a worker that was started beforehand, and ends once it has been prepared.
 std::vector<std::string> words_of_worker(bool encrypted) {
   std::string folder = std::filesystem::temp_directory_path() / "gpurun-worker-words-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {};
-  const std::string script = folder + "/worker", told = folder + "/told";
-  std::ofstream(script) << "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" << told << "'\n";
+  const std::string script = folder + "/worker", told = folder + "/told", fifo = folder + "/end";
+  EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const UniqueFd end(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+  std::ofstream(script) << "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" << told
+                        << "'\nread -r line < '" << fifo << "'\n";
   chmod(script.c_str(), 0700);
   server::ProcessSettings settings;
   settings.worker_path = script;
@@ -65,6 +68,7 @@ std::vector<std::string> words_of_worker(bool encrypted) {
   settings.encrypted = encrypted;
   const auto worker = server::make_process_spawner(settings)->prepare({0});
   EXPECT_TRUE(worker.ok()) << worker.status().to_string();
+  EXPECT_EQ(write(end.get(), "\n", 1), 1);
   std::vector<std::string> words;
   if (worker.ok()) {
     pollfd ended = {(*worker)->exit_fd(), POLLIN, 0};
