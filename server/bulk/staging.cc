@@ -26,8 +26,15 @@ Staging::Staging(std::size_t bytes) : bytes_(bytes), parts_(bytes / kPartBytes) 
   }
 }
 
+// What was registered stays mapped, for the process soon ends: the driver would take what comes to
+// lie there for what it has registered.
 Staging::~Staging() {
-  if (start_ != nullptr) munmap(start_, bytes_);
+  if (start_ == nullptr) return;
+  if (was_registered_) {
+    (void)madvise(start_, bytes_, MADV_DONTNEED);
+  } else {
+    munmap(start_, bytes_);
+  }
 }
 
 std::byte* Staging::take() {
@@ -99,6 +106,7 @@ Staging::Went Staging::register_next(const DriverFunctions& driver, int entered,
   if (result == 0) result = driver.cuMemHostRegister(memory, kPartBytes, kHostRegisterPortable);
   if (result == kErrorAlreadyRegistered) result = 0;  // It outlived its context.
   const std::lock_guard lock(mutex_);
+  was_registered_ = was_registered_ || result == 0;
   if (!outdated_) {
     *refused = result;
     refused_ = result != 0;

@@ -75,6 +75,7 @@ class Staging {
   std::vector<std::byte*> free_;         // The last one given back is taken first.
   std::vector<Part> parts_;              // As many always.
   std::size_t wanted_ = 0;               // So many are to be settled.
+  bool was_registered_ = false;          // Any part, ever.
   bool registering_ = false;             // Somebody is, or did last, in `context_`.
   bool outdated_ = false;                // Which has ended meanwhile.
   bool refused_ = false;                 // In `context_`: nothing more is asked for.

@@ -3,8 +3,10 @@
 #include "server/bulk/staging.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "protocol/limits.h"
@@ -154,6 +156,21 @@ TEST_F(StagingTest, AContextThatEndsMeanwhileRegistersNothing) {
   asked.meanwhile = nullptr;
   EXPECT_EQ(use(other_, true), 2u);
   EXPECT_TRUE(staging_.settled(staging_.next()));
+}
+
+// The driver would take what comes to lie there for what it has registered.
+TEST_F(StagingTest, WhatWasRegisteredStaysMapped) {
+  const auto is_mapped = [](std::byte* place) { return msync(place, 4096, MS_ASYNC) == 0; };
+  for (const int answer : {0, 1}) {
+    auto staging = std::make_unique<Staging>(kPart);
+    std::byte* place = staging->take();
+    asked.answer = answer;
+    int refused = 0;
+    ASSERT_TRUE(staging->begin_registering(one_, false));
+    while (staging->register_next(driver_, 0, &refused) == Staging::Went::kOn) continue;
+    staging.reset();
+    EXPECT_EQ(is_mapped(place), answer == 0);
+  }
 }
 
 }  // namespace
