@@ -7,9 +7,6 @@
 //   end, and nobody waits for ever.
 // The reference (cuda_program.h) shares nothing with the worker. A program that fails is made
 // smaller and printed: GPURUN_MODEL_PROGRAM takes it.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +25,7 @@
 #include "tests/model/model.h"
 #include "tests/model/order_device.h"
 #include "tests/model/report.h"
+#include "tests/model/smaller_program.h"
 
 namespace gpurun::server {
 namespace {
@@ -473,46 +471,12 @@ void Run::go(bool paused) {
   executor.reset();
 }
 
-// What fails, made smaller: without the steps that it fails without.
-CudaProgram failing;
-bool fails(const CudaProgram& program) {
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("GPURUN_MODEL_PROGRAM", text_of(program).c_str(), 1);
-    setenv("GPURUN_MODEL_EXECUTIONS", "200", 1);
-    setenv("GPURUN_MODEL_SEED", "1", 1);
-    setenv("GPURUN_MODEL_AS_IT_IS", "1", 1);
-    static_cast<void>(std::freopen("/dev/null", "w", stdout));
-    static_cast<void>(std::freopen("/dev/null", "w", stderr));
-    execl("/proc/self/exe", "order_model", "programs", nullptr);
-    _exit(2);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 1;
-}
-std::string explain() {
-  if (failing.empty()) return "";
-  std::string text = "the program: " + text_of(failing);
-  const bool as_it_is = std::getenv("GPURUN_MODEL_AS_IT_IS") != nullptr;
-  if (as_it_is || model::report::finds != nullptr) return text;
-  CudaProgram smaller = failing;
-  for (std::size_t i = smaller.size(); i-- > 0;) {
-    CudaProgram without = smaller;
-    without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!without.empty() && fails(without)) smaller = without;
-  }
-  if (smaller.size() < failing.size()) text += "\n as small: " + text_of(smaller);
-  return text;
-}
-
 void run(const CudaProgram& program, bool choices, bool paused) {
-  failing = program;
+  model::failing_program() = program;
   Run one(program);
   model::exploring(choices);
   one.go(choices ? model::choose(2) == 1 : paused);
-  failing.clear();
+  model::failing_program().clear();
 }
 
 // Programs of 2 to 10 steps; exhaustively, the same one in all interleavings.
@@ -586,7 +550,7 @@ constexpr model::Scenario kScenarios[] = {
 }  // namespace gpurun::server
 
 int main(int argc, char** argv) {
-  gpurun::model::report::explain = gpurun::server::explain;
+  gpurun::model::report::explain = gpurun::model::explain_program;
   using gpurun::server::kScenarios;
   return gpurun::model::explore(argc, argv, kScenarios, std::size(kScenarios), 4'000);
 }
