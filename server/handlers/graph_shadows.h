@@ -1,11 +1,11 @@
 // GraphShadows: memory of the worker that copies of graphs read or write in place of the client's.
 //
 // It is registered with the driver (cuMemHostRegister), which makes who launches a graph that
-// writes other memory wait until it has, and reads other memory when the graph is launched (seen
-// with driver 580): before the client, whose answer we could not take meanwhile, has said what is
-// there. To unregister may wait for the device, so a helper does, and memory whose graph has a copy
-// less is kept for the next copy of its context first: an executable whose copies are set anew for
-// each launch maps and unregisters nothing.
+// writes other memory wait until it has (seen on an H200), and reads other memory when the graph is
+// launched (seen on an H100): before the client, whose answer we could not take meanwhile, has said
+// what is there. To unregister may wait for the device, so a helper does, and memory whose graph
+// has a copy less is kept for the next copy of its context first: an executable whose copies are
+// set anew for each launch maps and unregisters nothing.
 #pragma once
 
 #include <condition_variable>

@@ -39,8 +39,8 @@ class CopyOperation final : public Operation {
   CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
   bool writes_pageable() const override;
-  // A graph's copy to the device from pageable memory reads it when the graph is launched, as
-  // NVIDIA's driver does (580): not what a host node of that launch has written there.
+  // A graph's copy to the device from pageable memory reads it when the graph is launched, as was
+  // seen on an H100: not what a host node of that launch has written there.
   OperationPtr for_launch() const override;
   const CopyBox& box() const { return box_; }
   const CUDA_MEMCPY3D* described() const { return described_.get(); }
