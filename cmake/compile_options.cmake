@@ -1,5 +1,4 @@
 # Warnings and sanitizers for our own code; third-party headers are included as system headers.
-option(GPURUN_FUZZ "build the libFuzzer targets" OFF)
 add_library(gpurun_options INTERFACE)
 target_compile_options(gpurun_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor>
@@ -28,13 +27,15 @@ if(NOT GPURUN_SANITIZE STREQUAL "")
     if(GPURUN_SANITIZE STREQUAL "address")
       list(APPEND gpurun_sanitizer_options -fno-sanitize=function)
     endif()
-    if(NOT GPURUN_FUZZ)
-      # One runtime for a program and the libraries it opens, as g++ has it without being asked.
-      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.tsan-x86_64.so
-                      OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
-      get_filename_component(runtime "${runtime}" DIRECTORY)
-      list(APPEND gpurun_sanitizer_options -shared-libsan)
-      set(gpurun_sanitizer_link_options -Wl,-rpath,${runtime})
+    # One runtime for a program and the libraries it opens, as g++ has it without being asked.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.tsan-x86_64.so
+                    OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+    get_filename_component(runtime "${runtime}" DIRECTORY)
+    list(APPEND gpurun_sanitizer_options -shared-libsan)
+    set(gpurun_sanitizer_link_options -Wl,-rpath,${runtime})
+    # libFuzzer's own archive: -fsanitize=fuzzer would link the sanitizer's shared runtime too late.
+    if(GPURUN_SANITIZE STREQUAL "address")
+      find_library(GPURUN_LIBFUZZER libclang_rt.fuzzer-${CMAKE_SYSTEM_PROCESSOR}.a PATHS "${runtime}" NO_DEFAULT_PATH)
     endif()
   else()
     # g++ 12 warns of its own library's std::function once it is instrumented.
@@ -47,7 +48,4 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # g++ 12's <memory> uses what it calls deprecated, and has only g++ overlook it.
   target_compile_options(gpurun_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${CMAKE_SOURCE_DIR}/cmake/capnp_with_clang.h>")
-endif()
-if(GPURUN_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -47,6 +47,7 @@ function(gpurun_precompile folder)
     get_target_property(type ${target} TYPE)
     get_target_property(libraries ${target} LINK_LIBRARIES)
     get_target_property(options ${target} COMPILE_OPTIONS)
+    list(FILTER options EXCLUDE REGEX "-fsanitize-coverage=")  # No other headers for that.
     set(is_test FALSE)
     if(type STREQUAL "EXECUTABLE" AND "GTest::gtest" IN_LIST libraries AND "-O0" IN_LIST options)
       set(is_test TRUE)  # One of gpurun_test().
