@@ -3,6 +3,9 @@
 includes it first. The build itself proves that of a header which its own source file includes first.
 
 usage: headers_alone.py COMPILER SOURCE_DIR BUILD_DIR HEADER...
+
+Where $GPURUN_CHANGED_FILES names a file of paths, only the headers among these are compiled (tools/check
+says so; without it, and in a run of every test, all of them are).
 """
 import concurrent.futures
 import json
@@ -44,11 +47,19 @@ def include_flags(commands):
     return [word for flag in unique for word in flag]
 
 
+def changed_of(headers):
+    path = os.environ.get("GPURUN_CHANGED_FILES")
+    if not path:
+        return set(headers)
+    with open(path, encoding="utf-8") as file:
+        return set(file.read().splitlines())
+
+
 def main(compiler, source, build, headers):
     commands = compile_commands(build)
     base = [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", *include_flags(commands)]
     proven = proven_by_build(source, commands)
-    left = [header for header in headers if header not in proven]
+    left = [header for header in headers if header not in proven and header in changed_of(headers)]
 
     def compile_one(header):
         run = subprocess.run(base + [os.path.join(source, header)], capture_output=True, text=True)

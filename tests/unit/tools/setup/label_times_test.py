@@ -25,16 +25,20 @@ LABELS = {"a": "unit", "b": "unit", "c": "e2e"}
 
 
 class LabelTimes(unittest.TestCase):
-    def said(self, preset, *cases):
+    def said(self, preset, *cases, jobs=2):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
             report.write(REPORT.format("".join(CASE.format(*case) for case in cases)))
             report.flush()
-            return list(label_times.lines(preset, label_times.times(report.name, LABELS, 2),
-                                          {"unit": 60.0, "e2e": 120.0, "asan preset": 100.0}))
+            took = {}
+            label_times.add_times(took, report.name, LABELS, jobs)
+            return list(label_times.lines(preset, took, {"unit": 60.0, "e2e": 120.0, "asan preset": 100.0}))
 
     def test_a_labels_time_is_its_tests_time_over_what_ran_together(self):
         self.assertEqual(self.said("dev", ("a", 30), ("b", 50.5), ("c", 10)),
                          ["  e2e: 5 s of 120 s", "  unit: 40 s of 60 s"])
+
+    def test_tests_that_ran_beside_more_others_cost_less(self):
+        self.assertEqual(self.said("dev", ("c", 60), jobs=6), ["  e2e: 10 s of 120 s"])
 
     def test_a_label_over_its_budget_is_said(self):
         self.assertIn("WARNING: dev: unit took 70 s, more than its budget of 60 s (docs/testing.md)",
@@ -64,7 +68,7 @@ class LabelTimes(unittest.TestCase):
                              {"a": "unit", "b": "unit", "c": "e2e", "d": "another"})
 
     def test_a_missing_report_is_said_and_no_failure(self):
-        done = subprocess.run([sys.executable, PROGRAM, BUILD, os.devnull, "dev", "2"], timeout=60,
+        done = subprocess.run([sys.executable, PROGRAM, BUILD, "dev", "2:" + os.devnull], timeout=60,
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0)
         self.assertIn("no time per label", done.stdout)
