@@ -6,23 +6,36 @@
 #   lib/gpurun/emulated/            the emulated device under the same names
 include(GNUInstallDirs)
 
-install(TARGETS gpurun gpuctl RUNTIME DESTINATION bin COMPONENT client)
-install(TARGETS gpurund RUNTIME DESTINATION bin COMPONENT server)
-install(TARGETS gpurun-worker RUNTIME DESTINATION libexec/gpurun COMPONENT server)
-
-# gpurun_install_library(FOLDER COMPONENT TARGET...): those of the targets that this build has.
-function(gpurun_install_library folder component)
-  foreach(library IN LISTS ARGN)
-    if(TARGET ${library})
-      install(TARGETS ${library} LIBRARY DESTINATION lib/gpurun/${folder} COMPONENT ${component}
-              NAMELINK_COMPONENT ${component})
+# Each install rule for a target goes through this function, so that gpurun_install_set builds all that
+# `cmake --install` copies. tests/unit/tools/setup/install_set_test.py compares the two.
+set_property(GLOBAL PROPERTY gpurun_installed "")
+function(gpurun_install_targets kind destination component)
+  foreach(target IN LISTS ARGN)
+    if(NOT TARGET ${target})  # This build lacks it: GPURUN_EMULATED=OFF.
+      continue()
     endif()
+    set(namelink "")
+    if(kind STREQUAL "LIBRARY")
+      set(namelink NAMELINK_COMPONENT ${component})
+    endif()
+    install(TARGETS ${target} ${kind} DESTINATION ${destination} COMPONENT ${component} ${namelink})
+    set_property(GLOBAL APPEND PROPERTY gpurun_installed ${target})
   endforeach()
 endfunction()
-gpurun_install_library(client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)
-gpurun_install_library(emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
+gpurun_install_targets(RUNTIME bin client gpurun gpuctl)
+gpurun_install_targets(RUNTIME bin server gpurund)
+gpurun_install_targets(RUNTIME libexec/gpurun server gpurun-worker)
+gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)
+gpurun_install_targets(LIBRARY lib/gpurun/emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
+get_property(installed GLOBAL PROPERTY gpurun_installed)
+add_custom_target(gpurun_install_set DEPENDS ${installed})
 
-configure_file(packaging/systemd/gpurund.service.in packaging/gpurund.service @ONLY)
+# The unit names the prefix of `cmake --install --prefix`, which is known only then.
+install(CODE "
+  set(CMAKE_INSTALL_DOCDIR \"${CMAKE_INSTALL_DOCDIR}\")
+  get_filename_component(GPURUN_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/systemd/gpurund.service.in\"
+                 \"${CMAKE_BINARY_DIR}/packaging/gpurund.service\" @ONLY)" COMPONENT server)
 install(FILES "${CMAKE_BINARY_DIR}/packaging/gpurund.service" DESTINATION lib/systemd/system COMPONENT server)
 # An example: a package puts it into /etc, an operator's own file is never overwritten.
 install(FILES packaging/systemd/gpurund.toml DESTINATION share/gpurun COMPONENT server)

@@ -3,6 +3,7 @@
 into one folder, move it, and run from there, with nothing said about where the parts are.
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,10 +21,16 @@ class Install(unittest.TestCase):
             done = subprocess.run(["cmake", "--install", world.ARGS.build, "--prefix", first],
                                   capture_output=True, text=True, timeout=4 * world.SECONDS)
             self.assertEqual(done.returncode, 0, done.stderr)
+            with open(f"{first}/lib/systemd/system/gpurund.service", encoding="utf-8") as file:
+                unit = file.read()
+            self.assertIn(f"\nExecStart={first}/bin/gpurund --config ", unit)
+            document = re.search(r"(?m)^Documentation=file://(.*)$", unit)[1]
+            self.assertTrue(document.startswith(first) and os.path.isfile(document), document)
             os.rename(first, second)
             for path in ("bin/gpurun", "bin/gpuctl", "bin/gpurund", "libexec/gpurun/gpurun-worker",
                          "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
                          "lib/gpurun/client/libgpurun-nvjitlink.so",
+                         "lib/gpurun/client/libnvidia-ml.so.1",
                          "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
                 self.assertTrue(os.path.exists(os.path.join(second, path)), path)
             env = environment(GPURUN_CLIENT_DIR=None, GPURUN_DRIVER=None)
@@ -34,6 +41,14 @@ class Install(unittest.TestCase):
                                   stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, f"0 {second}/lib/gpurun/client/libcuda.so.1\n")
+            self.assertNotIn("missing", done.stderr)
+            for library in ("libgpurun-nvjitlink.so", "libnvidia-ml.so.1"):
+                os.unlink(f"{second}/lib/gpurun/client/{library}")
+                done = subprocess.run([f"{second}/bin/gpurun", "--device", "emulated", "--", "true"], env=env,
+                                      capture_output=True, text=True, timeout=world.SECONDS,
+                                      stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, f"^gpurun: warning: \\S+/{library} is missing: .*gpurun_install_set\n$")
 
 
 if __name__ == "__main__":

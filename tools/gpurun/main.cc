@@ -220,6 +220,8 @@ Result<Program> prepare_program(Run* run) {
   settings.stats = run->options.stats;
   settings.trace_folder = run->trace_folder;
   settings.emulated = run->lease.link->emulated();
+  const std::string missing = missing_part(run->places, settings.emulated);
+  if (!missing.empty()) say("warning: " + missing);
   if (access(run->places.nvjitlink_stand_in().c_str(), R_OK) == 0) {
     settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();
   }

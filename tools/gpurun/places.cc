@@ -34,6 +34,24 @@ Result<Places> find_places() {
   return places;
 }
 
+std::string missing_part(const Places& places, bool emulated) {
+  const char* own = getenv(kClientFolderVariable);
+  if (own != nullptr && *own != '\0') return "";
+  const auto missing = [](const std::string& path, const char* what) {
+    return path + " is missing: " + what +
+           ". Install gpurun whole, or build its target gpurun_install_set";
+  };
+  if (access(places.nvml_library().c_str(), R_OK) != 0) {
+    return missing(places.nvml_library(),
+                   "programs that use NVML (nvidia-smi, pynvml, gpustat) find no GPU");
+  }
+  if (emulated && access(places.nvjitlink_stand_in().c_str(), R_OK) != 0) {
+    return missing(places.nvjitlink_stand_in(),
+                   "programs that link with nvJitLink (Numba) fail on the emulated device");
+  }
+  return "";
+}
+
 bool has_nvidia_device() {
   for (const char* node : kDeviceNodes) {
     if (access(node, F_OK) == 0) return true;

@@ -26,6 +26,10 @@ struct Places {
   std::string nvjitlink_stand_in() const { return client_folder + "/libgpurun-nvjitlink.so"; }
 };
 
+// What a user must know of a part of ours that is missing beside the client library; "" if all are
+// there. A folder of GPURUN_CLIENT_DIR is its user's own business. `emulated`: the device is.
+std::string missing_part(const Places& places, bool emulated);
+
 // kUnavailable: this very binary cannot be found, which takes an unmounted /proc.
 Result<Places> find_places();
 
