@@ -106,12 +106,16 @@ Result<protocol::Nonce> ControlLink::hear_challenge(Deadline deadline) {
   const Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return message.status();
   if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+    refused_for_good_ = true;  // The server has not read the request.
     return refused_by(address_, *refused);
   }
   const auto* challenge = std::get_if<protocol::Challenge>(&*message);
   if (challenge == nullptr) return unexpected(address_);
   const Status version = protocol::check_version(challenge->version, "server");
-  if (!version.ok()) return refused_by(address_, {version.message()});
+  if (!version.ok()) {
+    refused_for_good_ = true;
+    return refused_by(address_, {version.message(), true});
+  }
   server_release_ = challenge->version.release;
   server_is_known_ = true;
   return challenge->nonce;
@@ -145,6 +149,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     if (!answer.ok()) return answer.status();
     // A server that knows another secret cannot tag its refusal so that we believe it.
     if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
+      refused_for_good_ = refused->for_good;
       return refused_by(address_, *refused);
     }
     if (!protocol::proved(*frame, key_, Sender::kServer, received_++)) {

@@ -86,6 +86,8 @@ class ControlLink {
   // The server has said who it is, and is of our version. Inside TLS not before the first answer to
   // a request.
   bool server_is_known() const noexcept { return server_is_known_; }
+  // After a refusal: waiting or asking again changes nothing.
+  bool refused_for_good() const noexcept { return refused_for_good_; }
   const std::string& server_release() const noexcept { return server_release_; }
   bool encrypted() const noexcept { return connection_->capabilities().encrypted; }
 
@@ -103,6 +105,7 @@ class ControlLink {
   const std::unique_ptr<transport::Connection> connection_;
   const std::string address_;  // "host:port".
   bool server_is_known_ = false;
+  bool refused_for_good_ = false;
   std::string server_release_;
   std::vector<std::string> models_;
   bool emulated_ = false;

@@ -111,7 +111,9 @@ void write(const Grant& grant, wire::ControlMessage::Builder root) {
   to.setReachedAt(grant.reached_at.substr(0, kTextBytesMax).c_str());
 }
 void write(const Refused& refused, wire::ControlMessage::Builder root) {
-  root.initRefused().setReason(refused.reason.substr(0, kTextBytesMax).c_str());
+  auto to = root.initRefused();
+  to.setReason(refused.reason.substr(0, kTextBytesMax).c_str());
+  to.setForGood(refused.for_good);
 }
 void write(const Attach& attach, wire::ControlMessage::Builder root) {
   auto to = root.initAttach();
@@ -280,7 +282,7 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
     case wire::ControlMessage::GRANT:
       return read_grant(root.getGrant(), ok);
     case wire::ControlMessage::REFUSED:
-      return Refused{read_text(root.getRefused().getReason(), ok)};
+      return Refused{read_text(root.getRefused().getReason(), ok), root.getRefused().getForGood()};
     case wire::ControlMessage::ATTACH:
       return read_attach(root.getAttach(), ok);
     case wire::ControlMessage::ACCEPT:

@@ -80,6 +80,7 @@ struct Grant {
 };
 struct Refused {
   std::string reason;
+  bool for_good = false;  // Waiting or asking again changes nothing.
 };
 struct Attach {
   Version version;

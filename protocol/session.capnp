@@ -91,6 +91,9 @@ struct Grant {
 struct Refused {
   # On any link, instead of the answer that was wanted; the link ends.
   reason @0 :Text;
+  forGood @1 :Bool;
+  # The same request will never be granted: the version, the credential or the number of GPUs is
+  # wrong. Waiting or asking again changes nothing. An older server does not set it.
 }
 
 struct Attach {

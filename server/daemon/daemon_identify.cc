@@ -80,7 +80,9 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   const User claimed{"", protocol::hex_of(bytes_of(*hello.token))};
   if (options_.tokens == nullptr) return no("this server knows no tokens of users");
   const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
-  if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
+  if (!entry.ok()) {
+    return Status(Code::kUnavailable, "this server cannot read its tokens; its log says why");
+  }
   const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, *ours, hello);
   if (!*entry || !secret) {
     return no("this server does not know token " + claimed.token +

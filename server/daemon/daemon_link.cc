@@ -26,8 +26,10 @@ using protocol::Sender;
 constexpr std::chrono::seconds kFreeDeadline{10};
 
 // A refusal is a courtesy: whether it arrives changes nothing.
-void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline) {
-  static_cast<void>(protocol::send_control(connection, protocol::Refused{reason}, deadline));
+void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline,
+            bool for_good = true) {
+  static_cast<void>(
+      protocol::send_control(connection, protocol::Refused{reason, for_good}, deadline));
 }
 
 // What a client may say behind a hello without waiting for an answer: a token's proof and a
@@ -140,11 +142,12 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
     return refuse_and_hear_out(connection, version.message(), handshake(), deadline);
   }
   const Result<Asked> asked = identify(connection, hello, exporter, deadline);
-  if (!asked.ok() && asked.status().code() == Code::kRefused) {
+  const Code code = asked.status().code();
+  if (code == Code::kRefused || code == Code::kUnavailable) {
     const std::string& why = asked.status().message();
     spdlog::warn("{}: {}", peer, why);
     audit_refusal("link.refused", {{"from", peer}, {"reason", why}});
-    return refuse(connection, why, handshake());
+    return refuse(connection, why, handshake(), code == Code::kRefused);
   }
   if (!asked.ok()) return spdlog::info("{}: {}", peer, asked.status().to_string());
   half_open.proved();
@@ -176,7 +179,8 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     audit_refusal(
         "lease.refused",
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
-    static_cast<void>(say(protocol::Refused{why.message()}));
+    const bool for_good = why.code() == Code::kInvalidArgument;  // What is asked for.
+    static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
   Patience patience(options_, request);
   const Result<std::unique_ptr<UserBook::Stay>> stay = enter(connection, request, user, patience);

@@ -11,9 +11,10 @@ std::string count(std::uint64_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-Status over(const User& user, const std::string& has, std::uint64_t allowed, const char* setting) {
-  return Status(Code::kRefused, "user " + user.name + " " + has + "; this server allows " +
-                                    std::to_string(allowed) + " (" + setting + ")");
+Status over(const User& user, const std::string& has, std::uint64_t allowed, const char* setting,
+            Code code = Code::kRefused) {
+  return Status(code, "user " + user.name + " " + has + "; this server allows " +
+                          std::to_string(allowed) + " (" + setting + ")");
 }
 
 }  // namespace
@@ -64,7 +65,8 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
     }
     if (limits.gpus && held + gpus > *limits.gpus) {
       return over(user, "has " + count(held, "GPU") + " and wants " + std::to_string(gpus),
-                  *limits.gpus, "max-gpus");
+                  *limits.gpus, "max-gpus",
+                  gpus > *limits.gpus ? Code::kInvalidArgument : Code::kRefused);
     }
   }
   stays_.insert(stay.get());

@@ -70,7 +70,7 @@ class Users(unittest.TestCase):
         with world.Gpurund() as server:
             refused = self.run_as_user(server)
             self.assertEqual(refused.returncode, 125)
-            self.assertIn("name the file with your token by --token-file", refused.stderr)
+            self.assertIn("wants a token, and none was found", refused.stderr)
             name, line = self.make(server, "anna", "--note", "her laptop", "--expires", "2w")
             self.keep(line)
             done = self.run_as_user(server)

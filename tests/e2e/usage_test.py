@@ -56,7 +56,8 @@ class WrongWords(unittest.TestCase):
             self.refused(["--secret-file", path, "-l", server.address], said)
             self.refused(["-l", server.address], said, GPURUN_SECRET_FILE=path)
             # None is named: the advice is to name one.
-            self.refused(["-l", server.address], "the secret is wrong; name the file ")
+            self.refused(["-l", server.address], "wants a token, and none was found: ",
+                         XDG_RUNTIME_DIR=folder)
 
     def test_help_says_where_the_program_stands(self):
         self.assertIn("gpurun [OPTIONS] [--] PROGRAM [ARGUMENT...]", gpurun("--help").stdout)

@@ -3,45 +3,67 @@
 
 #include <utility>
 
+#include "tools/gpurun/lease_race.h"
 #include "tools/gpurun/secret.h"
+#include "tools/gpurun/slow_notice.h"
 
 namespace gpurun::tools {
 namespace {
 
 constexpr std::chrono::seconds kConnectDeadline{10};
 
-// `reached`: the server is one that could be waited for.
-Result<HeldLease> ask(const std::string& server, const LeaseOrder& order,
-                      std::chrono::milliseconds wait, bool* reached) {
+// One server's answer to a request that does not wait.
+struct Answer {
+  Result<HeldLease> held = Status();
+  bool may_be_waited_for = false;  // It refused now, and may grant later.
+};
+
+Answer ask(const std::string& server, const LeaseOrder& order, std::chrono::milliseconds wait) {
   auto link = connect_to_server(server, order.credential, order.security);
-  if (!link.ok()) return link.status();
-  client::LeaseRequest request;
-  request.devices = order.gpu_count;
-  request.wait = wait;
-  request.on_queued = [&](unsigned ahead) {
-    order.say("waiting for a free GPU of " + server +
-              (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
-  };
-  Result<client::SessionData> session = (*link)->request_lease(request);
-  *reached = (*link)->server_is_known();
-  if (!session.ok()) return advised(session.status(), server, order.credential);
-  return HeldLease{*std::move(link), *std::move(session)};
+  if (!link.ok()) return {link.status()};
+  Result<client::SessionData> session =
+      (*link)->request_lease(lease_request(server, order, wait, order.say));
+  if (session.ok()) return {HeldLease{*std::move(link), *std::move(session)}};
+  const bool refused = session.status().code() == Code::kRefused;
+  return {advised(session.status(), server, order.credential),
+          refused && (*link)->server_is_known() && !(*link)->refused_for_good()};
 }
 
-// Why this user's secret may not be the server's, and what to say instead.
+std::string or_else(const std::string& text, const char* otherwise) {
+  return text.empty() ? otherwise : text;
+}
+
+// To a user that has shown nothing: what the server wants, and where gpurun looks for it.
+std::string wants_token(const std::string& server) {
+  const std::string folder = or_else(config_folder(), "~/.config/gpurun");
+  const std::string host = server.substr(0, server.rfind(':'));
+  std::string advice = "server " + server + " wants a token, and none was found: not by " +
+                       "--token-file or GPURUN_TOKEN_FILE, and no file " + folder + "/tokens/" +
+                       server + ", " + folder + "/tokens/" + host + " or " + folder + "/token";
+  const Result<Bytes> own = read_run_secret(server);
+  if (!own.ok()) {
+    advice += "; nor a secret of a gpurund of your own (" + own.status().message() +
+              "), and --secret-file names none";
+  }
+  return advice + ". Ask its operator for a token (gpuctl token create), then: gpurun login " +
+         server;
+}
+
+// Of a secret that was shown and refused.
 std::string secret_advice(const std::string& server, const Credential& named) {
   if (!named.file.empty()) {
     return "; it refused the secret of " + named.file +
            ", which --secret-file or GPURUN_SECRET_FILE names";
   }
-  const std::string advice =
-      "; name the file with your token by --token-file, or with the server's secret by "
-      "--secret-file";
-  const Result<Bytes> own = read_run_secret(server);
-  if (own.ok() && own->empty()) return advice;
-  return advice +
-         (own.ok() ? " (it refused what a server of your own has left for " + server + ")"
-                   : " (there is none of a server of your own: " + own.status().message() + ")");
+  return "; name the file with your token by --token-file, or with the server's secret by "
+         "--secret-file (it refused what a server of your own has left for " +
+         server + ")";
+}
+
+bool shows_nothing(const std::string& server, const Credential& named) {
+  if (!named.empty()) return false;
+  const Result<Credential> found = found_credential(server);
+  return found.ok() && found->empty();
 }
 
 // " (the token of FILE)", if it is one that was refused.
@@ -88,7 +110,8 @@ Status advised(const Status& status, const std::string& server, const Credential
     case Code::kRefused:
       advice = status.message();
       if (advice.find("the secret is wrong") != std::string::npos) {
-        advice += secret_advice(server, named);
+        advice = shows_nothing(server, named) ? wants_token(server)
+                                              : advice + secret_advice(server, named);
       } else if (advice.find(" token") != std::string::npos) {
         advice += token_origin(server, named);
       }
@@ -109,6 +132,7 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
   // A token that knows its server is for no other.
   if (shown->token && !trusted.fingerprint) trusted.fingerprint = shown->token->server;
   const Deadline deadline = Deadline::in(kConnectDeadline);
+  const SlowNotice notice(security.say, "still connecting to " + server);
   auto link = shown->token ? client::ControlLink::connect_with_token(server, *shown->token,
                                                                      deadline, trusted)
                            : client::ControlLink::connect(server, shown->secret, deadline, trusted);
@@ -116,25 +140,47 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
   return link;
 }
 
+client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,
+                                   std::chrono::milliseconds wait,
+                                   const std::function<void(const std::string&)>& say) {
+  client::LeaseRequest request;
+  request.devices = order.gpu_count;
+  request.wait = wait;
+  request.on_queued = [server, say](unsigned ahead) {
+    say("waiting for a free GPU of " + server +
+        (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
+  };
+  return request;
+}
+
 Result<HeldLease> acquire_lease(const LeaseOrder& order) {
-  const bool only_one = order.servers.size() == 1;
-  const std::string* waited_for = nullptr;
-  Status failure(Code::kInvalidArgument, "no server is named");
+  if (order.servers.empty()) return Status(Code::kInvalidArgument, "no server is named");
+  if (order.servers.size() == 1) return ask(order.servers[0], order, order.wait).held;
+  std::vector<std::string> busy, skipped;
+  Status failure;
   std::string failures;
+  const auto say_skipped = [&] {
+    for (const std::string& why : skipped) order.warn("skipped: " + why);
+  };
   for (const std::string& server : order.servers) {
-    bool reached = false;
-    Result<HeldLease> held =
-        ask(server, order, only_one ? order.wait : std::chrono::milliseconds(0), &reached);
-    if (held.ok() || only_one) return held;
-    failure = held.status();
+    Answer answer = ask(server, order, std::chrono::milliseconds(0));
+    if (answer.held.ok()) {
+      say_skipped();
+      return std::move(answer.held);
+    }
+    failure = answer.held.status();
     failures += (failures.empty() ? "" : "; ") + failure.message();
-    if (reached && waited_for == nullptr && failure.code() == Code::kRefused) waited_for = &server;
+    if (answer.may_be_waited_for) {
+      busy.push_back(server);
+    } else {
+      skipped.push_back(failure.message());
+    }
   }
-  if (waited_for != nullptr && order.wait.count() > 0) {
-    bool reached = false;
-    return ask(*waited_for, order, order.wait, &reached);
-  }
-  return Status(failure.code(), failures);
+  if (busy.empty() || order.wait.count() == 0) return Status(failure.code(), failures);
+  say_skipped();
+  LeaseOrder waiting = order;
+  waiting.servers = std::move(busy);
+  return wait_at_all(waiting);
 }
 
 }  // namespace gpurun::tools

@@ -19,7 +19,8 @@ struct LeaseOrder {
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
   client::LinkSecurity security;
-  std::function<void(const std::string&)> say;  // What a waiting person should know.
+  std::function<void(const std::string&)> say;   // What a waiting person should know.
+  std::function<void(const std::string&)> warn;  // Also in a log: a server that is skipped.
 };
 
 struct HeldLease {
@@ -35,8 +36,14 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
 // What to do about a failure of that link. `credential`: what the user named, if anything.
 Status advised(const Status& status, const std::string& server, const Credential& credential = {});
 
-// With several servers and a wait, each is asked once without waiting; then the first that could
-// be reached is waited for.
+// The request of that order; `say` is told when it waits.
+client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,
+                                   std::chrono::milliseconds wait,
+                                   const std::function<void(const std::string&)>& say);
+
+// Each of several servers is asked once in their order, without waiting. With a wait, those that
+// may grant later are then waited for at once. Servers that are skipped (unreachable, or a refusal
+// for good) are warned of once another one is waited for or has granted.
 Result<HeldLease> acquire_lease(const LeaseOrder& order);
 
 }  // namespace gpurun::tools

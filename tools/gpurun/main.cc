@@ -164,6 +164,7 @@ Status take_lease(Run* run) {
   order.security.say = [run](const std::string& text) {
     if (!run->options.quiet) say(text);
   };
+  order.warn = order.security.say;
   order.say = [run](const std::string& text) {
     if (run->talks()) say(text);
   };

@@ -83,6 +83,8 @@ TEST(Control, EveryMessageSurvivesTheWire) {
   EXPECT_EQ(most.models, std::vector<std::string>(limits::kModelsMax, std::string(128, 'm')));
   EXPECT_LE(encode(most).size(), limits::kHelloBytesMax);
   EXPECT_EQ(round_trip(Refused{"no"}).reason, "no");
+  EXPECT_FALSE(round_trip(Refused{"no"}).for_good);
+  EXPECT_TRUE(round_trip(Refused{"no", true}).for_good);
   const Attach attach = round_trip(sample_attach());
   EXPECT_EQ(attach.rows, sample_attach().rows);
   EXPECT_EQ(attach.session, sample_attach().session);

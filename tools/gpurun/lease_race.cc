@@ -1,0 +1,142 @@
+// One thread for each server. What they share outlives the call, because a thread that is still
+// connecting when another server has granted is left alone: it finds the race over and ends.
+#include "tools/gpurun/lease_race.h"
+
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "client/thread.h"
+
+namespace gpurun::tools {
+namespace {
+
+struct Line {
+  bool is_warning;
+  std::string text;
+};
+
+struct Race {
+  std::mutex mutex;  // Guards all below.
+  std::condition_variable changed;
+  bool over = false;
+  std::vector<Line> lines;
+  std::vector<client::ControlLink*> links;  // Of the requests that wait; else nullptr.
+  std::size_t running = 0;
+  std::optional<HeldLease> won;
+  Status failure;
+  std::string failures;
+
+  void add_line(bool is_warning, const std::string& text) {
+    const std::lock_guard lock(mutex);
+    lines.push_back({is_warning, text});
+    changed.notify_one();
+  }
+};
+
+struct Runner {
+  std::shared_ptr<Race> race;
+  std::size_t number;
+  std::string server;
+  LeaseOrder order;
+};
+
+// Null: the race is over, or the server failed.
+std::unique_ptr<client::ControlLink> join_race(const Runner& runner, Status* failure) {
+  auto link = connect_to_server(runner.server, runner.order.credential, runner.order.security);
+  if (!link.ok()) {
+    *failure = link.status();
+    return nullptr;
+  }
+  const std::lock_guard lock(runner.race->mutex);
+  if (runner.race->over) return nullptr;
+  runner.race->links[runner.number] = link->get();
+  return *std::move(link);
+}
+
+void run(const Runner& runner) {
+  Race& race = *runner.race;
+  Status failure;
+  std::unique_ptr<client::ControlLink> link = join_race(runner, &failure);
+  std::optional<client::SessionData> session;
+  if (link != nullptr) {
+    Result<client::SessionData> granted = link->request_lease(
+        lease_request(runner.server, runner.order, runner.order.wait, runner.order.say));
+    if (granted.ok()) session = *std::move(granted);
+    if (!session) failure = advised(granted.status(), runner.server, runner.order.credential);
+  }
+  // A link that has not won closes behind the lock.
+  const std::lock_guard lock(race.mutex);
+  race.links[runner.number] = nullptr;
+  --race.running;
+  if (session && !race.over) {
+    race.over = true;
+    race.won = HeldLease{std::move(link), *std::move(session)};
+  } else if (!race.over) {
+    race.failure = failure;
+    race.failures += (race.failures.empty() ? "" : "; ") + failure.message();
+    if (race.running > 0) race.lines.push_back({true, "skipped: " + failure.message()});
+  }
+  race.changed.notify_one();
+}
+
+void* run_thread(void* argument) {
+  const std::unique_ptr<Runner> runner(static_cast<Runner*>(argument));
+  run(*runner);
+  return nullptr;
+}
+
+void start_runner(const std::shared_ptr<Race>& race, std::size_t number, const LeaseOrder& order) {
+  auto runner = std::make_unique<Runner>(Runner{race, number, order.servers[number], order});
+  // The caller's functions may be gone when a thread that was left alone speaks.
+  runner->order.say = [race](const std::string& text) { race->add_line(false, text); };
+  runner->order.warn = [race](const std::string& text) { race->add_line(true, text); };
+  if (order.security.say) runner->order.security.say = runner->order.warn;
+  client::Thread thread;
+  const Status started = thread.start("lease-wait", run_thread, runner.get());
+  if (started.ok()) {
+    static_cast<void>(runner.release());
+    return thread.leave_alone();
+  }
+  const std::lock_guard lock(race->mutex);
+  --race->running;
+  race->failure = started;
+  race->failures += (race->failures.empty() ? "" : "; ") + started.message();
+}
+
+void say_lines(const LeaseOrder& order, std::unique_lock<std::mutex>& lock, Race& race) {
+  const std::vector<Line> lines = std::exchange(race.lines, {});
+  lock.unlock();
+  for (const Line& line : lines) (line.is_warning ? order.warn : order.say)(line.text);
+  lock.lock();
+}
+
+}  // namespace
+
+Result<HeldLease> wait_at_all(const LeaseOrder& order) {
+  const auto race = std::make_shared<Race>();
+  race->links.resize(order.servers.size());
+  race->running = order.servers.size();
+  for (std::size_t number = 0; number < order.servers.size(); ++number) {
+    start_runner(race, number, order);
+  }
+  std::unique_lock lock(race->mutex);
+  while (true) {
+    race->changed.wait(
+        lock, [&] { return !race->lines.empty() || race->won.has_value() || race->running == 0; });
+    say_lines(order, lock, *race);
+    if (race->won || (race->running == 0 && race->lines.empty())) break;
+  }
+  race->over = true;
+  // Wakes the threads that wait for an answer, whose servers then see their requests go.
+  for (client::ControlLink* link : race->links) {
+    if (link != nullptr) shutdown(link->fd(), SHUT_RDWR);
+  }
+  if (race->won) return *std::exchange(race->won, std::nullopt);
+  return Status(race->failure.code(), race->failures);
+}
+
+}  // namespace gpurun::tools
