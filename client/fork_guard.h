@@ -1,9 +1,9 @@
-// ForkGuard: knows that this process is a forked child of the one that started a session, and
-// closes the session's descriptors in such a child, so that it keeps no dead parent's session
-// alive.
+// ForkGuard: notices that this process is a forked child of one that started a session. In such a
+// child it closes the session's descriptors, so that the child keeps no dead parent's session
+// alive, and makes the library forget the parent's state, so that the child can start afresh.
 //
-// The check is one load of a page that the kernel clears in a child (MADV_WIPEONFORK, Linux 4.14);
-// it also holds for children made by clone() or vfork() tricks that run no atfork handler.
+// The check is one load of a page that the kernel clears in a child (MADV_WIPEONFORK, Linux 4.14).
+// It also holds for children made by clone(), which runs no atfork handler.
 #pragma once
 
 #include <atomic>
@@ -13,23 +13,38 @@
 
 namespace gpurun::client::fork_guard {
 
-// Once per session, before it starts a thread. kResourceExhausted: no memory for the page.
+// Before this process makes anything that a child must not use: the first connection of a session.
+// kResourceExhausted: no memory for the page.
 Status arm() noexcept;
 
+// Registers `forget`, which runs once in each child, before generation() returns a new number
+// there. It runs on the thread that forked, with fork()'s handlers, or at the first call of a child
+// that clone() made. Other threads of the parent may have held any lock at that moment: `forget`
+// takes none. At most kForgettersMax; registering one again does nothing.
+using Forget = void (*)();
+inline constexpr int kForgettersMax = 8;
+void in_each_child(Forget forget) noexcept;
+
 namespace detail {
-using Flag = std::atomic<std::uint32_t>;
-extern std::atomic<const Flag*> armed;  // Non-zero inside: by this very process.
-void close_in_child() noexcept;
+// In the page. kForked: the kernel has cleared it. Otherwise the process's generation.
+inline constexpr std::uint32_t kForked = 0;
+inline constexpr std::uint32_t kForgetting = ~std::uint32_t{0};
+using Generation = std::atomic<std::uint32_t>;
+extern std::atomic<Generation*> armed;
+std::uint32_t begin_child(Generation* page) noexcept;
 }  // namespace detail
 
-// True in a child of a process that had armed; its descriptors are closed then, if not before. Any
-// thread, at any time.
-inline bool forked() noexcept {
-  const detail::Flag* flag = detail::armed.load(std::memory_order_acquire);
-  if (flag == nullptr || flag->load(std::memory_order_relaxed) != 0) return false;
-  detail::close_in_child();  // Made without the C library, it has run no handler.
-  return true;
+// The number of this process in its line of forks: a child gets another one than its ancestors. 0
+// before arm(). In a new child, the parent's state is forgotten and its descriptors are closed when
+// this returns. Any thread, at any time.
+inline std::uint32_t generation() noexcept {
+  detail::Generation* page = detail::armed.load(std::memory_order_acquire);
+  if (page == nullptr) return 0;
+  const std::uint32_t number = page->load(std::memory_order_acquire);
+  if (number != detail::kForked && number != detail::kForgetting) return number;
+  return detail::begin_child(page);
 }
+
 // `fd` is closed in a child, if it is still what it is now; -1 is ignored. At most kDescriptorsMax
 // at a time, others stay open.
 inline constexpr int kDescriptorsMax = 256;

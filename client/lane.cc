@@ -22,15 +22,41 @@ struct Registry {
   std::vector<Lane*> idle;  // Lanes of dead threads, to be used again.
   std::size_t made = 0;     // Lanes ever made: their ids are 0 to made - 1.
   std::size_t live = 0;
-  pthread_key_t key{};
-  bool key_made = false;
   std::array<std::atomic<std::atomic<Lane*>*>, kChunks> chunks{};
 };
 
-// Immortal: threads end after the library's own end.
+// Immortal: threads end after the library's own end. A forked child makes its own.
+std::atomic<Registry*> current_registry{nullptr};
+
+// The key outlives forks: what it holds in a child of the parent's lanes is cleared.
+std::atomic<bool> key_made{false};
+pthread_key_t key;  // Once key_made.
+
+// The parent's lanes stay where they are: threads that do not exist here may hold their mutexes.
+void forget_parents_lanes() {
+  current_registry.store(nullptr, std::memory_order_release);
+  current_lane = nullptr;
+  if (key_made.load(std::memory_order_acquire)) pthread_setspecific(key, nullptr);
+}
+
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  Registry* found = current_registry.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  fork_guard::in_each_child(&forget_parents_lanes);
+  auto* const made = new Registry;
+  if (current_registry.compare_exchange_strong(found, made, std::memory_order_acq_rel)) {
+    return *made;
+  }
+  delete made;
+  return *found;
+}
+
+// Under the registry's mutex.
+bool make_key() {
+  if (key_made.load(std::memory_order_acquire)) return true;
+  if (pthread_key_create(&key, &LaneRegistry::thread_ends) != 0) return false;
+  key_made.store(true, std::memory_order_release);
+  return true;
 }
 
 }  // namespace
@@ -38,10 +64,7 @@ Registry& registry() {
 Lane* LaneRegistry::take() {
   Registry& all = registry();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.key_made) {
-    if (pthread_key_create(&all.key, &LaneRegistry::thread_ends) != 0) return nullptr;
-    all.key_made = true;
-  }
+  if (!make_key()) return nullptr;
   Lane* lane;
   if (!all.idle.empty()) {
     lane = all.idle.back();
@@ -59,14 +82,15 @@ Lane* LaneRegistry::take() {
     chunk.load(std::memory_order_relaxed)[id % kChunkLanes].store(lane, std::memory_order_release);
   }
   ++all.live;
-  pthread_setspecific(all.key, lane);
+  pthread_setspecific(key, lane);
   return lane;
 }
 
 void LaneRegistry::thread_ends(void* value) {
   Lane* lane = static_cast<Lane*>(value);
-  // In a forked child lanes are the parent's, and another thread may have held their mutexes.
-  if (fork_guard::forked()) return;
+  // In a child that clone() made, the lane may be the parent's (forget_parents_lanes()).
+  static_cast<void>(fork_guard::generation());
+  if (current_lane != lane) return;
   current_lane = nullptr;  // A later destructor of this thread that calls CUDA gets a new lane.
   if (lane->free_attachment != nullptr && lane->attachment != nullptr) {
     lane->free_attachment(lane->attachment);

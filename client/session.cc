@@ -111,7 +111,6 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
     return Status(Code::kInvalidArgument, "a session without its connections");
   }
   GPURUN_RETURN_IF_ERROR(fork_guard::arm());
-  if (fork_guard::forked()) return Status(Code::kUnavailable, "a forked child of a session");
   std::unique_ptr<Session> session(
       new Session(std::make_unique<Impl>(std::move(channels), options)));
   Impl& impl = *session->impl_;
@@ -131,7 +130,7 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
 
 Session::~Session() {
   if (impl_ == nullptr) return;
-  if (fork_guard::forked()) {
+  if (impl_->belongs_to_ancestor()) {
     // Neither threads nor descriptors are this process's: leave them alone.
     static_cast<void>(impl_.release());
     return;
@@ -140,7 +139,7 @@ Session::~Session() {
 }
 
 int Session::Impl::refusal(Handle context) const noexcept {
-  if (fork_guard::forked()) return kResultNotInitialized;
+  if (belongs_to_ancestor()) return kResultNotInitialized;
   if (!session->alive()) return kResultPeerGone;
   return errors.sticky(context);
 }
@@ -259,7 +258,7 @@ bool Session::every_call_is_a_fence() const noexcept {
 bool Session::launches_wait() const noexcept { return impl_->options.launches_wait; }
 
 void Session::flush() {
-  if (fork_guard::forked()) return;
+  if (impl_->belongs_to_ancestor()) return;
   impl_->doorbell.ring();
 }
 

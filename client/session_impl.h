@@ -15,6 +15,7 @@
 #include "client/device_output.h"
 #include "client/doorbell.h"
 #include "client/event_completions.h"
+#include "client/fork_guard.h"
 #include "client/graph_host.h"
 #include "client/receiving_role.h"
 #include "client/session.h"
@@ -34,6 +35,8 @@ struct Session::Impl {
   // session.cc
   Status start_threads();
   void join_threads();
+  // In a forked child: the session is the parent's.
+  bool belongs_to_ancestor() const noexcept { return fork_guard::generation() != generation; }
   // 0, or what every call returns now.
   int refusal(Handle context) const noexcept;
   // Appends; with `fence` the lane awaits the reply from before the commit. Waits while the log is
@@ -126,6 +129,7 @@ struct Session::Impl {
   Session* session = nullptr;
   // Never given twice, unlike the address: a lane may outlive a session.
   const std::uint64_t serial;
+  const std::uint32_t generation = fork_guard::generation();  // Of the process that started it.
   Channels channels;
   const SessionOptions options;
   CommandLog log;

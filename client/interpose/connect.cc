@@ -30,10 +30,12 @@ Status somewhere(const Status& status) {
 }
 
 // With the answer to the attach: where this process wants windows, and can be asked to give it
-// back. From now on those who lack memory wait for what it answers.
+// back. From now on those who lack memory wait for what it answers. A child in which CUDA does not
+// work has a session for NVML alone.
 bool may_be_given_memory() {
-  return windows_wanted() && (shared_memory_board.load(std::memory_order_acquire) == nullptr ||
-                              join_memory_board() >= 0);
+  return !ancestor_initialized() && windows_wanted() &&
+         (shared_memory_board.load(std::memory_order_acquire) == nullptr ||
+          join_memory_board() >= 0);
 }
 
 }  // namespace

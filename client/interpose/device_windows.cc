@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "base/log.h"
 #include "client/credit_book.h"
+#include "client/fork_guard.h"
 #include "client/interpose/capture.h"
 #include "client/interpose/process.h"
 #include "client/memory_board.h"
@@ -54,9 +56,19 @@ struct Windows {
   Thread giver;  // Answers on the MemoryBoard, for as long as the process lives.
 };
 
+// Never destroyed. A forked child makes its own: a thread that it does not have may hold a mutex.
+std::atomic<Windows*> g_windows{nullptr};
+void forget_parents_windows() { g_windows.store(nullptr, std::memory_order_release); }
+
 Windows& windows() {
-  static auto* const all = new Windows{};
-  return *all;
+  Windows* found = g_windows.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  fork_guard::in_each_child(&forget_parents_windows);
+  auto made = std::make_unique<Windows>();
+  if (!g_windows.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) {
+    return *found;
+  }
+  return *made.release();
 }
 
 std::uint64_t next_ticket() {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "client/fork_guard.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -51,10 +52,30 @@ std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
 std::atomic<std::uint64_t> g_window_ends[kWindowedDevicesMax];
 std::atomic<int> g_window_places{0};  // One past the last device that has one.
 
-// Calls come after exit handlers have run: never destroyed.
+// Calls come after exit handlers have run: never destroyed. A forked child makes its own.
+std::atomic<Ranges*> g_ranges{nullptr};
+
+// The windows are free for the child's own session. The ranges stay where they are: a thread that
+// does not exist here may hold their mutex.
+void forget_parents_ranges() {
+  const int places = g_window_places.exchange(0, std::memory_order_acq_rel);
+  for (int device = 0; device < places; ++device) {
+    const std::uint64_t base = g_window_bases[device].exchange(0, std::memory_order_acq_rel);
+    const std::uint64_t end = g_window_ends[device].load(std::memory_order_relaxed);
+    if (base != 0) munmap(reinterpret_cast<void*>(base), end - base);
+  }
+  g_ranges.store(nullptr, std::memory_order_release);
+  ranges_changed();
+}
+
 Ranges& ranges() {
-  static auto* const all = new Ranges;
-  return *all;
+  Ranges* found = g_ranges.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  fork_guard::in_each_child(&forget_parents_ranges);
+  auto* const made = new Ranges;
+  if (g_ranges.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *found;
 }
 
 bool map_nothing(std::uint64_t start, std::uint64_t end) {

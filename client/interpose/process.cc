@@ -2,7 +2,6 @@
 #include "client/interpose/process.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <bitset>
@@ -13,6 +12,7 @@
 
 #include "base/log.h"
 #include "client/fork_guard.h"
+#include "client/memory_board.h"
 #include "client/observation.h"
 #include "client/stats.h"
 #include "driver_abi/cuda_abi.h"
@@ -28,8 +28,9 @@ std::atomic<Process*> g_process{nullptr};
 using Opcodes = std::bitset<limits::kRowsMax>;
 std::atomic<const Opcodes*> g_lacking{nullptr};
 std::atomic<int> g_failure{0};
-std::atomic<pid_t> g_owner{0};  // The process that connected, or began to.
 std::atomic<bool> g_initialized{false};
+std::atomic<bool> g_ancestor_initialized{false};
+std::atomic<int> g_driver_version{0};  // Of the last session, of this process or an ancestor.
 pthread_mutex_t g_connecting = PTHREAD_MUTEX_INITIALIZER;
 
 int failed(const Status& status, int result) {
@@ -62,8 +63,28 @@ void begin_trace(const Process& process) {
   recorder->begin(folder == nullptr ? "" : folder, std::move(clocks), std::move(no_worker));
 }
 
+// In a child: the parent's session is left where it is, and its lock is made anew, since a thread
+// that does not exist here may hold it.
+void forget_parents_session() {
+  if (g_initialized.exchange(false)) g_ancestor_initialized.store(true);
+  g_process.store(nullptr);
+  g_lacking.store(nullptr);
+  g_failure.store(0);
+  // The place on the board says the parent's process number.
+  shared_memory_place.store(-1);
+  shared_memory_board.store(nullptr);
+  g_connecting = PTHREAD_MUTEX_INITIALIZER;
+}
+
+// Before the lock is taken, which a child could find held otherwise.
+Status guard_forks() {
+  fork_guard::in_each_child(&forget_parents_session);
+  return fork_guard::arm();
+}
+
 // Under g_connecting.
 int connect() {
+  if (const Status guarded = guard_forks(); !guarded.ok()) return failed(guarded, kResultPeerGone);
   Result<Attached> attached = g_connector.load(std::memory_order_acquire)();
   if (!attached.ok() && attached.status().code() == Code::kUnavailable) {
     return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
@@ -86,6 +107,7 @@ int connect() {
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;
   process->session = session->release();
+  g_driver_version.store(devices->driver_version(), std::memory_order_release);
   process->devices = new DeviceSnapshot(std::move(*devices));
   process->all_devices = new DeviceSnapshot(std::move(*all));
   process->server = server;
@@ -107,18 +129,15 @@ void set_connector(Connector connector) noexcept {
 }
 
 int connected(Process** process) noexcept {
+  static_cast<void>(fork_guard::generation());  // In a new child the parent's is forgotten here.
   if (Process* found = g_process.load(std::memory_order_acquire); found != nullptr) {
-    // A session has armed the guard, which costs a load where getpid() is a system call.
-    if (fork_guard::forked()) return CUDA_ERROR_NOT_INITIALIZED;
     *process = found;
     return 0;
   }
-  const pid_t owner = g_owner.load(std::memory_order_acquire);
-  if (owner != 0 && owner != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
+  (void)guard_forks();  // What is wrong, connect() says.
   pthread_mutex_lock(&g_connecting);
   int result = g_failure.load(std::memory_order_relaxed);
   if (result == 0 && g_process.load(std::memory_order_relaxed) == nullptr) {
-    g_owner.store(getpid(), std::memory_order_release);
     try {
       result = connect();
     } catch (const std::bad_alloc&) {
@@ -134,9 +153,11 @@ int connected(Process** process) noexcept {
 }
 
 const Process* connected_already() noexcept {
-  const Process* found = g_process.load(std::memory_order_acquire);
-  return found == nullptr || fork_guard::forked() ? nullptr : found;
+  static_cast<void>(fork_guard::generation());
+  return g_process.load(std::memory_order_acquire);
 }
+
+int last_driver_version() noexcept { return g_driver_version.load(std::memory_order_acquire); }
 
 bool server_lacks(std::uint16_t opcode) noexcept {
   const Opcodes* lacking = g_lacking.load(std::memory_order_acquire);
@@ -145,9 +166,16 @@ bool server_lacks(std::uint16_t opcode) noexcept {
 
 void set_initialized() noexcept { g_initialized.store(true, std::memory_order_release); }
 
+bool ancestor_initialized() noexcept {
+  static_cast<void>(fork_guard::generation());
+  return g_ancestor_initialized.load(std::memory_order_acquire);
+}
+
 int ready(Process** process) noexcept {
+  static_cast<void>(fork_guard::generation());
   if (!g_initialized.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
-  return connected(process);
+  *process = g_process.load(std::memory_order_acquire);  // cuInit has connected.
+  return 0;
 }
 
 }  // namespace gpurun::client::interpose

@@ -29,7 +29,7 @@ struct Process {
   std::string server;                           // "host:port", for messages and statistics.
   std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
-  std::string transport;  // Attached::transport.
+  std::string transport;       // Attached::transport.
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
   // Given with the attach and nobody's yet (device_windows.h).
   std::optional<protocol::CreditGrant> first_credits;
@@ -37,11 +37,16 @@ struct Process {
 
 // The connected process: attaches and takes the snapshot at the first call, which the calling
 // thread waits for. 0, or the CUresult that every call returns: 100 nowhere to connect to, 46 the
-// server cannot be reached (said once on stderr), 3 in a forked child whose parent had connected.
+// server cannot be reached (said once on stderr). A forked child attaches anew, whatever its parent
+// has.
 int connected(Process** process) noexcept;
 
 // The process if this very process has connected, else nullptr. Never connects.
 const Process* connected_already() noexcept;
+
+// cuDriverGetVersion of the server's driver, of the last session that this process or an ancestor
+// had; 0: there was none.
+int last_driver_version() noexcept;
 
 // True when the server does not know this call of ours: its table is older. Always false before
 // this process has connected.
@@ -49,6 +54,9 @@ bool server_lacks(std::uint16_t opcode) noexcept;
 
 // cuInit's part: the program may make calls from now on.
 void set_initialized() noexcept;
+// An ancestor had: CUDA does not work in such a child, however often it calls cuInit. What needs no
+// cuInit (NVML, the version) does.
+bool ancestor_initialized() noexcept;
 // connected(), and 3 (NOT_INITIALIZED) before cuInit.
 int ready(Process** process) noexcept;
 

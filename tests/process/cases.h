@@ -47,6 +47,8 @@ std::string word(unsigned n);
   X(fork_from_a_thread)        \
   X(fork_child_ends)           \
   X(fork_grandchild)           \
+  X(fork_after_questions)      \
+  X(fork_while_asked)          \
   X(fork_and_exec)             \
   X(fork_without_handlers)     \
   X(exec_from_a_thread)        \

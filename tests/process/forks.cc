@@ -1,5 +1,6 @@
 // Processes that this one makes, in each order with CUDA's start. A child of a process that has
 // called cuInit is told CUDA_ERROR_NOT_INITIALIZED, as NVIDIA's driver tells it.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -42,6 +43,45 @@ void in_child(const char* what, void (*body)()) {
   }
   HOLDS(child > 0);
   say(std::string(what) + ": " + end_of(child) + "\n");
+}
+
+// What needs no cuInit, each by its name.
+void ask_version() {
+  int version = 0;
+  MUST(cuDriverGetVersion(&version));
+  HOLDS(version >= 13000);
+}
+
+// Of a function that the first drivers of CUDA 13 do not have.
+void ask_new_function() {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  MUST(cuGetProcAddress_v2("cuGraphGetId", &function, 13010, 0, &status));
+  HOLDS(function != nullptr);
+}
+
+void ask_nvml() {
+  static void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  HOLDS(library != nullptr);
+  const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+  const auto count_devices =
+      reinterpret_cast<int (*)(unsigned*)>(dlsym(library, "nvmlDeviceGetCount_v2"));
+  MUST_BE(0, init());
+  unsigned count = 0;
+  MUST_BE(0, count_devices(&count));
+  HOLDS(count == 1);
+}
+
+void ask_all() {
+  ask_version();
+  ask_new_function();
+  ask_nvml();
+}
+
+void ask(const std::string& what) {
+  if (what == "version") ask_version();
+  if (what == "function") ask_new_function();
+  if (what == "nvml") ask_nvml();
 }
 
 void tell_heard() { say("the child hears" + heard() + "\n"); }
@@ -160,6 +200,71 @@ void fork_grandchild() {
   });
 }
 
+// Word: what the parent asks before it makes children. It has not called cuInit, so they start
+// afresh, and their children too. Once it has, they cannot, but what needs no cuInit works.
+void fork_after_questions() {
+  ask(word(0));
+  in_child("child", work);
+  in_child("child that asks, too", [] {
+    ask_all();
+    in_child("grandchild", work);
+    work();
+    in_child("grandchild after", tell_heard);
+  });
+  const auto raw = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (raw == 0) {
+    work();
+    _exit(0);
+  }
+  say("made by clone(): " + end_of(raw) + "\n");
+  work();
+  in_child("afterwards", [] {
+    ask_all();
+    tell_heard();
+    ask_all();
+    in_child("grandchild afterwards", [] {
+      tell_heard();
+      ask_all();
+    });
+  });
+  compute(4);
+}
+
+// Other threads ask meanwhile, so that the moment of the fork is any of an attach or of a question.
+// Word: whether they compute, too.
+void fork_while_asked() {
+  const bool computes = word(0) == "compute";
+  const CUcontext context = computes ? use_device() : nullptr;
+  ask_nvml();  // The library is opened once: a child may find the loader's lock held.
+  std::atomic<bool> over{false};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      if (computes) MUST(cuCtxSetCurrent(context));
+      while (!over) {
+        ask_all();
+        if (computes) compute(3);
+      }
+    });
+  }
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      ask_all();
+      if (computes) {
+        HOLDS(heard() == " 3 3 3 3 3 3");
+      } else {
+        work();
+      }
+      _exit(0);
+    }
+    HOLDS(end_of(child) == "exit 0");
+  }
+  over = true;
+  for (std::thread& each : callers) each.join();
+}
+
 void fork_and_exec() {
   use_device();
   const std::string program = self();
@@ -236,6 +341,7 @@ void orphan() {
 // daemon(3) as services do it, with all descriptors but the standard ones closed, then CUDA.
 void daemon_of_its_own() {
   if (word(0) == "parent-too") use_device();
+  if (word(0) == "parent-asks") ask_all();
   int gone[2];
   HOLDS(pipe(gone) == 0);
   pid_t child = fork();

@@ -14,6 +14,7 @@ import both  # noqa: E402
 import world  # noqa: E402
 from both import PROGRAM  # noqa: E402
 
+NO_THREADS_AFTER_FORK = "ThreadSanitizer allows no threads in a child of a process with threads"
 # With ctypes, as Python's CUDA packages do: in the parent and in two workers.
 MULTIPROCESSING = """
 import ctypes, multiprocessing, sys
@@ -32,6 +33,9 @@ def work(value):
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
     if sys.argv[2] == "parent-first": print("parent", work(1))
+    if sys.argv[2] == "parent-asks":  # As PyTorch's loaders and vLLM do, before they make workers.
+        version, nvml = ctypes.c_int(), ctypes.CDLL("libnvidia-ml.so.1")
+        print(ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version)), nvml.nvmlInit_v2())
     with context.Pool(2) as pool: print("children", pool.map(work, [2, 3], chunksize=1))
     if sys.argv[2] != "parent-first": print("parent", work(1))
 """
@@ -44,6 +48,24 @@ class Forks(both.Case):
             self.both(PROGRAM, case, said="the child hears 3 3 3 3 3 3\nchild: exit 0\n(.|\n)*PASSED",
                       env=both.unchecked_leaks())
         self.both(PROGRAM, "fork_grandchild", said="PASSED")
+        self.nothing_left()
+
+    def test_a_parent_that_has_only_asked(self):
+        if world.ARGS.sanitizer == "thread":
+            self.skipTest(NO_THREADS_AFTER_FORK)
+        for what in ("version", "function", "nvml"):
+            said = ("child: exit 0\ngrandchild: exit 0\nthe child hears 3 3 3 3 3 3\n(.|\n)*"
+                    "child that asks, too: exit 0\nmade by clone\\(\\): exit 0\n"
+                    "the child hears 3 3 3 3 3 3\nthe child hears 3 3 3 3 3 3\n(.|\n)*PASSED")
+            with self.subTest(what=what):
+                self.both(PROGRAM, "fork_after_questions", what, said=said, env=both.unchecked_leaks())
+        self.nothing_left()
+
+    def test_from_a_program_whose_threads_ask(self):
+        if world.ARGS.sanitizer:
+            self.skipTest("a sanitizer's allocator may be locked in a child of many threads")
+        for words in ((), ("compute",)):
+            self.both(PROGRAM, "fork_while_asked", *words, said="PASSED")
         self.nothing_left()
 
     def test_from_a_thread_while_others_call(self):
@@ -74,12 +96,15 @@ class Forks(both.Case):
             self.skipTest(both.NOT_INSTRUMENTED)
         with both.script(MULTIPROCESSING) as path:
             for words in (("fork", "child-first"), ("spawn", "child-first"), ("spawn", "parent-first"),
-                          ("forkserver", "parent-first")):
+                          ("forkserver", "parent-first"), ("fork", "parent-asks"),
+                          ("forkserver", "parent-asks"), ("spawn", "parent-asks")):
                 self.both(sys.executable, path, *words, said=r"children \[8192, 12288\]")
 
     def test_services(self):
         self.both(PROGRAM, "daemon_of_its_own", said="the daemon has computed\nPASSED")
         self.both(PROGRAM, "daemon_of_its_own", "parent-too", said="the child hears 3 3 3 3 3 3\n")
+        if world.ARGS.sanitizer != "thread":
+            self.both(PROGRAM, "daemon_of_its_own", "parent-asks", said="the daemon has computed\nPASSED")
 
 
 class Orphans(both.Case):

@@ -14,17 +14,14 @@ namespace {
 constexpr int kOldestDriver = 13000;
 
 // The lower of the server's driver and what the table covers: the runtime and the math libraries
-// call what is new in the version that they are told. Connects. What is wrong, if not 0; then, and
-// where there is no device, the table's.
-int seen_driver_version(int* version) {
-  *version = CUDA_VERSION;
+// call what is new in the version that they are told. Connects, unless a session has told it
+// before. Without a server it is the table's: a version that fails, or is 0, makes the runtime say
+// that the driver is too old. What is wrong, cuInit says.
+int seen_driver_version() {
   Process* process = nullptr;
-  const int result = connected(&process);
-  if (result == 0) {
-    adopt_first_credits(*process);
-    *version = std::min(process->devices->driver_version(), CUDA_VERSION);
-  }
-  return result;
+  if (last_driver_version() == 0 && connected(&process) == 0) adopt_first_credits(*process);
+  const int last = last_driver_version();
+  return last == 0 ? CUDA_VERSION : std::min(last, CUDA_VERSION);
 }
 
 }  // namespace
@@ -34,6 +31,7 @@ namespace gpurun::client::interpose::custom {
 
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (ancestor_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   Process* process = nullptr;
   if (const int result = connected(&process); result != 0) return cuda(result);
   adopt_first_credits(*process);
@@ -46,11 +44,7 @@ CUresult cuInit(unsigned int flags) {
 // Allowed before cuInit.
 CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  int seen = 0;
-  // Where there is no device, the runtime first asks for the version and then why.
-  const int result = seen_driver_version(&seen);
-  if (result != 0 && result != CUDA_ERROR_NO_DEVICE) return cuda(result);
-  *version = seen;
+  *version = seen_driver_version();
   return CUDA_SUCCESS;
 }
 
@@ -72,9 +66,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   // What is new is there if the server's driver has it: only then is the server asked for, so that
   // a program can look its functions up at its start and fork.
   if (found.row != nullptr && found.row->proc_version > kOldestDriver) {
-    int seen = 0;
-    (void)seen_driver_version(&seen);
-    found = driver_abi::find_proc_address(symbol, version, flags, seen);
+    found = driver_abi::find_proc_address(symbol, version, flags, seen_driver_version());
   }
   if (status != nullptr) *status = static_cast<CUdriverProcAddressQueryResult>(found.status);
   *function = found.row == nullptr ? nullptr : entry_point(found.row->opcode);
