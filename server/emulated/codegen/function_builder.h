@@ -121,6 +121,10 @@ class FunctionBuilder {
   Value* warp_words();
   // Counts a poll of memory and yields now and then (ThreadContext::poll_budget).
   void poll();
+  // Stands for the CodePosition of the call that it is an argument of, until write_positions().
+  Value* position() { return llvm::ConstantPointerNull::get(pointer_type()); }
+  // Whether a generic address (64 bits) points to shared memory.
+  Value* in_shared(Value* address64);
   void call_function(const Operation& op);
 
   llvm::BasicBlock* new_block(const char* name = "");

@@ -63,11 +63,42 @@ bool is_kernel_parameter(FunctionBuilder& b, const ptx::Operand& memory) {
          base.index < b.function().signature.parameters.size();
 }
 
+void step_together(FunctionBuilder& b, bool is_load) {
+  b.call_runtime("step_together", llvm::Type::getVoidTy(b.context()),
+                 {b.position(), b.constant(32, is_load ? 1 : 0)});
+}
+
+// Before an ordered access. Lanes that are converged make volatile and relaxed accesses of shared
+// memory together. Every other ordered load may be a poll.
+void come_to_access(FunctionBuilder& b, const Operation& op, Value* address, bool is_load) {
+  const llvm::AtomicOrdering order = ordering_of(op).order;
+  if (order == llvm::AtomicOrdering::NotAtomic || b.failed()) return;
+  const ptx::Space space = space_of(op);
+  const bool steps = order == llvm::AtomicOrdering::Monotonic;
+  if (steps && space == ptx::Space::kShared) return step_together(b, is_load);
+  if (!steps || space != ptx::Space::kNone) {
+    if (is_load) b.poll();
+    return;
+  }
+  llvm::BasicBlock* shared = b.new_block();
+  llvm::BasicBlock* other = b.new_block();
+  llvm::BasicBlock* next = b.new_block();
+  Value* generic = b.ir.CreatePtrToInt(address, b.int_type(64));
+  b.ir.CreateCondBr(b.in_shared(generic), shared, other);
+  b.ir.SetInsertPoint(shared);
+  step_together(b, is_load);
+  b.ir.CreateBr(next);
+  b.ir.SetInsertPoint(other);
+  if (is_load) b.poll();
+  b.ir.CreateBr(next);
+  b.ir.SetInsertPoint(next);
+}
+
 void emit_ld(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const Ordering ordering = ordering_of(op);
-  if (ordering.order != llvm::AtomicOrdering::NotAtomic) b.poll();
   Value* address = b.address(b.operand(op, 1), space_of(op));
+  come_to_access(b, op, address, true);
   const unsigned count = vector_length(op);
   const unsigned bytes = op.type.bytes();
   llvm::SmallVector<Value*, 4> values;  // All are read before a register that may be the address.
@@ -89,6 +120,7 @@ void emit_st(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const Ordering ordering = ordering_of(op);
   Value* address = b.address(b.operand(op, 0), space_of(op));
+  come_to_access(b, op, address, false);
   const unsigned count = vector_length(op);
   const unsigned bytes = op.type.bytes();
   for (unsigned i = 0; i < count && !b.failed(); ++i) {

@@ -13,12 +13,6 @@ Value* within(FunctionBuilder& b, Value* address, Value* low, Value* bytes) {
   return b.ir.CreateICmpULT(b.ir.CreateSub(address, low), bytes);
 }
 
-Value* in_shared(FunctionBuilder& b, Value* address) {
-  Value* low = b.block_field(offsetof(BlockContext, shared), b.int_type(64));
-  Value* bytes = b.block_field(offsetof(BlockContext, shared_window_bytes), b.int_type(32));
-  return within(b, address, low, b.ir.CreateZExt(bytes, b.int_type(64)));
-}
-
 Value* in_param(FunctionBuilder& b, Value* address) {
   Value* low = b.block_field(offsetof(BlockContext, params), b.int_type(64));
   Value* bytes = b.block_field(offsetof(BlockContext, param_bytes), b.int_type(32));
@@ -42,11 +36,11 @@ void emit_isspacep(FunctionBuilder& b, const Operation& op) {
   } else if (op.has("local")) {
     result = in_local(b, address);
   } else if (op.has("global")) {
-    Value* other = b.ir.CreateOr(in_shared(b, address), in_local(b, address));
+    Value* other = b.ir.CreateOr(b.in_shared(address), in_local(b, address));
     result = b.ir.CreateNot(b.ir.CreateOr(other, in_param(b, address)));
   } else {
     const bool param = op.has("param") || op.has("param::entry");
-    result = param ? in_param(b, address) : in_shared(b, address);
+    result = param ? in_param(b, address) : b.in_shared(address);
   }
   b.write(b.operand(op, 0), result);
 }
@@ -62,6 +56,12 @@ constexpr VariantRow kSpaceRows[] = {
 };
 
 }  // namespace
+
+Value* FunctionBuilder::in_shared(Value* address64) {
+  Value* low = block_field(offsetof(BlockContext, shared), int_type(64));
+  Value* bytes = block_field(offsetof(BlockContext, shared_window_bytes), int_type(32));
+  return within(*this, address64, low, ir.CreateZExt(bytes, int_type(64)));
+}
 
 std::span<const VariantRow> space_rows() { return kSpaceRows; }
 

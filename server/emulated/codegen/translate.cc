@@ -5,6 +5,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "server/emulated/codegen/function_builder.h"
+#include "server/emulated/codegen/positions.h"
 
 namespace gpurun::emulated {
 
@@ -17,6 +18,7 @@ Status translate(const KernelSource& kernel, llvm::Module& module) {
   for (const FunctionSource& callee : kernel.callees) {
     if (Status status = build(callee); !status.ok()) return status;
   }
+  write_positions(module);
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyModule(module, &out)) {

@@ -107,14 +107,15 @@ bool Block::begin(Grid& grid, std::uint64_t index, std::shared_ptr<Cluster> clus
     Warp& warp = warps_[w];
     warp.live = lane_mask(thread_count_ - w * kWarpLanes);
     warp.ready = warp.polling = warp.at_cluster = warp.exchanged = 0;
-    warp.last_lane = warp.group_count = warp.active_count = 0;
+    warp.last_lane = warp.group_count = warp.converged_count = 0;
+    warp.steps = warp.load_steps = warp.passed_over = warp.recalls = 0;
   }
   for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {
     barriers_[std::countr_zero(used)] = Barrier{};
   }
   barriers_used_ = 0;
   next_thread_ = polling_threads_ = cluster_threads_ = 0;
-  warps_ready_ = current_warp_ = poll_rounds_ = 0;
+  warps_ready_ = warps_resting_ = current_warp_ = poll_rounds_ = 0;
   failing_code_ = 0;
   return true;
 }
@@ -179,6 +180,7 @@ void Block::place(ThreadContext& thread) {
   place_by_number(thread);
   thread.poll_budget = kPollBudget;
   thread.last_error = 0;
+  thread.caller = nullptr;
 }
 
 void Block::place_by_number(ThreadContext& thread) const {
@@ -217,7 +219,7 @@ Fiber* Block::next() {
     Warp& warp = warps_[current_warp_];
     if (warp.ready != 0) return next_in_warp(warp);
     if (unstarted_in(current_warp_)) return nullptr;
-    if (warp.active_count > 0 && settle_active_groups()) continue;
+    if (warp.converged_count > 0 && settle_converged_groups()) continue;
     if (failing_code_ != 0) {
       grid_->fail(failing_code_, failing_message_, context_.block_id, failing_thread_);
       break;
@@ -233,11 +235,12 @@ Fiber* Block::next() {
       continue;
     }
     if (settle()) continue;
-    if (polling_threads_ > 0 && poll_rounds_++ < kPollRounds) {
+    const bool polls = polling_threads_ > 0 || warps_resting_ != 0;
+    if (polls && poll_rounds_++ < kPollRounds) {
       promote_polling();
       continue;
     }
-    if (polling_threads_ > 0 || (cluster_threads_ > 0 && grid_->cluster_blocks > 1)) {
+    if (polls || (cluster_threads_ > 0 && grid_->cluster_blocks > 1)) {
       outcome_ = Outcome::kWaiting;
       return &runner_->root_;
     }
@@ -268,8 +271,8 @@ void Block::suspend(Fiber& self) {
 }
 
 bool Block::others_can_run(std::uint32_t warp_index) const {
-  return warps_ready_ != 0 || polling_threads_ > 0 || next_thread_ < thread_count_ ||
-         warps_[warp_index].active_count > 0;
+  return warps_ready_ != 0 || warps_resting_ != 0 || polling_threads_ > 0 ||
+         next_thread_ < thread_count_ || warps_[warp_index].converged_count > 0;
 }
 
 void Block::yield(Fiber& self) {
@@ -290,6 +293,7 @@ void Block::sleep(Fiber& self) {
 }
 
 void Block::promote_polling() {
+  warps_resting_ = 0;
   if (polling_threads_ == 0) return;
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];
@@ -379,12 +383,17 @@ std::string Block::describe() const {
     if (barrier.expected != 0) text += " of " + std::to_string(barrier.expected);
   }
   std::uint32_t at_warp = 0;
+  std::uint32_t converged = 0;
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
     for (std::uint32_t g = 0; g < warps_[w].group_count; ++g) {
       at_warp += static_cast<std::uint32_t>(std::popcount(warps_[w].groups[g].arrived));
     }
+    for (std::uint32_t g = 0; g < warps_[w].converged_count; ++g) {
+      converged += static_cast<std::uint32_t>(std::popcount(warps_[w].converged[g].arrived));
+    }
   }
   if (at_warp != 0) text += ", " + std::to_string(at_warp) + " wait for lanes of their warp";
+  if (converged != 0) text += ", " + std::to_string(converged) + " step through shared memory";
   if (cluster_threads_ != 0) {
     text += ", " + std::to_string(cluster_threads_) + " wait for their cluster";
   }

@@ -75,7 +75,8 @@ class Block {
   void cluster_wait(Fiber& self);
   void warp(Fiber& self, std::uint32_t mask, WarpFunction function, const std::uint32_t* in,
             std::uint32_t* out);
-  std::uint32_t active_mask(Fiber& self, std::uint32_t site);
+  std::uint32_t active_mask(Fiber& self, const CodePosition& position);
+  void step_together(Fiber& self, const CodePosition& position, bool is_load);
   void yield(Fiber& self);
   void sleep(Fiber& self);
   [[noreturn]] void exit(Fiber& self);
@@ -95,10 +96,12 @@ class Block {
     std::uint32_t mask;
     std::uint32_t arrived;
   };
-  // Lanes that wait at an activemask until the warp has nothing else to run.
-  struct ActiveGroup {
-    std::uint32_t site;
+  // Converged lanes: they wait at one position until the warp has nothing else to run.
+  struct ConvergedGroup {
+    const CodePosition* position;  // Of the first lane that arrived, on its stack.
     std::uint32_t arrived;
+    std::uint32_t arrival;  // Smaller: has waited longer.
+    bool is_load;           // A thread that only makes such steps may be polling.
   };
   struct Warp {
     std::uint32_t live = 0;     // Not ended; not started counts as live.
@@ -111,9 +114,13 @@ class Block {
     std::uint32_t exchanged = 0;
     std::uint32_t last_lane = 0;
     std::uint32_t group_count = 0;
-    std::uint32_t active_count = 0;
+    std::uint32_t converged_count = 0;
+    std::uint32_t arrivals = 0;
+    std::uint32_t steps = 0, load_steps = 0;  // Since it last rested; loads since anything else.
+    std::uint32_t passed_over = 0;            // What other groups have waited for the first one.
+    std::uint32_t recalls = 0;                // Of polling lanes, for the next group's sake.
     WarpGroup groups[kWarpLanes];
-    ActiveGroup actives[kWarpLanes];
+    ConvergedGroup converged[kWarpLanes];
     WarpSlot slots[kWarpLanes];
   };
   struct Barrier {
@@ -139,7 +146,11 @@ class Block {
   Fiber* next();
   Fiber* next_in_warp(Warp& warp);
   bool settle();
-  bool settle_active_groups();
+  bool settle_converged_groups();
+  bool recall_polling(std::uint32_t warp_index);
+  bool takes_rest(std::uint32_t warp_index);
+  std::uint32_t next_converged_group(Warp& warp) const;
+  void come_to_position(Fiber& self, const CodePosition& position, bool is_load);
   bool settle_partial_barriers();
   bool settle_mixed_groups();
   bool settle_cluster();
@@ -202,6 +213,7 @@ class Block {
   std::uint32_t polling_threads_ = 0;
   std::uint32_t cluster_threads_ = 0;  // That wait for the cluster's barrier.
   std::uint32_t warps_ready_ = 0;      // Warps with ready lanes.
+  std::uint32_t warps_resting_ = 0;    // Their converged groups wait until all others had a turn.
   std::uint32_t current_warp_ = 0;
   std::uint32_t poll_rounds_ = 0;  // Since something other than polling happened.
   std::uint32_t barriers_used_ = 0;

@@ -192,35 +192,6 @@ bool Block::settle_mixed_groups() {
   return false;
 }
 
-std::uint32_t Block::active_mask(Fiber& self, std::uint32_t site) {
-  const Place place(self);
-  Warp& warp = warps_[place.warp];
-  std::uint32_t index = 0;
-  while (index < warp.active_count && warp.actives[index].site != site) ++index;
-  if (index == warp.active_count) warp.actives[warp.active_count++] = {site, 0};
-  warp.actives[index].arrived |= place.bit;
-  suspend(self);
-  return results_[self.thread.thread_linear];
-}
-
-bool Block::settle_active_groups() {
-  for (std::uint32_t i = 0; i < warp_count_; ++i) {
-    const std::uint32_t w = (current_warp_ + i) % warp_count_;
-    Warp& warp = warps_[w];
-    if (warp.active_count == 0 || warp.ready != 0 || unstarted_in(w)) continue;
-    const std::uint32_t arrived = warp.actives[0].arrived;
-    warp.actives[0] = warp.actives[--warp.active_count];
-    for (std::uint32_t lanes = arrived; lanes != 0; lanes &= lanes - 1) {
-      const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
-      results_[w * kWarpLanes + lane] = arrived;
-    }
-    warp.ready |= arrived;
-    warps_ready_ |= std::uint32_t{1} << w;
-    return true;
-  }
-  return false;
-}
-
 // ---- Clusters
 
 void Block::cluster_arrive(Fiber& self) {
@@ -262,7 +233,7 @@ bool Block::settle_cluster() {
 // ---- What changes when nothing can run, or a thread has ended
 
 bool Block::settle() {
-  return settle_active_groups() || settle_cluster() || settle_partial_barriers() ||
+  return settle_converged_groups() || settle_cluster() || settle_partial_barriers() ||
          settle_mixed_groups();
 }
 

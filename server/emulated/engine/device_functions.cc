@@ -52,8 +52,12 @@ std::uint64_t exchange(ThreadContext* thread, std::uint32_t, std::uint32_t mask,
   return out[0] | std::uint64_t{out[1]} << 32;
 }
 
-std::uint32_t active_mask(ThreadContext* thread, std::uint32_t site) {
-  return block_of(thread).active_mask(fiber_of(thread), site);
+std::uint32_t active_mask(ThreadContext* thread, const CodePosition* position) {
+  return block_of(thread).active_mask(fiber_of(thread), *position);
+}
+
+void step_together(ThreadContext* thread, const CodePosition* position, std::uint32_t is_load) {
+  block_of(thread).step_together(fiber_of(thread), *position, is_load != 0);
 }
 
 void yield(ThreadContext* thread) { block_of(thread).yield(fiber_of(thread)); }
@@ -218,6 +222,7 @@ constexpr RuntimeFunctions kFunctions = {
     .warp = warp,
     .exchange = exchange,
     .active_mask = active_mask,
+    .step_together = step_together,
     .yield = yield,
     .sleep = sleep,
     .exit = exit_thread,

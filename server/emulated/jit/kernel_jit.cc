@@ -207,6 +207,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   GPURUN_DEFINE(warp);
   GPURUN_DEFINE(exchange);
   GPURUN_DEFINE(active_mask);
+  GPURUN_DEFINE(step_together);
   GPURUN_DEFINE(yield);
   GPURUN_DEFINE(sleep);
   GPURUN_DEFINE(exit);

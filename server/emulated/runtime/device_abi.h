@@ -52,6 +52,19 @@ struct BlockContext {
   void* engine;        // The engine's own; compiled code never looks.
 };
 
+// Where a thread stands in a function's loops. Lanes of a warp with equal positions are converged.
+// Compiled code makes one in its frame (codegen/positions.cc); it is valid during the call that it
+// is made for.
+struct CodePosition {
+  const CodePosition* caller;  // Of the call of this function. nullptr in a kernel's own code.
+  const void* function;        // Tells functions apart that one call through a pointer can reach.
+  std::uint64_t word_count;
+  // Followed by the words. For each loop around the place, from the outermost on: the loop's number
+  // in the function and how often the thread has come to the loop's header. Then the place's
+  // number. Of two places the one with the smaller number comes first in the code.
+  const std::uint64_t* words() const { return reinterpret_cast<const std::uint64_t*>(this + 1); }
+};
+
 // One CUDA thread. Its address is the first argument of everything.
 struct ThreadContext {
   const BlockContext* block;
@@ -67,6 +80,9 @@ struct ThreadContext {
   // when the thread starts. Compiled code never looks.
   std::uint32_t last_error;
   void* engine;  // The engine's own; compiled code never looks.
+  // Where the running function was called. Written by compiled code around a call, and only if what
+  // it calls can use a CodePosition. nullptr when the thread starts.
+  const CodePosition* caller;
 };
 
 // A compiled kernel: runs one CUDA thread to its end.
@@ -166,9 +182,13 @@ struct RuntimeFunctions {
   std::uint64_t (*exchange)(ThreadContext*, std::uint32_t site, std::uint32_t mask,
                             WarpFunction function, std::uint32_t a, std::uint32_t b,
                             std::uint32_t c);
-  // activemask: the lanes that are here together: those that arrive at this site before the warp
-  // has nothing else to run. Always holds the caller's bit.
-  std::uint32_t (*active_mask)(ThreadContext*, std::uint32_t site);
+  // activemask: the lanes that arrive at an equal position before the warp has nothing else to run.
+  // Always holds the caller's bit.
+  std::uint32_t (*active_mask)(ThreadContext*, const CodePosition* position);
+  // Called before a volatile or relaxed access of shared memory. Returns when the lanes that arrive
+  // at an equal position have arrived, as for active_mask: so converged lanes make one access after
+  // the other together. `is_load` is 0 or 1; a thread that only loads may be waiting for others.
+  void (*step_together)(ThreadContext*, const CodePosition* position, std::uint32_t is_load);
 
   // Lets other threads, blocks and grids run; sets thread->poll_budget.
   void (*yield)(ThreadContext*);
@@ -295,6 +315,7 @@ struct RegionProgram {
 
 static_assert(sizeof(RegionFrame) == 96 && sizeof(RegionCut) == 56 && sizeof(RegionProgram) == 32);
 static_assert(sizeof(BlockContext) == 104 && offsetof(BlockContext, block_id) == 16);
-static_assert(sizeof(ThreadContext) == 56 && offsetof(ThreadContext, poll_budget) == 40);
+static_assert(sizeof(ThreadContext) == 64 && offsetof(ThreadContext, poll_budget) == 40);
+static_assert(sizeof(CodePosition) == 24);
 
 }  // namespace gpurun::emulated

@@ -141,14 +141,24 @@ TEST(EngineWarp, LanesAtDifferentOperationsOfOneMaskDoNotHang) {
   EXPECT_EQ(values[20], 16u);
 }
 
+// A position without loops, as compiled code makes it.
+struct Place {
+  explicit Place(std::uint64_t number, const CodePosition* caller = nullptr)
+      : head{caller, nullptr, 1}, word(number) {}
+  CodePosition head;
+  std::uint64_t word;
+};
+
 void active_kernel(ThreadContext* thread) {
   const std::uint32_t lane = thread->thread_linear;
   std::uint32_t mask = 0;
   if (lane % 4 == 0) {
-    mask = rt().active_mask(thread, 10);
+    const Place place(10);
+    mask = rt().active_mask(thread, &place.head);
     mask = warp_sum(thread, mask, 1) == 8 ? mask : 0;
   } else if (lane % 4 == 1) {
-    mask = rt().active_mask(thread, 11);
+    const Place place(11);
+    mask = rt().active_mask(thread, &place.head);
   }
   params<Out>(thread).values[lane] = mask;
 }

@@ -27,6 +27,9 @@ TEST(FastForm, IsRefusedWhereThreadsAreNeeded) {
   EXPECT_EQ(refusal_of(kernel_text("", "atom.global.cas.b32 %r2, [%own], 0, 1;")), "refused");
   EXPECT_EQ(refusal_of(kernel_text("", "activemask.b32 %r2; st.global.u32 [%own], %r2;")),
             "refused");
+  const std::string shared = ".shared .align 4 .b32 s;\n";
+  EXPECT_EQ(refusal_of(kernel_text(shared, "st.volatile.shared.u32 [s], %n;")), "refused");
+  EXPECT_EQ(refusal_of(kernel_text(shared, "st.shared.u32 [s], %n;")), "");
   EXPECT_EQ(refusal_of(kernel_text("", "nanosleep.u32 5;")), "refused");
   EXPECT_EQ(refusal_of(kernel_text("", "bar.sync %n; st.global.u32 [%own], 1;")), "refused");
   EXPECT_EQ(refusal_of(kernel_text(
