@@ -139,14 +139,14 @@ void FunctionBuilder::call_pointer(const Operation& op) {
   });
 }
 
+// As ptxas, which takes these functions declared with or without a result.
 void FunctionBuilder::call_runtime_function(const Operation& op) {
   const RuntimeCall& call = *find_runtime_call(operand(op, 0).name);
-  const auto& results = op.instruction.results;
   const auto& arguments = op.instruction.arguments;
   const auto count = static_cast<std::size_t>(
       std::find(std::begin(call.argument_bits), std::end(call.argument_bits), 0u) -
       std::begin(call.argument_bits));
-  if (arguments.size() != count || results.size() != (call.result_bits == 0 ? 0u : 1u)) {
+  if (arguments.size() != count || op.instruction.results.size() > 1) {
     return refuse("another number of arguments than the function has");
   }
   llvm::SmallVector<Value*, 5> values;
@@ -166,14 +166,22 @@ void FunctionBuilder::call_runtime_function(const Operation& op) {
   llvm::Type* type =
       call.result_bits == 0 ? llvm::Type::getVoidTy(context()) : int_type(call.result_bits);
   Value* result = call_runtime(call.field, type, values);
-  if (call.result_bits == 0) return;
-  if (results[0].kind != Kind::kVariable) return write(results[0], result);
-  Value* place = variable_pointer(results[0].index);
-  if (place == nullptr ||
-      function().variables[results[0].index].byte_size() * 8 < call.result_bits) {
+  write_call_result(op, call.result_bits == 0 ? nullptr : result);
+}
+
+void FunctionBuilder::write_call_result(const Operation& op, Value* value) {
+  if (op.instruction.results.empty() || failed()) return;
+  const ptx::Operand& result = op.instruction.results[0];
+  if (result.kind != Kind::kVariable)
+    return write(result, value != nullptr ? value : constant(8, 0));
+  Value* place = variable_pointer(result.index);
+  const std::uint64_t bytes = function().variables[result.index].byte_size();
+  if (value == nullptr)
+    value = constant(static_cast<unsigned>(8 * std::min<std::uint64_t>(8, bytes)), 0);
+  if (place == nullptr || bytes * 8 < value->getType()->getIntegerBitWidth()) {
     return refuse("the result does not fit");
   }
-  ir.CreateAlignedStore(result, place, llvm::Align(1));
+  ir.CreateAlignedStore(value, place, llvm::Align(1));
 }
 
 }  // namespace gpurun::emulated

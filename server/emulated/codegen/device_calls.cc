@@ -96,12 +96,11 @@ void FunctionBuilder::append_words(const ptx::Operand& argument, unsigned bits,
 
 void FunctionBuilder::call_device_runtime(const Operation& op) {
   const DeviceCallPrototype& call = *find_device_call(operand(op, 0).name);
-  const auto& results = op.instruction.results;
   const auto& arguments = op.instruction.arguments;
   const auto count = static_cast<std::size_t>(
       std::find(std::begin(call.argument_bits), std::end(call.argument_bits), 0u) -
       std::begin(call.argument_bits));
-  if (arguments.size() != count || results.size() > 1) {
+  if (arguments.size() != count || op.instruction.results.size() > 1) {
     return refuse("another number of arguments than the function has");
   }
   llvm::SmallVector<Value*, 12> words;
@@ -114,17 +113,9 @@ void FunctionBuilder::call_device_runtime(const Operation& op) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     ir.CreateAlignedStore(words[i], ir.CreateConstGEP1_64(int_type(64), list, i), llvm::Align(8));
   }
-  Value* result = call_runtime("device_call", int_type(64),
-                               {ir.getInt32(static_cast<std::uint32_t>(call.call)), list});
-  if (results.empty()) return;
-  result = ir.CreateTrunc(result, int_type(call.result_bits));
-  if (results[0].kind != Kind::kVariable) return write(results[0], result);
-  Value* const place = variable_pointer(results[0].index);
-  if (place == nullptr ||
-      function().variables[results[0].index].byte_size() * 8 < call.result_bits) {
-    return refuse("the result does not fit");
-  }
-  ir.CreateAlignedStore(result, place, llvm::Align(1));
+  Value* const result = call_runtime("device_call", int_type(64),
+                                     {ir.getInt32(static_cast<std::uint32_t>(call.call)), list});
+  write_call_result(op, ir.CreateTrunc(result, int_type(call.result_bits)));
 }
 
 }  // namespace gpurun::emulated

@@ -160,6 +160,9 @@ class FunctionBuilder {
   void call_pointer(const Operation& op);
   void call_runtime_function(const Operation& op);
   void call_device_runtime(const Operation& op);
+  // To where the call wants its result, if it does. nullptr: the function has none, and 0 is
+  // written.
+  void write_call_result(const Operation& op, Value* value);
   void append_words(const ptx::Operand& argument, unsigned bits,
                     llvm::SmallVectorImpl<Value*>& words);
 

@@ -286,6 +286,109 @@ TEST_F(CallsTest, PrintMallocAndFree) {
   EXPECT_FALSE(code->needs_fibers);
 }
 
+// How a text declares and calls one of the functions that the device run time provides.
+struct BuiltIn {
+  const char* name;
+  const char* result;  // Its type; nullptr: it has none.
+  std::vector<const char*> arguments;
+};
+std::string call_of(const BuiltIn& function, bool declared, bool taken) {
+  const std::string result = function.result != nullptr ? function.result : "b32";
+  std::string parameters;
+  std::string variables;
+  std::string arguments;
+  for (std::size_t i = 0; i < function.arguments.size(); ++i) {
+    const std::string comma = i == 0 ? "" : ", ";
+    const std::string name = "a" + std::to_string(i);
+    const std::string type = function.arguments[i];
+    const std::string variable =
+        type == "dim3" ? ".param .align 4 .b8 " + name + "[12]" : ".param ." + type + " " + name;
+    parameters += comma + variable;
+    variables += variable + "; ";
+    arguments += comma + name;
+  }
+  return std::string(".extern .func ") + (declared ? "(.param ." + result + " r) " : "") +
+         function.name + "(" + parameters + ");\n.visible .entry k(.param .u64 out) { { " +
+         variables + ".param ." + result + " q; call.uni " + (taken ? "(q), " : "") +
+         function.name + ", (" + arguments + "); } ret; }";
+}
+
+TEST_F(CallsTest, BuiltInFunctionsWithAndWithoutTheirResults) {
+  const std::vector<BuiltIn> functions = {
+      {"vprintf", "b32", {"b64", "b64"}},
+      {"malloc", "b64", {"b64"}},
+      {"free", nullptr, {"b64"}},
+      {"__assertfail", nullptr, {"b64", "b64", "b32", "b64", "b64"}},
+      {"__cuda_syscall_CGS_get_intrinsic_handle", "b64", {"b32"}},
+      {"__cuda_syscall_CGS_sync", "b32", {"b64", "b32"}},
+      {"__cuda_syscall_CGS_get_size", "b32", {"b64", "b64", "b64"}},
+      {"__cuda_syscall_CGS_get_rank", "b32", {"b64", "b64", "b64"}},
+      {"cnpSetLastError", "b32", {"b32"}},
+      {"cnpGetLastError", "b32", {}},
+      {"cnpGetParameterBuffer", "b64", {"b32", "b32"}},
+      {"__cuda_syscall_cnpv2GetParameterBufferV2", "b64", {"b64", "dim3", "dim3", "b32"}},
+      {"__cuda_syscall_cnpv2LaunchDevice", "b32", {"b64", "b64", "b64", "b64", "b32", "b64"}},
+      {"__cuda_syscall_cnpv2LaunchDeviceV2", "b32", {"b64", "b64"}},
+      {"cnpStreamCreate", "b32", {"b64", "b32"}},
+      {"cnpStreamDestroy", "b32", {"b64"}},
+      {"cnpStreamWaitEvent", "b32", {"b64", "b64", "b32"}},
+      {"cnpEventCreate", "b32", {"b64", "b32"}},
+      {"cnpEventRecord", "b32", {"b64", "b64"}},
+      {"cnpEventDestroy", "b32", {"b64"}},
+      {"cnpFuncGetAttribute", "b32", {"b64", "b32", "b64"}},
+      {"cnpDeviceGetAttribute", "b32", {"b64", "b32", "b32"}},
+      {"cnpGetDeviceCount", "b32", {"b64"}},
+      {"cnpGetDevice", "b32", {"b64"}},
+      {"cnpGetLimit", "b32", {"b64", "b32"}},
+      {"cnpGetCacheConfig", "b32", {"b64"}},
+      {"cnpGetSharedMemConfig", "b32", {"b64"}},
+      {"cnpMaxActiveBlocksPerMultiprocessor", "b32", {"b64", "b64", "b32", "b64"}},
+      {"__cuda_syscall_cnpv2MaxActiveBlocksPerMultiprocessorWithFlags",
+       "b32",
+       {"b64", "b64", "b32", "b64", "b32"}},
+  };
+  for (const BuiltIn& function : functions) {
+    for (const bool declared : {false, true}) {
+      for (const bool taken : {false, true}) {
+        const std::string text = call_of(function, declared, taken);
+        ASSERT_TRUE(load({text}).ok()) << text;
+        const auto code = module_->compile("k");
+        EXPECT_TRUE(code.ok()) << code.status().to_string() << "\n" << text;
+      }
+    }
+  }
+}
+
+// Taichi declares vprintf so. What a program does not take has happened all the same, and what
+// there is not is 0.
+TEST_F(CallsTest, BuiltInFunctionsDoTheirWorkWhateverIsTakenOfThem) {
+  std::string shown;
+  context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
+  std::uint64_t out[2] = {9, 9};
+  const GridResult result = run_k({R"(
+.extern .func vprintf(.param .b64 a, .param .b64 b);
+.extern .func malloc(.param .b64 a);
+.extern .func (.param .b64 r) free(.param .b64 a);
+.global .align 1 .b8 format[] = {104, 105, 10, 0};
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %d<4>;
+  ld.param.u64 %d0, [out]; mov.u64 %d1, format;
+  { .param .b64 a; .param .b64 b; st.param.b64 [a], %d1; st.param.b64 [b], 0;
+    call.uni vprintf, (a, b); }
+  { .param .b64 a; st.param.b64 [a], 24; call.uni malloc, (a); }
+  { .param .b64 a; .param .b64 q; st.param.b64 [a], 0; call.uni (q), free, (a);
+    ld.param.b64 %d2, [q]; }
+  st.global.u64 [%d0], %d2;
+  ret;
+})"},
+                                  out);
+  EXPECT_EQ(result.code, kGridOk) << result.message;
+  context_.output().flush();
+  EXPECT_EQ(shown, "hi\n");
+  EXPECT_EQ(out[0], 0u);
+  EXPECT_GT(context_.heap().bytes_used(), 0u);
+}
+
 // As libcudadevrt's cudaCG functions call them; where the launch is not cooperative there is no
 // grid.
 TEST_F(CallsTest, CooperativeGroupsOfTheDeviceRuntime) {
