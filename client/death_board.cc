@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/printable.h"
 #include "client/memory_board.h"
 
 namespace gpurun::client {
@@ -51,11 +52,7 @@ std::string take(Place& place) {
   char how[sizeof place.how];
   std::memcpy(how, place.how, sizeof how);
   place.state.store(kTold, std::memory_order_release);
-  std::string text(how, strnlen(how, sizeof how));
-  for (char& each : text) {
-    if (static_cast<unsigned char>(each) < ' ') each = ' ';
-  }
-  return text;
+  return printable({how, strnlen(how, sizeof how)}, ' ');
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
+#include "base/write_whole.h"
 
 namespace gpurun::client {
 namespace {
@@ -93,10 +94,11 @@ Result<Acquaintance> meet_server(const std::string& path, const std::string& ser
   }
   const bool line_is_open = !text->empty() && text->back() != '\n';
   const std::string entry = (line_is_open ? "\n" : "") + server + " " + shown + "\n";
-  if (write(file->get(), entry.data(), entry.size()) != static_cast<ssize_t>(entry.size())) {
-    return Status::from_errno(errno, path);
-  }
-  return Acquaintance::kNew;
+  const Status written = write_whole(file->get(), entry, path);
+  if (written.ok()) return Acquaintance::kNew;
+  // Half a fingerprint would be another server's at the next meeting.
+  static_cast<void>(!ftruncate(file->get(), static_cast<off_t>(text->size())));
+  return written;
 }
 
 }  // namespace gpurun::client

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "client/lane_registry.h"
 #include "client/session_impl.h"
 #include "driver_abi/error_codes.h"
@@ -39,18 +40,17 @@ void tell_failure(const protocol::ReplyHeader& header, bool sticky, bool warn) {
              static_cast<unsigned long long>(header.call_sequence));
 }
 
+// A worker's text, for a terminal.
+std::string shown(ByteView text) {
+  return printable({reinterpret_cast<const char*>(text.data()), text.size()}, ' ');
+}
+
 // What the worker has to say of a call, at once: the program may make no further one.
 void warn(const protocol::ReplyHeader& header, ByteView words) {
   if (g_words_told.fetch_add(1, std::memory_order_relaxed) >= kWordsTold) return;
-  char text[kWordBytesMax];
-  std::size_t size = 0;
-  for (const std::byte each : words.first(std::min(words.size(), sizeof text))) {
-    const auto byte = static_cast<unsigned char>(each);
-    text[size++] = byte < ' ' || byte == 0x7f ? ' ' : static_cast<char>(byte);  // For a terminal.
-  }
+  const std::string text = shown(words.first(std::min(words.size(), kWordBytesMax)));
   const driver_abi::Row* row = driver_abi::find_row(header.opcode);
-  GPURUN_LOG(kWarning, "%s %.*s", row == nullptr ? "a call" : row->symbol, static_cast<int>(size),
-             text);
+  GPURUN_LOG(kWarning, "%s %s", row == nullptr ? "a call" : row->symbol, text.c_str());
 }
 
 }  // namespace
@@ -159,14 +159,8 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
     case protocol::FrameKind::kHeartbeat:
       return {};
     case protocol::FrameKind::kGoodbye: {
-      const auto* text = reinterpret_cast<const char*>(frame.payload.data());
-      std::string reason(text, frame.payload.size());
-      for (char& each : reason) {
-        // It goes to a terminal.
-        if (static_cast<unsigned char>(each) < ' ' || each == 0x7f) each = ' ';
-      }
       said_goodbye.store(true, std::memory_order_release);
-      return Status(Code::kPeerGone, std::move(reason));
+      return Status(Code::kPeerGone, shown(frame.payload));
     }
     default:
       return Status(Code::kProtocol, "a frame of kind " +

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "protocol/session.capnp.h"
 
 namespace gpurun::protocol {
@@ -38,18 +40,13 @@ void read_array(capnp::Data::Reader field, Array& into, bool& ok) {
   std::memcpy(into.data(), field.begin(), into.size());
 }
 
-// Foreign text goes to a terminal: control characters become '?'.
+// Foreign text goes to a terminal, or into a log.
 std::string read_text(capnp::Text::Reader field, bool& ok) {
   if (field.size() > kTextBytesMax) {
     ok = false;
     return {};
   }
-  std::string text(field.cStr(), field.size());
-  for (char& character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) character = '?';
-  }
-  return text;
+  return printable(std::string_view(field.cStr(), field.size()));
 }
 
 void write_features(const Features& features, wire::Features::Builder builder) {

@@ -13,7 +13,9 @@
 #include <ctime>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/unique_fd.h"
+#include "base/write_whole.h"
 
 namespace gpurun::server {
 namespace {
@@ -27,10 +29,9 @@ bool is_plain(char character) {
 std::string quoted(std::string_view value) {
   if (std::all_of(value.begin(), value.end(), is_plain)) return std::string(value);
   std::string text = "\"";
-  for (const char character : value) {
-    const auto byte = static_cast<unsigned char>(character);
+  for (const char character : printable(value)) {
     if (character == '"' || character == '\\') text += '\\';
-    text += byte < 0x20 || byte == 0x7f ? '?' : character;
+    text += character;
   }
   return text + "\"";
 }
@@ -70,14 +71,17 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(const std::string& where,
   return log;
 }
 
-Status AuditLog::append(const std::string& line) const {
+Status AuditLog::append(const std::string& line) {
   const UniqueFd file(
       ::open(path_.c_str(),
              O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0600));
   if (!file.valid()) return Status::from_errno(errno, path_);
-  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return Status::from_errno(errno, path_);
-  }
+  // What a full disk has cut is no beginning of this line.
+  const std::string text = cut_ && !line.empty() ? "\n" + line : line;
+  std::size_t written = 0;
+  const Status status = write_whole(file.get(), text, path_, &written);
+  if (written > 0) cut_ = !status.ok();
+  GPURUN_RETURN_IF_ERROR(status);
   struct stat about = {};
   if (bytes_max_ != 0 && fstat(file.get(), &about) == 0 &&
       static_cast<std::uint64_t>(about.st_size) >= bytes_max_) {

@@ -46,7 +46,7 @@ class AuditLog {
   AuditLog(Kind kind, std::string path, std::uint64_t bytes_max)
       : kind_(kind), path_(std::move(path)), bytes_max_(bytes_max) {}
 
-  Status append(const std::string& line) const;
+  Status append(const std::string& line);
   void put(const std::string& line);
 
   const Kind kind_;
@@ -54,6 +54,7 @@ class AuditLog {
   const std::uint64_t bytes_max_;
   std::mutex mutex_;
   bool failed_ = false;  // The last line; said once.
+  bool cut_ = false;     // The file ends within a line.
   std::chrono::steady_clock::time_point second_;
   unsigned refusals_ = 0;  // In that second.
   unsigned skipped_ = 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
+#include "base/write_whole.h"
 #include "protocol/run_secret.h"
 #include "server/daemon/runtime_folder.h"
 
@@ -59,13 +60,14 @@ Result<std::unique_ptr<RunSecret>> RunSecret::create(const std::string& folder,
   unlinkat(place->get(), draft.c_str(), 0);  // Of a process that had our number.
   UniqueFd file(openat(place->get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return Status::from_errno(errno, path);
-  const auto bytes = static_cast<ssize_t>(secret->size());
-  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
-      write(file.get(), secret->data(), secret->size()) != bytes ||
-      renameat(place->get(), draft.c_str(), place->get(), name.c_str()) != 0) {
-    const Status failure = Status::from_errno(errno, path);
+  Status made = flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? write_whole(file.get(), *secret, path)
+                                                          : Status::from_errno(errno, path);
+  if (made.ok() && renameat(place->get(), draft.c_str(), place->get(), name.c_str()) != 0) {
+    made = Status::from_errno(errno, path);
+  }
+  if (!made.ok()) {
     unlinkat(place->get(), draft.c_str(), 0);
-    return failure;
+    return made;
   }
   return std::unique_ptr<RunSecret>(
       new RunSecret(*std::move(place), name, std::move(file), *std::move(secret)));

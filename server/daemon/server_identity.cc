@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/unique_fd.h"
+#include "base/write_whole.h"
 #include "protocol/token_file.h"
 
 namespace gpurun::server {
@@ -67,13 +68,12 @@ Status write_file(const std::string& path, const std::string& text, mode_t mode)
   unlink(draft.c_str());
   const UniqueFd fd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return Status::from_errno(errno, path);
-  if (write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      fsync(fd.get()) != 0 || rename(draft.c_str(), path.c_str()) != 0) {
-    const Status failure = Status::from_errno(errno, path);
-    unlink(draft.c_str());
-    return failure;
+  Status written = write_whole(fd.get(), text, path);
+  if (written.ok() && (fsync(fd.get()) != 0 || rename(draft.c_str(), path.c_str()) != 0)) {
+    written = Status::from_errno(errno, path);
   }
-  return {};
+  if (!written.ok()) unlink(draft.c_str());
+  return written;
 }
 
 Result<UniqueFd> lock_folder(const std::string& folder) {

@@ -6,6 +6,8 @@
 
 #include <cstdio>
 
+#include "base/printable.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -40,14 +42,12 @@ void WorkerWords::take(std::string_view text) {
   for (const char character : text) {
     if (character == '\n' || line_.size() == kLineMax) flush();
     if (character == '\n') continue;
-    // Nothing that a terminal would obey.
-    const auto byte = static_cast<unsigned char>(character);
-    line_ += byte < 32 && byte != '\t' ? '?' : character;
+    line_ += character == '\t' ? ' ' : character;
   }
 }
 
 void WorkerWords::flush() {
-  std::fprintf(stderr, "%s%s\n", prefix_.c_str(), line_.c_str());
+  std::fprintf(stderr, "%s%s\n", prefix_.c_str(), printable(line_).c_str());
   line_.clear();
 }
 

@@ -74,6 +74,8 @@ TEST(DeathBoard, WhatAProcessScribblesIsBounded) {
   EXPECT_LT(boards.process->ask(kMine, kNow).size(), 128U);
   std::memset(page, 0x1b, 4096);
   for (const char each : boards.process->ask(kMine, kNow)) EXPECT_EQ(each, ' ');
+  static_cast<void>(boards.gpurun->server_ended("a\u009b2Jb\x9b"));
+  EXPECT_EQ(boards.process->ask(kMine, kNow), "a 2Jb ");
   static_cast<void>(boards.gpurun->told(7));
   munmap(page, 4096);
   ASSERT_EQ(ftruncate(boards.fd.get(), 100), 0);

@@ -199,6 +199,7 @@ TEST(Control, ConnectionNumbersOutOfRangeAreRefused) {
 
 TEST(Control, ForeignTextCannotDriveATerminal) {
   EXPECT_EQ(round_trip(Refused{"a\x1b[2Jb\nc"}).reason, "a?[2Jb?c");
+  EXPECT_EQ(round_trip(Refused{"a\u009b2Jb\u202ec\x9b"}).reason, "a?2Jb?c?");
   EXPECT_EQ(round_trip(Refused{std::string(5000, 'x')}).reason.size(), kTextBytesMax);
 }
 

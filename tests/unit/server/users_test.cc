@@ -4,14 +4,21 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <sstream>
 
 #include "server/daemon/audit.h"
 #include "server/daemon/tokens.h"
@@ -220,6 +227,41 @@ TEST_F(AuditLogTest, IsALineForEachEventThatNobodyCanForge) {
   std::filesystem::rename(path_, path_ + ".1");
   (*log)->write("lease.ended", {});
   EXPECT_NE(text_of(path_).find(" lease.ended\n"), std::string::npos);
+}
+
+// Terminals obey C1 controls, too, and show text behind an override in another order.
+TEST_F(AuditLogTest, WhatAPeerSaysCannotDriveATerminal) {
+  const auto log = AuditLog::open(path_);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  (*log)->write("link.refused", {{"reason", "a\u009b2Jb\u202ec\x9b\x1b"}});
+  const std::string text = text_of(path_);
+  EXPECT_NE(text.find(R"(reason="a?2Jb?c??")"), std::string::npos) << text;
+}
+
+// A file that may grow no more takes a part of a line, and says why with the next byte.
+TEST_F(AuditLogTest, ALineThatIsCutIsNamedByItsReasonAndBeginsNoOther) {
+  const auto log = AuditLog::open(path_);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  std::ostringstream said;
+  const auto kept = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_st>(said)));
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit narrow = {30, before.rlim_max};
+  void (*const handler)(int) = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &narrow);
+  errno = ENOENT;  // Of whatever failed before.
+  (*log)->write("lease.granted", {{"user", "anna"}});
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  spdlog::set_default_logger(kept);
+  EXPECT_NE(said.str().find("File too large"), std::string::npos) << said.str();
+  (*log)->write("lease.ended", {});
+  (*log)->write("lease.ended", {});
+  const std::string text = text_of(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+  EXPECT_EQ(text.find('\n'), 30u) << text;
 }
 
 TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
