@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
 #include "protocol/run_secret.h"
+#include "protocol/secret_text.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::server {
@@ -56,7 +57,13 @@ Result<Bytes> read_secret(const Config& config) {
   }
   if (config.secret_file.empty()) return Bytes();
   const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return Status::from_errno(errno, config.secret_file);
+  if (!fd.valid()) {
+    const bool shown = !protocol::may_be_secret(config.secret_file);
+    return Status::from_errno(
+        errno, shown ? config.secret_file
+                     : "secret-file names a file, and what was given is not shown, for it may be "
+                       "the secret itself");
+  }
   struct stat about;
   if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
   if ((about.st_mode & 077) != 0) {

@@ -15,8 +15,10 @@
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "base/write_whole.h"
 #include "protocol/limits.h"
 #include "protocol/local_address.h"
+#include "protocol/secret_text.h"
 #include "server/daemon/command_line.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
@@ -54,11 +56,7 @@ Status set_log_level(const std::string& name, const char* origin) {
 Status announce(const std::string& address, int fd) {
   if (fd < 0) return Status();
   const UniqueFd ready(fd);
-  const std::string line = address + "\n";
-  if (write(ready.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return Status::from_errno(errno, "--ready-fd");
-  }
-  return Status();
+  return write_whole(ready.get(), address + "\n", "--ready-fd");
 }
 
 // Connections, and descriptors that workers share (server/exchange/), may come to more than the
@@ -194,7 +192,7 @@ int run_gpurund(int argc, char** argv) {
   if (over.ok() && over->has_value()) return **over;
   const Status status = over.ok() ? run_daemon(std::move(config), words) : over.status();
   if (status.ok()) return 0;
-  spdlog::error("{}", status.message());
+  spdlog::error("{}", protocol::hide_tokens(status.message()));
   return status.code() == Code::kInvalidArgument ? kExitWrongUsage : 1;
 }
 

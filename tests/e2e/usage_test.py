@@ -47,6 +47,50 @@ class WrongWords(unittest.TestCase):
         self.refused(["--secret-file", "/no/such"], "/no/such: No such file")
         self.refused(["--secret-file", "/etc"], "/etc is a folder")
 
+    def test_a_token_or_secret_in_place_of_its_file_is_not_shown(self):
+        digits = "3f786850e387550f" * 4
+        token, secret = f"gpurun1_0123456789ab_{digits}_01234567", "c0ffee0ddba11beef0" * 3
+        for words, said, changes in (
+                ([], "GPURUN_TOKEN_FILE takes the name of a file", {"GPURUN_TOKEN_FILE": token}),
+                ([], "GPURUN_TOKEN_FILE takes", {"GPURUN_TOKEN_FILE": token[:40]}),
+                ([], "GPURUN_TOKEN_FILE takes", {"GPURUN_TOKEN_FILE": f"'{token}'"}),
+                ([], "GPURUN_SECRET_FILE takes", {"GPURUN_SECRET_FILE": secret}),
+                ([], "name one of them", {"GPURUN_TOKEN_FILE": token, "GPURUN_SECRET_FILE": secret}),
+                (["--token-file", token], "--token-file takes", {}),
+                (["--token-file", digits], "--token-file takes", {}),
+                (["--secret-file", secret], "--secret-file takes", {}),
+                (["--token=" + token], "there is no option", {}),
+                (["-s", token], "-s: cannot read", {}),
+                (["-l", token + ":x"], "the port is", {}),
+                (["--tls-ca", token, "-l", "127.0.0.1:1"], "no server at|no certificates", {})):
+            with self.subTest(words=words, changes=changes):
+                self.refused(words, said, **changes)
+                done = gpurun(*words, "--", "echo", "ran", env=environment(**changes))
+                self.assertNotIn(digits[:16], done.stderr)
+                self.assertNotIn(secret[:8], done.stderr)
+        done = gpurun(token)
+        self.assertIn("gpurun1_(hidden)", done.stderr)
+        self.assertNotIn(digits[:16], done.stderr)
+        for command in (
+                [world.GPUCTL, "list", "--token-file", token], [world.GPUCTL, "list", "--secret-file", secret],
+                [world.GPUCTL, "list", token], [world.GPUCTL, "token", "revoke", token],
+                [world.GPUCTL, "token", "create", token, "--tokens", "/no/such"],
+                [world.GPUCTL, "token", "list", "--tokens", token], [world.GPUCTL, "trace", token],
+                [world.GPURUND, "--secret-file", secret], [world.GPURUND, "--tokens", token],
+                [world.GPURUND, "--config", token], [world.GPURUND, token]):
+            with self.subTest(command=command):
+                done = subprocess.run([*command], env=environment(), capture_output=True, text=True,
+                                      timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertNotEqual(done.stderr, "")
+                self.assertNotIn(digits[:16], done.stdout + done.stderr)
+                self.assertNotIn(secret[:8], done.stdout + done.stderr)
+        report = subprocess.run([world.GPUCTL, "report", "-o", "-", "-l", "127.0.0.1:1"], capture_output=True,
+                                env=environment(CUDA_SECRET_FILE=secret, NCCL_TOKEN_FILE=token), text=True,
+                                timeout=world.SECONDS)
+        self.assertIn("CUDA_SECRET_FILE=(hidden)", report.stdout)
+        self.assertIn("NCCL_TOKEN_FILE=(hidden)", report.stdout)
+
     def test_a_secret_that_the_server_refuses(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "other")

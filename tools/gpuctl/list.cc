@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
 
@@ -107,7 +108,7 @@ int list_servers(const ServerChoice& choice, bool as_json) {
       table += as_json ? listing_json(server, *listing) : listing_rows(server, *listing);
       continue;
     }
-    std::fprintf(stderr, "gpuctl: %s\n", listing.status().message().c_str());
+    complain(listing.status().message());
     failed = true;
   }
   if (!table.empty()) {

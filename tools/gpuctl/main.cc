@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/gpuctl/complain.h"
 #include "tools/gpuctl/list.h"
 #include "tools/gpuctl/report.h"
 #include "tools/gpuctl/token.h"
@@ -72,9 +73,7 @@ Result<ServerChoice> choose(const Words& words) {
       link_security(words.link, accepted != nullptr && std::string(accepted) == "1");
   if (!security.ok()) return security.status();
   choice.security = *std::move(security);
-  choice.security.say = [](const std::string& text) {
-    std::fprintf(stderr, "gpuctl: %s\n", text.c_str());
-  };
+  choice.security.say = complain;
   return choice;
 }
 
@@ -141,7 +140,7 @@ int run_gpuctl(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
-    std::fprintf(stderr, "gpuctl: %s; gpuctl --help shows what there is\n", error.what());
+    complain(error.what() + std::string("; gpuctl --help shows what there is"));
     return kExitWrongUsage;
   }
   for (const auto& [command, run] : token_commands) {
@@ -152,7 +151,7 @@ int run_gpuctl(int argc, char** argv) {
   }
   const Result<ServerChoice> choice = choose(words);
   if (!choice.ok()) {
-    std::fprintf(stderr, "gpuctl: %s\n", choice.status().message().c_str());
+    complain(choice.status().message());
     return choice.status().code() == Code::kInvalidArgument ? kExitWrongUsage : kExitOwnFailure;
   }
   if (list->parsed()) return list_servers(*choice, words.as_json);

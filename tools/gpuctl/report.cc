@@ -24,6 +24,8 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "protocol/secret_text.h"
+#include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
 #include "tools/gpurun/places.h"
@@ -124,7 +126,8 @@ void add_environment(std::string* report) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     if (!is_reported_variable(name)) continue;
-    const bool hidden = holds_a_secret(name) || is_a_secret(text.substr(name.size()));
+    const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
+    const bool hidden = holds_a_secret(name) || is_a_secret(value) || is_misplaced(name, value);
     lines.push_back(hidden ? std::string(name) + "=(hidden)" : std::string(text));
   }
   std::sort(lines.begin(), lines.end());
@@ -214,10 +217,16 @@ bool is_a_secret(std::string_view value) {
   return false;
 }
 
+bool is_misplaced(std::string_view name, std::string_view value) {
+  constexpr std::string_view kFile = "_FILE";
+  return name.ends_with(kFile) && holds_a_secret(name.substr(0, name.size() - kFile.size())) &&
+         access(std::string(value).c_str(), F_OK) != 0 && protocol::may_be_secret(value);
+}
+
 int write_report(const std::string& path, const ServerChoice& choice) {
   const Result<Places> places = find_places();
   if (!places.ok()) {
-    std::fprintf(stderr, "gpuctl: %s\n", places.status().message().c_str());
+    complain(places.status().message());
     return kExitOwnFailure;
   }
   std::string report = "gpurun report. Read it before you pass it on: it names files and hosts.\n";
@@ -230,7 +239,7 @@ int write_report(const std::string& path, const ServerChoice& choice) {
   add_log(&report);
   std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "wxe");
   if (file == nullptr) {
-    std::fprintf(stderr, "gpuctl: %s: %s\n", path.c_str(), std::strerror(errno));
+    complain(path + ": " + std::strerror(errno));
     return kExitOwnFailure;
   }
   const bool whole = std::fwrite(report.data(), 1, report.size(), file) == report.size();
@@ -239,7 +248,7 @@ int write_report(const std::string& path, const ServerChoice& choice) {
     if (path != "-") std::printf("%s\n", path.c_str());
     return 0;
   }
-  std::fprintf(stderr, "gpuctl: writing %s: %s\n", path.c_str(), std::strerror(errno));
+  complain("writing " + path + ": " + std::strerror(errno));
   return kExitOwnFailure;
 }
 

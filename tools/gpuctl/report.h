@@ -15,6 +15,8 @@ bool is_reported_variable(std::string_view name);
 bool holds_a_secret(std::string_view name);
 // Whether a value says that it is one: a URL with a user, or "key=" and the like.
 bool is_a_secret(std::string_view value);
+// Whether a variable that names a file with a secret may hold the secret itself.
+bool is_misplaced(std::string_view name, std::string_view value);
 
 // Writes the report to `path` ("-": stdout). The exit status.
 int write_report(const std::string& path, const ServerChoice& choice);

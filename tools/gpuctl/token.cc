@@ -15,7 +15,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/printable.h"
 #include "base/unique_fd.h"
+#include "base/write_whole.h"
+#include "tools/gpuctl/complain.h"
 #include "tools/gpurun/options.h"
 #include "transport/tls/certificate.h"
 
@@ -30,7 +33,7 @@ constexpr std::int64_t kDay = 24 * 3600;
 constexpr std::int64_t kLifetimeMax = 10 * 366 * kDay;
 
 int failed(const Status& status) {
-  std::fprintf(stderr, "gpuctl: %s\n", status.message().c_str());
+  complain(status.message());
   return status.code() == Code::kInvalidArgument ? kExitWrongUsage : kExitOwnFailure;
 }
 
@@ -150,6 +153,8 @@ Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
   entry.by = who_asks();
   GPURUN_RETURN_IF_ERROR(protocol::check_user(words.user));
   GPURUN_RETURN_IF_ERROR(protocol::check_note(words.note));
+  // A file of an older release may hold others; the table shows them without.
+  if (!is_printable(words.note)) return wrong("a note is UTF-8 without control characters");
   if (!words.expires.empty()) {
     const Result<std::int64_t> lifetime = parse_lifetime(words.expires);
     if (!lifetime.ok()) return wrong("--expires: " + lifetime.status().message());
@@ -216,7 +221,8 @@ std::string token_table(const std::vector<TokenEntry>& entries, std::int64_t now
   std::string text = row("ID", "USER", "STATE", "MADE", "EXPIRES", "LAST USED", "NOTE");
   for (const TokenEntry& entry : entries) {
     text += row(entry.name(), entry.user, state_of(entry, now), time_text(entry.made, "?"),
-                time_text(entry.expires, "never"), time_text(entry.used, "never"), entry.note);
+                time_text(entry.expires, "never"), time_text(entry.used, "never"),
+                printable(entry.note));
   }
   return text;
 }
@@ -264,9 +270,9 @@ int create_token(const TokenWords& words) {
   });
   if (!kept.ok()) return give_up(kept);
   const std::string line = protocol::format_token(*token) + "\n";
-  if (write(output->get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return failed(Status(Code::kUnavailable, "the token could not be written; revoke " +
-                                                 entry->name() + " and make another"));
+  if (const Status told = write_whole(output->get(), line, "writing the token"); !told.ok()) {
+    return failed(Status(Code::kUnavailable,
+                         told.message() + "; revoke " + entry->name() + " and make another"));
   }
   std::fprintf(stderr,
                "gpuctl: token %s of user %s is in force (%s)%s; it is not shown again. %s keeps it "

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/unique_fd.h"
+#include "tools/gpuctl/complain.h"
 #include "tools/gpurun/options.h"
 
 namespace gpurun::tools {
@@ -108,7 +109,7 @@ Result<std::vector<Traced>> read_traces(const std::vector<std::string>& places) 
 
 int write_trace(const std::vector<std::string>& places, const std::string& path) {
   const auto failed = [](const std::string& why) {
-    std::fprintf(stderr, "gpuctl: %s\n", why.c_str());
+    complain(why);
     return int{kExitOwnFailure};
   };
   const Result<std::vector<Traced>> traces = read_traces(places);

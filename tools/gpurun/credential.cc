@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
 #include "protocol/limits.h"
+#include "protocol/secret_text.h"
 #include "tools/gpurun/secret.h"
 #include "transport/tcp/address.h"
 
@@ -24,6 +25,17 @@ constexpr std::size_t kTokenFileBytesMax = 4096;
 std::string value_of(const char* variable) {
   const char* value = getenv(variable);
   return value != nullptr ? value : "";
+}
+
+// What is no file may be the token or secret itself, which no message must hold.
+Status check_named(const std::string& file, const char* origin, const std::string& kind) {
+  if (file.empty() || access(file.c_str(), F_OK) == 0 || !protocol::may_be_secret(file)) return {};
+  return Status(Code::kInvalidArgument,
+                std::string(origin) + " takes the name of a file that holds a " + kind +
+                    ", and there is no file of the name that was given (it is not shown, for it "
+                    "may be the " +
+                    kind + " itself); write the " + kind +
+                    " into a file of mode 0600, and name that file");
 }
 
 // A token from `path`, if there is such a file.
@@ -66,16 +78,21 @@ Result<protocol::Token> read_token(const std::string& path) {
 }
 
 Result<Credential> named_credential(std::string token_file, std::string secret_file) {
+  const char* token_origin = "--token-file";
+  const char* secret_origin = "--secret-file";
   // What is said now stands over what is always there.
   if (token_file.empty() && secret_file.empty()) {
-    token_file = value_of(kTokenFileVariable);
-    secret_file = value_of(kSecretFileVariable);
+    token_file = value_of(token_origin = kTokenFileVariable);
+    secret_file = value_of(secret_origin = kSecretFileVariable);
   }
   Credential named;
   if (!token_file.empty() && !secret_file.empty()) {
-    return Status(Code::kInvalidArgument, "both a token (" + token_file + ") and a secret (" +
-                                              secret_file + ") are named; name one of them");
+    return Status(Code::kInvalidArgument, std::string("both a token (") + token_origin +
+                                              ") and a secret (" + secret_origin +
+                                              ") are named; name one of them");
   }
+  GPURUN_RETURN_IF_ERROR(check_named(token_file, token_origin, "token"));
+  GPURUN_RETURN_IF_ERROR(check_named(secret_file, secret_origin, "secret"));
   if (!token_file.empty()) {
     const Result<protocol::Token> token = read_token(token_file);
     if (!token.ok()) return token.status();

@@ -15,7 +15,9 @@
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "base/write_whole.h"
 #include "client/transports.h"
+#include "protocol/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/environment.h"
@@ -38,7 +40,7 @@ constexpr std::chrono::seconds kServerStartDeadline{90};
 
 void say(const std::string& text) {
   // One write, so that lines of several processes do not mix.
-  const std::string line = "gpurun: " + text + "\n";
+  const std::string line = "gpurun: " + protocol::hide_tokens(text) + "\n";
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 
@@ -201,10 +203,7 @@ Result<std::string> write_session_file(Run* run) {
   run->session_file.reset(memfd_create("gpurun-session", MFD_CLOEXEC));
   if (!run->session_file.valid()) return Status::from_errno(errno, "memfd_create");
   const std::string text = client::serialise_session_data(run->lease.session);
-  if (write(run->session_file.get(), text.data(), text.size()) !=
-      static_cast<ssize_t>(text.size())) {
-    return Status::from_errno(errno, "session file");
-  }
+  GPURUN_RETURN_IF_ERROR(write_whole(run->session_file.get(), text, "session file"));
   return own_descriptor(run->session_file.get());
 }
 

@@ -22,6 +22,12 @@ TEST(Report, HidesWhatCouldBeASecret) {
   for (const char* value : {"https://user:word@host/", "/x?apiKey=1", "a,TOKEN=b", token.c_str()}) {
     EXPECT_TRUE(is_a_secret(value)) << value;
   }
+  const std::string secret(32, '5');
+  EXPECT_TRUE(is_misplaced("GPURUN_SECRET_FILE", secret));
+  EXPECT_TRUE(is_misplaced("GPURUN_TOKEN_FILE", token));
+  EXPECT_TRUE(is_misplaced("CONDA_API_KEY_FILE", secret));
+  EXPECT_FALSE(is_misplaced("GPURUN_SECRET_FILE", "/etc/gpurun/secret"));
+  EXPECT_FALSE(is_misplaced("GPURUN_STATS_FILE", secret));
   EXPECT_FALSE(is_a_secret("http://host:80/path"));
   EXPECT_FALSE(is_a_secret("0,1"));
 }

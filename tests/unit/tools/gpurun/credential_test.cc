@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "tools/gpurun/secret.h"
 
 namespace gpurun::tools {
 namespace {
@@ -83,6 +84,28 @@ TEST_F(CredentialTest, WhatIsNamedStandsOverWhatLiesReady) {
   EXPECT_FALSE(named_credential("", secret)->token.has_value());
   setenv("GPURUN_SECRET_FILE", secret.c_str(), 1);
   EXPECT_EQ(named_credential("", "").status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(CredentialTest, ATokenInPlaceOfAFileIsNotShown) {
+  const std::string given = protocol::format_token(token(1));
+  const std::string secret = "3f786850e387550fdab836ed7e6dc881";
+  const auto told = [](const Result<Credential>& named, const char* origin) {
+    EXPECT_EQ(named.status().code(), Code::kInvalidArgument);
+    EXPECT_NE(named.status().message().find(origin), std::string::npos) << named.status().message();
+    EXPECT_NE(named.status().message().find("takes the name of a file"), std::string::npos);
+    return named.status().message();
+  };
+  EXPECT_EQ(told(named_credential(given, ""), "--token-file").find("gpurun1_"), std::string::npos);
+  EXPECT_EQ(told(named_credential("", secret), "--secret-file").find("3f78"), std::string::npos);
+  EXPECT_EQ(named_credential(given, secret).status().message().find("gpurun1_"), std::string::npos);
+  setenv(kTokenFileVariable, given.c_str(), 1);
+  EXPECT_EQ(told(named_credential("", ""), kTokenFileVariable).find("gpurun1_"), std::string::npos);
+  unsetenv(kTokenFileVariable);
+  setenv(kSecretFileVariable, secret.c_str(), 1);
+  EXPECT_EQ(told(named_credential("", ""), kSecretFileVariable).find("3f78"), std::string::npos);
+  // The name of a file is shown.
+  const auto missing = named_credential(folder_ + "/a-file-that-is-not-there", "");
+  EXPECT_NE(missing.status().message().find("a-file-that-is-not-there"), std::string::npos);
 }
 
 TEST_F(CredentialTest, AFileThatIsThereMustBeGood) {

@@ -1,0 +1,15 @@
+// complain(): a line on gpuctl's stderr, without the tokens that a user gave in a wrong place.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "protocol/secret_text.h"
+
+namespace gpurun::tools {
+
+inline void complain(const std::string& text) {
+  std::fprintf(stderr, "gpuctl: %s\n", protocol::hide_tokens(text).c_str());
+}
+
+}  // namespace gpurun::tools
