@@ -37,14 +37,30 @@ Status check_key(const tls::Fingerprint& shown, const std::string& server,
   return {};
 }
 
+// Whether the user, or the token, has named what the server's key must be.
+bool names_a_key(const LinkSecurity& security) {
+  return security.fingerprint.has_value() || !security.authorities_file.empty();
+}
+
 }  // namespace
+
+Status check_link_security(const LinkSecurity& security) {
+  if (!security.insecure_plaintext || !names_a_key(security)) return {};
+  return Status(Code::kInvalidArgument,
+                "the server's key is named (by --server-fingerprint, --tls-ca or the token), and a "
+                "link that is not encrypted shows none; leave out --insecure-plaintext and "
+                "GPURUN_INSECURE_PLAINTEXT");
+}
 
 Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connection,
                                 const std::string& host, const std::string& server,
                                 const LinkSecurity& security, Deadline deadline) {
+  GPURUN_RETURN_IF_ERROR(check_link_security(security));
   SecuredLink link;
+  // An address of this machine may lead elsewhere (ssh -L): a key that is named is checked.
+  const bool tls_wanted = security.always_tls || names_a_key(security);
   const bool in_this_machine = connection->capabilities().same_host;
-  if (!security.always_tls && (in_this_machine || security.insecure_plaintext)) {
+  if (!tls_wanted && (in_this_machine || security.insecure_plaintext)) {
     link.connection = std::move(connection);
     return link;
   }

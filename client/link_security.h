@@ -1,7 +1,8 @@
 // LinkSecurity: whether a control link is encrypted, and which server it believes.
 //
 // Beyond this machine a link speaks TLS 1.3 unless its user has said that nothing need be
-// encrypted. The server's key is known in one of three ways: its fingerprint was told, authorities
+// encrypted. A link whose server's key is named by a fingerprint or by authorities speaks TLS 1.3
+// everywhere. The server's key is known in one of three ways: its fingerprint was told, authorities
 // have signed its certificate for this host, or it is the one that was met here first.
 #pragma once
 
@@ -19,7 +20,7 @@
 namespace gpurun::client {
 
 struct LinkSecurity {
-  bool always_tls = false;          // Within this machine as well.
+  bool always_tls = false;          // Within this machine as well, though no key is named.
   bool insecure_plaintext = false;  // Beyond it nothing need be encrypted.
   std::optional<transport::tls::Fingerprint> fingerprint = {};
   std::string authorities_file = {};
@@ -34,7 +35,11 @@ struct SecuredLink {
   std::optional<protocol::Nonce> exporter = {};
 };
 
+// kInvalidArgument: a key is named, and nothing need be encrypted.
+Status check_link_security(const LinkSecurity& security);
+
 // `connection` has just been made, to `host` by the name `server` ("host:port").
+//   kInvalidArgument   as check_link_security().
 //   kRefused           the server's key is not the one that it should be, or it has none.
 //   kProtocol          it does not speak TLS.
 //   kDeadline, kPeerGone

@@ -285,6 +285,66 @@ class Tls(unittest.TestCase):
             self.assertIn("no certificates of authorities", done.stderr)
             self.assertFalse(server.workers())
 
+    def test_a_key_that_is_named_means_tls_also_within_this_machine(self):
+        """What `ssh -L` makes has an address of this machine, and may lead to anybody."""
+        with Server() as server, Plain() as plain:
+            right = fingerprint_of(server.state.name)
+            own = os.path.join(server.state.name, "server-certificate.pem")
+            done = self.run_program(server, "--server-fingerprint", right, tls=())
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for target, words, said in (
+                    (server, ("--server-fingerprint", NO_FINGERPRINT), "not the one that was told"),
+                    (server, ("--tls-ca", own), "certificate is not trusted"),
+                    (plain, ("--server-fingerprint", right), "it has no certificate"),
+                    (plain, ("--tls-ca", own), "it has no certificate")):
+                with Relay(target.port()) as relay:
+                    done = self.run_program(target, *words, address=relay.address, tls=())
+                    heard = list(relay.heard)
+                self.assertEqual(done.returncode, 125, words)
+                self.assertIn(said, done.stderr)
+                self.assertTrue(heard and all(said.startswith(b"\x16\x03") for said in heard), heard)
+            listed = subprocess.run([world.GPUCTL, "list", *plain.options(), "--server-fingerprint", right],
+                                    env=environment(XDG_CONFIG_HOME=self.home.name), capture_output=True,
+                                    text=True, timeout=world.SECONDS)
+            self.assertEqual(listed.returncode, 125)
+            self.assertIn("it has no certificate", listed.stderr)
+            # So does a token that names its server.
+            token = os.path.join(self.home.name, "token")
+            for one, status in ((server, 0), (plain, 125)):
+                made = subprocess.run(
+                    [world.GPUCTL, "token", "create", "anna", "--server-fingerprint", right, "-o", token,
+                     "--tokens", one.tokens_file], env=environment(), capture_output=True, text=True,
+                    timeout=world.SECONDS)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                done = gpurun("--token-file", token, "-l", one.address, "--", world.ARGS.client, "once",
+                              env=environment(XDG_CONFIG_HOME=self.home.name))
+                self.assertEqual(done.returncode, status, done.stderr)
+                done = gpurun("--token-file", token, "--insecure-plaintext", "-l", one.address, "--", "true",
+                              env=environment(XDG_CONFIG_HOME=self.home.name))
+                self.assertIn("the server's key is named", done.stderr)
+                os.remove(token)
+            self.assertFalse(plain.workers())
+
+    def test_a_key_that_is_named_and_plaintext_contradict_each_other(self):
+        with Server() as server:
+            for words, changes in (
+                    (("--insecure-plaintext",), {}), ((), {"GPURUN_INSECURE_PLAINTEXT": "1"}),
+                    (("--insecure-plaintext", "--tls"), {})):
+                for key in (("--server-fingerprint", NO_FINGERPRINT), ("--tls-ca", "/etc/hostname")):
+                    done = gpurun(*words, *key, *server.options(), "--", "echo", "ran",
+                                  env=environment(XDG_CONFIG_HOME=self.home.name, **changes))
+                    self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
+                    self.assertIn("the server's key is named", done.stderr)
+                    self.assertIn("leave out --insecure-plaintext", done.stderr)
+
+    def test_the_first_meeting_is_told_also_to_who_asked_for_silence(self):
+        with Server() as server:
+            first = self.run_program(server, "-q")
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertIn(fingerprint_of(server.state.name), first.stderr)
+            again = self.run_program(server, "-q")
+            self.assertEqual((again.returncode, again.stderr), (0, ""))
+
     def sign(self, name, words, signer=None, days="30"):
         """A certificate for `words` (subjectAltName), signed by `signer` or by itself; its files."""
         key, request, certificate = (os.path.join(self.home.name, name + end)

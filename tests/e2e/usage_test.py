@@ -159,6 +159,8 @@ class WrongWords(unittest.TestCase):
     def test_devices(self):
         self.refused(["--device", "fast"], "neither real nor emulated")
         self.refused(["--device", "real", "-l", "127.0.0.1"], "the server named by -l or -s has its own")
+        for words in (["--server-fingerprint", "sha256:" + "0" * 64], ["--tls-ca", "/etc/hostname"]):
+            self.refused(words, "a server that -l or -s names; a private server has none")
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has NVIDIA's driver")
         done = gpurun("--device", "real", "--", "echo", "ran", env=environment(GPURUN_DRIVER=None))

@@ -108,6 +108,12 @@ Status check(const Words& words, Options* options) {
   } else if (words.device) {
     return wrong("--device: '" + *words.device + "' is neither real nor emulated");
   }
+  const bool key_named = !options->server_fingerprint.empty() || !options->authorities_file.empty();
+  if (options->servers.empty() && key_named) {
+    return wrong(
+        "--server-fingerprint and --tls-ca are about the key of a server that -l or -s names; a "
+        "private server has none");
+  }
   if (!options->servers.empty() && options->device != Device::kAutomatic) {
     return wrong("--device chooses for a private server; the server named by -l or -s has its own");
   }
@@ -156,6 +162,7 @@ Result<client::LinkSecurity> link_security(const Options& options, bool plaintex
     if (!told.ok()) return wrong("--server-fingerprint: " + told.status().message());
     security.fingerprint = *told;
   }
+  GPURUN_RETURN_IF_ERROR(client::check_link_security(security));
   return security;
 }
 

@@ -60,7 +60,7 @@ struct Options {
 };
 
 // What these options, and the environment's GPURUN_INSECURE_PLAINTEXT, mean for the way to a
-// server. kInvalidArgument: that is no fingerprint.
+// server. kInvalidArgument: that is no fingerprint, or a key is named and no TLS wanted.
 Result<client::LinkSecurity> link_security(const Options& options, bool plaintext_accepted);
 
 // Options end at the first word that is none, or at "--". Reads the file of -s. A failure's message
