@@ -182,6 +182,42 @@ class WithoutTimes(Case):
         done = gpurun(*self.server.options(), "--", PROGRAM, "1", cwd=empty)
         self.assertEqual((done.returncode, done.stderr, os.listdir(empty)), (0, "", []))
 
+    def test_links_are_not_followed(self):
+        """In a folder that others may write, a name may be a link of theirs to a file of the user's."""
+        self.run_traced(PROGRAM, "1")
+        kept, link = (os.path.join(self.folder.name, name) for name in ("kept", "link.json"))
+        with open(kept, "w", encoding="utf-8") as file:
+            file.write("of the user")
+        os.symlink(kept, link)
+        dangling = os.path.join(self.folder.name, "dangling.json")
+        os.symlink(os.path.join(self.folder.name, "nowhere"), dangling)
+        hard = os.path.join(self.folder.name, "hard.json")
+        os.link(kept, hard)
+        for path, said in ((link, "this is a link"), (dangling, "this is a link"), (hard, "another name")):
+            done = gpuctl("trace", self.traces, "-o", path)
+            self.assertEqual((done.returncode, done.stdout), (125, ""), path)
+            self.assertIn(said, done.stderr)
+        with open(kept, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "of the user")
+        self.assertFalse(os.path.exists(os.path.join(self.folder.name, "nowhere")))
+        # The name is the user's own choice of every day: what was there is written over.
+        out = os.path.join(self.folder.name, "gpurun-trace.json")
+        for _ in range(2):
+            done = subprocess.run([world.GPUCTL, "trace", self.traces], env=environment(), text=True,
+                                  capture_output=True, timeout=world.SECONDS, cwd=self.folder.name)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            with open(out, encoding="utf-8") as file:
+                json.load(file)
+        os.unlink(out)
+        os.symlink(kept, out)
+        done = subprocess.run([world.GPUCTL, "trace", self.traces], env=environment(), text=True,
+                              capture_output=True, timeout=world.SECONDS, cwd=self.folder.name)
+        self.assertIn("this is a link", done.stderr)
+        os.symlink(kept, os.path.join(self.traces, "planted.1.gpurun-trace"))
+        done = gpuctl("trace", self.traces, "-o", "-")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("this is a link, and is not followed", done.stderr)
+
     def test_wrong_words(self):
         for word in ("/dev/null", "/dev/null/x", "/proc/1/no/such", ""):
             with self.subTest(word=word):

@@ -26,8 +26,13 @@ Status about(const std::string& path, const std::string& what, Code code) {
   return Status(code, path + ": " + what);
 }
 
-Result<Bytes> read_file(const std::string& path) {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+// `found`: in a folder, where another user may have put a link; else the user has named it.
+Result<Bytes> read_file(const std::string& path, bool found) {
+  const int links = found ? O_NOFOLLOW : 0;
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | links));
+  if (file.get() < 0 && errno == ELOOP) {
+    return about(path, "this is a link, and is not followed; name the file itself", Code::kRefused);
+  }
   struct stat facts {};
   if (file.get() < 0 || fstat(file.get(), &facts) != 0) {
     return about(path, std::strerror(errno), Code::kUnavailable);
@@ -49,8 +54,8 @@ Result<Bytes> read_file(const std::string& path) {
   return bytes;
 }
 
-Result<Traced> read_trace(const std::string& path) {
-  const Result<Bytes> bytes = read_file(path);
+Result<Traced> read_trace(const std::string& path, bool found) {
+  const Result<Bytes> bytes = read_file(path, found);
   if (!bytes.ok()) return bytes.status();
   Result<protocol::TraceFile> file = protocol::parse_trace_file(*bytes);
   if (!file.ok()) return about(path, file.status().message(), Code::kProtocol);
@@ -86,21 +91,46 @@ Status add_folder(const std::string& folder, std::set<std::string>* files) {
                Code::kUnavailable);
 }
 
+// The timeline's file, empty. Nothing but a file of this user's is written over: in a folder that
+// others may write, the name may be a link of theirs.
+Result<std::FILE*> open_output(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0666));
+  if (!fd.valid() && errno == ELOOP) {
+    return about(path, "this is a link; name the file that is to be written", Code::kRefused);
+  }
+  struct stat facts {};
+  if (!fd.valid() || fstat(fd.get(), &facts) != 0) {
+    return about(path, std::strerror(errno), Code::kUnavailable);
+  }
+  if (S_ISREG(facts.st_mode)) {
+    if (facts.st_uid != geteuid() || facts.st_nlink > 1) {
+      return about(path, "this is another user's file, or has another name, too; name a new one",
+                   Code::kRefused);
+    }
+    if (ftruncate(fd.get(), 0) != 0) return about(path, std::strerror(errno), Code::kUnavailable);
+  }
+  std::FILE* const file = fdopen(fd.get(), "w");
+  if (file == nullptr) return about(path, std::strerror(errno), Code::kUnavailable);
+  static_cast<void>(fd.release());
+  return file;
+}
+
 }  // namespace
 
 Result<std::vector<Traced>> read_traces(const std::vector<std::string>& places) {
-  std::set<std::string> files;
+  std::set<std::string> named, files;
   for (const std::string& place : places) {
     std::error_code error;
     if (std::filesystem::is_directory(place, error)) {
       GPURUN_RETURN_IF_ERROR(add_folder(place, &files));
     } else {
-      files.insert(place);
+      named.insert(place);
     }
   }
+  files.insert(named.begin(), named.end());
   std::vector<Traced> traces;
   for (const std::string& file : files) {
-    Result<Traced> traced = read_trace(file);
+    Result<Traced> traced = read_trace(file, named.count(file) == 0);
     if (!traced.ok()) return traced.status();
     traces.push_back(*std::move(traced));
   }
@@ -115,10 +145,10 @@ int write_trace(const std::vector<std::string>& places, const std::string& path)
   const Result<std::vector<Traced>> traces = read_traces(places);
   if (!traces.ok()) return failed(traces.status().message());
   const bool to_stdout = path == "-";
-  std::FILE* file = to_stdout ? stdout : std::fopen(path.c_str(), "we");
-  if (file == nullptr) return failed(path + ": " + std::strerror(errno));
-  Status written = write_timeline(*traces, file);
-  if (!to_stdout && std::fclose(file) != 0 && written.ok()) {
+  const Result<std::FILE*> file = to_stdout ? Result<std::FILE*>(stdout) : open_output(path);
+  if (!file.ok()) return failed(file.status().message());
+  Status written = write_timeline(*traces, *file);
+  if (!to_stdout && std::fclose(*file) != 0 && written.ok()) {
     written = Status::from_errno(errno, "writing the timeline");
   }
   if (!written.ok()) return failed(path + ": " + written.message());
