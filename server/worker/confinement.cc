@@ -104,6 +104,29 @@ bool empty_root() {
   return chroot(".") == 0;  // A root that was never mounted, of a first RAM disk.
 }
 
+// Devices that the system lets every user open, and that no CUDA driver needs: RDMA and tunnels
+// reach networks that the namespace of a worker does not hold back, the others the kernel.
+constexpr const char* kHiddenFolders[] = {"/dev/infiniband", "/dev/net", "/dev/vfio"};
+constexpr const char* kHiddenNodes[] = {"/dev/kvm", "/dev/fuse", "/dev/vhost-net",
+                                        "/dev/vhost-vsock"};
+
+// In this namespace of mounts only.
+Status hide_devices() {
+  for (const char* folder : kHiddenFolders) {
+    if (access(folder, F_OK) == 0 &&
+        mount("none", folder, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "size=4k,nr_inodes=1,mode=555") != 0) {
+      return Status::from_errno(errno, std::string("hiding ") + folder);
+    }
+  }
+  for (const char* node : kHiddenNodes) {
+    if (access(node, F_OK) == 0 && mount("/dev/null", node, nullptr, MS_BIND, nullptr) != 0) {
+      return Status::from_errno(errno, std::string("hiding ") + node);
+    }
+  }
+  return {};
+}
+
 bool drop_capabilities() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
@@ -157,6 +180,7 @@ Status Confinement::make_namespaces() {
   }
   // What is unmounted outside goes here, too: a worker may wait for days, and would keep it busy.
   other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
+  if (other_namespaces_) GPURUN_RETURN_IF_ERROR(hide_devices());
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   return {};

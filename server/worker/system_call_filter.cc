@@ -37,6 +37,10 @@ constexpr std::uint32_t kOurMachine = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kOurMachine = AUDIT_ARCH_X86_64;
 #endif
 
+#if defined(__x86_64__)
+constexpr std::uint32_t kFirstX32Call = 0x40000000;  // __X32_SYSCALL_BIT of <asm/unistd.h>.
+#endif
+
 constexpr std::uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr std::uint32_t kForbid = SECCOMP_RET_TRAP;
 constexpr std::uint32_t fail(int error) {
@@ -54,6 +58,11 @@ class Program {
     add(kEqual, kOurMachine, 1, 0);
     answer(SECCOMP_RET_KILL_PROCESS);  // Another machine's numbers; skipped when it is ours.
     load(offsetof(seccomp_data, nr));
+#if defined(__x86_64__)
+    // The calls of x32: the same machine, other numbers, and mostly the same calls.
+    add(BPF_JMP | BPF_JGE | BPF_K, kFirstX32Call, 0, 1);
+    answer(kForbid);
+#endif
   }
 
   void always(std::initializer_list<long> calls, std::uint32_t what) {

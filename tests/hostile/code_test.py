@@ -46,7 +46,31 @@ DEEDS = {
     "other_machine": (FORBIDDEN, FORBIDDEN, None),
     "kill_other": (FORBIDDEN, FORBIDDEN, 0),
     "hold_up_a_close": (FORBIDDEN, FORBIDDEN, 0),
+    "kill_by_x32": (FORBIDDEN, FORBIDDEN, None),  # A kernel may have no such calls.
+    "open_rdma_device": (FORBIDDEN, errno.ENOENT, 0),
 }
+
+# What a machine has where it has RDMA: a folder of nodes that every user may open. Where there is none,
+# the server and its workers get a /dev of their own with a file in place of the node.
+RDMA_FOLDER = """
+set -e
+if [ ! -e /dev/infiniband ]; then
+    mount -t tmpfs -o mode=755 none "$1"
+    for from in /dev/*; do
+        to=$1/${from##*/}
+        if [ -L "$from" ]; then cp -P "$from" "$to"
+        elif [ -d "$from" ]; then mkdir "$to" && mount --rbind "$from" "$to"
+        elif [ -e "$from" ]; then : > "$to" && mount --bind "$from" "$to"
+        fi
+    done
+    mkdir "$1/infiniband"
+    : > "$1/infiniband/uverbs0"
+    chmod 666 "$1/infiniband/uverbs0"
+    mount --rbind "$1" /dev
+fi
+shift
+exec "$@"
+"""
 
 
 # The kernel ends these by itself, and nothing in the worker can say what it was: another machine's
@@ -59,6 +83,7 @@ class Stranger:
 
     def __init__(self, *words, strict=True, before=()):
         self.words, self.before, self.strict = words, before, strict
+        self.has_rdma = os.geteuid() == 0 or os.path.exists("/dev/infiniband/uverbs0")
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -67,8 +92,11 @@ class Stranger:
                       opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write("a secret of the daemon's user")
             env = environment(TMPDIR=secrets, GPURUN_EMULATED="" if self.strict else "other")
+            devices = stack.enter_context(tempfile.TemporaryDirectory())
+            rdma = (["unshare", "--mount", "--", "sh", "-c", RDMA_FOLDER, "sh", devices]
+                    if os.geteuid() == 0 else [])
             self.server = stack.enter_context(
-                world.Gpurund("--log", "info", *self.words, env=env, before=self.before))
+                world.Gpurund("--log", "info", *self.words, env=env, before=[*rdma, *self.before]))
             self.victim = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
             stack.callback(self.end_victim)
             self.neighbour = subprocess.Popen(
@@ -159,6 +187,7 @@ class HostileCode(unittest.TestCase):
         self.assertLess(len(flood), 1 << 20)
         self.assertIn("(more is not logged)", flood)
         self.assertNotIn("\x1b", flood)
+        self.assertNotIn("\u009b", flood)
         self.assertTrue(stranger.neighbour_ends_well())
 
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
@@ -218,6 +247,8 @@ class HostileCode(unittest.TestCase):
         with Stranger("--worker-uids", "none", "--confinement", "none") as stranger:
             self.assertEqual(stranger.parts(), "nothing")
             for deed, wanted in DEEDS.items():
+                if deed == "open_rdma_device" and not stranger.has_rdma:
+                    continue
                 if wanted[2] is not None:
                     argument = 1 if deed == "start_child" else None
                     self.assertEqual(stranger.ask(deed, argument)[0], wanted[2], deed)

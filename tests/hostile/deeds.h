@@ -10,7 +10,8 @@ inline constexpr const char* kDeeds[] = {
     "limit_other",      "signal_by_descriptor", "start_child",   "start_program",
     "become_root",      "make_namespace",       "make_ring",     "catch_the_signal",
     "other_machine",    "take_memory",          "allocate",      "start_threads",
-    "take_descriptors", "use_inherited",        "flood_the_log", "hold_up_a_close"};
+    "take_descriptors", "use_inherited",        "flood_the_log", "hold_up_a_close",
+    "kill_by_x32",      "open_rdma_device"};
 
 // cuCtxGetLimit(kFirstDeed + number) does it; cuCtxSetLimit(kArgument, n) says whom or what it is
 // about. CUDA's own limits are below.

@@ -136,6 +136,17 @@ std::size_t other_machine() {
 #endif
 }
 
+// The number of kill() for x32, a machine that x86-64's kernels may serve, too.
+std::size_t kill_by_x32() {
+#if defined(__x86_64__)
+  return outcome(syscall(0x40000000 | SYS_kill, victim(), SIGKILL));
+#else
+  return ENOSYS;
+#endif
+}
+// Its nodes are open to all users, and its network is no part of a namespace.
+std::size_t open_rdma_device() { return outcome(open("/dev/infiniband/uverbs0", O_RDWR)); }
+
 // Counts: of MiB that could be had, at most g_argument.
 std::size_t take_memory() {
   constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -191,7 +202,7 @@ std::size_t use_inherited() {
   return count;
 }
 std::size_t flood_the_log() {
-  const std::string line = std::string(1023, 'x') + "\n\x1b[2Jforged\n";
+  const std::string line = std::string(1023, 'x') + "\n\x1b[2J\u009b2Jforged\n";
   for (std::size_t written = 0; written < g_argument << 20; written += line.size()) {
     if (write(STDERR_FILENO, line.data(), line.size()) < 0) return static_cast<std::size_t>(errno);
   }
@@ -226,7 +237,9 @@ constexpr std::size_t (*kActs[])() = {read_secret,
                                       take_descriptors,
                                       use_inherited,
                                       flood_the_log,
-                                      hold_up_a_close};
+                                      hold_up_a_close,
+                                      kill_by_x32,
+                                      open_rdma_device};
 static_assert(std::size(kActs) == std::size(gpurun::hostile::kDeeds));
 
 const gpurun::driver_abi::EmulatedView& emulated_view() {
