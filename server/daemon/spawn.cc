@@ -6,18 +6,21 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
 #include "base/planted_flaw.h"
 #include "base/unique_fd.h"
 #include "protocol/control.h"
+#include "server/daemon/orphans.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "server/daemon/spawn_joining.h"
@@ -92,6 +95,18 @@ Status socket_pair(UniqueFd* ours, UniqueFd* theirs) {
 // kernels, threads' stacks, memory of the host's that programs ask of CUDA.
 constexpr std::uint64_t kBesideDevices = std::uint64_t{8} << 30;
 
+constexpr std::chrono::seconds kOrphansEnd{2};
+
+// Lends `uid` again once nothing of its worker runs. A confined worker has started nothing.
+void give_back(const ProcessSettings& settings, uid_t uid) {
+  if (settings.uids == nullptr) return;
+  if (settings.confined || end_orphans(uid, Deadline::in(kOrphansEnd))) {
+    settings.uids->take_back(uid);
+    return;
+  }
+  spdlog::error("processes of worker user {} do not end; it is not lent again", uid);
+}
+
 // Whether a worker is the daemon's user in all that this user may do.
 bool as_ourselves(const ProcessSettings& settings) {
   return settings.uids == nullptr && !settings.confined;
@@ -128,7 +143,7 @@ class ProcessWorker final : public Worker {
       reap(parts_.process);
     }
     words_.pass_on();
-    if (settings_->uids != nullptr) settings_->uids->take_back(uid_);
+    give_back(*settings_, uid_);
   }
   int exit_fd() const noexcept override { return parts_.exit.get(); }
   void kill() noexcept override {
@@ -218,7 +233,7 @@ class ProcessSpawner final : public WorkerSpawner {
     const Result<uid_t> uid = settings_->uids->lend();
     if (!uid.ok()) return uid.status();
     Result<std::unique_ptr<Worker>> worker = start_as(*uid, words);
-    if (!worker.ok()) settings_->uids->take_back(*uid);
+    if (!worker.ok()) give_back(*settings_, *uid);
     return worker;
   }
 
@@ -359,7 +374,7 @@ Result<ServerFacts> find_devices(const ProcessSettings& settings, Deadline deadl
     if (!text.ok()) ::kill(*process, SIGKILL);
     failure = reap(*process);
   }
-  if (settings.uids != nullptr) settings.uids->take_back(*uid);
+  give_back(settings, *uid);
   if (!process.ok()) return process.status();
   if (!text.ok()) return text.status();
   ServerFacts facts;

@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <set>
+
 #include "server/daemon/spawn_hand_over.h"
 #include "server/daemon/worker_ends.h"
 
@@ -17,6 +20,16 @@ namespace gpurun::server {
 namespace {
 
 constexpr const char* kForbiddenCall = "a forbidden system call";
+
+// The children that start_process() has made: whatever else becomes our child is an orphan.
+struct Started {
+  std::mutex mutex;
+  std::set<pid_t> processes;
+};
+Started& started() {
+  static Started only;
+  return only;
+}
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -74,6 +87,7 @@ Result<pid_t> start_process(std::vector<std::string> arguments,
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
   const pid_t parent = getpid();
+  const std::lock_guard lock(started().mutex);
   const pid_t child = fork();
   if (child < 0) {  // EAGAIN: there are as many as may be.
     return Status(Code::kResourceExhausted, Status::from_errno(errno, "fork").message());
@@ -81,7 +95,13 @@ Result<pid_t> start_process(std::vector<std::string> arguments,
   if (child == 0) {
     become(argument_pointers.data(), environment_pointers.data(), open_there, parent);
   }
+  started().processes.insert(child);
   return child;
+}
+
+bool is_started(pid_t process) {
+  const std::lock_guard lock(started().mutex);
+  return started().processes.count(process) != 0;
 }
 
 std::string reap(pid_t process) {
@@ -90,6 +110,8 @@ std::string reap(pid_t process) {
   do {
     got = waitpid(process, &status, 0);
   } while (got < 0 && errno == EINTR);
+  const std::lock_guard lock(started().mutex);
+  started().processes.erase(process);
   return got == process ? describe(status) : std::string();
 }
 

@@ -25,5 +25,7 @@ Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there);
 // Waits for its end: "exit status 1", "signal 11 (Segmentation fault)"; empty when it ended well.
 std::string reap(pid_t process);
+// Whether start_process() has started it and reap() has not collected it yet. Any thread.
+bool is_started(pid_t process);
 
 }  // namespace gpurun::server

@@ -9,6 +9,7 @@
 
 #include "base/user_folders.h"
 #include "server/daemon/driver_path.h"
+#include "server/daemon/orphans.h"
 #include "server/images/image_folder.h"
 
 namespace gpurun::server {
@@ -78,6 +79,8 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
   settings.driver_path = *driver;
   settings.uids = *std::move(uids);
+  // What an unconfined worker has started must end before its user is lent again.
+  if (settings.uids != nullptr && !settings.confined) GPURUN_RETURN_IF_ERROR(adopt_orphans());
   return settings;
 }
 

@@ -3,14 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
+#include "protocol/proof.h"
 #include "server/daemon/runtime_folder.h"
 
 namespace gpurun::server {
@@ -24,31 +26,24 @@ bool become(uid_t uid) {
   return syscall(SYS_setresgid, uid, uid, uid) == 0 && syscall(SYS_setresuid, uid, uid, uid) == 0;
 }
 
-// Runs `action` in a child that has become `uid`; its exit status, or -1.
-template <typename Action>
-int as_user(uid_t uid, Action action) {
+// Whether a child of ours can.
+bool child_becomes(uid_t uid) {
   const pid_t child = fork();
-  if (child < 0) return -1;
-  if (child == 0) {
-    if (!become(uid)) _exit(1);
-    action();
-    _exit(0);
-  }
+  if (child < 0) return false;
+  if (child == 0) _exit(become(uid) ? 0 : 1);
   int status = 0;
   pid_t got = 0;
   do {
     got = waitpid(child, &status, 0);
   } while (got < 0 && errno == EINTR);
-  if (got != child) return -1;
-  // Killed by its own action: it had become the user.
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return got == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 }  // namespace
 
 Status can_become(const UidRange& range) {
   for (const uid_t uid : {range.first, range.last}) {
-    if (as_user(uid, [] {}) != 0) {
+    if (!child_becomes(uid)) {
       return Status(Code::kRefused, "this process cannot become user " + std::to_string(uid) +
                                         " (without CAP_SETUID and CAP_SETGID, or in a container "
                                         "without that number)");
@@ -70,7 +65,13 @@ Result<std::shared_ptr<WorkerUids>> WorkerUids::open(UidRange range, const std::
   if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + " is not a file of this user alone");
   }
-  return std::shared_ptr<WorkerUids>(new WorkerUids(range, std::move(file)));
+  // Daemons that do not see each other's claims begin apart, mostly.
+  const auto random = protocol::random_array<std::array<std::uint8_t, 8>>();
+  if (!random.ok()) return random.status();
+  std::uint64_t number = 0;
+  std::memcpy(&number, random->data(), sizeof number);
+  const auto first = static_cast<uid_t>(range.first + number % range.count());
+  return std::shared_ptr<WorkerUids>(new WorkerUids(range, std::move(file), first));
 }
 
 // False: another daemon's worker has it. Our own locks do not conflict with each other: lent_ knows
@@ -104,8 +105,6 @@ Result<uid_t> WorkerUids::lend() {
 }
 
 void WorkerUids::take_back(uid_t uid) {
-  // All that this user may signal, which is all of its own and nothing else; not the caller.
-  as_user(uid, [] { kill(-1, SIGKILL); });
   const std::lock_guard lock(mutex_);
   struct flock unlock {};
   unlock.l_type = F_UNLCK;

@@ -2,7 +2,9 @@
 // code in a worker reaches neither another worker nor anything of the machine's users.
 //
 // Several daemons of one machine may lend from the same range: each number that is out is claimed
-// by a lock on its byte of one file, which the system lets go however the daemon ends.
+// by a lock on its byte of one file, which the system lets go however the daemon ends. Daemons that
+// do not share the file's folder (containers) may lend the same number, so no process is ended
+// because of its number (orphans.h).
 //
 // Any thread.
 #pragma once
@@ -51,11 +53,12 @@ class WorkerUids {
   // One that no running worker has. kResourceExhausted: all are lent. Else what locking the file
   // answered.
   Result<uid_t> lend();
-  // Kills whatever still runs under it first: a worker may have started processes of its own.
+  // Nothing that this daemon has started runs under it any more.
   void take_back(uid_t uid);
 
  private:
-  WorkerUids(UidRange range, UniqueFd claims) : range_(range), claims_(std::move(claims)) {}
+  WorkerUids(UidRange range, UniqueFd claims, uid_t next)
+      : range_(range), claims_(std::move(claims)), next_(next) {}
 
   Result<bool> claim(uid_t uid);
 
@@ -63,7 +66,7 @@ class WorkerUids {
   const UniqueFd claims_;
   std::mutex mutex_;
   std::set<uid_t> lent_;
-  uid_t next_ = 0;
+  uid_t next_;
 };
 
 }  // namespace gpurun::server

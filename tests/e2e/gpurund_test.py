@@ -253,7 +253,6 @@ class Limits(unittest.TestCase):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-
 class ServiceManager(unittest.TestCase):
     def test_it_is_told_of_readiness_and_end(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -389,16 +388,24 @@ class Workers(unittest.TestCase):
         self.assertEqual(len(seen), 2)
         self.assertLessEqual(seen, set(range(first, first + 10)))
 
-    def test_what_a_worker_started_ends_with_it(self):
+    def test_two_daemons_with_claims_of_their_own_end_no_workers_of_each_other(self):
         uid = 2_000_000_200
-        if os.getuid() != 0 or not can_be(uid):
+        apart = ["unshare", "--mount", "--", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]
+        if os.getuid() != 0 or not can_be(uid) or subprocess.run([*apart, "true"], capture_output=True,
+                                                                 timeout=world.SECONDS).returncode != 0:
             self.skipTest("needs root in a user namespace that knows the worker's users")
-        with world.Gpurund("--worker-uids", f"{uid}-{uid}") as server:
-            program = GpuProgram(server)
-            # Stands for a process that a kernel's native code started in its worker.
-            left = subprocess.Popen(["sleep", "1000"], user=uid, group=uid, extra_groups=[])
-            program.go_on()
-            self.assertEqual(left.wait(world.SECONDS), -signal.SIGKILL)
+        for confinement in ("full", "none"):
+            words = ("--worker-uids", f"{uid}-{uid}", "--confinement", confinement)
+            with (self.subTest(confinement=confinement), world.Gpurund(*words, before=apart) as one,
+                  world.Gpurund(*words, before=apart) as other):
+                held = GpuProgram(one)
+                (worker,) = one.workers()
+                passing = GpuProgram(other)
+                self.assertEqual(world.status_of(other.workers()[0])["Uid"],
+                                 world.status_of(worker)["Uid"])
+                self.assertEqual(passing.go_on(), ("", ""))
+                until(lambda server=other: not server.workers(), "its worker ends")
+                self.assertEqual(held.go_on(), ("", ""))
 
     def test_a_worker_ends_with_a_killed_daemon(self):
         for words in ((), ("--worker-uids", "none"),

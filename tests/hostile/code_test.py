@@ -150,6 +150,16 @@ class Stranger:
         return (self.neighbour.returncode, out, errors) == (0, "", "")
 
 
+def of_users(first, last):
+    """Processes that run as a user of these numbers."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if alive(int(entry)) and first <= int(world.status_of(int(entry))["Uid"].split()[0]) <= last:
+                found.append(int(entry))
+    return found
+
+
 class HostileCode(unittest.TestCase):
     def try_all(self, stranger, column):
         for deed, wanted in DEEDS.items():
@@ -242,6 +252,26 @@ class HostileCode(unittest.TestCase):
         users = () if world.can_lend_users() and os.geteuid() == 0 else ("--worker-uids", "none")
         with Stranger("--worker-memory", str(MEMORY_MIB << 20), *users) as stranger:
             self.limits(stranger)
+
+    @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
+    def test_what_a_worker_has_started_ends_with_it_and_nothing_else_of_its_number(self):
+        first, last = 2_000_000_300, 2_000_000_303
+        # As another daemon's workers, which cannot know of this one's claims.
+        others = [subprocess.Popen(["sleep", "1000"], user=uid, group=uid, extra_groups=[])
+                  for uid in range(first, last + 1)]
+        try:
+            with Stranger("--worker-uids", f"{first}-{last}", "--confinement", "none") as stranger:
+                def left():
+                    return (set(of_users(first, last)) - {other.pid for other in others}
+                            - set(stranger.server.workers()))
+                self.assertEqual(stranger.ask("start_child", 1000)[0], 0)
+                world.until(lambda: not left(), "what the worker has started ends")
+                self.assertTrue(stranger.neighbour_ends_well())
+            self.assertEqual([other.poll() for other in others], [None] * len(others))
+        finally:
+            for other in others:
+                other.kill()
+                other.wait(world.SECONDS)
 
     def test_the_deeds_are_real_where_nothing_confines(self):
         with Stranger("--worker-uids", "none", "--confinement", "none") as stranger:
