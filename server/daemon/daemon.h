@@ -123,7 +123,7 @@ class Daemon {
   // What a control link was proved to ask, and by whom.
   struct Asked {
     User user;
-    protocol::Key key{};
+    WipedKey key{};
     Bytes request;  // Its message.
   };
 

@@ -73,7 +73,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
     return protocol::link_key(secret, kind, *ours, hello.nonce, {});
   };
   if (!hello.token) {
-    const protocol::Key key = key_of(options_.secret);
+    const WipedKey key = key_of(options_.secret);
     if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the secret is wrong");
     return Asked{{}, key, std::move(request->payload)};
   }
@@ -88,7 +88,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
     return no("this server does not know token " + claimed.token +
               "; perhaps it was revoked, or is another server's");
   }
-  const protocol::Key key = key_of(bytes_of(*secret));
+  const WipedKey key = key_of(bytes_of(*secret));
   if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the request is not proved");
   GPURUN_RETURN_IF_ERROR(check_valid(**entry));
   options_.tokens->used(*hello.token);

@@ -214,8 +214,9 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                                    returned});
   }
   LeaseBegun begun{*id, *claim, user};
-  book_.add({*id, *ticket, *challenge, protocol::ticket_key(protocol::lease_key(key, *id), *ticket),
-             *std::move(claim), peer, user});
+  const WipedKey lease_key = protocol::lease_key(key, *id);
+  book_.add({*id, *ticket, *challenge, protocol::ticket_key(lease_key, *ticket), *std::move(claim),
+             peer, user});
   post(std::move(begun));
   const std::string lease = protocol::hex_of(bytes_of(*id));
   spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());

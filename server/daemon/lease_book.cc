@@ -70,8 +70,8 @@ Result<protocol::Key> LeaseBook::attach_key(const protocol::Attach& attach) cons
   const auto entry = entries_.find(attach.lease);
   if (entry == entries_.end() || entry->second.lease.ticket != attach.ticket) return over();
   const Lease& lease = entry->second.lease;
-  return protocol::link_key(bytes_of(lease.ticket_key), protocol::Link::kAttach, lease.challenge,
-                            attach.nonce, attach.session);
+  return protocol::link_key(bytes_of(lease.ticket_key.get()), protocol::Link::kAttach,
+                            lease.challenge, attach.nonce, attach.session);
 }
 
 Result<protocol::Key> LeaseBook::tls_key(const protocol::SessionIdentity& identity) const {

@@ -20,6 +20,7 @@
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spawn.h"
 #include "server/daemon/users.h"
+#include "server/daemon/wiped_key.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -28,7 +29,7 @@ struct Lease {
   protocol::Id id{};
   protocol::Id ticket{};
   protocol::Nonce challenge{};
-  protocol::Key ticket_key{};
+  WipedKey ticket_key{};
   std::shared_ptr<Claim> claim;
   std::string holder;  // From where it was asked for, for listings.
   User user = {};
