@@ -23,6 +23,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
 #include "server/daemon/daemon_notify.h"
+#include "server/daemon/spawn_process.h"
 #include "server/daemon/worker_settings.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
@@ -202,6 +203,7 @@ int run_gpurund(int argc, char** argv) {
 int main(int argc, char** argv) {
   gpurun::keep_standard_descriptors(0);  // Workers have them, too.
   gpurun::server::raise_descriptor_limit();
+  gpurun::server::keep_memory_private();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
   return gpurun::server::run_gpurund(argc, argv);
 }

@@ -6,11 +6,13 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "server/daemon/spawn_hand_over.h"
@@ -38,6 +40,12 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
+// RLIMIT_CORE before keep_memory_private().
+std::optional<rlimit>& core_limit() {
+  static std::optional<rlimit> before;
+  return before;
+}
+
 // In the child.
 [[noreturn]] void become(char* const* arguments, char* const* environment, Descriptors& open_there,
                          pid_t parent) {
@@ -50,6 +58,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   // A worker never outlives its daemon. The daemon may have died before the call.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
+  if (core_limit()) setrlimit(RLIMIT_CORE, &*core_limit());
   setsid();  // Out of reach of the terminal's Ctrl-C.
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
@@ -81,6 +90,18 @@ std::string describe(int status) {
 }
 
 }  // namespace
+
+void keep_memory_private() {
+#ifndef GPURUN_PLANTED_FLAWS  // A sanitizer looks at its own process from outside.
+  rlimit core = {};
+  if (getrlimit(RLIMIT_CORE, &core) == 0) {
+    core_limit() = core;
+    core.rlim_cur = 0;
+    setrlimit(RLIMIT_CORE, &core);
+  }
+  prctl(PR_SET_DUMPABLE, 0);
+#endif
+}
 
 Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there) {

@@ -20,6 +20,10 @@ struct Descriptors {
   std::vector<int> handed;  // From kHandOverFd on.
 };
 
+// No core of this process is written, and its user's other processes cannot read its memory, where
+// secrets are. What start_process() starts is as it would have been. Before the first of these.
+void keep_memory_private();
+
 // Ends with the thread that starts it. kResourceExhausted: no process.
 Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there);

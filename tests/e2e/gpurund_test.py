@@ -253,6 +253,45 @@ class Limits(unittest.TestCase):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
+    def test_its_memory_is_its_own(self):
+        """A server has secrets: another process of its user reads none, nor does who finds a core."""
+        uid = 2_000_000_400
+        if os.getuid() != 0 or not can_be(uid):
+            self.skipTest("needs another user")
+        if world.ARGS.sanitizer:
+            self.skipTest("a sanitizer looks at its process from outside")
+        as_user = {"user": uid, "group": uid, "extra_groups": [], "stdin": subprocess.DEVNULL}
+
+        def read(pid):
+            return subprocess.run(["head", "-c1", f"/proc/{pid}/environ"], capture_output=True,
+                                  timeout=world.SECONDS, check=False, **as_user)
+
+        def cores(pid):
+            with open(f"/proc/{pid}/limits", encoding="utf-8") as file:
+                (line,) = [line for line in file if line.startswith("Max core file size")]
+            return line.split()[4:6]
+
+        reading, writing = os.pipe()
+        with tempfile.TemporaryDirectory() as folder, os.fdopen(reading, encoding="utf-8") as ready:
+            os.chown(folder, uid, uid)
+            with subprocess.Popen(
+                    [world.GPURUND, "--listen", "127.0.0.1:0", "--driver", world.ARGS.driver, "--tokens", "none",
+                     "--audit", "none", "--cache", "none", "--confinement", "none", "--ready-fd", str(writing)],
+                    pass_fds=[writing], env=environment(XDG_RUNTIME_DIR=folder, HOME=folder), **as_user) as daemon:
+                os.close(writing)
+                try:
+                    self.assertTrue(ready.readline().startswith("127.0.0.1:"))
+                    until(lambda: world.children(daemon.pid), "it has a worker")
+                    self.assertIn(b"Permission denied", read(daemon.pid).stderr)
+                    self.assertEqual(cores(daemon.pid)[0], "0")
+                    # A worker is as it would have been.
+                    (worker,) = world.children(daemon.pid)
+                    until(lambda: read(worker).returncode == 0, "a worker can be looked at")
+                    self.assertEqual(cores(worker), cores("self"))
+                finally:
+                    daemon.kill()
+
+
 class ServiceManager(unittest.TestCase):
     def test_it_is_told_of_readiness_and_end(self):
         with tempfile.TemporaryDirectory() as folder:
