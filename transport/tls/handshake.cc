@@ -322,6 +322,8 @@ Status Handshake::take_results() {
     if (!fingerprint.ok()) return fingerprint.status();
     channel_.peer = *fingerprint;
   }
+  const char* const group = SSL_group_to_name(ssl, static_cast<int>(SSL_get_negotiated_group(ssl)));
+  channel_.group = group == nullptr ? "" : group;
   channel_.leftover.resize(BIO_ctrl_pending(incoming_));
   const auto bytes = static_cast<int>(channel_.leftover.size());
   if (bytes > 0 && BIO_read(incoming_, channel_.leftover.data(), bytes) != bytes) {

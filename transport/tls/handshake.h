@@ -58,6 +58,7 @@ struct Channel {
   Secret binding{};
   std::optional<Fingerprint> peer = {};  // Of the certificate that the other end has proved.
   Bytes leftover = {};                   // Received behind the handshake.
+  std::string group = {};                // Of the key exchange, as OpenSSL names it: "x25519".
 };
 
 class Handshake {

@@ -19,10 +19,20 @@ namespace {
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
 // Between ends that know one key both are ours, and the first of these is what they use.
 constexpr const char* kGroups = "X25519:P-256";
+// What is recorded today must not be opened by a quantum computer: a link by certificates carries
+// what sessions' keys are derived from. OpenSSL has this group from 3.5 on.
+constexpr const char* kGroupsAfterQuantum = "X25519MLKEM768:X25519:P-256";
 constexpr const char* kGroup = "X25519";
 
 Status does_not_start() {
   return Status(Code::kInternal, "OpenSSL does not start: " + take_openssl_error());
+}
+
+bool set_groups(SSL_CTX* context, KnownBy known_by) {
+  if (known_by == KnownBy::kKey) return SSL_CTX_set1_groups_list(context, kGroup) == 1;
+  if (SSL_CTX_set1_groups_list(context, kGroupsAfterQuantum) == 1) return true;
+  ERR_clear_error();  // An older OpenSSL.
+  return SSL_CTX_set1_groups_list(context, kGroups) == 1;
 }
 
 Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
@@ -36,8 +46,7 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
   SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
   if (SSL_CTX_set_min_proto_version(made, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(made, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_ciphersuites(made, kSuite) != 1 ||
-      SSL_CTX_set1_groups_list(made, known_by == KnownBy::kKey ? kGroup : kGroups) != 1 ||
+      SSL_CTX_set_ciphersuites(made, kSuite) != 1 || !set_groups(made, known_by) ||
       // A ticket would be a record after the handshake, whose keys are ours by then.
       SSL_CTX_set_num_tickets(made, 0) != 1) {
     SSL_CTX_free(made);

@@ -242,6 +242,23 @@ TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
             Code::kInvalidArgument);
 }
 
+// A link by certificates carries what sessions' keys come from, so what is recorded of it must not
+// be opened by a quantum computer, where OpenSSL knows how. A session has a key that nobody else
+// knows, beside its exchange.
+TEST(TlsHandshake, ALinkUsesAnExchangeThatOutlivesQuantumComputersWhereThereIsOne) {
+  const auto identity = *Identity::make("here");
+  const Ends link = shake(*Handshake::of_client({}), *Handshake::of_server(identity));
+  ASSERT_TRUE(link.client.ok()) << link.client.status().to_string();
+  ASSERT_TRUE(link.server.ok()) << link.server.status().to_string();
+  const bool knows =
+      OPENSSL_version_major() > 3 || (OPENSSL_version_major() == 3 && OPENSSL_version_minor() >= 5);
+  EXPECT_EQ(link.client->group, knows ? "X25519MLKEM768" : "x25519");
+  EXPECT_EQ(link.server->group, link.client->group);
+  const Ends session = shake_with_keys(key_of("a", 1), key_of("a", 1));
+  ASSERT_TRUE(session.client.ok()) << session.client.status().to_string();
+  EXPECT_EQ(session.client->group, "x25519");
+}
+
 TEST(Fingerprints, AreTakenAsOthersPrintThem) {
   Fingerprint wanted;
   wanted.fill(0xab);
