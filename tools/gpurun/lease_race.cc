@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,8 +15,10 @@
 namespace gpurun::tools {
 namespace {
 
+enum class Voice : std::uint8_t { kSay, kWarn, kSecurity };
+
 struct Line {
-  bool is_warning;
+  Voice voice;
   std::string text;
 };
 
@@ -30,9 +33,9 @@ struct Race {
   Status failure;
   std::string failures;
 
-  void add_line(bool is_warning, const std::string& text) {
+  void add_line(Voice voice, const std::string& text) {
     const std::lock_guard lock(mutex);
-    lines.push_back({is_warning, text});
+    lines.push_back({voice, text});
     changed.notify_one();
   }
 };
@@ -78,7 +81,7 @@ void run(const Runner& runner) {
   } else if (!race.over) {
     race.failure = failure;
     race.failures += (race.failures.empty() ? "" : "; ") + failure.message();
-    if (race.running > 0) race.lines.push_back({true, "skipped: " + failure.message()});
+    if (race.running > 0) race.lines.push_back({Voice::kWarn, "skipped: " + failure.message()});
   }
   race.changed.notify_one();
 }
@@ -92,9 +95,13 @@ void* run_thread(void* argument) {
 void start_runner(const std::shared_ptr<Race>& race, std::size_t number, const LeaseOrder& order) {
   auto runner = std::make_unique<Runner>(Runner{race, number, order.servers[number], order});
   // The caller's functions may be gone when a thread that was left alone speaks.
-  runner->order.say = [race](const std::string& text) { race->add_line(false, text); };
-  runner->order.warn = [race](const std::string& text) { race->add_line(true, text); };
-  if (order.security.say) runner->order.security.say = runner->order.warn;
+  runner->order.say = [race](const std::string& text) { race->add_line(Voice::kSay, text); };
+  runner->order.warn = [race](const std::string& text) { race->add_line(Voice::kWarn, text); };
+  if (order.security.say) {
+    runner->order.security.say = [race](const std::string& text) {
+      race->add_line(Voice::kSecurity, text);
+    };
+  }
   client::Thread thread;
   const Status started = thread.start("lease-wait", run_thread, runner.get());
   if (started.ok()) {
@@ -110,7 +117,12 @@ void start_runner(const std::shared_ptr<Race>& race, std::size_t number, const L
 void say_lines(const LeaseOrder& order, std::unique_lock<std::mutex>& lock, Race& race) {
   const std::vector<Line> lines = std::exchange(race.lines, {});
   lock.unlock();
-  for (const Line& line : lines) (line.is_warning ? order.warn : order.say)(line.text);
+  for (const Line& line : lines) {
+    const auto& voice = line.voice == Voice::kSay    ? order.say
+                        : line.voice == Voice::kWarn ? order.warn
+                                                     : order.security.say;
+    voice(line.text);
+  }
   lock.lock();
 }
 
