@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "client/lane_registry.h"
+#include "client/lost_context.h"
 #include "client/session_impl.h"
 #include "driver_abi/error_codes.h"
 #include "driver_abi/row.h"
@@ -289,6 +290,7 @@ Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
     error.context = item.header.context;
     error.result = item.header.result;
     if (!errors.add(error, true)) return Status(Code::kProtocol, "too many contexts are lost");
+    report_lost_context(error.context, error.result);
   }
   Lane* lane = lane_of_id(item.header.lane);
   if (lane == nullptr) {
@@ -317,6 +319,7 @@ Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
   const bool sticky = (header.flags & protocol::kReplyFlagSticky) != 0;
   if (!errors.add(error, sticky)) return Status(Code::kProtocol, "too many contexts are lost");
   tell_failure(header, sticky, failures < kFailuresTold);
+  if (sticky) report_lost_context(error.context, error.result);
   if (++failures == kFailuresTold) {
     GPURUN_LOG(kWarning, "further failures are logged at level info only (GPURUN_LOG)");
   }

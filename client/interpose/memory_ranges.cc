@@ -47,6 +47,18 @@ constexpr std::size_t kFoundKept = 4;
 constinit thread_local std::array<Found, kFoundKept> t_found{};
 constinit thread_local std::size_t t_next_found = 0;
 
+// What lies between contains all host memory that the program ever pinned or registered; none: the
+// start is the greatest address.
+std::atomic<std::uint64_t> g_host_start{~std::uint64_t{0}};
+std::atomic<std::uint64_t> g_host_end{0};
+
+// Under the mutex.
+void host_memory_added(const MemoryRange& range) noexcept {
+  if (range.base < g_host_start.load(std::memory_order_relaxed)) g_host_start.store(range.base);
+  const std::uint64_t end = range.base + range.bytes;
+  if (end > g_host_end.load(std::memory_order_relaxed)) g_host_end.store(end);
+}
+
 // Base 0: no window.
 std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
 std::atomic<std::uint64_t> g_window_ends[kWindowedDevicesMax];
@@ -182,7 +194,11 @@ bool add_range(MemoryRange range) noexcept try {
   range.buffer_id = ++all.last_buffer_id;
   all.by_base.emplace_hint(next, range.base, range);
   ranges_changed();
-  if (!range.on_host()) block(all, range.base, range.bytes);
+  if (range.on_host()) {
+    host_memory_added(range);
+  } else {
+    block(all, range.base, range.bytes);
+  }
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -225,6 +241,13 @@ bool note_shared(std::uint64_t base) noexcept {
   if (found == all.by_base.end() || std::exchange(found->second.shared, true)) return false;
   ranges_changed();
   return true;
+}
+
+bool host_memory_exists() noexcept { return g_host_end.load(std::memory_order_relaxed) != 0; }
+
+bool may_be_host_memory(std::uint64_t address) noexcept {
+  return address >= g_host_start.load(std::memory_order_relaxed) &&
+         address < g_host_end.load(std::memory_order_relaxed);
 }
 
 std::vector<MemoryRange> take_ranges_of_context(Handle context) {

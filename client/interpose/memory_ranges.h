@@ -62,6 +62,10 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
 // The range that starts at `base` is shared with other processes from now on. False: it was, or
 // there is none.
 bool note_shared(std::uint64_t base) noexcept;
+// Whether the program has, or had, pinned or registered host memory. No lock.
+bool host_memory_exists() noexcept;
+// False: `address` is in none of it. Else find_range() knows. No lock.
+bool may_be_host_memory(std::uint64_t address) noexcept;
 // Of a context, or of an owner, that ends.
 std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;

@@ -74,7 +74,9 @@ std::string word(unsigned n);
   X(environment_cleared)       \
   X(folder_removed)            \
   X(another_root)              \
-  X(plugin_again)
+  X(plugin_again)              \
+  /* host_pointers.cc */       \
+  X(host_pointer)
 
 #define PROCESS_DECLARE(name) void name();
 PROCESS_CASES(PROCESS_DECLARE)

@@ -1,6 +1,7 @@
 // Kernel nodes of graphs (CUDA Driver API manual, "Graph Management"): checked and packed like
 // launches. Other nodes that need no packing are generated rows.
 #include "client/interpose/custom.h"
+#include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
 
@@ -42,6 +43,8 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
   modules::PackedParameters packed;
   const int result = packed.pack(function->info, given->kernelParams, given->extra);
   if (result != 0) return result;
+  modules::look_for_host_pointers(function->info, packed.block,
+                                  node->context != 0 ? node->context : here.context->handle);
   node->launch.parameter_bytes = static_cast<std::uint32_t>(packed.block.size());
   node->launch.layout_hash = packed.layout_hash;
   node->block.assign(packed.block.begin(), packed.block.end());

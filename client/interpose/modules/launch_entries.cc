@@ -3,6 +3,7 @@
 
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/modules/occupancy.h"
@@ -98,6 +99,7 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   }
   modules::PackedParameters packed;
   if ((result = packed.pack(function->info, parameters, extra)) != 0) return cuda(result);
+  modules::look_for_host_pointers(function->info, packed.block, site.context);
   LaunchAttribute attributes[protocol::kLaunchAttributesMax];
   unsigned attribute_count = 0;
   if (call.attribute_count != 0) {

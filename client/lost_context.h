@@ -1,0 +1,21 @@
+// LostContext: where the session reports the first failure that ends a context.
+#pragma once
+
+#include <atomic>
+
+#include "client/handles.h"
+
+namespace gpurun::client {
+
+// Called with each failure that ends `context` (0: every one), before the program reads it, on the
+// thread that reads the log, which may be any that waits: it must not make calls. nullptr: nobody
+// wants to know. `result` is the CUresult.
+using ContextLost = void (*)(Handle context, int result);
+inline std::atomic<ContextLost> on_context_lost{nullptr};
+
+inline void report_lost_context(Handle context, int result) noexcept {
+  const ContextLost report = on_context_lost.load(std::memory_order_acquire);
+  if (report != nullptr) report(context, result);
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Protects the word on a kernel that follows a pointer to pinned or registered host memory, which it
+cannot reach through gpurun: one line names kernel and parameter, and none does for another fault."""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+LINE = (r"kernel touch was given a pointer to {} host memory in parameter {}\. "
+        r"Kernels cannot reach host memory through gpurun yet")
+
+
+class HostPointers(both.Case):
+    def lines(self, what, answer):
+        done = self.forwarded(PROGRAM, "host_pointer", what)
+        self.assertEqual((done.returncode, done.stdout), (0, f"the wait answers {answer}\nPASSED\n"), done.stderr)
+        return [line for line in done.stderr.splitlines() if "host memory" in line]
+
+    def test_one_line_names_kernel_and_parameter(self):
+        for what, kind, parameter in (("pinned", "pinned", 1), ("registered", "registered", 1),
+                                      ("structure", "pinned", 2), ("graph", "pinned", 1)):
+            with self.subTest(what=what):
+                (line,) = self.lines(what, 700)
+                self.assertTrue(re.search(LINE.format(kind, parameter), line), line)
+
+    def test_nothing_is_said_of_other_faults_and_pointers(self):
+        self.assertEqual(self.lines("wild", 700), [])
+        self.assertEqual(self.lines("not-followed", 0), [])
+        self.assertEqual(self.lines("device", 0), [])
+
+
+if __name__ == "__main__":
+    both.main()
