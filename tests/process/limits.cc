@@ -53,6 +53,8 @@ void* compute_there(void* argument) {
 void limited() {
   for (unsigned i = 0; !word(i).empty(); i += 2) limit(word(i), word(i + 1));
   CUcontext context = nullptr;
+  int version = 0;
+  MUST(cuDriverGetVersion(&version));  // Whatever is wrong: else the driver seems to be too old.
   int result = cuInit(0);
   if (result == 0) result = cuDevicePrimaryCtxRetain(&context, 0);
   if (result == 0) result = cuCtxSetCurrent(context);
