@@ -123,7 +123,7 @@ std::string Observer::untold() const {
   std::stable_sort(all.rows.begin(), all.rows.end(), [](const auto& left, const auto& right) {
     return left.driver_ns > right.driver_ns;
   });
-  std::string text = "the client ended without asking for its worker's numbers: " +
+  std::string text = "the worker of a process that has left no statistics counted " +
                      std::to_string(all.totals.batch_records) + " calls in " +
                      std::to_string(all.totals.batches) + " batches";
   for (std::size_t i = 0; i < std::min(all.rows.size(), kFunctionsSaid); ++i) {

@@ -152,9 +152,13 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
     if (options.late != nullptr) options.late->stop();
     lanes.stop();
     if (observer != nullptr) {
-      // A program that dies asks nothing: with a private server this is on its terminal.
+      // A process that dies asks nothing. With a private server this is on its terminal, behind its
+      // last words, which it must not hide.
       const std::string untold = observer->untold();
-      if (!untold.empty()) GPURUN_LOG(kWarning, "%s", untold.c_str());
+      if (!untold.empty()) {
+        GPURUN_LOG(kInfo, "%s", untold.c_str());
+        GPURUN_LOG(kWarning, "a process has left no statistics or trace, as when a signal ends it");
+      }
     }
     if (options.ended != nullptr) options.ended(ended);
   }

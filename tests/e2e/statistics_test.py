@@ -95,18 +95,36 @@ class Counted(unittest.TestCase):
 
     # The lease outlives the program here: with its end the daemon kills the worker, whatever it says.
     def test_of_a_program_that_is_killed_the_worker_says_its_own(self):
-        line = re.compile(r"without asking for its worker's numbers: \d+ calls in \d+ batches"
-                          r"(; \w+: \d+ calls, \d+ us in the driver, \d+ us queued)+\n")
+        numbers = re.compile(r"info: the worker of a process that has left no statistics counted "
+                             r"\d+ calls in \d+ batches"
+                             r"(; \w+: \d+ calls, \d+ us in the driver, \d+ us queued)+\n")
+        line = re.compile("warning: a process has left no statistics or trace, as when a signal ends it\n")
         for how, status in (("killed", 128 + signal.SIGKILL), ("leave", 0)):
-            with self.subTest(how=how), world.Gpurund() as server:
+            with self.subTest(how=how), world.Gpurund(env=world.environment(GPURUN_LOG="info")) as server:
                 words = ["sh", "-c", '"$0" 4 "$1"; echo $?; read line', PROGRAM, how]
                 run = subprocess.Popen([world.GPURUN, "--stats", *server.options(), "--", *words],
                                        env=world.environment(), stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(run.stdout.readline(), f"{status}\n")
+                world.until(lambda: numbers.search(server.log()), "the worker's numbers")
                 world.until(lambda: line.search(server.log()), "the worker's line")
                 _, errors = run.communicate("\n", timeout=world.SECONDS)
                 self.assertNotIn("gpurun", errors)
+
+    def test_the_last_words_of_a_program_that_is_killed_are_not_hidden(self):
+        """A private server's log is the terminal: behind them stands one short line with --stats, and none
+        without."""
+        words = ["sh", "-c", '"$0" 4 killed; echo last words >&2; echo over; read line', PROGRAM]
+        for options, most in (["--stats"], 1), ([], 0):
+            run = subprocess.Popen([world.GPURUN, "-q", *options, "--device", "emulated", "--", *words],
+                                   env=world.environment(GPURUN_DRIVER=None), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(run.stdout.readline(), "over\n")
+            _, errors = run.communicate("\n", timeout=world.SECONDS)
+            ours = [each for each in errors.splitlines() if each.startswith("gpurun")]
+            self.assertLessEqual(len(ours), most, errors)
+            self.assertLess(max(map(len, ours), default=0), 120, errors)
+            self.assertIn("last words\n", errors)
 
 
 if __name__ == "__main__":
