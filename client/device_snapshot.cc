@@ -5,13 +5,12 @@
 #include <capnp/serialize.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "client/device_attribute_mask.h"
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/visible_devices.h"
 #include "protocol/snapshot.capnp.h"
 
 namespace gpurun::client {
@@ -52,63 +51,11 @@ Device parse_device(protocol::wire::Device::Reader in, int server_ordinal) {
   return device;
 }
 
-// "GPU-00010203-0405-..." as nvidia-smi and NVML write it.
-std::string uuid_text(const Uuid& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    char hex[3];
-    std::snprintf(hex, sizeof hex, "%02x", uuid[i]);
-    text += hex;
-  }
-  return text;
-}
-
-int device_named(std::string_view entry, const std::vector<Device>& devices) {
-  while (!entry.empty() && entry.front() == ' ') entry.remove_prefix(1);
-  while (!entry.empty() && entry.back() == ' ') entry.remove_suffix(1);
-  if (entry.empty()) return -1;
-  if (entry.size() > 4 && entry.substr(0, 4) == "GPU-") {
-    int found = -1;
-    for (const Device& device : devices) {
-      if (std::string_view(uuid_text(device.uuid)).substr(0, entry.size()) != entry) continue;
-      if (found >= 0) return -1;  // Not unique.
-      found = device.server_ordinal;
-    }
-    return found;
-  }
-  int index = 0;
-  for (const char digit : entry) {
-    if (digit < '0' || digit > '9' || index > 1'000'000) return -1;
-    index = index * 10 + (digit - '0');
-  }
-  return index < static_cast<int>(devices.size()) ? index : -1;
-}
-
 }  // namespace
 
 int Device::attribute(int id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= attributes.size()) return 0;
   return attributes[static_cast<std::size_t>(id)].value_or(0);
-}
-
-std::vector<int> visible_devices(const char* visible, const std::vector<Device>& devices) {
-  std::vector<int> result;
-  if (visible == nullptr) {
-    for (const Device& device : devices) result.push_back(device.server_ordinal);
-    return result;
-  }
-  std::string_view rest(visible);
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    const int device = device_named(rest.substr(0, comma), devices);
-    if (device < 0) break;
-    if (std::find(result.begin(), result.end(), device) != result.end()) return {};
-    result.push_back(device);
-    if (comma == std::string_view::npos) break;
-    rest.remove_prefix(comma + 1);
-  }
-  return result;
 }
 
 Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visible) {
@@ -132,7 +79,9 @@ Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visib
     for (const auto device : snapshot.getDevices()) {
       all.push_back(parse_device(device, static_cast<int>(all.size())));
     }
-    for (const int ordinal : visible_devices(visible, all)) {
+    std::vector<driver_abi::DeviceUuid> uuids;
+    for (const Device& device : all) uuids.push_back(device.uuid);
+    for (const int ordinal : driver_abi::visible_devices(visible, uuids)) {
       result.devices_.push_back(all[static_cast<std::size_t>(ordinal)]);
     }
     for (const auto in : snapshot.getPeers()) {

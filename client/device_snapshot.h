@@ -70,9 +70,4 @@ class DeviceSnapshot {
   std::vector<Peer> peers_;
 };
 
-// The server ordinals that CUDA_VISIBLE_DEVICES=`visible` leaves, in its order: indices or unique
-// prefixes of "GPU-<uuid>"; the list ends at the first entry that is neither, and a device named
-// twice leaves none (CUDA Programming Guide, "CUDA Environment Variables").
-std::vector<int> visible_devices(const char* visible, const std::vector<Device>& devices);
-
 }  // namespace gpurun::client

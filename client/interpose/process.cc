@@ -1,11 +1,10 @@
 // Connects once. Plain static storage without constructors or destructors.
 #include "client/interpose/process.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <bitset>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -31,7 +30,7 @@ std::atomic<int> g_failure{0};
 std::atomic<bool> g_initialized{false};
 std::atomic<bool> g_ancestor_initialized{false};
 std::atomic<int> g_driver_version{0};  // Of the last session, of this process or an ancestor.
-pthread_mutex_t g_connecting = PTHREAD_MUTEX_INITIALIZER;
+std::mutex g_connecting;
 
 int failed(const Status& status, int result) {
   GPURUN_LOG(kError, "no CUDA device can be used: %s", status.to_string().c_str());
@@ -73,7 +72,7 @@ void forget_parents_session() {
   // The place on the board says the parent's process number.
   shared_memory_place.store(-1);
   shared_memory_board.store(nullptr);
-  g_connecting = PTHREAD_MUTEX_INITIALIZER;
+  new (&g_connecting) std::mutex;
 }
 
 // Before the lock is taken, which a child could find held otherwise.
@@ -90,9 +89,6 @@ int connect() {
     return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
   }
   if (!attached.ok()) return failed(attached.status(), kResultPeerGone);
-  Result<DeviceSnapshot> devices =
-      DeviceSnapshot::parse(attached->snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
-  if (!devices.ok()) return failed(devices.status(), kResultPeerGone);
   Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr);
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
@@ -107,9 +103,9 @@ int connect() {
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;
   process->session = session->release();
-  g_driver_version.store(devices->driver_version(), std::memory_order_release);
-  process->devices = new DeviceSnapshot(std::move(*devices));
+  g_driver_version.store(all->driver_version(), std::memory_order_release);
   process->all_devices = new DeviceSnapshot(std::move(*all));
+  process->snapshot = std::move(attached->snapshot);
   process->server = server;
   process->server_release = std::move(attached->server_release);
   process->attach_round_trips = attached->round_trips;
@@ -135,7 +131,7 @@ int connected(Process** process) noexcept {
     return 0;
   }
   (void)guard_forks();  // What is wrong, connect() says.
-  pthread_mutex_lock(&g_connecting);
+  const std::lock_guard<std::mutex> lock(g_connecting);
   int result = g_failure.load(std::memory_order_relaxed);
   if (result == 0 && g_process.load(std::memory_order_relaxed) == nullptr) {
     try {
@@ -148,7 +144,6 @@ int connected(Process** process) noexcept {
     g_failure.store(result, std::memory_order_relaxed);
   }
   *process = g_process.load(std::memory_order_relaxed);
-  pthread_mutex_unlock(&g_connecting);
   return result;
 }
 
@@ -164,7 +159,23 @@ bool server_lacks(std::uint16_t opcode) noexcept {
   return lacking != nullptr && opcode < lacking->size() && (*lacking)[opcode];
 }
 
-void set_initialized() noexcept { g_initialized.store(true, std::memory_order_release); }
+int initialize(Process& process) noexcept try {
+  const std::lock_guard<std::mutex> lock(g_connecting);
+  if (process.devices == nullptr) {
+    Result<DeviceSnapshot> visible =
+        DeviceSnapshot::parse(process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
+    if (!visible.ok()) return failed(visible.status(), kResultPeerGone);
+    process.devices = new DeviceSnapshot(std::move(*visible));
+  }
+  // With no device CUDA's runtime wants this answer, not a count of 0 (measured).
+  if (process.devices->device_count() == 0) return CUDA_ERROR_NO_DEVICE;
+  const bool again = g_initialized.load(std::memory_order_relaxed);
+  if (!again && !process.session->alive()) return kResultPeerGone;  // It was lost before cuInit.
+  g_initialized.store(true, std::memory_order_release);
+  return 0;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 bool ancestor_initialized() noexcept {
   static_cast<void>(fork_guard::generation());

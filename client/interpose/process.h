@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "client/attach.h"
 #include "client/device_snapshot.h"
@@ -24,8 +25,9 @@ Result<Attached> connect_from_environment();
 
 struct Process {
   Session* session = nullptr;
-  const DeviceSnapshot* devices = nullptr;      // As the program sees them.
+  const DeviceSnapshot* devices = nullptr;      // As the program sees them; from cuInit on.
   const DeviceSnapshot* all_devices = nullptr;  // Without CUDA_VISIBLE_DEVICES.
+  Bytes snapshot;                               // What they are parsed from.
   std::string server;                           // "host:port", for messages and statistics.
   std::string server_release;                   // gpurun's version there.
   unsigned attach_round_trips = 0;
@@ -52,8 +54,11 @@ int last_driver_version() noexcept;
 // this process has connected.
 bool server_lacks(std::uint16_t opcode) noexcept;
 
-// cuInit's part: the program may make calls from now on.
-void set_initialized() noexcept;
+// cuInit's part: the program may make calls from now on. The first one reads CUDA_VISIBLE_DEVICES,
+// which a program may set after it has asked for the version or NVML. 0, or NO_DEVICE where the
+// variable leaves none, which no later cuInit changes, or DEVICE_UNAVAILABLE where the session has
+// been lost before.
+int initialize(Process& process) noexcept;
 // An ancestor had: CUDA does not work in such a child, however often it calls cuInit. What needs no
 // cuInit (NVML, the version) does.
 bool ancestor_initialized() noexcept;

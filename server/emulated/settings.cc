@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "driver_abi/visible_devices.h"
+#include "server/emulated/objects/device_identity.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -124,40 +126,9 @@ bool apply(std::string_view key, std::string_view value, Settings* s) {
   return false;
 }
 
-void apply_visible(const char* text, Settings* s) {
-  s->visible.clear();
-  if (text == nullptr) {
-    for (int i = 0; i < s->devices; ++i) s->visible.push_back(i);
-    return;
-  }
-  std::string_view rest = text;
-  while (true) {
-    const auto comma = rest.find(',');
-    const auto item = trim(rest.substr(0, comma));
-    int index = -1;
-    if (item.size() == 40 && item.substr(0, 4) == "GPU-") {
-      // Our UUIDs differ in the last two digits only: see Device::uuid.
-      int last = 0;
-      const auto parsed = std::from_chars(item.data() + 38, item.data() + 40, last, 16);
-      if (parsed.ec == std::errc()) index = last;
-    } else if (!parse_int(item, 0, s->devices - 1, &index)) {
-      return;
-    }
-    if (index < 0 || index >= s->devices) return;
-    // A device named twice makes the list invalid; NVIDIA's driver shows none then.
-    if (std::find(s->visible.begin(), s->visible.end(), index) != s->visible.end()) {
-      s->visible.clear();
-      return;
-    }
-    s->visible.push_back(index);
-    if (comma == std::string_view::npos) return;
-    rest.remove_prefix(comma + 1);
-  }
-}
-
 }  // namespace
 
-Settings parse_settings(const char* text, const char* visible_devices) {
+Settings parse_settings(const char* text) {
   Settings result;
   std::string_view rest = text == nullptr ? "" : text;
   while (!rest.empty()) {
@@ -172,15 +143,19 @@ Settings parse_settings(const char* text, const char* visible_devices) {
                  static_cast<int>(item.size()), item.data());
     }
   }
-  apply_visible(visible_devices, &result);
   return result;
 }
 
 const Settings& settings() {
   // Immortal: libraries call us after our finalisers.
-  static const Settings* instance = new Settings(
-      parse_settings(std::getenv("GPURUN_EMULATED"), std::getenv("CUDA_VISIBLE_DEVICES")));
+  static const Settings* instance = new Settings(parse_settings(std::getenv("GPURUN_EMULATED")));
   return *instance;
+}
+
+std::vector<int> visible_physical_devices() {
+  std::vector<driver_abi::DeviceUuid> uuids;
+  for (int i = 0; i < settings().devices; ++i) uuids.push_back(device_uuid(i));
+  return driver_abi::visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), uuids);
 }
 
 }  // namespace gpurun::emulated

@@ -11,8 +11,8 @@
 // Applications must see a real one, because NVRTC and other compilers refuse unknown ones
 // (measured; docs/cuda-gotchas.md).
 //
-// CUDA_VISIBLE_DEVICES restricts and orders the devices, as on NVIDIA's driver: indices, or the
-// UUIDs that the device reports; what follows the first invalid entry is invisible.
+// CUDA_VISIBLE_DEVICES restricts and orders the devices (driver_abi/visible_devices.h). It is read
+// at cuInit, as NVIDIA's driver does: a program may set it after other questions.
 #pragma once
 
 #include <cstdint>
@@ -40,16 +40,16 @@ struct Settings {
   // Open descriptors of the files by which processes share the memory of the visible devices, in
   // their order (memory_ledger.h). Devices beyond them share it with nobody.
   std::vector<int> ledger;
-
-  // Physical indices of the visible devices, in the order in which programs see them.
-  std::vector<int> visible;
 };
 
-// Parses `text` (the variable's value; nullptr = defaults) and `visible_devices` (likewise).
-// Pure but for warnings on the log.
-Settings parse_settings(const char* text, const char* visible_devices);
+// Parses `text` (the variable's value; nullptr = defaults). Pure but for warnings on the log.
+Settings parse_settings(const char* text);
 
 // The process's settings, read from the environment at the first call. Any thread.
 const Settings& settings();
+
+// Physical indices of the devices that CUDA_VISIBLE_DEVICES leaves now, in the order in which
+// programs see them.
+std::vector<int> visible_physical_devices();
 
 }  // namespace gpurun::emulated

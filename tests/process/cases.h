@@ -75,6 +75,8 @@ std::string word(unsigned n);
   X(folder_removed)            \
   X(another_root)              \
   X(plugin_again)              \
+  /* visible.cc */             \
+  X(visible)                   \
   /* lost.cc */                \
   X(lost)                      \
   /* host_pointers.cc */       \

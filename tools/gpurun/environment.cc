@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "driver_abi/visible_devices.h"
+
 namespace gpurun::tools {
 namespace {
 
@@ -12,6 +14,7 @@ constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 constexpr std::string_view kSession = "GPURUN_SESSION";
 constexpr std::string_view kStats = "GPURUN_STATS";
 constexpr std::string_view kTrace = "GPURUN_TRACE";
+constexpr std::string_view kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
 bool is_named(const std::string& entry, std::string_view name) {
   return entry.size() > name.size() && entry[name.size()] == '=' &&
@@ -108,8 +111,24 @@ Environment server_environment(const Environment& user, const Places& places) {
            part == places.nvjitlink_stand_in();
   });
   strip(kLibraryPath, ":;", [&](std::string_view part) { return part == places.client_folder; });
-  std::erase_if(server, [](const std::string& entry) { return is_named(entry, kSession); });
+  std::erase_if(server, [](const std::string& entry) {
+    return is_named(entry, kSession) || is_named(entry, kVisibleDevices);
+  });
   return server;
+}
+
+std::optional<std::string> visible_devices_of(const Environment& environment) {
+  for (const std::string& entry : environment) {
+    if (is_named(entry, kVisibleDevices)) return entry.substr(kVisibleDevices.size() + 1);
+  }
+  return std::nullopt;
+}
+
+void show_first_devices(Environment* environment, std::size_t count) {
+  const std::optional<std::string> value = visible_devices_of(*environment);
+  if (!value.has_value()) return;
+  const std::string first = driver_abi::first_visible(*value, count);
+  if (first != *value) set(environment, kVisibleDevices, first);
 }
 
 }  // namespace gpurun::tools

@@ -1,6 +1,8 @@
 // The environment of what gpurun starts. Pure functions over lists of "NAME=value".
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +51,14 @@ struct ProgramSettings {
 Result<Environment> program_environment(const Environment& user, const ProgramSettings& settings,
                                         std::string* said = nullptr);
 
-// What the private server gets: the user's environment without what a gpurun around us has added.
+// What the private server gets: the user's environment without what a gpurun around us has added,
+// and without CUDA_VISIBLE_DEVICES. The client library applies that variable, and a server that
+// applied it too would number its devices anew.
 Environment server_environment(const Environment& user, const Places& places);
+
+// The value of CUDA_VISIBLE_DEVICES; empty: it is not set.
+std::optional<std::string> visible_devices_of(const Environment& environment);
+// Cuts its list after `count` entries, if it is set.
+void show_first_devices(Environment* environment, std::size_t count);
 
 }  // namespace gpurun::tools

@@ -140,6 +140,15 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
   return link;
 }
 
+Result<unsigned> count_gpus(const std::string& server, const Credential& credential,
+                            const client::LinkSecurity& security) {
+  auto link = connect_to_server(server, credential, security);
+  if (!link.ok()) return link.status();
+  const Result<protocol::Listing> listing = (*link)->list();
+  if (!listing.ok()) return advised(listing.status(), server, credential);
+  return static_cast<unsigned>(listing->gpus.size());
+}
+
 client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,
                                    std::chrono::milliseconds wait,
                                    const std::function<void(const std::string&)>& say) {

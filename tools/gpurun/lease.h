@@ -36,6 +36,10 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
 // What to do about a failure of that link. `credential`: what the user named, if anything.
 Status advised(const Status& status, const std::string& server, const Credential& credential = {});
 
+// How many GPUs the server has, leased or not.
+Result<unsigned> count_gpus(const std::string& server, const Credential& credential,
+                            const client::LinkSecurity& security);
+
 // The request of that order; `say` is told when it waits.
 client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,
                                    std::chrono::milliseconds wait,

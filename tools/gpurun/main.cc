@@ -4,12 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
@@ -17,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
 #include "client/transports.h"
+#include "driver_abi/visible_devices.h"
 #include "protocol/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
@@ -152,6 +155,33 @@ std::string encryption(const client::ControlLink& link) {
   return link.encrypted() ? "TLS 1.3" : "not encrypted";
 }
 
+// CUDA_VISIBLE_DEVICES numbers all GPUs of a machine, so a private server lends them all where it
+// is set; what the variable then leaves is the program's, of it as many as -n says.
+Status order_visible_gpus(Run* run, LeaseOrder* order) {
+  if (run->server == nullptr || !visible_devices_of(run->user).has_value()) return {};
+  const Result<unsigned> all =
+      count_gpus(order->servers.front(), order->credential, order->security);
+  if (!all.ok()) return all.status();
+  if (run->options.gpu_count_named) show_first_devices(&run->user, order->gpu_count);
+  order->gpu_count = std::max(order->gpu_count, *all);
+  return {};
+}
+
+// A lease's GPUs are numbered from 0, whatever the variable means on this machine, where a batch
+// system may have set it.
+void warn_of_hidden_gpus(const Run& run) {
+  const std::string value = visible_devices_of(run.user).value_or("");
+  // An empty list, and -1, hide GPUs on purpose; which UUIDs the server has is not known here.
+  if (run.server != nullptr || run.options.quiet || value.empty() || value[0] == '-' ||
+      value.starts_with("GPU-")) {
+    return;
+  }
+  const std::vector<driver_abi::DeviceUuid> leased(run.lease.session.device_count);
+  if (!driver_abi::visible_devices(value.c_str(), leased).empty()) return;
+  say("CUDA_VISIBLE_DEVICES is '" + value + "', which names no GPU of the lease, so the program " +
+      "sees none; unset it, or name GPUs from 0 to " + std::to_string(leased.size() - 1));
+}
+
 Status take_lease(Run* run) {
   LeaseOrder order;
   if (run->server != nullptr) order.servers.push_back(run->server->address());
@@ -171,6 +201,7 @@ Status take_lease(Run* run) {
   order.say = [run](const std::string& text) {
     if (run->talks()) say(text);
   };
+  GPURUN_RETURN_IF_ERROR(order_visible_gpus(run, &order));
   Result<HeldLease> lease = acquire_lease(order);
   if (!lease.ok() && run->server != nullptr) {
     return Status(lease.status().code(), lease.status().message() +
@@ -179,8 +210,12 @@ Status take_lease(Run* run) {
   }
   if (!lease.ok()) return lease.status();
   run->lease = *std::move(lease);
+  warn_of_hidden_gpus(*run);
   if (run->talks()) {
-    const std::string what = describe_gpus(run->lease);
+    std::string what = describe_gpus(run->lease);
+    if (run->server != nullptr && visible_devices_of(run->user).has_value()) {
+      what += " (CUDA_VISIBLE_DEVICES selects)";
+    }
     say(run->server != nullptr ? what + " of a private server (" + run->server->device_name() +
                                      "), tcp within this machine, " + encryption(*run->lease.link)
                                : what + " of " + run->lease.session.servers[0] + ", tcp, " +

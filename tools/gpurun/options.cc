@@ -75,14 +75,14 @@ Result<std::string> read_servers_file(const std::string& path) {
 // What was not given is no empty text: `-l "$SERVER"` with an unset variable must not run the
 // program on this machine.
 struct Words {
-  std::string gpu_count = "1";
-  std::optional<std::string> servers, servers_file, timeout, device, trace_folder;
+  std::optional<std::string> gpu_count, servers, servers_file, timeout, device, trace_folder;
 };
 
 Status check(const Words& words, Options* options) {
-  const auto count = whole_number(words.gpu_count);
+  options->gpu_count_named = words.gpu_count.has_value();
+  const auto count = whole_number(words.gpu_count.value_or("1"));
   if (!count || *count < 1 || *count > kGpuCountMax) {
-    return wrong("-n: '" + words.gpu_count + "' is no number of GPUs from 1 to 64");
+    return wrong("-n: '" + *words.gpu_count + "' is no number of GPUs from 1 to 64");
   }
   options->gpu_count = static_cast<int>(*count);
   if (words.trace_folder && words.trace_folder->empty()) {

@@ -44,6 +44,7 @@ struct Options {
   std::string text;  // kShowText: help or version, for stdout.
 
   int gpu_count = 1;
+  bool gpu_count_named = false;             // By -n.
   std::vector<Address> servers;             // Empty: a private server on this machine.
   std::chrono::milliseconds lease_wait{0};  // 0: do not wait for a GPU.
   Device device = Device::kAutomatic;

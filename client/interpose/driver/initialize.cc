@@ -35,10 +35,7 @@ CUresult cuInit(unsigned int flags) {
   Process* process = nullptr;
   if (const int result = connected(&process); result != 0) return cuda(result);
   adopt_first_credits(*process);
-  // With no device CUDA's runtime wants this answer, not a count of 0 (measured).
-  if (process->devices->device_count() == 0) return CUDA_ERROR_NO_DEVICE;
-  set_initialized();
-  return CUDA_SUCCESS;
+  return cuda(initialize(*process));
 }
 
 // Allowed before cuInit.

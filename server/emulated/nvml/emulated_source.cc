@@ -57,7 +57,7 @@ NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
     *used = view->used_bytes(static_cast<int>(index));
     return kNvmlSuccess;
   }
-  const auto& visible = settings().visible;
+  const auto visible = emulated::visible_physical_devices();
   const auto found = std::find(visible.begin(), visible.end(), static_cast<int>(index));
   if (found == visible.end()) return kNvmlSuccess;
   const emulated::MemoryLedger others(

@@ -96,7 +96,7 @@ void Device::set_current_pool(std::shared_ptr<MemoryPool> pool) {
 const std::vector<std::unique_ptr<Device>>& devices() {
   static const auto* all = [] {
     auto* made = new std::vector<std::unique_ptr<Device>>;
-    for (const int physical : settings().visible) {
+    for (const int physical : visible_physical_devices()) {
       made->push_back(std::make_unique<Device>(static_cast<int>(made->size()), physical));
     }
     return made;

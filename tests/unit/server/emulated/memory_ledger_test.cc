@@ -127,10 +127,10 @@ class Neighbour {
 
 TEST(MemoryLedger, TheSettingsNameFilesThatCanBeOne) {
   using Descriptors = std::vector<int>;
-  EXPECT_EQ(parse_settings("ledger=4+ 17", nullptr).ledger, (Descriptors{4, 17}));
+  EXPECT_EQ(parse_settings("ledger=4+ 17").ledger, (Descriptors{4, 17}));
   for (const char* wrong :
        {"ledger", "ledger=", "ledger=4+", "ledger=4+4", "ledger=2", "ledger=x"}) {
-    EXPECT_EQ(parse_settings(wrong, nullptr).ledger, Descriptors()) << wrong;
+    EXPECT_EQ(parse_settings(wrong).ledger, Descriptors()) << wrong;
   }
   const UniqueFd file = make_file();
   const UniqueFd read_only(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));

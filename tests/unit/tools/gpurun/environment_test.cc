@@ -108,15 +108,25 @@ TEST(ProgramEnvironment, LeavesTheUsersWordsForAnEmulatedDevice) {
 TEST(ServerEnvironment, LosesWhatAnOuterGpurunAdded) {
   Places places;
   places.client_folder = "/p/client";
-  const Environment server = server_environment(
-      {"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
-       "/p/client/libgpurun-nvjitlink.so:a.so b.so",
-       "LD_LIBRARY_PATH=/p/client:/x;/y", "GPURUN_SESSION=/proc/1/fd/5", "HOME=/h"},
-      places);
+  const Environment server =
+      server_environment({"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
+                          "/p/client/libgpurun-nvjitlink.so:a.so b.so",
+                          "LD_LIBRARY_PATH=/p/client:/x;/y", "GPURUN_SESSION=/proc/1/fd/5",
+                          "HOME=/h", "CUDA_VISIBLE_DEVICES=1"},
+                         places);
   EXPECT_THAT(server,
               UnorderedElementsAre("LD_PRELOAD=a.so:b.so", "LD_LIBRARY_PATH=/x:/y", "HOME=/h"));
   EXPECT_THAT(server_environment({"LD_PRELOAD=/p/client/libcuda.so.1"}, places),
               UnorderedElementsAre());
+}
+
+TEST(VisibleDevices, OfTheEnvironmentAreCut) {
+  Environment environment = {"CUDA_VISIBLE_DEVICES=2,1", "HOME=/h"};
+  EXPECT_EQ(visible_devices_of(environment), "2,1");
+  show_first_devices(&environment, 1);
+  EXPECT_THAT(environment, UnorderedElementsAre("CUDA_VISIBLE_DEVICES=2", "HOME=/h"));
+  EXPECT_EQ(visible_devices_of({"HOME=/h"}), std::nullopt);
+  EXPECT_EQ(visible_devices_of({"CUDA_VISIBLE_DEVICES="}), "") << "set, and so no device";
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Protects CUDA_VISIBLE_DEVICES: a program sees the same devices in the same order through gpurun as
+natively, whatever the variable says and whoever sets it; so in a private server and in a named one."""
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+import both  # noqa: E402
+import world  # noqa: E402
+from both import PROGRAM  # noqa: E402
+
+THREE = "devices=3"
+UUIDS = [f"GPU-67707572-756e-2d65-6d75-6c61746564{number:02x}" for number in range(3)]
+VALUES = [None, "2", "1,0", "", "-1", "7", "2,7,1", "0,-1,1", "1,1", "0,2,0", "2,", ",2", " 2 , 1 ", "+1",
+          "2nd,1st", "1;2", "0x1", "99999999999999999999", "NoDevFiles", "MIG-" + UUIDS[1], "1,MIG-67", UUIDS[2],
+          f"{UUIDS[1]},{UUIDS[0]}", f"{UUIDS[1]},1", "GPU-67", UUIDS[1][:-1], UUIDS[1] + "00", UUIDS[1].upper(),
+          f"0,{UUIDS[2]}"]
+
+
+def private(*options, value=None, words=(), devices=THREE):
+    return subprocess.run(
+        [world.GPURUN, *options, "--device", "emulated", "--", PROGRAM, "visible", *words],
+        env=world.environment(GPURUN_DRIVER=None, GPURUN_EMULATED=devices, CUDA_VISIBLE_DEVICES=value),
+        capture_output=True, text=True, timeout=both.SECONDS, stdin=subprocess.DEVNULL)
+
+
+def native(value=None, words=(), devices=THREE):
+    return subprocess.run(
+        [PROGRAM, "visible", *words], capture_output=True, text=True, timeout=both.SECONDS,
+        env=both.native_environment(GPURUN_EMULATED=devices, CUDA_VISIBLE_DEVICES=value),
+        stdin=subprocess.DEVNULL)
+
+
+def result(done):
+    return done.returncode, done.stdout, done.stderr
+
+
+class Visible(unittest.TestCase):
+    def same(self, *options, value=None, **both_sides):
+        with self.subTest(options=options, value=value, **both_sides):
+            wanted = native(value, **both_sides)
+            self.assertEqual(wanted.returncode, 0, wanted.stdout)
+            self.assertEqual(result(private("-q", *options, value=value, **both_sides)), result(wanted))
+            return wanted.stdout.splitlines()[0]
+
+    def test_of_the_environment(self):
+        for value in VALUES:
+            self.same(*([] if value is not None else ["-n", "3"]), value=value)
+
+    def test_what_is_seen_is_what_is_named(self):
+        self.assertEqual(self.same(value="2,0"), "init 0, count 0 2: 0000:03:00.0 0000:01:00.0")
+        for value in ("", "-1", "1,1", "MIG-67"):
+            self.assertEqual(self.same(value=value), "init 100, count 3 -1:")
+
+    def test_of_the_program_itself(self):
+        for value in ("2", "1,0", "empty", "-1", "2x"):
+            self.same("-n", "3", words=(value,))
+            self.same("-n", "3", words=(value, "ask"))
+            self.same(value="1", words=(value,))
+
+    def test_an_abbreviated_uuid_of_one_device(self):
+        for value in ("GPU-6", UUIDS[0][:-1], "GPU-", "GPU-68", "GPU-6,0"):
+            self.same(value=value, devices="devices=1")
+
+    def test_a_number_of_gpus(self):
+        for value, options in (("2", ["-n", "1"]), ("1,0", ["-n", "2"]), ("2,1", ["-n", "3"]), ("", ["-n", "1"]),
+                               ("1,1", ["-n", "1"])):
+            self.same(*options, value=value)
+        # Of more GPUs the program has the first, and knows of no others.
+        self.assertEqual(result(private("-q", "-n", "1", value="2,1")), result(native("2")))
+        refused = private("-q", "-n", "4", value="1")
+        self.assertEqual((refused.returncode, refused.stdout), (125, ""))
+        self.assertIn("4 GPUs wanted; this server has 3", refused.stderr)
+
+    def test_a_named_server(self):
+        with world.Gpurund(env=world.environment(GPURUN_EMULATED=THREE)) as server:
+            for value in ("2", "1,0", "", "NoDevFiles", UUIDS[1]):
+                done = subprocess.run(
+                    [world.GPURUN, "-n", "3", *server.options(), "--", PROGRAM, "visible"],
+                    env=world.environment(CUDA_VISIBLE_DEVICES=value), capture_output=True, text=True,
+                    timeout=both.SECONDS, stdin=subprocess.DEVNULL)
+                self.assertEqual((done.returncode, done.stdout), (0, native(value).stdout), done.stderr)
+                # What a batch system has set for other GPUs is no riddle.
+                said = "names no GPU of the lease, so the program sees none" in done.stderr
+                self.assertEqual(said, value == "NoDevFiles", done.stderr)
+
+    def test_a_server_that_is_confined_itself(self):
+        """gpurund started by hand with the variable lends what that leaves, numbered from 0."""
+        confined = world.environment(GPURUN_EMULATED=THREE, CUDA_VISIBLE_DEVICES=f"{UUIDS[2]},1")
+        with world.Gpurund(env=confined) as server:
+            done = subprocess.run([world.GPURUN, "-q", "-n", "2", *server.options(), "--", PROGRAM, "visible"],
+                                  env=world.environment(), capture_output=True, text=True,
+                                  timeout=both.SECONDS, stdin=subprocess.DEVNULL)
+        self.assertEqual(result(done), result(native("2,1")))
+
+
+if __name__ == "__main__":
+    both.main()
