@@ -10,6 +10,7 @@
 
 #include "client/device_attribute_mask.h"
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/driver_release.h"
 #include "driver_abi/visible_devices.h"
 #include "protocol/snapshot.capnp.h"
 
@@ -72,6 +73,11 @@ Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visib
     const auto snapshot = reader.getRoot<protocol::wire::Snapshot>();
     result.driver_version_ = snapshot.getDriverVersion();
     result.emulated_ = snapshot.getEmulated();
+    const std::string_view release(snapshot.getDriverRelease().cStr(),
+                                   snapshot.getDriverRelease().size());
+    result.driver_release_ = driver_abi::is_driver_release(release)
+                                 ? release
+                                 : driver_abi::driver_release(result.driver_version_);
     if (snapshot.getDevices().size() > kDevicesMax) {
       return Status(Code::kProtocol, "snapshot: too many devices");
     }

@@ -45,6 +45,8 @@ class DeviceSnapshot {
   static Result<DeviceSnapshot> parse(ByteView message, const char* visible);
 
   int driver_version() const { return driver_version_; }
+  // As NVML tells it: "580.95.05". A likely one where the server does not say.
+  const std::string& driver_release() const { return driver_release_; }
   bool emulated() const { return emulated_; }
   // What the program sees: ordinals 0 to count - 1.
   int device_count() const { return static_cast<int>(devices_.size()); }
@@ -65,6 +67,7 @@ class DeviceSnapshot {
   const Peer* peer(int ordinal, int other) const;
 
   int driver_version_ = 0;
+  std::string driver_release_;
   bool emulated_ = false;
   std::vector<Device> devices_;
   std::vector<Peer> peers_;

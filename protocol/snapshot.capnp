@@ -17,6 +17,9 @@ struct Snapshot {
 
   peers @3 :List(Peer);
   # For each ordered pair of different devices.
+
+  driverRelease @4 :Text;
+  # The driver's own version, "580.95.05", as NVML tells it; empty: not known.
 }
 
 struct Device {

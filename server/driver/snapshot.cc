@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "driver_abi/driver_release.h"
 #include "driver_abi/emulated_view.h"
 #include "protocol/snapshot.capnp.h"
 
@@ -76,6 +79,13 @@ void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
   store(out.initAttributes(static_cast<unsigned>(values.size())), values);
 }
 
+// Of NVIDIA's kernel module; "" where there is none.
+std::string loaded_release() {
+  std::string release;
+  std::ifstream("/sys/module/nvidia/version") >> release;
+  return driver_abi::is_driver_release(release) ? release : std::string();
+}
+
 }  // namespace
 
 const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver) {
@@ -100,6 +110,9 @@ Result<Bytes> take_snapshot(const CudaDriver& driver) {
   snapshot.setDriverVersion(driver.version());
   const driver_abi::EmulatedView* emulated = emulated_view(driver);
   snapshot.setEmulated(emulated != nullptr);
+  snapshot.setDriverRelease(emulated != nullptr
+                                ? std::string(driver_abi::driver_release(driver.version()))
+                                : loaded_release());
   auto devices = snapshot.initDevices(static_cast<unsigned>(device_count));
   auto peers =
       snapshot.initPeers(static_cast<unsigned>(device_count * std::max(0, device_count - 1)));

@@ -60,7 +60,8 @@ void ask_new_function() {
   HOLDS(function != nullptr);
 }
 
-void ask_nvml() {
+// Returns the driver's version, which programs parse.
+std::string ask_nvml() {
   static void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   HOLDS(library != nullptr);
   const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
@@ -70,18 +71,29 @@ void ask_nvml() {
   unsigned count = 0;
   MUST_BE(0, count_devices(&count));
   HOLDS(count == 1);
+  const auto get_version =
+      reinterpret_cast<int (*)(char*, unsigned)>(dlsym(library, "nvmlSystemGetDriverVersion"));
+  char version[80] = "";
+  MUST_BE(0, get_version(version, sizeof version));
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  char more = 0;
+  HOLDS(std::sscanf(version, "%d.%d.%d%c", &major, &minor, &patch, &more) == 3);
+  HOLDS(major >= 525);
+  return version;
 }
 
 void ask_all() {
   ask_version();
   ask_new_function();
-  ask_nvml();
+  static_cast<void>(ask_nvml());
 }
 
 void ask(const std::string& what) {
   if (what == "version") ask_version();
   if (what == "function") ask_new_function();
-  if (what == "nvml") ask_nvml();
+  if (what == "nvml") static_cast<void>(ask_nvml());
 }
 
 void tell_heard() { say("the child hears" + heard() + "\n"); }
@@ -228,6 +240,7 @@ void fork_after_questions() {
     });
   });
   compute(4);
+  say("driver " + ask_nvml() + "\n");
 }
 
 // Other threads ask meanwhile, so that the moment of the fork is any of an attach or of a question.
@@ -235,7 +248,8 @@ void fork_after_questions() {
 void fork_while_asked() {
   const bool computes = word(0) == "compute";
   const CUcontext context = computes ? use_device() : nullptr;
-  ask_nvml();  // The library is opened once: a child may find the loader's lock held.
+  // The library is opened once: a child may find the loader's lock held.
+  static_cast<void>(ask_nvml());
   std::atomic<bool> over{false};
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) {

@@ -7,6 +7,7 @@
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
+#include "driver_abi/driver_release.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -73,15 +74,10 @@ int cuda_version() {
   return ::cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
 }
 
-// The server's snapshot does not say its driver's release: what CUDA version it has is known.
 const char* driver_version() {
-  static char text[32];
-  static const bool written = [] {
-    const int version = cuda_version();
-    std::snprintf(text, sizeof text, "%d.%d.0 (gpurun)", version / 1000, version % 1000 / 10);
-    return true;
-  }();
-  return written ? text : "";
+  const Process* process = attached();
+  return process == nullptr ? driver_abi::driver_release(cuda_version()).data()
+                            : process->all_devices->driver_release().c_str();
 }
 
 bool peer_access(unsigned from, unsigned to) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/driver_release.h"
 #include "driver_abi/emulated_view.h"
 #include "driver_abi/nvml_source.h"
 #include "server/emulated/memory_ledger.h"
@@ -66,15 +67,7 @@ NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
   return kNvmlSuccess;
 }
 
-const char* driver_version() {
-  static char text[32];
-  static const bool written = [] {
-    std::snprintf(text, sizeof text, "%d.%d.0 (emulated)", settings().driver_version / 1000,
-                  settings().driver_version % 1000 / 10);
-    return true;
-  }();
-  return written ? text : "";
-}
+const char* driver_version() { return driver_release(settings().driver_version).data(); }
 
 constexpr NvmlSource kSource = {
     .open = [] { return settings().devices > 0 ? kNvmlSuccess : kNvmlDriverNotLoaded; },

@@ -67,6 +67,25 @@ TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
   EXPECT_THAT(left("GPU-0"), testing::IsEmpty());  // Not unique.
 }
 
+// NVML tells it, and programs parse it.
+TEST(DeviceSnapshot, TheDriversReleaseIsOneThatCanBeParsed) {
+  const auto release_of = [](const char* told) {
+    capnp::MallocMessageBuilder builder;
+    auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+    snapshot.setDriverVersion(13000);
+    snapshot.setDriverRelease(told);
+    const auto flat = capnp::messageToFlatArray(builder);
+    const auto bytes = flat.asBytes();
+    return DeviceSnapshot::parse(byte_view(bytes.begin(), bytes.size()), nullptr)->driver_release();
+  };
+  EXPECT_EQ(release_of("550.54.15"), "550.54.15");
+  // A server that does not say, and what is no version.
+  for (const char* none : {"", "13.0.0 (gpurun)", "580", ".1", "1.", "1..2", "5\n1.2",
+                           "1.234567890123456789012345678901234"}) {
+    EXPECT_EQ(release_of(none), "580.95.05") << none;
+  }
+}
+
 // What bounds a hostile server must leave room for the largest honest one.
 TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
   constexpr unsigned kDevices = 64;
