@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "protocol/token.h"
 
 namespace gpurun::protocol {
@@ -55,6 +56,8 @@ inline constexpr std::size_t kTokenFileBytesMax = std::size_t{4} << 20;
 inline constexpr std::int64_t kRevokedKeptS = std::int64_t{30} * 24 * 3600;
 // Behind the path of the file: where gpurund leaves the fingerprint of its key for gpuctl token.
 inline constexpr const char* kFingerprintSuffix = ".fingerprint";
+// Behind the path of the file, too: what a gpurund that uses it has locked for its life.
+inline constexpr const char* kInUseSuffix = ".in-use";
 // Who knows the server's own secret; no token is his.
 inline constexpr const char* kOperator = "operator";
 
@@ -85,6 +88,12 @@ Result<std::vector<TokenEntry>> read_token_file(const std::string& path);
 // others. kDeadline: somebody holds the lock.
 Status update_token_file(const std::string& path,
                          const std::function<Status(std::vector<TokenEntry>*)>& change);
+
+// gpurund's: notes, until the descriptor is closed, that the file is in use. kUnavailable and
+// others: the folder cannot be written.
+Result<UniqueFd> note_token_file_in_use(const std::string& path);
+// Whether some gpurund has noted that.
+bool token_file_is_in_use(const std::string& path);
 
 // Where it lies unless somebody says otherwise: in systemd's STATE_DIRECTORY, else in
 // /var/lib/gpurun for root, else in gpurun of XDG_STATE_HOME (~/.local/state); empty: the

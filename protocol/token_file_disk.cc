@@ -146,6 +146,23 @@ Status update_token_file(const std::string& path,
   return write_to(folder->get(), name, path, format_token_file(*entries));
 }
 
+Result<UniqueFd> note_token_file_in_use(const std::string& path) {
+  const std::string note = path + kInUseSuffix;
+  GPURUN_RETURN_IF_ERROR(make_folders(path.substr(0, path.rfind('/'))));
+  UniqueFd file(open(note.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  // Shared: several gpurund of one user may read one file. gpuctl holds it for a moment at most.
+  if (!file.valid() || flock(file.get(), LOCK_SH) != 0) return Status::from_errno(errno, note);
+  return file;
+}
+
+bool token_file_is_in_use(const std::string& path) {
+  const UniqueFd file(
+      open((path + kInUseSuffix).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  // Where it cannot be looked at nothing is known, and nobody is warned.
+  if (!file.valid()) return errno != ENOENT;
+  return flock(file.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
 std::string default_token_file() {
   const std::string folder = state_folder();
   return folder.empty() ? folder : folder + "/tokens";

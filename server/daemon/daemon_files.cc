@@ -127,7 +127,12 @@ Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
   if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
   const Status left = leave_fingerprint(path, identity);
   if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());
-  return std::make_shared<TokenStore>(path);
+  Result<UniqueFd> in_use = protocol::note_token_file_in_use(path);
+  if (!in_use.ok()) {
+    spdlog::warn("gpuctl token does not see that these tokens are used: {}",
+                 in_use.status().message());
+  }
+  return std::make_shared<TokenStore>(path, in_use.ok() ? *std::move(in_use) : UniqueFd());
 }
 
 Result<std::unique_ptr<AuditLog>> open_audit(const Config& config) {

@@ -13,8 +13,10 @@ using protocol::TokenState;
 
 std::int64_t seconds_now() { return std::int64_t{std::time(nullptr)}; }
 
-TokenStore::TokenStore(std::string path)
-    : path_(std::move(path)), used_written_(std::chrono::steady_clock::now()) {
+TokenStore::TokenStore(std::string path, UniqueFd in_use)
+    : path_(std::move(path)),
+      in_use_(std::move(in_use)),
+      used_written_(std::chrono::steady_clock::now()) {
   const std::lock_guard lock(mutex_);
   read_again();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "protocol/token_file.h"
 
 namespace gpurun::server {
@@ -23,7 +24,8 @@ class TokenStore {
   static constexpr std::chrono::seconds kWriteUsedEvery{60};
 
   // `path` may not exist yet. Empty: there are no tokens here.
-  explicit TokenStore(std::string path);
+  // `in_use`: what is held as long as this reads the file (protocol::note_token_file_in_use).
+  explicit TokenStore(std::string path, UniqueFd in_use = {});
   ~TokenStore();
   TokenStore(const TokenStore&) = delete;
   TokenStore& operator=(const TokenStore&) = delete;
@@ -48,6 +50,7 @@ class TokenStore {
   void write_used();
 
   const std::string path_;
+  const UniqueFd in_use_;
   std::mutex mutex_;
   bool read_ = false;
   protocol::FileStamp stamp_;

@@ -271,5 +271,23 @@ class Users(unittest.TestCase):
                 each.close()
 
 
+class TokensOfNobody(unittest.TestCase):
+    def create(self, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run([world.GPUCTL, "token", "create", "anna", *words],
+                                  env=environment(STATE_DIRECTORY=folder), capture_output=True, text=True,
+                                  timeout=world.SECONDS, check=True).stderr
+
+    def test_a_token_that_no_server_reads_is_warned_of(self):
+        warning = "warning: no gpurund that runs on this machine uses "
+        self.assertIn(warning, self.create())
+        with world.Gpurund() as server:
+            self.assertIn(warning, self.create())
+            self.assertNotIn(warning, self.create("--tokens", server.tokens_file))
+            server.process.kill()
+            server.process.wait(world.SECONDS)
+            self.assertIn(warning, self.create("--tokens", server.tokens_file))
+
+
 if __name__ == "__main__":
     world.main()

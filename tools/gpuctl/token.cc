@@ -274,13 +274,21 @@ int create_token(const TokenWords& words) {
     return failed(Status(Code::kUnavailable,
                          told.message() + "; revoke " + entry->name() + " and make another"));
   }
-  std::fprintf(stderr,
-               "gpuctl: token %s of user %s is in force (%s)%s; it is not shown again. %s keeps it "
-               "in ~/.config/gpurun/token, mode 0600\n",
-               entry->name().c_str(), entry->user.c_str(), file->c_str(),
-               entry->expires == 0 ? "" : (" until " + time_text(entry->expires, "")).c_str(),
-               entry->user.c_str());
+  std::fprintf(
+      stderr,
+      "gpuctl: token %s of user %s is in force (%s)%s; it is not shown again. %s stores it "
+      "with: gpurun login HOST\n",
+      entry->name().c_str(), entry->user.c_str(), file->c_str(),
+      entry->expires == 0 ? "" : (" until " + time_text(entry->expires, "")).c_str(),
+      entry->user.c_str());
   say_fingerprint(*server, own);
+  if (!protocol::token_file_is_in_use(*file)) {
+    std::fprintf(
+        stderr,
+        "gpuctl: warning: no gpurund that runs on this machine uses %s, so the token opens "
+        "nothing yet. Make it where gpurund runs, as its user; --tokens names its file\n",
+        file->c_str());
+  }
   return 0;
 }
 
