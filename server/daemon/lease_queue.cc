@@ -118,8 +118,9 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim_soon(unsigned devices) {
 
 Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, bool only_soon) {
   if (devices == 0 || devices > device_count_) {
-    return Status(Code::kInvalidArgument, std::to_string(devices) + " GPUs wanted; this server has " +
-                                      std::to_string(device_count_));
+    return Status(
+        Code::kInvalidArgument,
+        std::to_string(devices) + " GPUs wanted; this server has " + std::to_string(device_count_));
   }
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return Status::from_errno(errno, "eventfd");
