@@ -48,7 +48,8 @@ class Install(unittest.TestCase):
                                       capture_output=True, text=True, timeout=world.SECONDS,
                                       stdin=subprocess.DEVNULL)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertRegex(done.stderr, f"^gpurun: warning: \\S+/{library} is missing: .*gpurun_install_set\n$")
+                self.assertRegex(done.stderr, f"^gpurun: warning: \\S+/{library} is missing: "
+                                              ".*gpurun_install_set\n$")
 
 
 if __name__ == "__main__":
