@@ -69,11 +69,34 @@ Status changed(const std::string& place, const std::string& server, const std::s
                     "it shows now, remove that line and try again");
 }
 
+Result<Acquaintance> look_up_in(const std::string& text, const std::string& path,
+                                const std::string& server, const std::string& shown) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, known;
+    if (!(words >> name >> known) || name != server) continue;
+    if (known == shown) return Acquaintance::kKnown;
+    return changed(path + ":" + std::to_string(number), server, known, shown);
+  }
+  return Acquaintance::kNew;
+}
+
 }  // namespace
 
 std::string default_known_servers() {
   const std::string folder = xdg_folder("XDG_CONFIG_HOME", ".config");
   return folder.empty() ? folder : folder + "/known_servers";
+}
+
+Result<Acquaintance> look_up_server(const std::string& path, const std::string& server,
+                                    const transport::tls::Fingerprint& key) {
+  const Result<UniqueFd> file = open_locked(path);
+  if (!file.ok()) return file.status();
+  const Result<std::string> text = read_all(file->get(), path);
+  if (!text.ok()) return text.status();
+  return look_up_in(*text, path, server, transport::tls::to_string(key));
 }
 
 Result<Acquaintance> meet_server(const std::string& path, const std::string& server,
@@ -83,15 +106,8 @@ Result<Acquaintance> meet_server(const std::string& path, const std::string& ser
   const Result<std::string> text = read_all(file->get(), path);
   if (!text.ok()) return text.status();
   const std::string shown = transport::tls::to_string(key);
-  std::istringstream lines(*text);
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string name, known;
-    if (!(words >> name >> known) || name != server) continue;
-    if (known == shown) return Acquaintance::kKnown;
-    return changed(path + ":" + std::to_string(number), server, known, shown);
-  }
+  const Result<Acquaintance> met = look_up_in(*text, path, server, shown);
+  if (!met.ok() || *met == Acquaintance::kKnown) return met;
   const bool line_is_open = !text->empty() && text->back() != '\n';
   const std::string entry = (line_is_open ? "\n" : "") + server + " " + shown + "\n";
   const Status written = write_whole(file->get(), entry, path);

@@ -23,4 +23,8 @@ enum class Acquaintance { kKnown, kNew };
 Result<Acquaintance> meet_server(const std::string& path, const std::string& server,
                                  const transport::tls::Fingerprint& key);
 
+// The same without remembering a server that was never met.
+Result<Acquaintance> look_up_server(const std::string& path, const std::string& server,
+                                    const transport::tls::Fingerprint& key);
+
 }  // namespace gpurun::client

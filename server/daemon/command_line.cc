@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/command_suggestion.h"
 #include "protocol/control.h"
 #include "protocol/secret_text.h"
 
@@ -85,8 +86,9 @@ Result<std::optional<int>> read_command_line(int argc, char** argv, Config* conf
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return std::optional<int>(app.exit(error));
-    std::fprintf(stderr, "gpurund: %s; gpurund --help shows what there is\n",
-                 protocol::hide_tokens(error.what()).c_str());
+    std::fprintf(stderr, "gpurund: %s%s; gpurund --help shows what there is\n",
+                 protocol::hide_tokens(error.what()).c_str(),
+                 did_you_mean(app, argc, argv).c_str());
     return std::optional<int>(kExitWrongUsage);
   }
   config->cache_told = config->cache_told || app.count("--cache") > 0;

@@ -15,7 +15,8 @@ def environment(**changes):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith("GPURUN_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
     # What this user's programs have kept must not change what a test sees, nor what it keeps them.
-    env.update(GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off",
+    # "none": this machine's default servers are not meant.
+    env.update(GPURUN_SERVERS="none", GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off",
                HOME=HOME, XDG_CACHE_HOME=os.path.join(HOME, ".cache"),
                XDG_CONFIG_HOME=os.path.join(HOME, ".config"))
     os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)

@@ -41,7 +41,7 @@ std::string duration(std::uint64_t seconds) {
 }
 
 Result<protocol::Listing> ask(const std::string& server, const ServerChoice& choice) {
-  auto link = connect_to_server(server, choice.credential, choice.security);
+  auto link = connect_to_server(server, choice.credential, choice.security, choice.security.say);
   if (!link.ok()) return link.status();
   Result<protocol::Listing> listing = (*link)->list();
   if (!listing.ok()) return advised(listing.status(), server, choice.credential);

@@ -3,14 +3,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/command_suggestion.h"
+#include "protocol/limits.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpuctl/list.h"
 #include "tools/gpuctl/report.h"
 #include "tools/gpuctl/token.h"
 #include "tools/gpuctl/trace.h"
+#include "tools/gpurun/default_servers.h"
 #include "tools/gpurun/options.h"
 
 namespace gpurun::tools {
@@ -20,7 +24,8 @@ namespace {
 constexpr int kExitWrongUsage = 2;
 
 struct Words {
-  std::string servers, servers_file, secret_file, token_file, output;
+  std::optional<std::string> servers, servers_file;
+  std::string secret_file, token_file, output;
   TokenWords token;
   std::vector<std::string> traces;
   Options link;  // Of which only the link's security counts.
@@ -28,7 +33,9 @@ struct Words {
 };
 
 void add_server_options(CLI::App* command, Words* words) {
-  auto* list = command->add_option("-l", words->servers, "servers; else the one on this machine")
+  auto* list = command
+                   ->add_option("-l", words->servers,
+                                "servers; else the default ones, else that of this machine")
                    ->type_name("HOST[:PORT][,...]");
   command->add_option("-s", words->servers_file, "a file with one HOST[:PORT] a line")
       ->type_name("FILE")
@@ -57,14 +64,15 @@ void add_server_options(CLI::App* command, Words* words) {
 
 Result<ServerChoice> choose(const Words& words) {
   ServerChoice choice;
-  std::vector<Address> addresses;
-  if (!words.servers_file.empty()) {
-    GPURUN_RETURN_IF_ERROR(add_servers_of_file(words.servers_file, &addresses));
-  } else {
-    GPURUN_RETURN_IF_ERROR(
-        add_servers(words.servers.empty() ? "127.0.0.1" : words.servers, &addresses));
+  Result<ServerList> list = named_servers(words.servers, words.servers_file);
+  if (!list.ok()) return list.status();
+  if (list->empty()) {
+    Result<DefaultServers> defaults = default_servers();
+    if (!defaults.ok()) return defaults.status();
+    *list = std::move(defaults->list);
   }
-  for (const Address& address : addresses) choice.servers.push_back(address.to_string());
+  if (list->servers.empty()) list->servers.push_back({"127.0.0.1", limits::kDefaultPort});
+  for (const Address& address : list->servers) choice.servers.push_back(address.to_string());
   Result<Credential> named = named_credential(words.token_file, words.secret_file);
   if (!named.ok()) return named.status();
   choice.credential = *std::move(named);
@@ -140,7 +148,7 @@ int run_gpuctl(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
-    complain(error.what() + std::string("; gpuctl --help shows what there is"));
+    complain(error.what() + did_you_mean(app, argc, argv) + "; gpuctl --help shows what there is");
     return kExitWrongUsage;
   }
   for (const auto& [command, run] : token_commands) {

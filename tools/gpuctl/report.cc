@@ -160,7 +160,7 @@ void add_devices(std::string* report) {
 void add_servers(std::string* report, const ServerChoice& choice) {
   heading(report, "servers");
   for (const std::string& server : choice.servers) {
-    auto link = connect_to_server(server, choice.credential, choice.security);
+    auto link = connect_to_server(server, choice.credential, choice.security, choice.security.say);
     if (!link.ok()) {
       *report += link.status().message() + "\n";
       continue;

@@ -19,7 +19,7 @@ struct Answer {
 };
 
 Answer ask(const std::string& server, const LeaseOrder& order, std::chrono::milliseconds wait) {
-  auto link = connect_to_server(server, order.credential, order.security);
+  auto link = connect_to_server(server, order.credential, order.security, order.warn);
   if (!link.ok()) return {link.status()};
   Result<client::SessionData> session =
       (*link)->request_lease(lease_request(server, order, wait, order.say));
@@ -123,7 +123,8 @@ Status advised(const Status& status, const std::string& server, const Credential
 }
 
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(
-    const std::string& server, const Credential& credential, const client::LinkSecurity& security) {
+    const std::string& server, const Credential& credential, const client::LinkSecurity& security,
+    const std::function<void(const std::string&)>& say_slow) {
   // Where there is none, the server's refusal is explained by advised().
   const Result<Credential> shown =
       credential.empty() ? found_credential(server) : Result<Credential>(credential);
@@ -132,7 +133,7 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
   // A token that knows its server is for no other.
   if (shown->token && !trusted.fingerprint) trusted.fingerprint = shown->token->server;
   const Deadline deadline = Deadline::in(kConnectDeadline);
-  const SlowNotice notice(security.say, "still connecting to " + server);
+  const SlowNotice notice(say_slow, "still connecting to " + server);
   auto link = shown->token ? client::ControlLink::connect_with_token(server, *shown->token,
                                                                      deadline, trusted)
                            : client::ControlLink::connect(server, shown->secret, deadline, trusted);

@@ -31,8 +31,10 @@ struct HeldLease {
 // A control link to one server, not yet asked anything; the way to it is as `security` wants it.
 // Without a credential it is what found_credential() finds. The message of a failure says what to
 // do.
+// `say_slow`: told when that lasts over 2 s.
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(
-    const std::string& server, const Credential& credential, const client::LinkSecurity& security);
+    const std::string& server, const Credential& credential, const client::LinkSecurity& security,
+    const std::function<void(const std::string&)>& say_slow);
 // What to do about a failure of that link. `credential`: what the user named, if anything.
 Status advised(const Status& status, const std::string& server, const Credential& credential = {});
 

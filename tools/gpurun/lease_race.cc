@@ -49,7 +49,8 @@ struct Runner {
 
 // Null: the race is over, or the server failed.
 std::unique_ptr<client::ControlLink> join_race(const Runner& runner, Status* failure) {
-  auto link = connect_to_server(runner.server, runner.order.credential, runner.order.security);
+  auto link = connect_to_server(runner.server, runner.order.credential, runner.order.security,
+                                runner.order.warn);
   if (!link.ok()) {
     *failure = link.status();
     return nullptr;

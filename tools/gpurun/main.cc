@@ -23,9 +23,11 @@
 #include "protocol/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
+#include "tools/gpurun/default_servers.h"
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/launchers.h"
 #include "tools/gpurun/lease.h"
+#include "tools/gpurun/login.h"
 #include "tools/gpurun/options.h"
 #include "tools/gpurun/places.h"
 #include "tools/gpurun/private_server.h"
@@ -64,6 +66,7 @@ struct Run {
   Places places;
   std::string program;  // The file that will be executed.
   std::string trace_folder;
+  std::string servers_origin;  // Of default servers: the variable or file that names them.
   std::unique_ptr<PrivateServer> server;
   Credential credential;
   HeldLease lease;
@@ -87,6 +90,36 @@ Status check_transports(const Environment& user) {
   return client::parse_transports(value_of(user, client::kTransportsVariable)).status();
 }
 
+// The default servers, where no option names servers or a private one.
+Status choose_servers(Run* run) {
+  Options& options = run->options;
+  if (options.servers.empty() && !options.private_server) {
+    Result<DefaultServers> defaults = default_servers();
+    if (!defaults.ok()) return defaults.status();
+    options.servers = std::move(defaults->list.servers);
+    if (!options.servers.empty()) run->servers_origin = std::move(defaults->origin);
+  }
+  const bool key_named = !options.server_fingerprint.empty() || !options.authorities_file.empty();
+  if (!options.servers.empty() || !key_named) return {};
+  return Status(Code::kInvalidArgument,
+                "--server-fingerprint and --tls-ca are about the key of a server that -l or -s "
+                "names; a private server has none");
+}
+
+// The file to execute, and whether our library reaches it.
+std::optional<Failure> find_user_program(Run* run) {
+  const char* path = getenv("PATH");
+  const std::string search_path = path != nullptr ? path : "/bin:/usr/bin";
+  const std::vector<std::string>& command = run->options.command;
+  Result<std::string> program = find_program(command[0], search_path);
+  if (!program.ok()) return Failure{program.status(), exit_status_of(program.status())};
+  run->program = *std::move(program);
+  const Status preloads = can_be_preloaded(run->program, command, search_path,
+                                           std::string(value_of(run->user, "ASAN_OPTIONS")));
+  if (!preloads.ok()) return Failure{preloads};
+  return std::nullopt;
+}
+
 std::optional<Failure> find_parts(Run* run) {
   for (char** entry = environ; *entry != nullptr; ++entry) run->user.emplace_back(*entry);
   if (const Status status = check_log_level(run->user); !status.ok()) return Failure{status};
@@ -96,17 +129,11 @@ std::optional<Failure> find_parts(Run* run) {
     if (!folder.ok()) return Failure{folder.status()};
     run->trace_folder = *std::move(folder);
   }
+  if (const Status status = choose_servers(run); !status.ok()) return Failure{status};
   Result<Places> places = find_places();
   if (!places.ok()) return Failure{places.status()};
   run->places = *std::move(places);
-  const char* path = getenv("PATH");
-  const std::string search_path = path != nullptr ? path : "/bin:/usr/bin";
-  Result<std::string> program = find_program(run->options.command[0], search_path);
-  if (!program.ok()) return Failure{program.status(), exit_status_of(program.status())};
-  run->program = *std::move(program);
-  const Status preloads = can_be_preloaded(run->program, run->options.command, search_path,
-                                           std::string(value_of(run->user, "ASAN_OPTIONS")));
-  if (!preloads.ok()) return Failure{preloads};
+  if (std::optional<Failure> failure = find_user_program(run)) return failure;
   if (access(run->places.client_library().c_str(), R_OK) != 0) {
     return Failure{Status(Code::kUnavailable, run->places.client_library() +
                                                   " is missing, which programs load in place of "
@@ -207,6 +234,11 @@ Status take_lease(Run* run) {
     return Status(lease.status().code(), lease.status().message() +
                                              "; it is a private server on this machine, -l or -s "
                                              "names others");
+  }
+  if (!lease.ok() && !run->servers_origin.empty()) {
+    return Status(lease.status().code(), lease.status().message() + "; the servers are those of " +
+                                             run->servers_origin +
+                                             ", and -l none starts a private one");
   }
   if (!lease.ok()) return lease.status();
   run->lease = *std::move(lease);
@@ -326,6 +358,7 @@ std::optional<Failure> run_program(Run* run, int* wait_status) {
 }
 
 int run_gpurun(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "login") == 0) return log_in(argc, argv);
   Result<Options> options = parse_options(argc, argv);
   if (!options.ok()) {
     say(options.status().message());

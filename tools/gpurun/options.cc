@@ -1,20 +1,13 @@
 // The options, what the environment stands in for, and the checks.
 #include "tools/gpurun/options.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <optional>
-#include <sstream>
 
-#include "base/unique_fd.h"
-#include "protocol/limits.h"
+#include "base/command_suggestion.h"
 
 #ifndef GPURUN_VERSION
 #error "the build defines GPURUN_VERSION"
@@ -24,8 +17,6 @@ namespace gpurun::tools {
 namespace {
 
 constexpr int kGpuCountMax = 64;
-constexpr std::size_t kServersMax = 256;
-constexpr std::size_t kServersFileBytesMax = std::size_t{256} << 10;
 // Options that are planned; refused by name, so that nobody believes they had an effect.
 constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter", "--transport"};
 
@@ -37,38 +28,6 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::string trimmed(const std::string& line) {
-  const std::string text = line.substr(0, line.find('#'));
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
-// Of a file that the user may have named by mistake: a folder, a device, a picture.
-Result<std::string> read_servers_file(const std::string& path) {
-  const auto failed = [&path] {
-    return wrong("-s: cannot read " + path + ": " + std::strerror(errno));
-  };
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return failed();
-  std::string text(kServersFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed();
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  if (bytes > kServersFileBytesMax) return wrong("-s: " + path + " has more than 256 KiB");
-  text.resize(bytes);
-  const auto is_text = [](char byte) {
-    return static_cast<unsigned char>(byte) >= 0x20 || byte == '\n' || byte == '\r' || byte == '\t';
-  };
-  if (!std::all_of(text.begin(), text.end(), is_text)) return wrong("-s: " + path + " is no text");
-  return text;
 }
 
 // What CLI11 filled in, as text, before we check it with messages of our own.
@@ -92,10 +51,9 @@ Status check(const Words& words, Options* options) {
   if (words.servers && words.servers_file) {
     return wrong("-l and -s both name servers; give one of them");
   }
-  if (words.servers) GPURUN_RETURN_IF_ERROR(add_servers(*words.servers, &options->servers));
-  if (words.servers_file) {
-    GPURUN_RETURN_IF_ERROR(add_servers_of_file(*words.servers_file, &options->servers));
-  }
+  const Result<ServerList> named = named_servers(words.servers, words.servers_file);
+  if (!named.ok()) return named.status();
+  options->servers = named->servers;
   if (words.timeout) {
     const auto duration = parse_duration(*words.timeout);
     if (!duration.ok()) return wrong("--timeout: " + duration.status().message());
@@ -108,15 +66,10 @@ Status check(const Words& words, Options* options) {
   } else if (words.device) {
     return wrong("--device: '" + *words.device + "' is neither real nor emulated");
   }
-  const bool key_named = !options->server_fingerprint.empty() || !options->authorities_file.empty();
-  if (options->servers.empty() && key_named) {
-    return wrong(
-        "--server-fingerprint and --tls-ca are about the key of a server that -l or -s names; a "
-        "private server has none");
-  }
   if (!options->servers.empty() && options->device != Device::kAutomatic) {
     return wrong("--device chooses for a private server; the server named by -l or -s has its own");
   }
+  options->private_server = named->none || words.device.has_value();
   return {};
 }
 
@@ -166,84 +119,6 @@ Result<client::LinkSecurity> link_security(const Options& options, bool plaintex
   return security;
 }
 
-std::string Address::to_string() const {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
-Status add_servers(const std::string& list, std::vector<Address>* servers) {
-  std::size_t start = 0;
-  while (start <= list.size()) {
-    const std::size_t comma = std::min(list.find(',', start), list.size());
-    const Result<Address> address = parse_address(list.substr(start, comma - start));
-    if (!address.ok()) return address.status();
-    servers->push_back(*address);
-    start = comma + 1;
-  }
-  if (servers->size() > kServersMax) return wrong("more than 256 servers were named");
-  return {};
-}
-
-Status add_servers_of_file(const std::string& path, std::vector<Address>* servers) {
-  const Result<std::string> content = read_servers_file(path);
-  if (!content.ok()) return content.status();
-  std::istringstream file(*content);
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string text = trimmed(line);
-    if (text.empty()) continue;
-    if (text.find(',') != std::string::npos) {
-      return wrong(path + ":" + std::to_string(number) + ": write one server a line, no commas");
-    }
-    const Result<Address> address = parse_address(text);
-    if (!address.ok()) {
-      return wrong(path + ":" + std::to_string(number) + ": " + address.status().message());
-    }
-    servers->push_back(*address);
-    if (servers->size() > kServersMax) return wrong(path + " names more than 256 servers");
-  }
-  if (servers->empty()) return wrong("-s: " + path + " names no server");
-  return {};
-}
-
-Result<Address> parse_address(const std::string& text) {
-  Address address;
-  address.port = limits::kDefaultPort;
-  std::string port;
-  if (!text.empty() && text[0] == '[') {
-    const std::size_t close = text.find(']');
-    const bool port_follows = close != std::string::npos && close + 1 < text.size();
-    if (close == std::string::npos || close < 3 || (port_follows && text[close + 1] != ':')) {
-      return wrong("'" + text + "' is no [IPv6] or [IPv6]:PORT");
-    }
-    address.host = text.substr(1, close - 1);
-    if (port_follows) port = text.substr(close + 2);
-    if (port_follows && port.empty()) return wrong("'" + text + "' has no port after the colon");
-  } else {
-    const std::size_t colon = text.find(':');
-    if (colon != text.rfind(':')) {
-      return wrong("'" + text + "': write an IPv6 address in brackets, [" + text + "]");
-    }
-    address.host = text.substr(0, colon);
-    if (colon != std::string::npos) {
-      port = text.substr(colon + 1);
-      if (port.empty()) return wrong("'" + text + "' has no port after the colon");
-    }
-  }
-  if (address.host.empty() || address.host.size() > 253 ||
-      address.host.find_first_of(" \t\r\n/") != std::string::npos) {
-    return wrong("'" + text + "' names no host");
-  }
-  if (!port.empty()) {
-    const auto number = whole_number(port);
-    if (!number || *number < 1 || *number > 65'535) {
-      return wrong("'" + text + "': the port is a number from 1 to 65535");
-    }
-    address.port = static_cast<std::uint16_t>(*number);
-  }
-  return address;
-}
-
 Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
   constexpr std::uint64_t kDaysMaxInMs = 30ull * 24 * 3600 * 1000;
   const std::size_t unit_at = text.find_first_not_of("0123456789");
@@ -266,8 +141,10 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   Words words;
   CLI::App app("Runs a CUDA program on GPUs of another machine.", "gpurun");
   app.add_option("-n", words.gpu_count, "GPUs to lease (default 1)")->type_name("COUNT");
-  app.add_option("-l", words.servers, "servers; without it, a private one on this machine")
-      ->type_name("HOST[:PORT][,...]");
+  app.add_option("-l", words.servers,
+                 "servers; without it the default ones (GPURUN_SERVERS, ~/.config/gpurun/servers, "
+                 "/etc/gpurun/servers), or none: a private one on this machine")
+      ->type_name("HOST[:PORT][,...]|none");
   app.add_option("-s", words.servers_file, "a file with one HOST[:PORT] a line")->type_name("FILE");
   app.add_option("--timeout", words.timeout, "wait so long for a free GPU (default: do not wait)")
       ->type_name("DURATION");
@@ -295,7 +172,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       ->type_name("FOLDER");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
-  app.footer("The program and its arguments follow; -- ends gpurun's own options.");
+  app.footer(
+      "gpurun login HOST stores your token for a server and makes it the default one.\n"
+      "The program and its arguments follow; -- ends gpurun's own options.");
   const int own_count = own_words(argc, argv, app);
   try {
     app.parse(own_count, argv);
@@ -314,6 +193,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   } catch (const CLI::ExtrasError& error) {
     return wrong(later_option(own_count, argv,
                               "there is no option " + behind_colon(error.what()) +
+                                  did_you_mean(app, own_count, argv) +
                                   "; gpurun --help shows those there are"));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string_view sentence = error.what();

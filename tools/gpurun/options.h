@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "client/link_security.h"
+#include "tools/gpurun/server_list.h"
 
 namespace gpurun::tools {
 
@@ -17,21 +18,6 @@ enum ExitStatus : int {
   kExitNotExecutable = 126,
   kExitNotFound = 127,
 };
-
-struct Address {
-  std::string host;  // Name or number, IPv6 without brackets.
-  std::uint16_t port = 0;
-
-  std::string to_string() const;
-};
-
-// "HOST", "HOST:PORT", "[V6]", "[V6]:PORT"; a bare IPv6 address is refused, since its last group
-// could be meant as a port. Port 1 to 65535; the default is limits::kDefaultPort.
-Result<Address> parse_address(const std::string& text);
-
-// What -l and -s name, appended to `servers`: "HOST[:PORT][,...]", and a file with one a line.
-Status add_servers(const std::string& list, std::vector<Address>* servers);
-Status add_servers_of_file(const std::string& path, std::vector<Address>* servers);
 
 // "30s", "5m", "2h", "250ms": a whole number and a unit, at most 30 days.
 Result<std::chrono::milliseconds> parse_duration(const std::string& text);
@@ -45,7 +31,8 @@ struct Options {
 
   int gpu_count = 1;
   bool gpu_count_named = false;             // By -n.
-  std::vector<Address> servers;             // Empty: a private server on this machine.
+  std::vector<Address> servers;             // Of -l or -s; empty: the default ones, if any.
+  bool private_server = false;              // Said: by -l none or --device.
   std::chrono::milliseconds lease_wait{0};  // 0: do not wait for a GPU.
   Device device = Device::kAutomatic;
   std::string secret_file;          // Of the server named by -l or -s; "" when none was named.

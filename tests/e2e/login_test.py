@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Protects `gpurun login` and the default servers: one command takes a token, checks it, pins the
+server's key and makes the server the default; what was refused leaves nothing behind."""
+import os
+import pty
+import select
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+import world  # noqa: E402
+from world import environment  # noqa: E402
+
+
+class Login(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.config = os.path.join(self.folder, "gpurun")
+        self.env = environment(XDG_CONFIG_HOME=self.folder, XDG_RUNTIME_DIR=self.folder, GPURUN_SERVERS=None)
+
+    def serve(self, *words):
+        server = world.Gpurund(*words)
+        self.addCleanup(server.__exit__)
+        return server
+
+    def token(self, server, *words):
+        done = subprocess.run(
+            [world.GPUCTL, "token", "create", "anna", "--tokens", server.tokens_file, *words],
+            env=environment(), capture_output=True, text=True, timeout=world.SECONDS, check=True)
+        self.assertNotIn("no gpurund", done.stderr)
+        return done.stdout
+
+    def run_program(self, program, *words, text="", env=None):
+        return subprocess.run([program, *words], env=env or self.env, input=text, capture_output=True,
+                              text=True, timeout=world.SECONDS)
+
+    def log_in(self, server, token, *words):
+        return self.run_program(world.GPURUN, "login", getattr(server, "address", server), *words, text=token)
+
+    def kept(self):
+        """The files with content, by their names in the folder."""
+        found = {}
+        for place, _, names in os.walk(self.config):
+            for name in names:
+                path = os.path.join(place, name)
+                with open(path, encoding="utf-8") as file:
+                    content = file.read()
+                if content:
+                    found[os.path.relpath(path, self.config)] = content
+                    self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600, path)
+        return found
+
+    def key(self, server):
+        with open(server.tokens_file + ".fingerprint", encoding="utf-8") as file:
+            return file.read().strip()
+
+    def test_then_no_option_is_needed(self):
+        server = self.serve()
+        token = self.token(server)
+        done = self.log_in(server, token)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"{server.address} accepts the token (it has 1 GPU)", done.stdout)
+        self.assertEqual(self.kept(), {f"tokens/{server.address}": token, "servers": server.address + "\n"})
+        done = self.run_program(world.GPURUN, "--", world.ARGS.client, "once")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        listed = self.run_program(world.GPUCTL, "list")
+        self.assertIn(server.address, listed.stdout)
+        # A private server of this machine is still to be had.
+        server.process.kill()
+        server.process.wait(world.SECONDS)
+        done = self.run_program(world.GPURUN, "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertRegex(done.stderr, rf"no server at {server.address}: .*{self.config}/servers, and -l none")
+        for words in (["-l", "none"], ["--device", "emulated"]):
+            done = self.run_program(world.GPURUN, *words, "--", world.ARGS.client, "once")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_refused_token_leaves_nothing(self):
+        server, other = self.serve(), self.serve()
+        done = self.log_in(server, self.token(other))
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertRegex(done.stderr, r"^gpurun: server .*does not know token .*\(the token of stdin\)\n$")
+        done = self.log_in(server, "no token")
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertRegex(done.stderr, "^gpurun: stdin: ")
+        self.assertEqual(self.kept(), {})
+
+    def test_the_key_is_confirmed_and_pinned(self):
+        server = self.serve("--tls")
+        token, key = self.token(server), self.key(server)
+        done = self.log_in(server, token, "--tls")
+        self.assertEqual(done.returncode, 125)
+        self.assertRegex(done.stderr, f"shows the key {key}, and there is no terminal.*--fingerprint {key}")
+        done = self.log_in(server, token, "--tls", "--fingerprint", "sha256:" + "0" * 64)
+        self.assertRegex(done.stderr, "not the one of --fingerprint")
+        self.assertEqual(self.kept(), {})
+        done = self.log_in(server, token, "--tls", "--fingerprint", key)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.kept()["known_servers"], f"{server.address} {key}\n")
+        done = self.run_program(world.GPURUN, "--tls", "--", world.ARGS.client, "once")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        # A key that is known is not asked about; another one is an error.
+        self.assertEqual(self.log_in(server, token, "--tls").returncode, 0)
+        known = os.path.join(self.config, "known_servers")
+        with open(known, "w", encoding="utf-8") as file:
+            file.write(f"{server.address} sha256:{'0' * 64}\n")
+        done = self.log_in(server, token, "--tls", "--fingerprint", key)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("another key than it did before", done.stderr)
+
+    def test_a_token_for_another_key_is_not_shown(self):
+        server = self.serve("--tls")
+        token = self.token(server, "--server-fingerprint", "sha256:" + "1" * 64)
+        done = self.log_in(server, token, "--tls", "--fingerprint", self.key(server))
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("the token is for another server", done.stderr)
+
+    def on_a_terminal(self, words, answers):
+        """What the terminal shows; each answer follows its question."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(world.GPURUN, [world.GPURUN, *words], self.env)
+        seen = b""
+        answers = list(answers)
+        while True:
+            self.assertTrue(select.select([terminal], [], [], world.SECONDS)[0], seen)
+            try:
+                got = os.read(terminal, 4096)
+            except OSError:
+                break
+            if not got:
+                break
+            seen += got
+            if answers and answers[0][0] in seen:
+                os.write(terminal, answers.pop(0)[1])
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.decode()
+
+    def test_a_terminal_is_asked_and_does_not_show_the_token(self):
+        server = self.serve("--tls")
+        token, key = self.token(server), self.key(server)
+        words = ("login", server.address, "--tls")
+        status, seen = self.on_a_terminal(words, [(b"[yes/no]", b"no\n")])
+        self.assertEqual(status, 125)
+        self.assertIn("nothing is stored", seen)
+        self.assertEqual(self.kept(), {})
+        status, seen = self.on_a_terminal(words, [(b"[yes/no]", b"yes\n"), (b"Token for", token.encode())])
+        self.assertEqual(status, 0, seen.replace(token.strip(), "TOKEN"))
+        self.assertIn(f"shows the key {key}", seen)
+        self.assertNotIn(token.split("_")[2], seen)
+        self.assertEqual(self.kept()[f"tokens/{server.address}"], token)
+
+    def test_ctrl_c_at_the_prompt_leaves_the_terminal_as_it_was(self):
+        server = self.serve()
+        status, seen = self.on_a_terminal(("login", server.address), [(b"Token for", b"\x03")])
+        self.assertEqual(status, -2, seen)
+        self.assertEqual(self.kept(), {})
+
+    def test_wrong_words(self):
+        for words, said in (((), "server is required"), (("a", "gpurun1_" + "0" * 90), "gpurun1_.hidden"), (("a", "b"), "login: "), (("::1",), "in brackets"),
+                            (("a", "--fingreprint", "x"), "did you mean --fingerprint"),
+                            (("a", "--fingerprint", "x"), "fingerprint: ")):
+            done = self.run_program(world.GPURUN, "login", *words)
+            self.assertEqual((done.returncode, done.stdout), (125, ""), words)
+            self.assertRegex(done.stderr, f"^gpurun: [^\n]*{said}")
+        self.assertIn("HOST[:PORT]", self.run_program(world.GPURUN, "login", "--help").stdout)
+
+    def test_a_broken_file_is_named_with_its_line(self):
+        os.makedirs(self.config)
+        path = os.path.join(self.config, "servers")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("# ours\n127.0.0.1:1x\n")
+        for program, words in ((world.GPURUN, ("--", "true")), (world.GPUCTL, ("list",)),
+                               (world.GPURUN, ("login", "127.0.0.1:1"))):
+            done = self.run_program(program, *words)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"{path}:2: '127.0.0.1:1x': the port is a number", done.stderr)
+        # It is not looked at where another place stands over it.
+        done = self.run_program(world.GPURUN, "--", "true", env={**self.env, "GPURUN_SERVERS": "none"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    world.main()
