@@ -26,10 +26,12 @@ struct Place {
   std::uint8_t session[sizeof(protocol::Id)];
   char how[104];
 };
-constexpr std::size_t kPlaces = 32;
+constexpr std::size_t kPlaces = 31;
 constexpr std::size_t kServer = 0;
 
 struct Page {
+  std::atomic<std::uint32_t> attached;  // Not 0: some process has asked for its GPU.
+  std::uint8_t unused[sizeof(Place) - sizeof attached];
   Place places[kPlaces];
 };
 static_assert(sizeof(Page) == MemoryBoard::kOffset);
@@ -97,6 +99,14 @@ bool DeathBoard::told(unsigned number) const noexcept {
   const auto* page = reinterpret_cast<const Page*>(this);
   const Place& place = page->places[number == 0 ? kServer : 1 + (number - 1) % (kPlaces - 1)];
   return place.number != number || place.state.load(std::memory_order_acquire) == kTold;
+}
+
+void DeathBoard::note_attach() noexcept {
+  page_of(this)->attached.store(1, std::memory_order_relaxed);
+}
+
+bool DeathBoard::somebody_attached() const noexcept {
+  return reinterpret_cast<const Page*>(this)->attached.load(std::memory_order_relaxed) != 0;
 }
 
 std::string DeathBoard::ask(const protocol::Id& session,

@@ -37,6 +37,10 @@ class DeathBoard {
   // Some process has taken it, to say it.
   bool told(unsigned number) const noexcept;
 
+  // A process of the program notes that it asks the server for its GPU; gpurun asks at the end.
+  void note_attach() noexcept;
+  bool somebody_attached() const noexcept;
+
   // A process whose connections have ended asks why, and says what it gets: how its worker died, or
   // how the server ended; "" if nothing comes within `patience`. Any thread.
   std::string ask(const protocol::Id& session, std::chrono::milliseconds patience) noexcept;

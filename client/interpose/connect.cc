@@ -46,6 +46,7 @@ Result<Attached> connect_from_environment() {
   AttachOptions options;
   options.fd_min = first_descriptor();
   options.deaths = DeathBoard::open(session->deaths);
+  if (options.deaths != nullptr) options.deaths->note_attach();
   const char* const transports = std::getenv(kTransportsVariable);
   Result<std::vector<TransportKind>> allowed =
       parse_transports(transports == nullptr ? "" : transports);

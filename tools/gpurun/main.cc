@@ -25,6 +25,8 @@
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/default_servers.h"
 #include "tools/gpurun/environment.h"
+#include "tools/gpurun/escapes.h"
+#include "tools/gpurun/foreign_words.h"
 #include "tools/gpurun/launchers.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/login.h"
@@ -112,11 +114,19 @@ std::optional<Failure> find_user_program(Run* run) {
   const std::string search_path = path != nullptr ? path : "/bin:/usr/bin";
   const std::vector<std::string>& command = run->options.command;
   Result<std::string> program = find_program(command[0], search_path);
-  if (!program.ok()) return Failure{program.status(), exit_status_of(program.status())};
+  if (!program.ok()) {
+    const Status& why = program.status();
+    const bool missing = why.code() == Code::kUnavailable;
+    return Failure{Status(why.code(), why.message() + (missing ? instead_of(command) : "")),
+                   exit_status_of(why)};
+  }
   run->program = *std::move(program);
   const Status preloads = can_be_preloaded(run->program, command, search_path,
                                            std::string(value_of(run->user, "ASAN_OPTIONS")));
-  if (!preloads.ok()) return Failure{preloads};
+  const std::optional<std::string> escape = escape_of(command);
+  // What such a program is for says more than how it is linked.
+  if (!preloads.ok()) return Failure{escape ? Status(Code::kRefused, *escape) : preloads};
+  if (escape) say("warning: " + *escape);
   return std::nullopt;
 }
 
@@ -357,6 +367,14 @@ std::optional<Failure> run_program(Run* run, int* wait_status) {
   return std::nullopt;
 }
 
+// Of a run whose end nobody can explain otherwise.
+void say_unused(const Run& run) {
+  if (!run.talks() || run.deaths == nullptr || run.deaths->somebody_attached()) return;
+  say("no process of this run has used the GPU: either the program makes no CUDA call, or it ran "
+      "where gpurun does not reach (a server process that was there before, a container, another "
+      "machine)");
+}
+
 int run_gpurun(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "login") == 0) return log_in(argc, argv);
   Result<Options> options = parse_options(argc, argv);
@@ -379,6 +397,7 @@ int run_gpurun(int argc, char** argv) {
       say(failure->status.message());
       return failure->exit_status;
     }
+    say_unused(run);
     // Nobody waits for the server to free the GPUs: a request that follows finds them free, or is
     // held until they are. The lease first, so that a server of our own ends without a warning.
     run.lease.link.reset();

@@ -82,6 +82,14 @@ TEST(DeathBoard, WhatAProcessScribblesIsBounded) {
   EXPECT_EQ(DeathBoard::map(boards.fd.get()), nullptr);  // Beyond the end lies SIGBUS.
 }
 
+TEST(DeathBoard, AnAttachIsNoted) {
+  const Boards boards;
+  EXPECT_FALSE(boards.gpurun->somebody_attached());
+  boards.process->note_attach();
+  EXPECT_TRUE(boards.gpurun->somebody_attached());
+  EXPECT_EQ(boards.process->ask(kMine, kNow), "");
+}
+
 // gpurun: what a process has said is not said again, the rest is, once.
 TEST(Deaths, IsSaidOnce) {
   const Boards boards;
