@@ -46,12 +46,13 @@ CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t byte
                               CUstream stream) {
   return copy_line(stream, of_host(to), of_array(from, offset), bytes, false);
 }
-// Between device memory the host does not wait (manual, "API synchronization behavior").
+// Between device memory the host does not wait (manual, "API synchronization behavior"). Pinned and
+// managed memory have device addresses, too.
 CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
-  return copy_line(nullptr, of_array(to, offset), of_device(from), bytes, false);
+  return copy_line(nullptr, of_array(to, offset), of_device(from), bytes, is_seen_by_host(from));
 }
 CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
-  return copy_line(nullptr, of_device(to), of_array(from, offset), bytes, false);
+  return copy_line(nullptr, of_device(to), of_array(from, offset), bytes, is_seen_by_host(to));
 }
 CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
                          size_t bytes) {

@@ -21,6 +21,10 @@ struct CopyCall {
   std::shared_ptr<const CUDA_MEMCPY3D> described;  // CopyOperation's.
 };
 
+// Whether the program itself reads and writes the memory there: pageable, pinned or managed. A
+// synchronous call that reads or writes it returns when that is done.
+bool is_seen_by_host(std::uint64_t address);
+
 // Checks both sides and issues the copy, or runs and waits for it where CUDA does.
 CUresult issue_copy(CUstream handle, const CopyCall& call);
 

@@ -46,6 +46,11 @@ CUresult check_side(CopyPlace side, const BoxSide& where, const CopyBox& box) {
 
 }  // namespace
 
+bool is_seen_by_host(std::uint64_t address) {
+  const auto range = memory_registry().find(address);
+  return !range.has_value() || range->is_seen_by_host();
+}
+
 CUresult issue_copy(CUstream handle, const CopyCall& call) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
@@ -274,11 +279,7 @@ CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> othe
       contexts.push_back(other);
     }
   }
-  const auto on_device = [](const BoxSide& side) {
-    const auto range = memory_registry().find(side.address);
-    return range.has_value() && !range->on_host();
-  };
-  const bool wait = !on_device(box.source) || !on_device(box.destination);
+  const bool wait = is_seen_by_host(box.source.address) || is_seen_by_host(box.destination.address);
   const std::uint64_t position = issue_between(contexts, stream, std::move(operation));
   if (!wait) return CUDA_SUCCESS;
   stream->wait_for(position);
@@ -324,10 +325,11 @@ CUresult cuMemcpyDtoHAsync_v2(void* destination, CUdeviceptr source, size_t byte
   return copy_line(stream, number(destination), CopyPlace::kHost, source, CopyPlace::kDevice, bytes,
                    false);
 }
-// Between device memory the host does not wait (manual, "API synchronization behavior").
+// Between device memory the host does not wait (manual, "API synchronization behavior"). Pinned and
+// managed memory have device addresses, too.
 CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
   return copy_line(nullptr, destination, CopyPlace::kDevice, source, CopyPlace::kDevice, bytes,
-                   false);
+                   is_seen_by_host(destination) || is_seen_by_host(source));
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
                               CUstream stream) {

@@ -21,8 +21,8 @@ CUresult check_fill(const Fill& what) {
 
 namespace {
 
-// Fills never make the host wait for device memory; for pinned memory the synchronous form does
-// (manual, "API synchronization behavior").
+// A fill of device memory never makes the host wait. One of pinned or managed memory does, in its
+// synchronous form (manual, "API synchronization behavior").
 CUresult submit_fill(CUstream handle, const Fill& what, bool synchronous) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
@@ -31,7 +31,7 @@ CUresult submit_fill(CUstream handle, const Fill& what, bool synchronous) {
   GPURUN_TRY(check_fill(what));
   const auto range = memory_registry().find(what.address);
   auto operation = std::make_shared<FillOperation>(what);
-  if (synchronous && range && range->on_host()) {
+  if (synchronous && range && range->is_seen_by_host()) {
     return submit_and_wait(context, stream, std::move(operation));
   }
   return submit(context, stream, std::move(operation));

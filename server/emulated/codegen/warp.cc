@@ -108,8 +108,7 @@ void emit_redux(FunctionBuilder& b, const Operation& op) {
 
 void emit_activemask(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 1, 1);
-  b.write(b.operand(op, 0),
-          b.call_runtime("active_mask", b.int_type(32), {b.position()}));
+  b.write(b.operand(op, 0), b.call_runtime("active_mask", b.int_type(32), {b.position()}));
 }
 
 void emit_elect(FunctionBuilder& b, const Operation& op) {

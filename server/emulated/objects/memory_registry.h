@@ -37,6 +37,8 @@ struct MemoryRange {
 
   std::uint64_t end() const { return base + bytes; }
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
+  // Whether the program itself reads and writes it, so that it sees when a call has taken effect.
+  bool is_seen_by_host() const { return on_host() || kind == MemoryKind::kManaged; }
 };
 
 // Any thread. Ranges never overlap.
