@@ -93,8 +93,29 @@ set(CAPNPC_CXX_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnpc-c++")
 set(CAPNP_INCLUDE_DIRECTORY "${GPURUN_DEPS_DIR}/include")
 
 if(GPURUN_EMULATED)
-  find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
+  set(llvm_folder /usr/lib/llvm-19)
+  if(EXISTS ${llvm_folder}/lib/libLLVM.so AND NOT EXISTS ${llvm_folder}/lib/libLLVMCore.a)
+    # LLVM's own package file is an error where an archive is missing.
+    add_library(LLVM SHARED IMPORTED)
+    set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION ${llvm_folder}/lib/libLLVM.so)
+    set(LLVM_INCLUDE_DIRS ${llvm_folder}/include)
+  else()
+    find_package(LLVM 19.1 REQUIRED CONFIG HINTS ${llvm_folder}/lib/cmake/llvm)
+  endif()
   find_package(Boost REQUIRED COMPONENTS context)
+  # A target with the property GPURUN_OWN_LLVM gets these archives. All others get LLVM's shared library, whose
+  # link takes no time. A program may have an LLVM of its own, so what programs load must not bring the shared one.
+  add_library(gpurun_llvm INTERFACE)
+  set(GPURUN_EMULATED_OWNS_LLVM OFF)
+  if(GPURUN_SANITIZE STREQUAL "" AND TARGET LLVMOrcJIT AND TARGET LLVMPasses)
+    llvm_map_components_to_libnames(llvm_archives orcjit native passes asmparser)
+    target_link_libraries(gpurun_llvm INTERFACE ${llvm_archives})
+    set(GPURUN_EMULATED_OWNS_LLVM ON)
+  else()
+    message(STATUS "LLVM is not linked into the emulated device (a sanitizer, or no archives of LLVM): "
+                   "it loads LLVM's shared library, and programs with an LLVM of their own may crash on it")
+    target_link_libraries(gpurun_llvm INTERFACE LLVM)
+  endif()
 endif()
 
 # nvcc compiles the test programs; the product itself is built without it.
