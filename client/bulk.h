@@ -150,6 +150,8 @@ class Bulk {
   bool reads(ByteView memory) const noexcept;
   // Waits until none of it has, or the session ends.
   void await_read(ByteView memory) noexcept;
+  // Likewise for the sources of all transfers but those that are only offered.
+  void await_sources_read() noexcept;
 
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
   // appended. `unattended`: nobody waits for it (see outstanding()). Over how many connections they

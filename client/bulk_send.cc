@@ -133,6 +133,17 @@ void Bulk::await_read(ByteView memory) noexcept {
   read_.wait(lock, [&] { return ended_ ? !is_read(memory) : !still_reads(memory); });
 }
 
+void Bulk::await_sources_read() noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto still_read = [](const auto& each) {
+    return each.second->offered == nullptr && !each.second->taken();
+  };
+  read_.wait(lock, [&] {
+    if (!reading_.empty()) return false;
+    return ended_ || std::none_of(outgoing_.begin(), outgoing_.end(), still_read);
+  });
+}
+
 // With the lock held.
 void Bulk::drop(std::map<std::uint64_t, std::shared_ptr<Outgoing>>::iterator at) {
   note_retired(*at->second, at->second->sent - at->second->retired);

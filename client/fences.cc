@@ -196,6 +196,10 @@ bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
+bool Session::known_complete(Handle context) const noexcept {
+  return !impl_->options.every_call_is_a_fence && impl_->progress.complete(context);
+}
+
 int Session::Impl::post_early_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
   site.order = protocol::Order::kStream;
   site.flags = protocol::kFlagBarrier;

@@ -218,6 +218,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (copy) progress.copied_early(lane.id(), slot.sequence);
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
   if (copy || ends) lane.early_ = slot.sequence;
+  // Questions of all lanes stand behind a free.
+  if (ends && (site.flags & protocol::kFlagBarrier) != 0) events.something_comes();
   lane.posted_ = true;
   if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   if (fence) await(lane, slot.sequence);

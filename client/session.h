@@ -197,6 +197,8 @@ class Session {
   bool reads(ByteView memory) const noexcept;
   // Before memory goes: waits until none of it has to be read any more, or the session has ended.
   void await_read(ByteView memory) noexcept;
+  // Likewise of every source that a copy in has still to read.
+  void await_sources_read() noexcept;
   // Device to host. `wait`: returns when the bytes are there (cuMemcpyDtoH, and any copy into
   // pageable memory); else at once, and the bytes arrive before any completion that a later call
   // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).
@@ -229,6 +231,8 @@ class Session {
   // last fence, so there is none to hear of that it would have heard of by another one), or the
   // session's end. False: call the worker.
   bool idle_answered(Lane& lane, const CallSite& site, int* result);
+  // All that was issued to `context` is known to be complete.
+  bool known_complete(Handle context) const noexcept;
   // The program waits for the created, non-blocking stream site.stream. True: nothing but quiet
   // work was issued there since it was complete, so the wait was posted (`payload` as for post())
   // and `*result` is what the call returns: 0, an earlier failure, or the session's end. The worker

@@ -65,7 +65,7 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
 
 CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, Work work) noexcept {
   CommandLog::Marks marks{};
-  if (context != 0) {
+  if (context != 0 && (stream != 0 || work != Work::kNone)) {
     if (Slot* slot = claim(context); slot != nullptr) {
       marks[0] = stream >= protocol::kStreamPerThread ? &slot->others_issued : &slot->issued;
     }
@@ -109,6 +109,11 @@ void StreamProgress::complete(Waits waits, Handle context, Handle stream,
   if (slot == nullptr) return;
   raise(whole ? slot->all_done : slot->done, sequence);
   slot->quiet_pieces.store(0, std::memory_order_relaxed);
+}
+
+bool StreamProgress::complete(Handle context) const noexcept {
+  if (find(context) != nullptr) return idle(Waits::kForContext, context, 0);
+  return value_of(anywhere_issued_) == 0 && !forgetful_.load(std::memory_order_acquire);
 }
 
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {

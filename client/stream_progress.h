@@ -32,7 +32,7 @@ enum class Work : std::uint8_t {
   kRecord,
   // A wait for an event: nothing of its own, but what follows stands behind another stream's work.
   kStreamWait,
-  // Nothing of which a later wait for the stream need know.
+  // Nothing of which a later wait for the stream need know; without a stream, for the context.
   kNone,
 };
 
@@ -51,6 +51,8 @@ class StreamProgress {
   void issued_anywhere(std::uint64_t sequence) noexcept;
   // All that was issued there before `sequence`, a call that waited for it, is complete.
   void complete(Waits waits, Handle context, Handle stream, std::uint64_t sequence) noexcept;
+  // All that was issued to `context` is; a context that was given nothing has nothing to complete.
+  bool complete(Handle context) const noexcept;
   // Nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
   // Nothing but quiet work was issued to the created `stream` of `context` since it was complete,

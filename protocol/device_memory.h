@@ -55,6 +55,11 @@ enum class ReturnKind : std::uint32_t {
   kPiece = 2,
   // The client cannot hold the window: all of it goes, and the device has none from now on.
   kWindow = 3,
+  // Nothing is freed here: the program has freed memory of its own, or while a stream captured, and
+  // later calls stand behind what the record's context was given before (kFlagBarrier;
+  // docs/adr/0038).
+  // Nobody waits, and nothing is said. With Feature::kFreesInOrder only.
+  kOrder = 4,
 };
 
 // Order::kOrderedHost.

@@ -39,6 +39,8 @@ std::string feature_name(unsigned bit) {
       return "copies from the device over several connections";
     case static_cast<unsigned>(Feature::kBytesInItems):
       return "small copies from the device on the log channel";
+    case static_cast<unsigned>(Feature::kFreesInOrder):
+      return "records with a free's place on the device";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

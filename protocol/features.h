@@ -57,8 +57,11 @@ enum class Feature : std::uint8_t {
   // The bytes of a small copy from the device may come on the log channel (ReplyKind::kCopyBytes,
   // record.h). With kSpreadCopies only, by which chunks know what they stand behind.
   kBytesInItems = 15,
+  // A record may have a free's place on the device and nothing else (ReturnKind::kOrder,
+  // device_memory.h).
+  kFreesInOrder = 16,
 };
-inline constexpr unsigned kFeatureCount = 16;
+inline constexpr unsigned kFeatureCount = 17;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -85,7 +88,7 @@ constexpr Features our_features(Sender who) {
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
       feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
       feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
-      feature_bit(Feature::kBytesInItems);
+      feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

@@ -55,8 +55,11 @@ enum class Order : std::uint8_t {
   // of all contexts, and every later one of any waits (a copy between contexts).
   kContext = 4,
   // Like kContext towards earlier calls; then runs on the context's own thread, where it may block.
-  // Only later kContext and kOrderedHost calls, and with kFlagBarrier all calls, wait for its end.
-  // Free, unload, destroy; with kFlagPassesStreams: load, cuGraphDestroy, cuGraphDestroyNode.
+  // Only later kContext and kOrderedHost calls wait for its end. Free, unload, destroy; with
+  // kFlagPassesStreams: load, cuGraphDestroy, cuGraphDestroyNode. With kFlagBarrier every later
+  // call
+  // of any context stands on the device behind what `context` was given before, and is issued when
+  // that was: a free that was answered early (docs/adr/0038).
   kOrderedHost = 5
 };
 inline constexpr std::uint8_t kOrderMin = 1;
@@ -66,8 +69,9 @@ inline constexpr std::uint8_t kOrderMax = 5;
 inline constexpr std::uint16_t kFlagFence = 1;  // The client waits for a reply.
 // Answered early although CUDA completes it before it returns: no later call, on any stream or
 // context, starts on the device before this one is complete. A wait for a stream, or for an event
-// that was recorded there, comes so in the stream's order (docs/adr/0033, 0036); behind it
-// questions of its context are answered, and what work may need is ended, when it is over.
+// that was recorded there, comes so in the stream's order (docs/adr/0033, 0036); behind it, and
+// behind a free (docs/adr/0038), questions of its context are answered, and what work may need is
+// ended, when that is over.
 inline constexpr std::uint16_t kFlagBarrier = 2;
 inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`; else only reads it.
 // kEventRecord: the client asks about this event, so it is told of the record's end unasked: a
@@ -227,9 +231,9 @@ enum class ReplyKind : std::uint8_t {
   kBytesWanted = 9,  // The stream has come to the kCopyIn `call_sequence` (kFlagBulkOnDemand): once
                      // the client is at the watermark it reads and sends transfer `subject`.
   kCopyBytes = 10    // Payload: the bytes of the kCopyOut whose transfer is `subject`, all of them,
-                   // at most limits::kItemCopyBytesMax, in place of chunks
-                   // (Feature::kBytesInItems). `watermark`: the number of their completion; they
-                   // are written where they belong behind those before it (BulkHeader, frame.h).
+                     // at most limits::kItemCopyBytesMax, in place of chunks
+                     // (Feature::kBytesInItems). `watermark`: the number of their completion; they
+                     // are written where they belong behind those before it (BulkHeader, frame.h).
 };
 inline constexpr std::uint8_t kReplyKindMin = 1;
 inline constexpr std::uint8_t kReplyKindMax = 10;

@@ -12,6 +12,7 @@
 #include "client/credit_book.h"
 #include "client/fork_guard.h"
 #include "client/interpose/capture.h"
+#include "client/interpose/implicit_wait.h"
 #include "client/interpose/process.h"
 #include "client/memory_board.h"
 #include "client/thread.h"
@@ -210,6 +211,14 @@ int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wai
   if (!wait) return here.session().post(*here.lane, return_site(context), bytes_of(payload));
   Reply reply;
   return here.session().call(*here.lane, return_site(context), bytes_of(payload), &reply);
+}
+
+// All later calls stand behind the context's work.
+int tell_in_order(const Here& here, Handle context, const MemoryReturn& payload) {
+  if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
+  CallSite site = return_site(context);
+  site.flags = protocol::kFlagBarrier;
+  return here.session().post(*here.lane, site, bytes_of(payload));
 }
 
 void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
@@ -502,14 +511,17 @@ bool hold_window(const Here& here, const WindowPlace& place) {
 }
 
 // Waits for the device's work as cuMemFree does only where the program could tell: while bytes are
-// on their way into its memory. (What it asks, the worker answers behind the free.)
+// on their way into its memory. Else the worker keeps what comes later behind that work, also what
+// the program asks (docs/adr/0038).
 int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous) {
-  const bool wait = synchronous && !here.session().may_answer_early();
+  const bool early = synchronous && may_free_early(here);
+  const bool wait = synchronous && !early;
   const int device = device_of_window(range.base);
   if (device < 0) {
     memory_returns.fetch_add(1, std::memory_order_relaxed);
     CallSite site = here.site(protocol::Order::kOrderedHost);
     site.context = range.context;
+    if (early) site.flags = protocol::kFlagBarrier;
     return wait ? call_row(here, opcode::cuMemFree_v2, site, {}, range.base)
                 : post_row(here, opcode::cuMemFree_v2, site, {}, range.base);
   }
@@ -518,14 +530,19 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
   MemoryReturn payload;
   payload.device = static_cast<std::uint32_t>(device);
   payload.ticket = next_ticket();
+  // A capture in some stream of the context forbids to wait for it.
+  const bool untold = capturing_somewhere();
   {
     const WindowLock lock(window);
     window.book.quarantine(payload.ticket, range.context, range.base, range.bytes);
-    if (capturing_somewhere()) {
-      // A capture in some stream of the context forbids to wait for it.
-      window.untold.emplace_back(range.context, payload.ticket);
-      return here.session().health(range.context);
-    }
+    if (untold) window.untold.emplace_back(range.context, payload.ticket);
+  }
+  if (untold) {
+    return synchronous ? wait_implicitly(here, range.context)
+                       : here.session().health(range.context);
+  }
+  {
+    const WindowLock lock(window);
     const CreditBook::Range piece =
         window.book.take_idle_piece(range.context, limits::kIdleCreditBytesMax);
     if (piece.bytes != 0) {
@@ -533,7 +550,8 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
       payload.piece = piece.base;
     }
   }
-  const int result = tell(here, range.context, payload, wait);
+  const int result = early ? tell_in_order(here, range.context, payload)
+                           : tell(here, range.context, payload, wait);
   if (result == 0) return_more(here, window, range.context);
   return result;
 }

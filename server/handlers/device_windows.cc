@@ -364,9 +364,10 @@ CallOutcome run_free(Call& call) {
   if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
   MemoryReturn payload;
   if (call.header().order != protocol::Order::kOrderedHost || !copy_payload(call, &payload) ||
-      payload.kind < ReturnKind::kFreed || payload.kind > ReturnKind::kWindow) {
+      payload.kind < ReturnKind::kFreed || payload.kind > ReturnKind::kOrder) {
     return CallOutcome::done(kErrorInvalidValue);
   }
+  if (payload.kind == ReturnKind::kOrder) return CallOutcome::done(0);  // The executor's business.
   int result = call.driver_context() == nullptr ? 0 : call.driver().cuCtxSynchronize();
   if (result == 0) result = take_back(state, payload);
   if (result == 0) call.executor().tell_work_done(call.header(), payload.ticket);

@@ -1,5 +1,6 @@
 // ContextStreams: which streams of a context may have work, so that whether the context is done can
-// be asked of the driver without waiting: it has no question for that.
+// be asked of the driver without waiting: it has no question for that. A free stands behind all of
+// them on the device (DeviceBarrier).
 //
 // Of a context that uses many streams, or has destroyed one that had work, it is not known until
 // somebody has waited for all of it. With the executor's role, but for what says otherwise.
@@ -9,7 +10,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <unordered_map>
+#include <vector>
 
 namespace gpurun::server {
 
@@ -23,24 +26,53 @@ class ContextStreams {
     last_context_ = context;
     last_stream_ = stream;
     Streams& streams = streams_[home_of()];
-    if (streams.count > kMost || streams.find(stream) != streams.end()) return;
+    const bool known = streams.count <= kMost;
+    if (known && streams.find(stream) != streams.end()) return;
+    streams.all.insert(stream);
+    if (!known) return;
     if (streams.count < kMost) streams.each[streams.count] = stream;
     ++streams.count;
   }
-  // It is about to be destroyed, and may not be asked about any more.
+  // It is about to be destroyed, and may not be asked about any more. True: it may have work.
   template <typename IsDone>
-  void destroyed(std::uint64_t home, void* stream, IsDone is_done) {
+  bool destroyed(std::uint64_t home, void* stream, IsDone is_done) {
     forget_last();
     const auto found = streams_.find(home);
-    if (found == streams_.end() || found->second.count > kMost) return;
+    if (found == streams_.end() || found->second.all.erase(stream) == 0) return false;
     Streams& streams = found->second;
-    void** const at = streams.find(stream);
-    if (at == streams.end()) return;
-    if (is_done(stream)) {
-      *at = streams.each[--streams.count];
-    } else {
+    const bool done = is_done(stream);
+    if (done) {
+      streams.drop(stream);
+    } else if (streams.find(stream) != streams.end()) {
       streams.count = kMost + 1;
     }
+    return !done;
+  }
+  bool may_have_work(std::uint64_t context) const {
+    const auto found = streams_.find(context);
+    return found != streams_.end() && !found->second.all.empty();
+  }
+  // Those that have work. `state_of(stream)` asks the driver; the streams that are done are not
+  // asked about again before they are given something.
+  enum class State : std::uint8_t { kDone, kBusy, kCapturing };
+  template <typename StateOf>
+  std::vector<void*> busy(std::uint64_t context, StateOf state_of) {
+    const auto found = streams_.find(context);
+    if (found == streams_.end() || found->second.all.empty()) return {};
+    Streams& streams = found->second;
+    std::vector<void*> busy;
+    for (auto at = streams.all.begin(); at != streams.all.end();) {
+      const State state = state_of(*at);
+      if (state == State::kBusy) busy.push_back(*at);
+      if (state == State::kDone) {
+        streams.drop(*at);
+        at = streams.all.erase(at);
+      } else {
+        ++at;
+      }
+    }
+    forget_last();
+    return busy;
   }
   // The context has ended.
   void forget(std::uint64_t context) {
@@ -63,6 +95,7 @@ class ContextStreams {
     if (!std::all_of(streams.each.begin(), streams.end(), is_done)) return false;
     if (!is_done(nullptr)) return false;
     streams.count = 0;
+    streams.all.clear();
     forget_last();
     return true;
   }
@@ -84,11 +117,16 @@ class ContextStreams {
   static constexpr unsigned kMost = 4;
   struct Streams {
     std::array<void*, kMost> each{};
-    unsigned count = 0;       // kMost + 1: not known.
+    unsigned count = 0;       // kMost + 1: not known, and `each` means nothing.
+    std::set<void*> all;      // Also of what is not known. Has `each`, as far as those are.
     bool waited_for = false;  // As long as there are waits_: what was given before is not known.
 
     void** end() { return each.begin() + std::min(count, kMost); }
     void** find(void* stream) { return std::find(each.begin(), end(), stream); }
+    void drop(void* stream) {
+      void** const at = find(stream);
+      if (count <= kMost && at != end()) *at = each[--count];
+    }
   };
 
   void forget_last() { last_context_ = ~std::uint64_t{0}; }

@@ -25,12 +25,7 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
   const StreamKey key = key_of(header);
   if (behind_.count(key) != 0) return 0;
   if (is_capturing(driver_, stream)) return 0;
-  // Complete, or gone with its context.
-  if (driver_.cuEventQuery(pending_) != kErrorNotReady) {
-    pending_ = nullptr;
-    behind_.clear();
-    return 0;
-  }
+  if (!stands()) return 0;
   if (const int result = driver_.cuStreamWaitEvent(stream, pending_, 0); result != 0) {
     return result;
   }
@@ -38,8 +33,17 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
   return 0;
 }
 
+bool DeviceBarrier::stands() {
+  if (pending_ == nullptr) return false;
+  if (driver_.cuEventQuery(pending_) == kErrorNotReady) return true;
+  pending_ = nullptr;  // Complete, or gone with its context.
+  behind_.clear();
+  return false;
+}
+
 void DeviceBarrier::forget(std::uint64_t context) {
   sides_.erase(context);
+  joins_.erase(context);
   std::erase_if(marks_, [&](const auto& each) {
     if (std::get<1>(each.first) != context) return false;
     if (kept_ == each.second.event || kept_ == each.second.other) kept_ = nullptr;
@@ -57,9 +61,10 @@ std::vector<DeviceBarrier::OwedEvent> DeviceBarrier::owed_to(std::uint32_t lane,
   std::vector<OwedEvent> events;
   for (auto& [key, mark] : marks_) {
     const auto [of_lane, of_context, owed] = key;
-    const bool to_others = owed == Owed::kToAll ||
-                           (owed == Owed::kToContext && (context == 0 || of_context == context));
-    if (!mark.owed || mark.since > sequence || (of_lane != lane && !to_others)) continue;
+    const bool to_context = owed == Owed::kToContext || owed == Owed::kFreed;
+    const bool to_others =
+        owed == Owed::kToAll || (to_context && (context == 0 || of_context == context));
+    if (!mark.owed || mark.since >= sequence || (of_lane != lane && !to_others)) continue;
     mark.owed = driver_.cuEventQuery(mark.event) == kErrorNotReady;
     if (mark.owed) events.push_back({mark.event, of_context});
   }
@@ -73,9 +78,51 @@ int DeviceBarrier::after(const protocol::RecordHeader& header, void* stream, Owe
   return result;
 }
 
+int DeviceBarrier::make_side(std::uint64_t context, void** side) {
+  void*& of = sides_[context];
+  const int result = of == nullptr ? driver_.cuStreamCreate(&of, kSideStreamFlags) : 0;
+  *side = of;
+  return result;
+}
+
+int DeviceBarrier::join(std::uint64_t context, void* side, void* stream) {
+  void*& event = joins_[context];
+  int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
+  if (result != 0) {  // As in mark().
+    event = nullptr;
+    result = driver_.cuEventCreate(&event, kEventDisableTiming);
+    if (result == 0) result = driver_.cuEventRecord(event, stream);
+  }
+  return result == 0 ? driver_.cuStreamWaitEvent(side, event, 0) : result;
+}
+
+int DeviceBarrier::after_streams(const protocol::RecordHeader& header,
+                                 std::span<void* const> streams) {
+  const bool behind_another = stands();
+  void* behind = streams.front();
+  if (streams.size() > 1 || behind_another) {
+    int result = make_side(header.context, &behind);
+    for (void* const stream : streams) {
+      if (result == 0 && stream != behind) result = join(header.context, behind, stream);
+    }
+    if (result == 0 && behind_another) result = driver_.cuStreamWaitEvent(behind, pending_, 0);
+    if (result != 0) return result;
+  }
+  const int result = mark(header, behind, Owed::kFreed);
+  if (result == 0) last_.streams.assign(streams.begin(), streams.end());
+  return result;
+}
+
+int DeviceBarrier::outlive(std::uint64_t context, void* stream) {
+  if (is_capturing(driver_, stream)) return 0;
+  void* side = nullptr;
+  const int result = make_side(context, &side);
+  return result == 0 ? join(context, side, stream) : result;
+}
+
 int DeviceBarrier::after_event(const protocol::RecordHeader& header, void* event) {
-  void*& side = sides_[header.context];
-  int result = side == nullptr ? driver_.cuStreamCreate(&side, kSideStreamFlags) : 0;
+  void* side = nullptr;
+  int result = make_side(header.context, &side);
   if (result == 0) result = driver_.cuStreamWaitEvent(side, event, 0);
   if (result == 0 && pending_ != nullptr) result = driver_.cuStreamWaitEvent(side, pending_, 0);
   return result == 0 ? mark(header, side, Owed::kToAll) : result;
@@ -96,7 +143,7 @@ int DeviceBarrier::mark(const protocol::RecordHeader& header, void* stream, Owed
   if (result != 0) return result;
   pending_ = event;
   behind_.clear();
-  last_ = {header, event};
+  last_ = {header, event, {}};
   return 0;
 }
 

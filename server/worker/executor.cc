@@ -165,16 +165,21 @@ void ExecutorState::enqueue(std::unique_ptr<Call> call) {
   const RecordHeader header = call->header_;
   note_in_queue(header);
   IssueQueue::Item* item = queue.push(header, traits(header), call.release());
+  if (queue.has_mark(header.sequence)) item = queue.barrier();
   if (const EarlyKey key = early_key(header)) early[*key] = item;
+}
+
+void ExecutorState::forget_early(const IssueQueue::Item* item) {
+  const EarlyKey key = early_key(static_cast<const Call*>(item->user())->header_);
+  if (!key) return;
+  const auto found = early.find(*key);
+  if (found != early.end() && found->second == item) early.erase(found);
 }
 
 void ExecutorState::finish(IssueQueue::Item* item) {
   const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
   queued_bytes -= cost(*call);
-  if (const EarlyKey key = early_key(call->header_)) {
-    const auto found = early.find(*key);
-    if (found != early.end() && found->second == item) early.erase(found);
-  }
+  forget_early(item);
   queue.finish(item);
   shrunk.notify_all();
 }
@@ -209,7 +214,16 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   end();
 }
 
+// From now on the device keeps what its client calls later behind the context's work so far.
+void ExecutorState::issue_mark(IssueQueue::Item* item) {
+  const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
+  if (const int result = mark_behind_context(header); result != 0) report(header, result, 0);
+  forget_early(item);
+  queue.finish(item);
+}
+
 void ExecutorState::issue(IssueQueue::Item* item) {
+  if (item->is_mark()) return issue_mark(item);
   Call& call = *static_cast<Call*>(item->user());
   if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
   if (is_question(call)) {

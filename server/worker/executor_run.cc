@@ -40,7 +40,30 @@ void ExecutorState::note_for_context(const RecordHeader& header, void* stream) {
   if (header.opcode != driver_abi::opcode::cuStreamDestroy_v2) {
     return context_streams.given(header.context, stream, home);
   }
-  context_streams.destroyed(home(), stream, [this](void* each) { return stream_is_done(each); });
+  const std::uint64_t of = home();
+  const bool had_work =
+      context_streams.destroyed(of, stream, [this](void* each) { return stream_is_done(each); });
+  if (!had_work || barrier.outlive(header.context, stream) != 0) return;
+  if (void* const side = barrier.side_of(header.context); side != nullptr) {
+    context_streams.given(of, side, [of] { return of; });
+  }
+}
+
+// Puts a barrier behind all that the context has been given and that is not done. Streams that
+// capture stay out of it.
+int ExecutorState::mark_behind_context(const RecordHeader& header) {
+  using State = ContextStreams::State;
+  forget_contexts();
+  if (!context_streams.may_have_work(header.context)) return 0;
+  const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
+  if (context.result != 0) return 0;  // It has ended, and its work with it.
+  const int entered = enter_context(options.driver, id, reinterpret_cast<void*>(context.value));
+  if (entered != 0) return entered;
+  const std::vector<void*> busy = context_streams.busy(header.context, [this](void* stream) {
+    if (is_capturing(options.driver, stream)) return State::kCapturing;
+    return options.driver.cuStreamQuery(stream) == kErrorNotReady ? State::kBusy : State::kDone;
+  });
+  return busy.empty() ? 0 : barrier.after_streams(header, busy);
 }
 
 // Makes the thread and the call what handlers are promised. 0 or the CUresult.
@@ -71,7 +94,13 @@ int ExecutorState::prepare(Call& call) {
     if (result == 0) note_on_device(call);
     return result;
   }
-  return 0;
+  // A copy between contexts, which the driver puts behind the legacy stream of the current one
+  // (manual, cuMemcpyPeer).
+  const bool between =
+      header.order == Order::kContext && (header.flags & protocol::kFlagBarrier) != 0;
+  if (!between || header.context == 0) return 0;
+  context_streams.given(header.context, nullptr, [&] { return header.context; });
+  return barrier.before(header, nullptr);
 }
 
 // Within what the driver's queue for the stream takes without blocking us.

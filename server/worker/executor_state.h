@@ -86,6 +86,9 @@ struct ExecutorState {
   struct Standing;
   bool cuda_orders(const RecordHeader& later, const RecordHeader& copy);
   void note_on_device(const Call& call);
+  void note_question(const RecordHeader& header);
+  bool may_note_on_device(const RecordHeader& header);
+  void keep_on_device(const RecordHeader& header);
   void note_in_queue(const RecordHeader& header);
   void look_later(std::chrono::steady_clock::time_point when);
   bool still_stands(const Standing& standing);
@@ -126,7 +129,10 @@ struct ExecutorState {
   IssueQueue::StreamTraits traits(const RecordHeader& header);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
+  void issue_mark(IssueQueue::Item* item);
+  int mark_behind_context(const RecordHeader& header);
   void finish(IssueQueue::Item* item);
+  void forget_early(const IssueQueue::Item* item);
   bool stream_is_done(void* stream) const;
   void note_for_context(const RecordHeader& header, void* stream);
   bool soon(const std::function<bool()>& ready);

@@ -22,6 +22,11 @@ enum ChainKind : std::uint8_t {
 
 bool is_gate(Order order) { return order == Order::kContext || order == Order::kOrderedHost; }
 
+// Its mark is the barrier, and not the call itself.
+bool has_mark_before(const RecordHeader& header) {
+  return header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
+}
+
 bool passes_streams(const RecordHeader& header) {
   return (header.flags & protocol::kFlagPassesStreams) != 0;
 }
@@ -130,8 +135,36 @@ void IssueQueue::remember(Item& item, std::uint64_t home, bool blocking) {
   if (item.contexts_[1] != 0) contexts_[item.contexts_[1]][item.chain_] = {&item, blocking};
 }
 
+// Behind what its context has been given. The ends of ordered host calls are no work of the device.
+void IssueQueue::push_mark(const RecordHeader& header, void* user) {
+  auto owned = std::make_unique<Item>();
+  Item& item = *owned;
+  item.is_mark_ = true;
+  item.sequence_ = header.sequence;
+  item.user_ = user;
+  item.chain_ = {kAlone, header.sequence, 0};
+  items_[key_of(item)] = std::move(owned);
+  wait_for(item, barrier_);
+  wait_for_gates(item, header.context);
+  const auto of_host = [](const Chain& chain) {
+    return chain.kind == kHost || chain.kind == kHostPast;
+  };
+  if (header.context == 0) {
+    for (const auto& [chain, last] : chains_) {
+      if (!of_host(chain)) wait_for(item, last);
+    }
+  } else if (const auto tails = contexts_.find(header.context); tails != contexts_.end()) {
+    for (const auto& [chain, tail] : tails->second) {
+      if (!of_host(chain)) wait_for(item, tail.item);
+    }
+  }
+  barrier_ = &item;
+  if (item.blockers_ == 0) issuable_.emplace(item.sequence_, &item);
+}
+
 IssueQueue::Item* IssueQueue::push(const RecordHeader& header, const StreamTraits& traits,
                                    void* user) {
+  if (has_mark_before(header)) push_mark(header, user);
   auto owned = std::make_unique<Item>();
   Item& item = *owned;
   items_[header.sequence] = std::move(owned);
@@ -162,7 +195,7 @@ IssueQueue::Item* IssueQueue::push(const RecordHeader& header, const StreamTrait
     order_by_subject(item, (header.flags & protocol::kFlagWritesSubject) != 0);
   }
   if (!delays_nobody(header)) remember(item, home, blocking);
-  if ((header.flags & protocol::kFlagBarrier) != 0) barrier_ = &item;
+  if ((header.flags & protocol::kFlagBarrier) != 0 && !has_mark_before(header)) barrier_ = &item;
   if (item.blockers_ == 0) issuable_.emplace(item.sequence_, &item);
   return &item;
 }
@@ -216,7 +249,7 @@ void IssueQueue::finish(Item* item) {
   for (Item* dependent : item->dependents_) {
     if (--dependent->blockers_ == 0) issuable_.emplace(dependent->sequence_, dependent);
   }
-  items_.erase(item->sequence_);
+  items_.erase(key_of(*item));
 }
 
 void IssueQueue::hold(Item* item) {

@@ -8,6 +8,11 @@
 // the device. A call that its client awaits delays no other, whatever its order: its thread makes
 // no call meanwhile, and other threads have no word of it.
 //
+// An ordered host call with kFlagBarrier has two items: a mark, and the call behind it. The mark
+// waits for the earlier calls of its context, but not for the end of ordered host calls. Every
+// later call waits for the mark: from then on the device keeps the order (DeviceBarrier). So a free
+// that blocks on its own thread delays no stream.
+//
 // Nothing stays behind when its calls are issued: an idle stream, lane or event costs nothing. One
 // thread at a time.
 #pragma once
@@ -36,6 +41,8 @@ class IssueQueue {
    public:
     std::uint64_t sequence() const noexcept { return sequence_; }
     void* user() const noexcept { return user_; }
+    // This is the mark of the call that user() is, which has an item of its own.
+    bool is_mark() const noexcept { return is_mark_; }
 
    private:
     friend class IssueQueue;
@@ -54,6 +61,7 @@ class IssueQueue {
     std::uint64_t subject_ = 0;
     std::size_t blockers_ = 0;
     bool held_ = false;
+    bool is_mark_ = false;
     std::vector<Item*> dependents_;
   };
 
@@ -62,7 +70,8 @@ class IssueQueue {
   IssueQueue& operator=(const IssueQueue&) = delete;
 
   // Takes a call of any order but kImmediate, which is never queued. Numbers rise from call to
-  // call. `user` is the owner's. The item lives until finish().
+  // call. `user` is the owner's. The item lives until finish(). Where the call has a mark, that is
+  // barrier() then; its user() is the same.
   Item* push(const protocol::RecordHeader& header, const StreamTraits& traits, void* user);
 
   // Takes a call that waits for the calls `earlier` alone, and that no other waits for.
@@ -80,7 +89,9 @@ class IssueQueue {
   // Forgets every call, also those being issued; `release` gets what push() was given.
   template <typename Release>
   void clear(Release release) {
-    for (auto& [sequence, item] : items_) release(item->user_);
+    for (auto& [sequence, item] : items_) {
+      if (!item->is_mark_) release(item->user_);
+    }
     items_.clear();
     issuable_.clear();
     held_.clear();
@@ -104,8 +115,9 @@ class IssueQueue {
     return found != subjects_.end() && found->second.writer != nullptr;
   }
   // The last barrier that is not issued. nullptr: there is none.
-  const Item* barrier() const noexcept { return barrier_; }
+  Item* barrier() const noexcept { return barrier_; }
   bool has(std::uint64_t sequence) const { return items_.count(sequence) != 0; }
+  bool has_mark(std::uint64_t sequence) const { return items_.count(sequence | kMarkBit) != 0; }
   std::size_t size() const noexcept { return items_.size(); }
   // Chains, contexts and events that are remembered, for tests: 0 when empty().
   std::size_t remembered() const noexcept;
@@ -122,7 +134,13 @@ class IssueQueue {
     std::map<Chain, Item*> readers;  // Since the writer; the last of each chain.
   };
 
+  static constexpr std::uint64_t kMarkBit = std::uint64_t{1} << 63;
+
   static Chain chain_of(const protocol::RecordHeader& header);
+  static std::uint64_t key_of(const Item& item) {
+    return item.is_mark_ ? item.sequence_ | kMarkBit : item.sequence_;
+  }
+  void push_mark(const protocol::RecordHeader& header, void* user);
   static void wait_for(Item& item, Item* earlier);
   void wait_for_context(Item& item, std::uint64_t context);
   void wait_for_gates(Item& item, std::uint64_t context);
@@ -132,7 +150,7 @@ class IssueQueue {
   void order_by_subject(Item& item, bool writes);
   void remember(Item& item, std::uint64_t home, bool blocking);
 
-  std::unordered_map<std::uint64_t, std::unique_ptr<Item>> items_;  // By number.
+  std::unordered_map<std::uint64_t, std::unique_ptr<Item>> items_;  // By key_of().
   std::set<std::pair<std::uint64_t, Item*>> issuable_;              // Lowest number first.
   std::vector<Item*> held_;
   std::map<Chain, Item*> chains_;                      // The last call of each.

@@ -1,9 +1,9 @@
 // Questions: whether a stream or an event is done, and the time between two events. They wait for
 // nothing that a local driver would not have waited for already: what stands queued is not done,
 // and what was answered before it was done is waited for, by the lane that was answered. A wait
-// that was answered early (docs/adr/0033, 0036) is waited for by the questions of every lane: they
-// are what its end is known by, and the lane that was answered may have told the others. So it is
-// by calls that end what work on the device may need.
+// that was answered early (docs/adr/0033, 0036), and a free (0038), are waited for by the questions
+// of every lane: they are what its end is known by, and the lane that was answered may have told
+// the others. So they are by calls that end what work on the device may need.
 #include <array>
 #include <utility>
 
@@ -50,12 +50,14 @@ ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header
 // Calls that CUDA completes before they return, and that were answered early.
 ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
   if ((header.flags & protocol::kFlagFence) != 0) return {};
-  const bool copy = header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0;
+  const bool is_barrier = (header.flags & protocol::kFlagBarrier) != 0;
+  const bool copy = header.order == Order::kStream && is_barrier;
+  const bool marked = header.order == Order::kOrderedHost && is_barrier;
   const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
                      header.opcode == options.handlers.memory_free;
-  if (!copy && !frees) return {};
+  if (!copy && !marked && !frees) return {};
   // Each barrier stands behind the one before: the last will do.
-  if (is_early_wait(header)) return std::pair{kAllLanes, header.context};
+  if (marked || is_early_wait(header)) return std::pair{kAllLanes, header.context};
   return std::pair{header.lane, copy ? kBarriers : header.context};
 }
 
@@ -93,7 +95,10 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   forget_contexts();
   const bool of_any = header.opcode == options.handlers.event_elapsed_time;
   OwedEvents owed = barrier.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
-  if (!owed.empty()) return ask_behind(keep(std::move(*call)), std::move(owed));
+  if (!owed.empty()) {
+    note_question(header);
+    return ask_behind(keep(std::move(*call)), std::move(owed));
+  }
   ask_the_driver(*call);
 }
 

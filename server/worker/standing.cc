@@ -1,7 +1,8 @@
-// What stands for long behind another thread's copy that was answered early. As long as that thread
-// may have told this one of the copy, nothing may pass it; but nobody can see whether it has. Where
-// it has not, and the work before the copy waits for the very call that stands, both stand for ever
-// (docs/adr/0016): so the program is told once, after a while, what helps.
+// What stands for long behind another thread's copy or free that was answered early. As long as
+// that thread may have told this one of it, nothing may pass it; but nobody can see whether it has.
+// Where it has not, and the work before it waits for the very call that stands, both stand for ever
+// (docs/adr/0016, 0038): so the program is told once, after a while, what helps.
+#include <algorithm>
 #include <string>
 
 #include "server/worker/executor_state.h"
@@ -14,12 +15,15 @@ using Clock = std::chrono::steady_clock;
 
 bool is_legacy(const RecordHeader& header) { return header.stream < protocol::kStreamPerThread; }
 
+bool is_free(const RecordHeader& header) { return header.order == Order::kOrderedHost; }
+
 }  // namespace
 
 // On a local device, too, `later` would wait for what stands before `copy`: by their streams.
 bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& copy) {
   if (later.order == Order::kLane) return false;
   if (later.order != Order::kStream) return (later.flags & protocol::kFlagPassesStreams) == 0;
+  if (is_free(copy)) return false;  // It has no stream.
   if (is_legacy(later) && is_legacy(copy)) return later.context == copy.context;
   if (!is_legacy(later) && !is_legacy(copy)) {
     return later.stream == copy.stream && later.stream != protocol::kStreamPerThread;
@@ -30,22 +34,38 @@ bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& c
   return of.blocking && (of.context == 0 ? named.context : of.context) == legacy.context;
 }
 
+bool ExecutorState::may_note_on_device(const RecordHeader& header) {
+  const DeviceBarrier::Pending* const copy = barrier.pending();
+  if (copy == nullptr || copy->call.lane == header.lane || told_of_standing) return false;
+  if (options.standing_after.count() == 0 || copy->event == barrier.kept()) return false;
+  return !on_device.has_value() || !still_stands(*on_device);
+}
+
+void ExecutorState::keep_on_device(const RecordHeader& header) {
+  const DeviceBarrier::Pending& copy = *barrier.pending();
+  barrier.keep(copy.event);
+  on_device = Standing{header, copy.call, copy.event, Clock::now()};
+  look_later(on_device->since + options.standing_after);
+}
+
 // `call` is about to be issued behind what the barrier holds.
 void ExecutorState::note_on_device(const Call& call) {
-  const DeviceBarrier::Pending* const copy = barrier.pending();
-  if (copy == nullptr || copy->call.lane == call.header_.lane || told_of_standing) return;
-  if (options.standing_after.count() == 0 || copy->event == barrier.kept()) return;
-  if (is_capturing(options.driver, call.driver_stream_) ||
-      (on_device.has_value() && still_stands(*on_device))) {
+  if (!may_note_on_device(call.header_) || is_capturing(options.driver, call.driver_stream_)) {
     return;
   }
-  const bool ordered = cuda_orders(call.header_, copy->call);
+  const DeviceBarrier::Pending& copy = *barrier.pending();
+  const bool own_work =  // What the free stands behind is in the call's own stream.
+      std::find(copy.streams.begin(), copy.streams.end(), call.driver_stream_) !=
+      copy.streams.end();
+  const bool ordered = own_work || cuda_orders(call.header_, copy.call);
   // Asking for a stream's traits may have made another context current.
   (void)enter_context(options.driver, id, call.driver_context_);
-  if (ordered) return;
-  barrier.keep(copy->event);
-  on_device = Standing{call.header_, copy->call, copy->event, Clock::now()};
-  look_later(on_device->since + options.standing_after);
+  if (!ordered) keep_on_device(call.header_);
+}
+
+// A question is asked behind a free of another lane.
+void ExecutorState::note_question(const RecordHeader& header) {
+  if (may_note_on_device(header) && is_free(barrier.pending()->call)) keep_on_device(header);
 }
 
 // `header` is about to be queued.
@@ -53,7 +73,8 @@ void ExecutorState::note_in_queue(const RecordHeader& header) {
   const IssueQueue::Item* const item = queue.barrier();
   if (item == nullptr || told_of_standing || options.standing_after.count() == 0) return;
   const RecordHeader& copy = static_cast<const Call*>(item->user())->header_;
-  if (copy.lane == header.lane || copy.order != Order::kStream || !early_key(copy)) return;
+  if (copy.lane == header.lane || !early_key(copy)) return;
+  if (is_free(copy) && queue.has_queue_of(header)) return;  // It may stand behind its own stream.
   if (cuda_orders(header, copy) || (in_queue.has_value() && still_stands(*in_queue))) return;
   in_queue = Standing{header, copy, nullptr, Clock::now()};
   look_later(in_queue->since + options.standing_after);
@@ -70,7 +91,10 @@ void ExecutorState::look_later(Clock::time_point when) {
 }
 
 bool ExecutorState::still_stands(const Standing& standing) {
-  if (standing.event == nullptr) return queue.has(standing.copy.sequence);
+  if (standing.event == nullptr) {
+    return is_free(standing.copy) ? queue.has_mark(standing.copy.sequence)
+                                  : queue.has(standing.copy.sequence);
+  }
   return barrier.kept() == standing.event &&
          options.driver.cuEventQuery(standing.event) == kErrorNotReady;
 }
@@ -93,8 +117,9 @@ void ExecutorState::tell_standing() {
     each->reset();
     if (!can_ask || !still_stands(standing)) continue;
     told_of_standing = true;
-    const std::string kind = is_early_wait(standing.copy) ? "wait for a stream or an event"
-                                                          : "synchronous copy to the device";
+    const std::string kind = is_free(standing.copy)         ? "free"
+                             : is_early_wait(standing.copy) ? "wait for a stream or an event"
+                                                            : "synchronous copy to the device";
     const std::string words =
         "of one thread has stood for " + std::to_string(options.standing_after.count()) +
         " ms behind a " + kind +

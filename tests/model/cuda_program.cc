@@ -55,6 +55,8 @@ bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   const CudaStep& a = program[i];
   const CudaStep& b = program[j];
   const bool early = a.early();
+  // A free returns when the work of its context is complete; what is called later comes after that.
+  if (a.kind == CudaStep::kFree) return b.kind != CudaStep::kLoad;
   if (!a.on_device() && !early) return false;
   // Whoever has waited may end what the work before has used, whatever its context.
   const bool ends = b.kind == CudaStep::kFree || b.kind == CudaStep::kEnd;
@@ -112,7 +114,9 @@ std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program) {
     for (std::size_t i = 0; i < j; ++i) before[i][j] = directly_before(program, i, j);
   }
   for (std::size_t k = 0; k < count; ++k) {
-    if (!program[k].on_device() && !program[k].early()) continue;
+    const bool passes_on =
+        program[k].on_device() || program[k].early() || program[k].kind == CudaStep::kFree;
+    if (!passes_on) continue;
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t j = k + 1; j < count; ++j) {
         if (before[i][k] && before[k][j]) before[i][j] = true;
@@ -134,6 +138,7 @@ bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier
   const CudaStep& b = program[later];
   if (a.kind == CudaStep::kCopy || a.early()) return true;
   if (a.kind == CudaStep::kEnd) return false;  // Its client awaits it.
+  if (a.kind == CudaStep::kFree) return true;
   if (a.of_stream() && b.of_stream()) {
     if (same_stream(a, b) || through_legacy(a, b)) return true;
     // Records and their users, in the order of the calls: each looks at the last one.
@@ -141,7 +146,6 @@ bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier
     return a.of_event() && b.of_event() && a.event == b.event && records;
   }
   if (a.context != b.context) return false;
-  if (a.kind == CudaStep::kFree) return !b.of_stream();
   return true;  // A load, or a free behind all that its context was given.
 }
 

@@ -9,7 +9,7 @@
 //   sync P       cuStreamSynchronize: its thread waits, the others go on
 //   early P      the same, answered early: behind quiet work; its thread goes on too
 //   await P E    cuEventSynchronize of E, whose last record is in P; answered early
-//   free C       cuMemFree in the context C (A or B): its thread goes on
+//   free C       cuMemFree in the context C (A or B): answered early, its thread goes on
 //   load C       a call on the context that is none of a stream (cuModuleGetFunction and the like)
 //   end C        likewise, one that ends what work may need (cuMemUnmap): its thread waits
 // Places: A0 is the legacy default stream of the context A, Ap and Aq the per-thread default
@@ -59,8 +59,8 @@ const CudaStep* record_before(const CudaProgram& program, std::size_t index);
 
 // What must have happened before what: [i][j] says that the step i comes before the step j > i.
 // For steps of the device: i is complete before j starts. For kSync and kFree as j: i is complete
-// before the call is; for kEnd: before it is made. kEarly, kAwait: what comes before it comes
-// before all that does after. kLoad has no part in it.
+// before the call is; for kEnd: before it is made. kEarly, kAwait, kFree: what comes before it
+// comes before all that does after. kLoad has no part in it.
 std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program);
 
 // Whether the host's call `later` may only be made once `earlier` has been (kFree: has returned):
@@ -68,8 +68,9 @@ std::vector<std::vector<bool>> order_by_cuda(const CudaProgram& program);
 bool must_be_issued_before(const CudaProgram& program, std::size_t later, std::size_t earlier);
 
 // Whether the step `later` may be kept waiting until `earlier` has been handed to the driver
-// (kFree: has returned). That is what CUDA's order needs of a driver that acts when it is called,
-// and, which is more, what calls that are no stream's wait for and are waited for in their context
+// (kFree: has returned; a stream's or another context's step waits until what the free waits for
+// has been). That is what CUDA's order needs of a driver that acts when it is called, and, which is
+// more, what calls that are no stream's wait for and are waited for in their context
 // (docs/architecture.md, order). Nothing else may wait.
 bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier);
 

@@ -91,6 +91,14 @@ std::vector<std::ptrdiff_t> OrderDevice::last_of(void* given) {
   return last;
 }
 
+bool OrderDevice::all_done(const std::vector<std::ptrdiff_t>& operations) const {
+  return std::all_of(operations.begin(), operations.end(),
+                     [this](std::ptrdiff_t each) { return done(each); });
+}
+
+// The legacy stream's work is that of blocking streams too.
+bool OrderDevice::stream_done(void* stream) { return all_done(last_of(stream)); }
+
 std::size_t OrderDevice::record(void* event, void* stream) {
   check(events_.count(event) != 0, "the driver is given an event that it does not have");
   const std::size_t self = give(stream);
@@ -171,15 +179,12 @@ server::DriverFunctions OrderDevice::functions() {
   };
   driver.cuStreamQuery = [](void* stream) {
     const Quiet quiet;
-    return device().done(device().stream_of(stream).last) ? 0 : kNotReady;
+    return device().stream_done(stream) ? 0 : kNotReady;
   };
   driver.cuStreamSynchronize = [](void* stream) {
     const Quiet quiet;
     const std::vector<std::ptrdiff_t> last = device().last_of(stream);
-    const auto done = [&last] {
-      return std::all_of(last.begin(), last.end(),
-                         [](std::ptrdiff_t each) { return device().done(each); });
-    };
+    const auto done = [&last] { return device().all_done(last); };
     until(done, "the work of a stream");
     return 0;
   };

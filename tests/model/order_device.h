@@ -29,6 +29,8 @@ class OrderDevice {
   std::size_t give(void* stream);
   std::size_t record(void* event, void* stream);
   std::size_t wait(void* stream, void* event);
+  // A query of the stream says that it is done.
+  bool stream_done(void* stream);
   // Blocks until the context's work so far is complete, as cuMemFree does.
   void wait_for_context(int context);
   int context_now() const;
@@ -61,6 +63,7 @@ class OrderDevice {
 
   Stream& stream_of(void* stream);
   void come_after(Operation& operation, std::ptrdiff_t other);
+  bool all_done(const std::vector<std::ptrdiff_t>& operations) const;
   // What a synchronisation with the stream waits for.
   std::vector<std::ptrdiff_t> last_of(void* stream);
   bool may_complete(const Operation& operation) const;

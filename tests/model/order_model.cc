@@ -1,7 +1,8 @@
 // The worker's issue queues and what stands around them: the executor as it is (issue queue,
 // barrier, event book, stream bound, completions, parking, outbox) runs small CUDA programs on a
 // device that may take its time, and bytes come late. What holds, whoever goes on when:
-// - what CUDA orders comes in that order on the device, also after a copy that was answered early;
+// - what CUDA orders comes in that order on the device, also after what was answered early (a copy,
+//   a free);
 // - a free and a synchronisation have what they wait for behind them when they return;
 // - nothing is kept waiting but by what it may wait for, everything is issued and answered in the
 //   end, and nobody waits for ever.
@@ -296,11 +297,28 @@ class Run {
       if (!steps[j].given || steps[j].issued) continue;
       bool may = (program[j].kind == CudaStep::kLate && !steps[j].arrived) || stands_early(j);
       for (std::size_t i = 0; i < j && !may; ++i) {
-        const bool over = program[i].kind == CudaStep::kFree ? steps[i].returned : steps[i].issued;
-        may = !over && model::may_wait(program, j, i);
+        may = model::may_wait(program, j, i) && !over(i, j);
       }
       if (!may) wrong("is kept waiting by nothing", j, j);
     }
+  }
+  // The step has happened, as far as `later` may wait for it.
+  bool over(std::size_t index, std::size_t later) const {
+    if (program[index].kind != CudaStep::kFree) return steps[index].issued;
+    const bool for_its_end =
+        !program[later].of_stream() && program[later].context == program[index].context;
+    return for_its_end ? steps[index].returned : has_place(index);
+  }
+  // Of a free, on the device: nothing that it waits for itself is still to be issued.
+  bool has_place(std::size_t index) const {
+    for (std::size_t i = 0; i < index; ++i) {
+      if (program[i].kind == CudaStep::kFree) {
+        if (!has_place(i)) return false;
+      } else if (model::may_wait(program, index, i) && !steps[i].issued) {
+        return false;
+      }
+    }
+    return true;
   }
   // The step ends something, and stands behind what was answered early before it: behind the last
   // of that lane and context, which may have come later.
@@ -314,7 +332,7 @@ class Run {
     }
     bool before_it = false;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool early = program[i].early();
+      const bool early = program[i].early() || program[i].kind == CudaStep::kFree;
       if (!early && program[i].kind != CudaStep::kCopy) continue;
       before_it = before_it || i < index;
       if (before_it && device.paused()) return true;  // Its event has no end either.
@@ -407,6 +425,7 @@ RecordView Run::record_of(std::size_t index) {
     case CudaStep::kFree:
       header.opcode = kFreeCode;
       header.order = Order::kOrderedHost;
+      header.flags = protocol::kFlagBarrier;
       break;
     case CudaStep::kLoad:
       header.opcode = kLoadCode;
@@ -541,6 +560,7 @@ void small_programs() {
       4 + more);
   all_of("early An, late An, late Am, end A, free A, end B, free B, record An 0, wait Bn 0",
          4 + more);
+  all_of("launch An, late An, launch Am, launch Bn, free A, free B, copy A, sync Am", 4 + more);
 }
 
 constexpr model::Scenario kScenarios[] = {

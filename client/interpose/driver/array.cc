@@ -10,6 +10,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
+#include "client/interpose/implicit_wait.h"
 #include "client/interpose/object_pool.h"
 
 namespace gpurun::client::interpose {
@@ -121,7 +122,8 @@ CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
   CallSite site = here.site(protocol::Order::kOrderedHost);
   site.context = here.handles().context_of(handle);
   memory_returns.fetch_add(1, std::memory_order_relaxed);
-  const bool wait = of_another || !here.session().may_answer_early();
+  const bool wait = of_another || !may_free_early(here);
+  if (!wait) site.flags = protocol::kFlagBarrier;
   const int result =
       wait ? call_row(here, row, site, {}, handle) : post_row(here, row, site, {}, handle);
   if (result != 0 && wait) return cuda(result);

@@ -5,6 +5,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/implicit_wait.h"
 #include "client/interpose/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -55,18 +56,14 @@ int refuse_to_end(const Here& here, const MemoryRange& range) {
              : 0;
 }
 
-// Bytes of a copy may still be on their way into the memory, or have to be read from it. The driver
-// waits in such a call, too.
-int await_copies(const Here& here, const MemoryRange& range) {
-  Session& session = here.session();
-  int result = 0;
-  if (session.host_write_outstanding()) {
-    CallSite site;
-    site.context = range.context;
-    result = call_row(here, opcode::cuCtxSynchronize, site, {});
-  }
-  session.await_read(byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
-  return result;
+// The driver waits for the device in such a call. So bytes of a copy that may still be on their way
+// into the memory have come then, and none has still to be read from it.
+int wait_before_end(const Here& here, const MemoryRange& range) {
+  const int result = wait_implicitly(here, range.context);
+  const Handle current = here.context->handle;
+  const int of_current = current == range.context ? 0 : wait_implicitly(here, current);
+  here.session().await_read(byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
+  return result != 0 ? result : of_current;
 }
 
 }  // namespace
@@ -96,7 +93,7 @@ CUresult cuMemFreeHost(void* memory) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
-  const int result = await_copies(here, *range);
+  const int result = wait_before_end(here, *range);
   if (const auto removed = remove_range(base, MemoryKind::kHost); removed.has_value()) {
     free_host_range(*removed);
   }
@@ -133,7 +130,7 @@ CUresult cuMemHostUnregister(void* memory) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
-  const int result = await_copies(here, *range);
+  const int result = wait_before_end(here, *range);
   (void)remove_range(base, MemoryKind::kRegistered);
   return cuda(result);
 }

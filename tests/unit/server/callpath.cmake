@@ -3,6 +3,7 @@ gpurun_test(server_callpath_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/outbox_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/executor_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_waits_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/free_order_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/handles_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/issue_queue_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"

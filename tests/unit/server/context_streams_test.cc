@@ -20,8 +20,8 @@ class Asked : public ::testing::Test {
       return context;
     });
   }
-  void destroyed(std::uint64_t home, void* stream) {
-    streams_.destroyed(home, stream, [&](void* each) { return is_done(each); });
+  bool destroyed(std::uint64_t home, void* stream) {
+    return streams_.destroyed(home, stream, [&](void* each) { return is_done(each); });
   }
   bool done(std::uint64_t context) {
     asked_.clear();
@@ -128,6 +128,58 @@ TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
   EXPECT_TRUE(streams_.is_known(kContext));
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{8, 0}));
+}
+
+// For a free: all that have work, however many, and also what somebody waits for just now.
+TEST_F(Asked, AllWithWorkAreKnownToAFree) {
+  using State = ContextStreams::State;
+  const auto busy = [&](std::uintptr_t captures) {
+    asked_.clear();
+    Streams found;
+    for (void* each : streams_.busy(kContext, [&](void* asked) {
+           const auto number = reinterpret_cast<std::uintptr_t>(asked);
+           asked_.push_back(number);
+           if (number == captures) return State::kCapturing;
+           return number % 2 == 0 ? State::kDone : State::kBusy;
+         })) {
+      found.push_back(reinterpret_cast<std::uintptr_t>(each));
+    }
+    return found;
+  };
+  EXPECT_FALSE(streams_.may_have_work(kContext));
+  for (std::uintptr_t each = 1; each <= 7; ++each) given(kContext, stream(each));
+  given(kOther, stream(9));
+  streams_.begin_wait(kContext);
+  EXPECT_EQ(busy(5), (Streams{1, 3, 7}));
+  EXPECT_EQ(busy(0), (Streams{1, 3, 5, 7}));
+  EXPECT_EQ(asked_, (Streams{1, 3, 5, 7}));  // What is done is not asked about again,
+  given(kContext, stream(2));
+  EXPECT_EQ(busy(0), (Streams{1, 3, 5, 7}));
+  EXPECT_EQ(asked_, (Streams{1, 2, 3, 5, 7}));  // until it is given something.
+  busy_ = 3;
+  EXPECT_TRUE(destroyed(kContext, stream(3)));
+  EXPECT_FALSE(destroyed(kContext, stream(5)));
+  EXPECT_FALSE(destroyed(kContext, stream(2)));
+  EXPECT_EQ(busy(0), (Streams{1, 7}));
+}
+
+TEST_F(Asked, OneOfManyThatWasDoneIsKnownToAFreeAgain) {
+  using State = ContextStreams::State;
+  for (std::uintptr_t each = 1; each <= 7; ++each) given(kContext, stream(each));
+  EXPECT_TRUE(streams_.busy(kContext, [](void*) { return State::kDone; }).empty());
+  EXPECT_FALSE(streams_.may_have_work(kContext));
+  given(kContext, stream(2));
+  EXPECT_EQ(streams_.busy(kContext, [](void*) { return State::kBusy; }),
+            std::vector<void*>{stream(2)});
+}
+
+TEST_F(Asked, WhatIsKnownToBeDoneIsNoWorkForAFree) {
+  given(kContext, stream(1));
+  EXPECT_TRUE(streams_.may_have_work(kContext));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_FALSE(streams_.may_have_work(kContext));
+  given(kContext, stream(1));
+  EXPECT_TRUE(streams_.may_have_work(kContext));
 }
 
 TEST_F(Asked, NothingIsKnownAnyMore) {

@@ -241,7 +241,7 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
   stream(kContextA, kStreamX);
   stream(kContextB, kStreamY);
   other(Order::kLane, kContextB, 4);
-  other(Order::kOrderedHost, kContextB, 0, kFlagBarrier);
+  other(Order::kContext, kContextB, 0, kFlagBarrier);
   stream(kContextA, 1003);
   queue_.hold(take(1));  // An earlier call that the barrier does not order is not waited for.
   queue_.hold(take(2));
@@ -256,6 +256,52 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
   EXPECT_TRUE(drain().empty());
   queue_.finish(running);
   EXPECT_THAT(drain(), ElementsAre(7));
+}
+
+// A free that was answered early: whatever comes later waits until all that its context was given
+// has been issued, and not until the free has returned.
+TEST_F(IssueQueueTest, AFreeHoldsEveryCallUntilItsMarkIsIssued) {
+  stream(kContextB, kStreamY);
+  stream(kContextA, kStreamX);
+  other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
+  EXPECT_TRUE(queue_.has_mark(3));
+  stream(kContextB, 1003);
+  other(Order::kLane, kContextB, 4);
+  other(Order::kContext, kContextA);
+  queue_.hold(take(1));  // Another context's.
+  queue_.hold(take(2));
+  EXPECT_TRUE(drain().empty());
+  release();
+  queue_.finish(take(1));
+  queue_.finish(take(2));
+  IssueQueue::Item* mark = take(3);
+  EXPECT_TRUE(mark->is_mark());
+  EXPECT_TRUE(drain().empty());
+  queue_.finish(mark);
+  EXPECT_FALSE(queue_.has_mark(3));
+  EXPECT_TRUE(queue_.has(3));
+  IssueQueue::Item* running = take(3);
+  EXPECT_FALSE(running->is_mark());
+  EXPECT_THAT(drain(), ElementsAre(4, 5));
+  queue_.finish(running);
+  EXPECT_THAT(drain(), ElementsAre(6));
+}
+
+// Its mark is behind the mark of the free before it, and not behind that free's end.
+TEST_F(IssueQueueTest, FreesInARowStallNoStream) {
+  other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
+  other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
+  stream(kContextA, kStreamX);
+  other(Order::kOrderedHost, kContextB, 0, kFlagBarrier);
+  stream(kContextB, kStreamY);
+  queue_.finish(take(1));
+  IssueQueue::Item* first = take(1);
+  IssueQueue::Item* mark = take(2);
+  EXPECT_TRUE(mark->is_mark());
+  queue_.finish(mark);
+  EXPECT_THAT(drain(), ElementsAre(3, 4, 4, 5));
+  queue_.finish(first);
+  EXPECT_THAT(drain(), ElementsAre(2));
 }
 
 TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
@@ -332,9 +378,13 @@ TEST_F(IssueQueueTest, TheLegacyStreamsWorkIsThatOfBlockingStreamsToo) {
   EXPECT_FALSE(queue_.has_writer_of(kEvent));
 }
 
+bool has_mark(const RecordHeader& call) {
+  return call.order == Order::kOrderedHost && (call.flags & kFlagBarrier) != 0;
+}
+
 // The rules of protocol/record.h, written down a second time as a relation between two calls.
 bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
-  if ((earlier.flags & kFlagBarrier) != 0) return true;
+  if ((earlier.flags & kFlagBarrier) != 0 && !has_mark(earlier)) return true;
   const auto touches = [](const RecordHeader& gate, const RecordHeader& call) {
     return gate.context == 0 || gate.context == call.context;
   };
@@ -370,28 +420,52 @@ bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool bloc
   return (legacy(later) && joins(earlier)) || (legacy(earlier) && joins(later));
 }
 
+// Each call has two places: of its mark, and its own. Without a mark the first is none.
+using PlaceKey = std::pair<std::uint64_t, bool>;  // Sequence; true: the call itself.
+
+bool must_wait(const PlaceKey& later, const RecordHeader& later_call, const PlaceKey& earlier,
+               const RecordHeader& earlier_call, bool blocking) {
+  if (!earlier.second) return true;  // Every later call, and its own.
+  if (later.second) return must_wait(later_call, earlier_call, blocking);
+  const bool barrier = (earlier_call.flags & kFlagBarrier) != 0 && !has_mark(earlier_call);
+  const bool of_host = earlier_call.order == Order::kOrderedHost;
+  RecordHeader mark = later_call;
+  mark.subject = 0;
+  return barrier || (!of_host && must_wait(mark, earlier_call, blocking));
+}
+
 TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued) {
   std::mt19937 random(20240607);
   const auto pick = [&random](unsigned count) { return static_cast<unsigned>(random() % count); };
+  const auto key_of = [](const IssueQueue::Item* item) {
+    return PlaceKey(item->sequence(), !item->is_mark());
+  };
   for (int round = 0; round < 400; ++round) {
     const bool blocking = pick(2) == 0;
     IssueQueue queue;
-    std::map<std::uint64_t, RecordHeader> queued;
-    std::set<std::uint64_t> busy;
+    std::map<PlaceKey, RecordHeader> queued;
+    std::set<PlaceKey> busy;
     std::vector<IssueQueue::Item*> taken;
     const auto check = [&] {
       while (IssueQueue::Item* item = queue.take()) {
         taken.push_back(item);
-        busy.insert(item->sequence());
+        busy.insert(key_of(item));
       }
-      for (const auto& [sequence, later] : queued) {
+      for (const auto& [place, later] : queued) {
         bool waits = false;
         for (const auto& [before, earlier] : queued) {
-          if (before >= sequence) break;
-          waits = waits || must_wait(later, earlier, blocking);
+          if (before >= place) break;
+          waits = waits || must_wait(place, later, before, earlier, blocking);
         }
-        ASSERT_EQ(busy.count(sequence) == 0, waits) << "round " << round << " call " << sequence;
+        ASSERT_EQ(busy.count(place) == 0, waits)
+            << "round " << round << " call " << place.first << (place.second ? "" : " (mark)");
       }
+    };
+    const auto finish = [&](std::size_t which) {
+      queued.erase(key_of(taken[which]));
+      busy.erase(key_of(taken[which]));
+      queue.finish(taken[which]);
+      taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(which));
     };
     for (std::uint64_t sequence = 1; sequence <= 40; ++sequence) {
       RecordHeader record;
@@ -411,26 +485,20 @@ TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued
       if (gate && (record.flags & kFlagBarrier) == 0 && pick(2) == 0) {
         record.flags |= kFlagPassesStreams;
       }
-      queued[sequence] = record;
+      if (has_mark(record)) queued[{sequence, false}] = record;
+      queued[{sequence, true}] = record;
       queue.push(record, {blocking, 0}, nullptr);
       if (pick(2) == 0) {
         ASSERT_NO_FATAL_FAILURE(check());
       }
       while (!taken.empty() && pick(2) == 0) {
-        const std::size_t which = pick(static_cast<unsigned>(taken.size()));
-        queued.erase(taken[which]->sequence());
-        busy.erase(taken[which]->sequence());
-        queue.finish(taken[which]);
-        taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(which));
+        finish(pick(static_cast<unsigned>(taken.size())));
       }
     }
     while (!queued.empty()) {
       ASSERT_NO_FATAL_FAILURE(check());
       ASSERT_FALSE(taken.empty());
-      queued.erase(taken.back()->sequence());
-      busy.erase(taken.back()->sequence());
-      queue.finish(taken.back());
-      taken.pop_back();
+      finish(taken.size() - 1);
     }
     ASSERT_TRUE(queue.empty());
     ASSERT_EQ(queue.remembered(), 0U);

@@ -1,0 +1,176 @@
+// What the worker does behind a free that its client was answered early (docs/adr/0038): later
+// calls of every stream, context and lane stand behind what the free's context was given before it,
+// on the device and in the queue; and a free behind nothing costs nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "driver_abi/opcodes.h"
+#include "tests/unit/server/executor_under_test.h"
+
+namespace gpurun::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class FreeOrderTest : public ExecutorTest {
+ protected:
+  void SetUp() override {
+    ExecutorTest::SetUp();
+    queries = 0;
+    options_.driver.cuStreamQuery = [](void*) {
+      ++queries;
+      return stage->event_state.load();
+    };
+    options_.driver.cuStreamCreate = [](void** stream, unsigned) {
+      *stream = reinterpret_cast<void*>(std::uintptr_t{55});
+      return 0;
+    };
+    options_.handlers.stream_query = kEcho;
+    // The free itself runs on a thread of its own, and says nothing here.
+    options_.handlers.by_opcode[kRun2] = [](Call&) { return CallOutcome::done(0); };
+    start();
+  }
+  void TearDown() override {
+    if (!stage_.open) open();
+    executor_.reset();
+  }
+  // Of lane 0.
+  void free_early() { call(kRun2, Order::kOrderedHost, 0, protocol::kFlagBarrier); }
+
+  static inline std::atomic<int> queries{0};
+};
+
+TEST_F(FreeOrderTest, EveryStreamStandsBehindAllThatHadWork) {
+  call(kRun, Order::kStream, kStreamX);
+  call(kRun, Order::kStream, kStreamY);
+  free_early();
+  call(kRun, Order::kStream);
+  call(kRun, Order::kStream);
+  call(kRun, Order::kStream, kStreamX);
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "2", "record in 22", "wait in 55", "record in 33", "wait in 55",
+                          "record in 55", "wait in 0", "4", "5", "wait in 22", "6"));
+}
+
+TEST_F(FreeOrderTest, BehindOneStreamTheEventIsInThatStream) {
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  call(kRun, Order::kStream, kStreamY);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 33", "3"));
+}
+
+// Each barrier stands behind the one before: streams wait for the last alone.
+TEST_F(FreeOrderTest, AFreeStandsBehindTheBarrierBefore) {
+  call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
+  call(kRun, Order::kStream, kStreamY);
+  free_early();
+  EXPECT_THAT(stage_.said(),
+              ElementsAre("1", "record in 22", "wait in 33", "2", "record in 22", "wait in 55",
+                          "record in 33", "wait in 55", "wait in 55", "record in 55"));
+}
+
+TEST_F(FreeOrderTest, BehindNothingItCostsNothing) {
+  stage_.event_state = 0;
+  free_early();
+  EXPECT_EQ(queries, 0);
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  EXPECT_EQ(queries, 1);
+  free_early();
+  EXPECT_EQ(queries, 1);
+  EXPECT_THAT(stage_.said(), ElementsAre("2"));
+}
+
+// An event of ours in the program's graph would change it.
+TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
+  stage_.capturing = 1;
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  call(kRun, Order::kStream, kStreamY);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "3"));
+  EXPECT_EQ(queries, 0);
+}
+
+// A stream that ends is nothing that could be asked or recorded in; its work goes on.
+TEST_F(FreeOrderTest, TheWorkOfADestroyedStreamIsStoodBehind) {
+  options_.handlers.by_opcode[driver_abi::opcode::cuStreamDestroy_v2] = run;
+  start();
+  call(kRun, Order::kStream, kStreamX);
+  call(driver_abi::opcode::cuStreamDestroy_v2, Order::kStream, kStreamX);
+  free_early();
+  call(kRun, Order::kStream, kStreamY);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 55", "2", "record in 55",
+                                         "wait in 33", "4"));
+}
+
+// What is queued before the free has no event yet.
+TEST_F(FreeOrderTest, NothingPassesAFreeThatStandsBehindQueuedWork) {
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  free_early();
+  const std::uint64_t after = call(kRun, Order::kStream, kStreamY, protocol::kFlagFence);
+  EXPECT_THAT(stage_.said(), IsEmpty());
+  open();
+  EXPECT_EQ(receive().header.call_sequence, after);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 33", "3"));
+}
+
+// Nor is anything kept until the free has returned, which takes as long as the work.
+TEST_F(FreeOrderTest, AFreeThatHasNotReturnedDelaysNoStream) {
+  call(kRun, Order::kStream, kStreamX);
+  call(kBlockOnGate, Order::kOrderedHost, 0, protocol::kFlagBarrier);
+  free_early();
+  const std::uint64_t after = call(kRun, Order::kStream, kStreamY, protocol::kFlagFence);
+  EXPECT_EQ(receive().header.call_sequence, after);
+}
+
+// The thread that freed may have told the others.
+TEST_F(FreeOrderTest, QuestionsOfAllLanesOfTheContextStandBehindIt) {
+  options_.driver.cuEventSynchronize = [](void* event) {
+    stage->say("waits for " + name(event));
+    return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
+  };
+  start();
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  const std::uint64_t elsewhere = ask(kOtherContext, 2);
+  EXPECT_EQ(receive().header.call_sequence, elsewhere);
+  const std::uint64_t question = ask(kContext, 2);
+  open();
+  EXPECT_EQ(receive().header.call_sequence, question);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3", "waits for 77", "4"));
+}
+
+TEST_F(FreeOrderTest, QuestionsStandBehindAFreeThatIsQueued) {
+  options_.driver.cuEventSynchronize = [](void*) { return 0; };
+  start();
+  call(kHoldUntilOpen, Order::kStream, kStreamX);
+  free_early();
+  ask(kContext, 2);
+  EXPECT_THAT(stage_.said(), IsEmpty());
+  open();
+  EXPECT_EQ(receive().header.result, 0);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3"));
+}
+
+// A program may unload or unmap behind a free what the work before it uses.
+TEST_F(FreeOrderTest, WhatWorkMayNeedIsEndedBehindIt) {
+  options_.handlers.ends.set(kEcho);
+  options_.driver.cuEventSynchronize = [](void*) {
+    (void)stage->opened.wait_for(kWait);
+    stage->say("waited");
+    return 0;
+  };
+  start();
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  const std::uint64_t ends = call(kEcho, Order::kContext, 0, protocol::kFlagFence);
+  open();
+  EXPECT_EQ(receive().header.call_sequence, ends);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "waited", "3"));
+}
+
+}  // namespace
+}  // namespace gpurun::server
