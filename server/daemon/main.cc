@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
+#include "base/thread_stacks.h"
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
 #include "protocol/limits.h"
@@ -23,6 +23,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
 #include "server/daemon/daemon_notify.h"
+#include "server/daemon/process_limits.h"
 #include "server/daemon/spawn_process.h"
 #include "server/daemon/worker_settings.h"
 #include "transport/tcp/address.h"
@@ -58,15 +59,6 @@ Status announce(const std::string& address, int fd) {
   if (fd < 0) return Status();
   const UniqueFd ready(fd);
   return write_whole(ready.get(), address + "\n", "--ready-fd");
-}
-
-// Connections, and descriptors that workers share (server/exchange/), may come to more than the
-// 1,024 that a shell allows a process before it says that it needs more.
-void raise_descriptor_limit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void handle_signals() {
@@ -161,6 +153,8 @@ Status serve(const Config& config) {
 }
 
 Status run_daemon(Config config, const CommandLine& words) {
+  if (config.for_one_run) lift_limits();
+  GPURUN_RETURN_IF_ERROR(check_limits());
   if (words.verbose) config.log = "info";
   const char* variable = getenv("GPURUN_LOG");
   const char* origin = words.log_told ? "--log" : "log";  // An option, or a line of the file.
@@ -202,8 +196,8 @@ int run_gpurund(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   gpurun::keep_standard_descriptors(0);  // Workers have them, too.
-  gpurun::server::raise_descriptor_limit();
+  gpurun::server::raise_limits();
   gpurun::server::keep_memory_private();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));
-  return gpurun::server::run_gpurund(argc, argv);
+  return gpurun::with_ordinary_stacks(&gpurun::server::run_gpurund, argc, argv);
 }

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/thread_stacks.h"
 #include "base/unique_fd.h"
 #include "driver_abi/row.h"
 #include "protocol/control.h"
@@ -363,7 +364,9 @@ Status serve(const CommandLine& line) {
 }  // namespace
 }  // namespace gpurun::server
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   gpurun::server::CommandLine words;
   bool only_count = false;
   CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");
@@ -388,8 +391,13 @@ int main(int argc, char** argv) {
   }
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
+  signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);  // gpurund stops reading what we say when it is too much.
   const gpurun::Status status =
       only_count ? gpurun::server::count(words) : gpurun::server::serve(words);
   gpurun::server::end_process(status);
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return gpurun::with_ordinary_stacks(&run, argc, argv); }

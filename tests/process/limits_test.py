@@ -2,6 +2,7 @@
 """Protects programs under limits: with little address space, few descriptors, small stacks, refused
 system calls they compute, or hear an error and why; threads that come and go leave nothing."""
 import os
+import resource
 import subprocess
 import sys
 
@@ -51,6 +52,46 @@ class Limits(both.Case):
              "emulated", "--", PROGRAM, "limited", "nproc", "1"], env=world.environment(GPURUN_DRIVER=None),
             capture_output=True, text=True, timeout=both.SECONDS, stdin=subprocess.DEVNULL)
         self.judge(done, done, said="result 46", messages=[NO_DEVICE + "cannot start the thread"])
+
+    def test_of_a_shell_are_its_programs_and_not_those_of_a_server_beside_it(self):
+        if world.ARGS.sanitizer:
+            self.skipTest("a sanitizer takes more of all than there is")
+        users = [()]
+        if os.geteuid() == 0 and world.can_be(2_000_005_000):
+            users.append(("setpriv", "--reuid=2000005000", "--clear-groups", "--"))
+        for before in users:
+            for which, soft, hard in (
+                    (resource.RLIMIT_STACK, 128 << 10, 128 << 10), (resource.RLIMIT_STACK, 64 << 10, 8 * MIB),
+                    (resource.RLIMIT_AS, 2048 * MIB, None), (resource.RLIMIT_MEMLOCK, 0, 0),
+                    (resource.RLIMIT_FSIZE, 0, None), (resource.RLIMIT_CORE, 0, 0),
+                    (resource.RLIMIT_FSIZE, 64 << 10, 64 << 10), (resource.RLIMIT_CPU, 3000, 3000),
+                    (resource.RLIMIT_NOFILE, 64, None), (resource.RLIMIT_NPROC, 40, None),
+                    (resource.RLIMIT_DATA, 512 * MIB, None)):
+                with self.subTest(before=before, which=which, soft=soft):
+                    most = resource.getrlimit(which)[1] if hard is None else hard
+                    done = subprocess.run(
+                        [*before, world.GPURUN, "-q", "--device", "emulated", "--", PROGRAM, "limited"],
+                        env=world.environment(GPURUN_DRIVER=None), capture_output=True, text=True,
+                        timeout=both.SECONDS, stdin=subprocess.DEVNULL,
+                        preexec_fn=lambda: resource.setrlimit(which, (soft, most)))  # noqa: B023
+                    self.judge(done, done, said="computed")
+        done = subprocess.run([world.GPURUN, "--device", "emulated", "--", PROGRAM, "limited"],
+                              env=world.environment(GPURUN_DRIVER=None), capture_output=True, text=True,
+                              timeout=both.SECONDS, stdin=subprocess.DEVNULL,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+        self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
+        self.assertRegex(done.stderr, r"^gpurun: the hard limit of file sizes \(ulimit -f\) is 0 bytes")
+
+    def test_the_programs_limit_of_file_sizes_is_the_users(self):
+        done = subprocess.run(
+            [world.GPURUN, "-q", *self.server.options(), "--", "sh", "-c", "ulimit -f; grep SigIgn /proc/$$/status"],
+            env=world.environment(), capture_output=True, text=True, timeout=both.SECONDS,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
+                                                  (MIB, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+        blocks, ignored = done.stdout.split("\n", 1)
+        self.assertEqual(int(blocks) * 512, MIB, done.stderr)
+        self.assertEqual(int(ignored.split()[1], 16) >> (25 - 1) & 1, 0)  # SIGXFSZ.
 
     def test_system_calls_that_a_container_refuses(self):
         for refusal in ("ENOSYS", "EPERM"):

@@ -27,6 +27,7 @@
 #include "tools/gpurun/environment.h"
 #include "tools/gpurun/escapes.h"
 #include "tools/gpurun/foreign_words.h"
+#include "tools/gpurun/file_limit.h"
 #include "tools/gpurun/launchers.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/login.h"
@@ -387,6 +388,10 @@ int run_gpurun(int argc, char** argv) {
     return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
   }
   planted_flaw("gpurun");
+  if (const Status enough = widen_file_limit(); !enough.ok()) {
+    say(enough.message());
+    return kExitOwnFailure;
+  }
   int wait_status = 0;
   {
     Run run;

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/gpurun/file_limit.h"
+
 namespace gpurun::tools {
 namespace {
 
@@ -141,6 +143,7 @@ Status Supervisor::start(Program program) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(125);
     sigaction(SIGCHLD, &child_action_before_, nullptr);
+    restore_file_limit();
     sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     execve(program.path.c_str(), arguments.data(), environment.data());
     if (errno == ENOEXEC) execve("/bin/sh", script_arguments.data(), environment.data());
