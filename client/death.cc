@@ -57,11 +57,12 @@ void Session::Impl::connection_failed(Status cause) {
 }
 
 void Session::Impl::wake_lanes() {
-  for_each_lane([](Lane& lane) {
+  const auto wake = [](Lane& lane, void*) {
     // Under its mutex: it either sees the change or is already asleep.
     const std::lock_guard<std::mutex> lock(lane.mutex_);
     lane.arrived_.notify_all();
-  });
+  };
+  for_each_lane(wake, nullptr);
 }
 
 void Session::Impl::completed_through(std::uint64_t number) {

@@ -28,7 +28,13 @@ class HeldRole {
 
 void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
   const std::lock_guard<std::mutex> lock(lane.mutex_);
+  if (lane.awaited_in_ != serial) {
+    lane.abandoned_ = 0;
+  } else if (lane.awaited_ != 0 && !lane.answered_) {
+    ++lane.abandoned_;
+  }
   lane.awaited_ = sequence;
+  lane.awaited_in_ = serial;
   lane.answered_ = false;
   lane.watermark_ = 0;
   lane.came_ = events.came();

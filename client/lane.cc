@@ -119,7 +119,7 @@ Lane* lane_of_id(std::uint32_t id) noexcept {
   return chunk == nullptr ? nullptr : chunk[id % kChunkLanes].load(std::memory_order_acquire);
 }
 
-void for_each_lane(void (*visit)(Lane& lane)) {
+void for_each_lane(void (*visit)(Lane& lane, void* user), void* user) {
   std::size_t made;
   {
     Registry& all = registry();
@@ -127,7 +127,7 @@ void for_each_lane(void (*visit)(Lane& lane)) {
     made = all.made;
   }
   for (std::size_t id = 0; id < made; ++id) {
-    if (Lane* lane = lane_of_id(static_cast<std::uint32_t>(id))) visit(*lane);
+    if (Lane* lane = lane_of_id(static_cast<std::uint32_t>(id))) visit(*lane, user);
   }
 }
 

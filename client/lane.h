@@ -73,9 +73,12 @@ class Lane {
   // The reply that this lane waits for. One at a time: a thread makes one call at a time.
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::uint64_t awaited_ = 0;  // Call sequence, 0: nothing. Guarded by mutex_.
-  bool answered_ = false;      // Guarded by mutex_.
-  int result_ = 0;             // Guarded by mutex_ until answered_.
+  std::uint64_t awaited_ = 0;     // Call sequence, 0: nothing. Guarded by mutex_.
+  bool answered_ = false;         // Guarded by mutex_.
+  std::uint64_t awaited_in_ = 0;  // The session's serial number. Guarded by mutex_.
+  // Calls that a thread left by a jump before the reply came: these come yet. Guarded by mutex_.
+  std::uint32_t abandoned_ = 0;
+  int result_ = 0;  // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
   std::uint64_t came_ = 0;         // EventCompletions::came() when it was called.
   Bytes reply_;                    // Keeps its capacity from call to call.

@@ -9,7 +9,7 @@ class Lane;
 
 // nullptr for a number that no lane of this process ever had. Lanes are never freed, only reused.
 Lane* lane_of_id(std::uint32_t id) noexcept;
-void for_each_lane(void (*visit)(Lane& lane));
+void for_each_lane(void (*visit)(Lane& lane, void* user), void* user);
 
 // The threads' side of it.
 struct LaneRegistry {

@@ -157,8 +157,9 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
     case protocol::FrameKind::kReplies:
       return handle_replies(frame);
     case protocol::FrameKind::kAcknowledge:
-    case protocol::FrameKind::kHeartbeat:
       return {};
+    case protocol::FrameKind::kHeartbeat:
+      return check_owed(frame.header);
     case protocol::FrameKind::kGoodbye: {
       said_goodbye.store(true, std::memory_order_release);
       return Status(Code::kPeerGone, shown(frame.payload));
@@ -168,6 +169,26 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
                                          std::to_string(static_cast<int>(frame.header.kind)) +
                                          " on the log channel");
   }
+}
+
+// What a thread waits for, and the worker has taken, it owes a reply: else the thread would wait
+// for ever, for a worker that lives.
+Status Session::Impl::check_owed(const protocol::FrameHeader& heartbeat) {
+  if (heartbeat.sequence == 0) return {};
+  struct Waiting {
+    std::uint64_t session, taken, calls;
+  } waiting{serial, heartbeat.acknowledged, 0};
+  const auto count = [](Lane& lane, void* user) {
+    auto* const of = static_cast<Waiting*>(user);
+    const std::lock_guard<std::mutex> lock(lane.mutex_);
+    const bool waits = lane.awaited_ != 0 && !lane.answered_ && lane.awaited_in_ == of->session;
+    if (waits && lane.awaited_ <= of->taken) ++of->calls;
+  };
+  for_each_lane(count, &waiting);
+  if (waiting.calls < heartbeat.sequence) return {};
+  return Status(Code::kProtocol,
+                "the server has taken a call for whose reply a thread waits, and will not send it; "
+                "the call or its reply was altered on the way, or the server is faulty");
 }
 
 Status Session::Impl::handle_replies(const protocol::Frame& frame) {
@@ -298,8 +319,15 @@ Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
                                        ", which there never was");
   }
   const std::lock_guard<std::mutex> lock(lane->mutex_);
-  // Another number: the worker answers what nobody waits for.
-  if (lane->awaited_ != item.header.call_sequence || lane->answered_) return {};
+  if (lane->awaited_ != item.header.call_sequence || lane->answered_) {
+    if (lane->abandoned_ > 0) {
+      --lane->abandoned_;
+      return {};
+    }
+    return Status(Code::kProtocol, "a reply to call " + std::to_string(item.header.call_sequence) +
+                                       ", for which no thread waits; it was altered on the way, or "
+                                       "the server is faulty");
+  }
   lane->result_ = item.header.result;
   lane->watermark_ = item.header.watermark;
   lane->reply_.assign(item.payload.begin(), item.payload.end());

@@ -108,6 +108,7 @@ struct Session::Impl {
   Status receive_held();
   Status check_silence() const;
   Status handle_frame(const protocol::Frame& frame);
+  Status check_owed(const protocol::FrameHeader& heartbeat);
   Status handle_replies(const protocol::Frame& frame);
   Status handle_item(const protocol::ReplyView& item);
   Status handle_reply(const protocol::ReplyView& item);

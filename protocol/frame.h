@@ -22,7 +22,8 @@ enum class FrameKind : std::uint8_t {
   kRecords = 1,   // Log, client to worker: whole records, one after the other (record.h).
   kReplies,       // Log, worker to client: whole reply items (record.h, ReplyHeader).
   kAcknowledge,   // Log, either way: no payload; `acknowledged` is the message.
-  kHeartbeat,     // Any connection, either way: no payload; says that the sender lives.
+  kHeartbeat,     // Any connection, either way: no payload; says that the sender lives. Of a worker
+                  // on the log also how many calls it owes a reply (FrameHeader::sequence).
   kControl,       // Log, either way: a Cap'n Proto message of the control schema (attach, ...).
   kGoodbye,       // Log, either way: the sender ends the session on purpose; payload: UTF-8 reason.
   kChunk,         // Bulk, either way: BulkHeader, then that many bytes of one transfer.
@@ -44,8 +45,11 @@ struct FrameHeader {
   std::uint32_t payload_bytes = 0;  // At most limits::kFrameBytesMax.
   std::uint16_t magic = kFrameMagic;
   FrameKind kind = FrameKind::kHeartbeat;
-  std::uint8_t flags = 0;          // None yet; a receiver refuses bits that it does not know.
-  std::uint64_t sequence = 0;      // Of records and replies: number of the first. Else 0.
+  std::uint8_t flags = 0;  // None yet; a receiver refuses bits that it does not know.
+  // Of records and replies: number of the first. Of a worker's heartbeat on the log: 1 and the
+  // number of calls, among those through `acknowledged`, whose replies are still to come; 0 of a
+  // release that does not count them. Else 0.
+  std::uint64_t sequence = 0;
   std::uint64_t acknowledged = 0;  // Last item of the other direction taken by the sender.
 };
 static_assert(sizeof(FrameHeader) == 24);

@@ -1,6 +1,7 @@
 // Each frame's records are checked, counted and handed on in groups.
 #include "server/worker/decoder.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -120,6 +121,9 @@ Status Decoder::take_records(std::uint64_t first, ByteView records) {
 Status Decoder::hand_on() {
   if (calls_.empty()) return {};
   taken_ += calls_.size();
+  outbox_.owes(static_cast<std::size_t>(std::count_if(
+      calls_.begin(), calls_.end(),
+      [](const RecordView& call) { return (call.header.flags & protocol::kFlagFence) != 0; })));
   outbox_.taken(taken_, std::exchange(calls_bytes_, 0));
   const Status accepted = sink_.accept(calls_);
   calls_.clear();

@@ -68,6 +68,7 @@ Status Outbox::add(std::unique_lock<std::mutex>& lock, ReplyHeader header, ByteV
     return failure_;
   }
   header.sequence = ++last_sequence_;
+  if (header.kind == ReplyKind::kReply && owed_ > 0) --owed_;
   Bytes bytes;
   bytes.reserve(header.bytes);
   append(bytes, bytes_of(header));
@@ -89,6 +90,11 @@ void Outbox::taken(std::uint64_t sequence, std::size_t byte_count) {
   const std::lock_guard lock(mutex_);
   taken_ = std::max(taken_, sequence);
   taken_bytes_ += byte_count;
+}
+
+void Outbox::owes(std::size_t replies) {
+  const std::lock_guard lock(mutex_);
+  owed_ += replies;
 }
 
 void Outbox::acknowledge_when_due() {
@@ -173,6 +179,7 @@ bool Outbox::collect(FrameHeader* frame) {
     frame->kind = FrameKind::kAcknowledge;
   } else if (heartbeat_due_) {
     frame->kind = FrameKind::kHeartbeat;
+    frame->sequence = owed_ + 1;
   } else {
     return false;
   }

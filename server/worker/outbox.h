@@ -60,6 +60,8 @@ class Outbox {
   // The worker has the records through `sequence`, `byte_count` bytes more than last time. Said
   // with the next frame.
   void taken(std::uint64_t sequence, std::size_t byte_count);
+  // The client waits for replies to so many calls of those that are taken() next.
+  void owes(std::size_t replies);
   // Says so alone if by now kAcknowledgeBytes were taken of which no frame has told.
   void acknowledge_when_due();
 
@@ -111,6 +113,7 @@ class Outbox {
   std::uint64_t last_sequence_ = 0;
   std::uint64_t acknowledged_ = 0;  // Of ours, by the client.
   std::uint64_t taken_ = 0;         // Of the client's, by us.
+  std::uint64_t owed_ = 0;          // Replies to come. Never fewer than of what is taken_.
   std::size_t taken_bytes_ = 0;     // Since the client was last told.
   bool sending_ = false;
   bool acknowledge_due_ = false;

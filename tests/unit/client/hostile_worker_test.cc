@@ -256,6 +256,42 @@ TEST(HostileWorker, OutputThatNobodyReadsIsBounded) {
   EXPECT_EQ(written, DeviceOutput::kBytesMax);
 }
 
+// The worker lives and has the call, so nothing else would end the wait.
+TEST(HostileWorker, ACallThatItTookAndWillNotAnswerEndsTheSession) {
+  FakeWorker worker;
+  auto session = start(worker);
+  auto fence = call_elsewhere(*session, site(3));
+  const auto call = worker.next();
+  worker.acknowledge(call.header.sequence);
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 2);  // It owes one reply.
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 0);  // An older release.
+  worker.reply(call);
+  EXPECT_EQ(fence.get().returned, 0);
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It owes none.
+  auto next = call_elsewhere(*session, site(3));
+  const auto taken = worker.next();
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It has not got it.
+  worker.acknowledge(taken.header.sequence);
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);
+  EXPECT_EQ(next.get().returned, kResultPeerGone);
+  EXPECT_EQ(session->death().code(), Code::kProtocol);
+  EXPECT_NE(session->death().message().find("will not send it"), std::string::npos);
+}
+
+TEST(HostileWorker, AReplyForWhichNoThreadWaitsEndsTheSession) {
+  FakeWorker worker;
+  auto session = start(worker);
+  auto first = call_elsewhere(*session, site(3));
+  const auto call = worker.next();
+  worker.reply(call);
+  EXPECT_EQ(first.get().returned, 0);
+  auto second = call_elsewhere(*session, site(3));
+  worker.next();
+  worker.reply(call);  // Again: the second's would be lost.
+  EXPECT_EQ(second.get().returned, kResultPeerGone);
+  EXPECT_EQ(session->death().code(), Code::kProtocol);
+}
+
 TEST(HostileWorker, ItsLastWordsCannotDriveATerminal) {
   FakeWorker worker;
   auto session = start(worker);

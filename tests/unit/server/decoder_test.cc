@@ -285,6 +285,32 @@ TEST_F(DecoderTest, HeartbeatsOnlyWhenNothingElseWasSaid) {
   EXPECT_EQ(goodbye.payload.size(), 6U);
 }
 
+// By which a client notices that a call, or its reply, was lost on the way.
+TEST_F(DecoderTest, HeartbeatsSayHowManyRepliesAreOwed) {
+  Bytes calls = records(1, 3);
+  auto* const first = reinterpret_cast<protocol::RecordHeader*>(calls.data());
+  first->flags |= protocol::kFlagFence;
+  send(FrameKind::kRecords, 1, calls);
+  send(FrameKind::kGoodbye);
+  ASSERT_TRUE(decoder_.run().ok());
+  outbox_.heartbeat();
+  Frame heartbeat = receive();
+  EXPECT_EQ(heartbeat.header.kind, FrameKind::kHeartbeat);
+  EXPECT_EQ(heartbeat.header.acknowledged, 3U);
+  EXPECT_EQ(heartbeat.header.sequence, 2U);
+  protocol::ReplyHeader other;
+  other.kind = protocol::ReplyKind::kCallError;
+  ASSERT_TRUE(outbox_.post(other, {}).ok());
+  ASSERT_TRUE(outbox_.post({}, {}).ok());
+  EXPECT_EQ(receive().header.kind, FrameKind::kReplies);
+  EXPECT_EQ(receive().header.kind, FrameKind::kReplies);
+  outbox_.heartbeat();
+  outbox_.heartbeat();
+  heartbeat = receive();
+  EXPECT_EQ(heartbeat.header.kind, FrameKind::kHeartbeat);
+  EXPECT_EQ(heartbeat.header.sequence, 1U);
+}
+
 TEST_F(DecoderTest, AClientThatAcknowledgesNothingIsCutOff) {
   const Bytes payload(protocol::kReplyPayloadBytesMax);
   std::thread reader([this] {
