@@ -222,6 +222,10 @@ GPURUN_NVML_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(NvmlHandle handl
                                                                 void*) {
   return constant(handle, 0U, count);
 }
+GPURUN_NVML_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(NvmlHandle handle, unsigned* count,
+                                                                void*) {
+  return constant(handle, 0U, count);
+}
 GPURUN_NVML_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(NvmlHandle handle, unsigned* count,
                                                              void*) {
   return constant(handle, 0U, count);

@@ -105,10 +105,13 @@ def read_manual(folder):
 def read_prototypes(folder, compiler):
     """Symbol -> parameter names in order, for every version that the driver exports. Internally, cuda.h
     declares some stream functions twice; the renamed copy is the documented one."""
-    source = ("#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n"
-              "#include <cudaProfiler.h>\n")
-    text = subprocess.run([compiler, "-E", "-P", "-x", "c++", "-I", folder, "-"], input=source,
-                          check=True, capture_output=True, text=True, timeout=50).stdout
+    source = "#define __CUDA_API_VERSION_INTERNAL\n" + "".join(
+        "#include <%s>\n" % name for name in
+        ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
+        if os.path.isfile(os.path.join(folder, name)))
+    text = subprocess.run([compiler, "-E", "-P", "-x", "c++", "-I", os.path.join(ROOT, "tests/apigen/graphics"),
+                           "-I", folder, "-"], input=source, check=True, capture_output=True,
+                          text=True, timeout=50).stdout
     prototypes = {}
     for match in re.finditer(r"CUresult\s+(\w+)\s*\(([^;{}]*?)\)\s*;", text):
         declared = match.group(2).strip()

@@ -63,4 +63,5 @@ def main(folder, requirement, megabytes, *program):
     return 0
 
 
-sys.exit(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
