@@ -136,6 +136,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
   attached.lacking = *std::move(lacking);
+  attached.unserved = std::move(accept->unserved);
   attached.features = *features;
   if (options.more_later &&
       (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {

@@ -61,6 +61,8 @@ struct Attached {
   std::optional<protocol::CreditGrant> credits;
   // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
+  // Opcodes of rows that the server knows and its driver cannot serve, ascending.
+  std::vector<std::uint16_t> unserved;
   // One for the connects, with TLS one for its handshakes, one for the worker's answer.
   unsigned round_trips = 0;
   // What the connections go over, for people: "TCP, not encrypted (no shared memory: ...)".

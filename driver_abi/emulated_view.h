@@ -43,6 +43,8 @@ struct EmulatedView {
   void (*take_ipc_file)(const void* handle, int file);
   // What the calling thread launches from now on belongs to this number; 0: to none.
   void (*number_launches)(std::uint64_t number);
+  // Whether the device implements the row of that opcode; what it does not, answers NOT_SUPPORTED.
+  bool (*implements)(std::uint16_t opcode);
   // From now on each kernel's end is told; nullptr: not.
   void (*watch_kernels)(KernelRunTold told, void* user);
 };

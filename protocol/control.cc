@@ -130,6 +130,12 @@ void write(const Accept& accept, wire::ControlMessage::Builder root) {
   to.setSnapshot(as_data(accept.snapshot));
   write_features(accept.features, to.initFeatures());
   if (accept.credits) to.setCredits(as_data(bytes_of(*accept.credits)));
+  if (!accept.unserved.empty()) {
+    auto unserved = to.initUnserved(static_cast<unsigned>(accept.unserved.size()));
+    for (unsigned index = 0; index < unserved.size(); ++index) {
+      unserved.set(index, accept.unserved[index]);
+    }
+  }
   if (accept.rows.empty()) return;
   auto rows = to.initRows(static_cast<unsigned>(accept.rows.size()));
   for (unsigned index = 0; index < rows.size(); ++index) {
@@ -209,6 +215,13 @@ Accept read_accept(wire::Accept::Reader from, bool& ok) {
     if (!ok) return accept;
     last = row.getOpcode();
     accept.rows.push_back({row.getOpcode(), row.getHash()});
+  }
+  last = 0;
+  for (const std::uint16_t opcode : from.getUnserved()) {
+    ok = ok && opcode > last && opcode < limits::kRowsMax;
+    if (!ok) return accept;
+    last = opcode;
+    accept.unserved.push_back(opcode);
   }
   return accept;
 }

@@ -109,6 +109,8 @@ struct Accept {
   std::vector<RowHash> rows = {};
   Features features = {};
   std::optional<CreditGrant> credits = {};  // Of the session's one device.
+  // Rows that the worker's driver cannot serve. Opcodes ascending, from 1, below limits::kRowsMax.
+  std::vector<std::uint16_t> unserved = {};
 };
 
 struct WorkerEnded {

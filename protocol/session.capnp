@@ -136,6 +136,11 @@ struct Accept {
   credits @5 :Data;
   # Only where both ends offer kFirstCredits: a CreditGrant (protocol/device_memory.h) of the session's
   # one device; else empty.
+
+  unserved @6 :List(UInt16);
+  # Opcodes, ascending, of the rows that the worker knows and its driver cannot serve. The client
+  # refuses these calls itself, because a posted call would fail later. Servers that know nothing of
+  # this leave it empty.
 }
 
 struct RowHash {

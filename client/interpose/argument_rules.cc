@@ -165,6 +165,11 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments) noexce
       return check_batch(arguments);
     case opcode::cuStreamSetAttribute:
       return check_stream_attribute(arguments);
+    case opcode::cuMemAdvise:
+    case opcode::cuMemAdvise_v2:
+    case opcode::cuMemPrefetchAsync:
+    case opcode::cuMemPrefetchAsync_v2:
+      return Sound::kUnknown;  // They are of managed memory: the driver says what it takes.
     case opcode::cuStreamAttachMemAsync:
       return Sound::kWrong;  // There is no managed memory.
     case opcode::cuMemcpyPeer:

@@ -121,9 +121,18 @@ CUresult call_not_yet(const Row& row) noexcept {
 CUresult call_lacking(const Row& row) noexcept {
   const Process* process = connected_already();
   try {
-    const std::string release = process == nullptr ? std::string() : process->server_release;
-    return refuse(
-        row, ("the server (gpurun " + release + ") does not know it; update the server").c_str());
+    std::string reason;
+    if (server_lacks(row.opcode)) {
+      const std::string release = process == nullptr ? std::string() : process->server_release;
+      reason = "the server (gpurun " + release + ") does not know it; update the server";
+    } else if (process != nullptr && process->devices->emulated()) {
+      reason = "the emulated device does not implement it";
+    } else {
+      const int version = process == nullptr ? 0 : process->driver_version;
+      reason = "the server's CUDA driver (" + std::to_string(version / 1000) + "." +
+               std::to_string(version % 1000 / 10) + ") lacks it; update that driver";
+    }
+    return refuse(row, reason.c_str());
   } catch (...) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -31,11 +31,16 @@ CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) n
 // Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 
-// Likewise, for a row that the server does not know (server_lacks()).
+// Likewise, for a row that the server does not know (server_lacks()) or that its driver cannot
+// serve (driver_lacks()).
 CUresult call_lacking(const driver_abi::Row& row) noexcept;
-// Before the call: a local one is answered here, whatever the server knows.
+// Before the call: a local one is answered here, whatever the server knows. What a hand-written
+// function needs of the driver is asked for where that function sends it (post_row(), call_row()).
 inline bool refused_by_server(const driver_abi::Row& row) noexcept {
-  return server_lacks(row.opcode) && row.completion != driver_abi::Completion::kLocal;
+  if (row.completion == driver_abi::Completion::kLocal) return false;
+  return server_lacks(row.opcode) ||
+         (row.implementation == driver_abi::Implementation::kGenerated &&
+          driver_lacks(row.alias_opcode));
 }
 
 // What stream 0 means in the call that this thread is in: 0 (legacy), or 2 (the thread's own) in

@@ -70,7 +70,7 @@ Context* find_context(const Process& process, Handle handle) noexcept {
 int post_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<const Handle> minted,
              void* const* arguments) {
   const driver_abi::Row& row = *driver_abi::find_row(opcode);
-  if (server_lacks(opcode)) return call_lacking(row);
+  if (server_lacks(opcode) || driver_lacks(opcode)) return call_lacking(row);
   protocol::PackedCall call;
   if (const int result = packed(call.pack(row, arguments, minted)); result != 0) {
     return result;
@@ -83,7 +83,7 @@ int post_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<co
 int call_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<const Handle> minted,
              void* const* arguments) {
   const driver_abi::Row& row = *driver_abi::find_row(opcode);
-  if (server_lacks(opcode)) return call_lacking(row);
+  if (server_lacks(opcode) || driver_lacks(opcode)) return call_lacking(row);
   protocol::PackedCall call;
   if (const int result = packed(call.pack(row, arguments, minted)); result != 0) {
     return result;

@@ -26,6 +26,7 @@ std::atomic<Process*> g_process{nullptr};
 // By opcode; nullptr: nothing, which is the rule.
 using Opcodes = std::bitset<limits::kRowsMax>;
 std::atomic<const Opcodes*> g_lacking{nullptr};
+std::atomic<const Opcodes*> g_unserved{nullptr};
 std::atomic<int> g_failure{0};
 std::atomic<bool> g_initialized{false};
 std::atomic<bool> g_ancestor_initialized{false};
@@ -37,13 +38,18 @@ int failed(const Status& status, int result) {
   return result;
 }
 
-void set_lacking(const std::vector<std::uint16_t>& lacking) {
-  if (lacking.empty()) return;
+void keep_opcodes(const std::vector<std::uint16_t>& listed, std::atomic<const Opcodes*>& into) {
+  if (listed.empty()) return;
   auto* opcodes = new Opcodes;
-  for (const std::uint16_t opcode : lacking) {
+  for (const std::uint16_t opcode : listed) {
     if (opcode < opcodes->size()) opcodes->set(opcode);
   }
-  g_lacking.store(opcodes, std::memory_order_release);
+  into.store(opcodes, std::memory_order_release);
+}
+
+bool holds(const std::atomic<const Opcodes*>& kept, std::uint16_t opcode) {
+  const Opcodes* opcodes = kept.load(std::memory_order_acquire);
+  return opcodes != nullptr && opcode < opcodes->size() && (*opcodes)[opcode];
 }
 
 // Costs a process that traces a few round trips.
@@ -68,6 +74,7 @@ void forget_parents_session() {
   if (g_initialized.exchange(false)) g_ancestor_initialized.store(true);
   g_process.store(nullptr);
   g_lacking.store(nullptr);
+  g_unserved.store(nullptr);
   g_failure.store(0);
   // The place on the board says the parent's process number.
   shared_memory_place.store(-1);
@@ -108,11 +115,13 @@ int connect() {
   process->snapshot = std::move(attached->snapshot);
   process->server = server;
   process->server_release = std::move(attached->server_release);
+  process->driver_version = attached->driver_version;
   process->attach_round_trips = attached->round_trips;
   process->transport = std::move(attached->transport);
   process->features = attached->features;
   begin_trace(*process);
-  set_lacking(attached->lacking);
+  keep_opcodes(attached->lacking, g_lacking);
+  keep_opcodes(attached->unserved, g_unserved);
   process->first_credits = attached->credits;
   g_process.store(process, std::memory_order_release);
   return 0;
@@ -154,10 +163,9 @@ const Process* connected_already() noexcept {
 
 int last_driver_version() noexcept { return g_driver_version.load(std::memory_order_acquire); }
 
-bool server_lacks(std::uint16_t opcode) noexcept {
-  const Opcodes* lacking = g_lacking.load(std::memory_order_acquire);
-  return lacking != nullptr && opcode < lacking->size() && (*lacking)[opcode];
-}
+bool server_lacks(std::uint16_t opcode) noexcept { return holds(g_lacking, opcode); }
+
+bool driver_lacks(std::uint16_t opcode) noexcept { return holds(g_unserved, opcode); }
 
 int initialize(Process& process) noexcept try {
   const std::lock_guard<std::mutex> lock(g_connecting);

@@ -30,6 +30,7 @@ struct Process {
   Bytes snapshot;                               // What they are parsed from.
   std::string server;                           // "host:port", for messages and statistics.
   std::string server_release;                   // gpurun's version there.
+  int driver_version = 0;                       // cuDriverGetVersion of its driver.
   unsigned attach_round_trips = 0;
   std::string transport;       // Attached::transport.
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
@@ -53,6 +54,9 @@ int last_driver_version() noexcept;
 // True when the server does not know this call of ours: its table is older. Always false before
 // this process has connected.
 bool server_lacks(std::uint16_t opcode) noexcept;
+// True when the server knows this call and its driver cannot serve it (protocol::Accept::unserved).
+// Always false before this process has connected. Of an alias, the row that it stands for is asked.
+bool driver_lacks(std::uint16_t opcode) noexcept;
 
 // cuInit's part: the program may make calls from now on. The first one reads CUDA_VISIBLE_DEVICES,
 // which a program may set after it has asked for the version or NVML. 0, or NO_DEVICE where the

@@ -78,6 +78,10 @@ class HandlerState {
 // For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.
 Handlers make_handlers();
 
+// Opcodes, ascending, of the rows that `driver` cannot serve and that no handler stands in for
+// (protocol::Accept::unserved). The driver must be initialized.
+std::vector<std::uint16_t> unserved_rows(const CudaDriver& driver, const Handlers& handlers);
+
 // Registers `handler` for the row of that name; nothing when the table has no such row.
 void set_handler(Handlers& handlers, const char* symbol, Handler handler);
 

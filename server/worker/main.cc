@@ -357,7 +357,8 @@ Status serve(const CommandLine& line) {
   }
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
       protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),
-      rows_to_tell(hand_over->rows), features, first_credits(started)}));
+      rows_to_tell(hand_over->rows), features, first_credits(started),
+      unserved_rows(*started.driver, started.options.handlers)}));
   return run_worker(started.options, *std::move(channels));
 }
 

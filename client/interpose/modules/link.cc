@@ -26,7 +26,7 @@ CallSite link_site(const Here& here, std::uint16_t row, Handle context) {
 // call's may be told here although this one has done its work: that goes to `*earlier`.
 int step(const Here& here, Link& link, std::uint16_t row, ByteView payload, ByteView bulk,
          int* earlier, Bytes* part = nullptr) {
-  if (server_lacks(row)) return call_lacking(*driver_abi::find_row(row));
+  if (server_lacks(row) || driver_lacks(row)) return call_lacking(*driver_abi::find_row(row));
   Reply reply;
   const int result =
       here.session().call_with_bulk(*here.lane, link_site(here, row, link.context),

@@ -18,6 +18,7 @@
 #include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/image_length.h"
+#include "driver_abi/legacy_launch.h"
 
 namespace gpurun::client::interpose::modules {
 
@@ -78,6 +79,7 @@ struct Function {
   const std::shared_ptr<KernelTable> table;
   const Kernel& info;
   std::array<std::atomic<int>, protocol::kFunctionAttributes> values;
+  driver_abi::LegacyLaunch legacy_launch;
   std::map<Handle, Function*> functions;  // Of a kernel: by context. Guarded by Registry::mutex.
 };
 

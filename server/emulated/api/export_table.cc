@@ -4,6 +4,7 @@
 
 #include "driver_abi/emulated_view.h"
 #include "driver_abi/export_tables.h"
+#include "driver_abi/row.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/ipc.h"
@@ -106,6 +107,11 @@ constexpr driver_abi::EmulatedView kView = {
     .ipc_file = ipc_file,
     .take_ipc_file = take_ipc_file,
     .number_launches = kernel_log::set_number,
+    .implements =
+        [](std::uint16_t opcode) {
+          const driver_abi::Row* row = driver_abi::find_row(opcode);
+          return row != nullptr && row->emulated;
+        },
     .watch_kernels = kernel_log::watch,
 };
 

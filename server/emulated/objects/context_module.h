@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "driver_abi/legacy_launch.h"
 #include "server/emulated/module/module.h"
 #include "server/emulated/objects/code_image.h"
 #include "server/emulated/objects/context.h"
@@ -52,6 +53,7 @@ class Function final : public Object {
   const std::string& name() const { return name_; }
   const KernelAttributes& attributes() const { return *attributes_; }
   FunctionSettings& settings() const { return *settings_; }
+  driver_abi::LegacyLaunch& legacy_launch() { return legacy_launch_; }
   // Handle of the library's kernel that it is in its context; 0: of a module.
   std::uint64_t kernel() const { return kernel_.load(std::memory_order_relaxed); }
   void set_kernel(std::uint64_t handle) { kernel_.store(handle, std::memory_order_relaxed); }
@@ -72,6 +74,7 @@ class Function final : public Object {
   std::mutex mutex_;  // Held while compiling.
   std::atomic<bool> compiled_{false};
   CompiledKernel code_;
+  driver_abi::LegacyLaunch legacy_launch_;
 };
 
 // Any thread.

@@ -126,6 +126,54 @@ void add_launches(TrialTable& table) {
                    });
 }
 
+// What the calls of before CUDA 4 set stays in the client, and reaches the device with the launch.
+void prepare_legacy(Trial& t, const Both<CUfunction>& function, const Config& config,
+                    AddArguments& arguments) {
+  const CUlaunchConfig& c = config.both.client;
+  const auto bytes = *static_cast<std::size_t*>(arguments.extra()[3]);
+  const auto size = static_cast<unsigned>(bytes);
+  const auto set = [](CUresult result) { EXPECT_EQ(result, CUDA_SUCCESS); };
+  set(t.call_client(FN(cuFuncSetBlockShape), function, static_cast<int>(c.blockDimX),
+                    static_cast<int>(c.blockDimY), static_cast<int>(c.blockDimZ)));
+  set(t.call_client(FN(cuFuncSetSharedSize), function, c.sharedMemBytes));
+  set(t.call_client(FN(cuParamSetv), function, 0, arguments.extra()[1], size));
+  set(t.call_client(FN(cuParamSetSize), function, size));
+}
+
+void add_legacy_launches(TrialTable& table) {
+  const auto trial = [&table](const char* symbol, auto stream_of, auto call) {
+    table.translated(symbol, kPacked, [stream_of, call](Trial& t) {
+      const Both<CUfunction> function = any_function(t);
+      Config config(t, stream_of(t));
+      config.both.client.gridDimZ = config.both.driver.gridDimZ = 1;
+      AddArguments arguments(t);
+      prepare_legacy(t, function, config, arguments);
+      const Seen seen = call(t, function, config);
+      t.expect_same(seen, expected_launch(t, config, function, arguments));
+    });
+  };
+  const auto width = [](const Config& config) {
+    return static_cast<int>(config.both.client.gridDimX);
+  };
+  const auto height = [](const Config& config) {
+    return static_cast<int>(config.both.client.gridDimY);
+  };
+  const auto default_stream = [](Trial& t) { return t.default_stream(); };
+  const auto any_stream = [](Trial& t) { return t.stream(); };
+  trial("cuLaunch", default_stream, [](Trial& t, const Both<CUfunction>& f, Config& config) {
+    for (CUlaunchConfig* each : {&config.both.client, &config.both.driver}) {
+      each->gridDimX = each->gridDimY = 1;
+    }
+    return t.client(FN(cuLaunch), f);
+  });
+  trial("cuLaunchGrid", default_stream, [=](Trial& t, const Both<CUfunction>& f, Config& config) {
+    return t.client(FN(cuLaunchGrid), f, width(config), height(config));
+  });
+  trial("cuLaunchGridAsync", any_stream, [=](Trial& t, const Both<CUfunction>& f, Config& config) {
+    return t.client(FN(cuLaunchGridAsync), f, width(config), height(config), config.stream);
+  });
+}
+
 template <typename Function>
 void add_cluster_question(TrialTable& table, Function asked) {
   table.add(asked.name, [asked](Trial& t) {
@@ -198,6 +246,7 @@ void add_attributes_of_functions(TrialTable& table) {
 
 void add_launch_trials(TrialTable& table) {
   add_launches(table);
+  add_legacy_launches(table);
   add_cluster_question(table, FN(cuOccupancyMaxActiveClusters));
   add_cluster_question(table, FN(cuOccupancyMaxPotentialClusterSize));
   add_attributes_of_functions(table);

@@ -50,9 +50,13 @@ class ThreadWorker final : public server::Worker {
     const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
     options.features = features.offered & order.features.offered;
     const ByteView snapshot = state_->snapshot();
-    const protocol::Accept accept{protocol::kRelease, driver_->version(),
+    const protocol::Accept accept{protocol::kRelease,
+                                  driver_->version(),
                                   Bytes(snapshot.begin(), snapshot.end()),
-                                  protocol::rows_to_tell(driver_abi::rows(), order.rows), features};
+                                  protocol::rows_to_tell(driver_abi::rows(), order.rows),
+                                  features,
+                                  {},
+                                  server::unserved_rows(*driver_, options.handlers)};
     const Status said = protocol::send_control(*channels.log, accept, order.key,
                                                protocol::Sender::kServer, 0, soon());
     if (!said.ok()) throw std::runtime_error(said.to_string());

@@ -1,5 +1,5 @@
-// Protects a program whose server is older: a call that the server does not know is refused here,
-// with one line, and reaches nobody; every other call goes on.
+// Protects a program whose server is older, or has an older driver: a call that cannot be served is
+// refused here, with one line, and reaches nobody; every other call goes on.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gmock/gmock.h>
@@ -26,6 +26,8 @@ Result<Attached> attach_to_an_older_server() {
   attached.snapshot.assign(snapshot.begin(), snapshot.end());
   attached.server_release = "0.0.9";
   attached.lacking = {opcode::cuDriverGetVersion, opcode::cuEventRecord, 4095, 65535};
+  attached.driver_version = 12040;
+  attached.unserved = {opcode::cuCtxRecordEvent, opcode::cuEventCreate};
   return attached;
 }
 
@@ -61,10 +63,20 @@ TEST(LackingRows, AreRefusedWithOneLineEach) {
       call_row(here, opcode::cuEventRecord, here.site(), std::span<const Handle>(), arguments),
       CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(calls_made(opcode::cuDriverGetVersion), 1);  // Answered here.
+  // A hand-written function goes as far as it can without the driver's.
   EXPECT_EQ(calls_made(opcode::cuEventCreate), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "gpurun: warning: cuEventRecord is not supported: the server (gpurun 0.0.9) does not "
-            "know it; update the server\n");
+  EXPECT_EQ(
+      post_row(here, opcode::cuEventCreate, here.site(), std::span<const Handle>(), arguments),
+      CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(calls_made(opcode::cuCtxRecordEvent), 0);
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "gpurun: warning: cuEventRecord is not supported: the server (gpurun 0.0.9) does not "
+      "know it; update the server\n"
+      "gpurun: warning: cuEventCreate is not supported: the server's CUDA driver (12.4) lacks "
+      "it; update that driver\n"
+      "gpurun: warning: cuCtxRecordEvent is not supported: the server's CUDA driver (12.4) "
+      "lacks it; update that driver\n");
   EXPECT_TRUE(server_lacks(4095));
   EXPECT_FALSE(server_lacks(65535));
   delete here.process->session;

@@ -120,6 +120,22 @@ Status told(std::vector<RowHash> rows) {
   return decode(encode(Accept{"1.0", 13000, {}, std::move(rows)})).status();
 }
 
+Status with_unserved(std::vector<std::uint16_t> opcodes) {
+  Accept accept{"1.0", 13000, {}};
+  accept.unserved = std::move(opcodes);
+  const auto decoded = decode(encode(accept));
+  if (decoded.ok()) EXPECT_EQ(std::get<Accept>(*decoded).unserved, accept.unserved);
+  return decoded.status();
+}
+
+TEST(Control, UnservedRowsAscendBelowTheBound) {
+  EXPECT_TRUE(with_unserved({}).ok());
+  EXPECT_TRUE(with_unserved({1, 7, limits::kRowsMax - 1}).ok());
+  for (const auto& wrong : {std::vector<std::uint16_t>{0}, {7, 7}, {7, 1}, {limits::kRowsMax}}) {
+    EXPECT_EQ(with_unserved(wrong).code(), Code::kProtocol);
+  }
+}
+
 TEST(Control, AHostileTableOfRowsIsRefused) {
   const Accept accept = round_trip(Accept{"1.0", 13000, {}, {{1, 7}, {4, ~std::uint64_t{0}}}});
   ASSERT_EQ(accept.rows.size(), 2u);

@@ -1,0 +1,59 @@
+// LegacyLaunch: what the launch calls of before CUDA 4 keep for each function between them: block
+// shape, dynamic shared memory and parameters (cuFuncSetBlockShape, cuParamSetv, cuLaunchGrid,
+// ...).
+//
+// The client library and the emulated device both keep one with each function, and launch by
+// cuLaunchKernel with the parameters as one block. cuLaunchKernel leaves it as it is: the manual
+// says that what it holds is undefined afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "driver_abi/cuda_abi.h"
+
+namespace gpurun::driver_abi {
+
+// Any thread. The setters return 0 or what their function does (manual, "Execution Control
+// [DEPRECATED]"): INVALID_VALUE.
+class LegacyLaunch {
+ public:
+  // CUDA's own limit of a kernel's parameters (Programming Guide, "Function Parameters").
+  static constexpr std::size_t kParameterBytesMax = 32'764;
+
+  CUresult set_block_shape(int x, int y, int z);
+  CUresult set_shared_bytes(unsigned bytes);
+  // How much of what set_parameter() has written is passed; what it has not is 0.
+  CUresult set_parameter_bytes(unsigned bytes);
+  CUresult set_parameter(int offset, const void* value, std::size_t bytes);
+
+  // Calls launch(block, shared_bytes, extra) with a copy; `extra` is cuLaunchKernel's parameter.
+  template <typename Launch>
+  CUresult launch(Launch&& launch) const {
+    Settings now = copy();
+    std::size_t bytes = now.parameters.size();
+    // Never nullptr, which cuLaunchKernel would refuse.
+    std::byte none{};
+    void* start = bytes == 0 ? &none : now.parameters.data();
+    void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), start,   // BUFFER_POINTER
+                     reinterpret_cast<void*>(std::uintptr_t{2}), &bytes,  // BUFFER_SIZE
+                     nullptr};                                            // END
+    return launch(now.block, now.shared_bytes, extra);
+  }
+
+ private:
+  struct Settings {
+    unsigned block[3] = {};  // 0: never set, which a launch refuses.
+    unsigned shared_bytes = 0;
+    std::vector<std::byte> parameters;
+  };
+  Settings copy() const;
+
+  mutable std::mutex mutex_;
+  Settings settings_;                // Guarded by mutex_; parameters: all that was written.
+  std::size_t parameter_bytes_ = 0;  // Guarded by mutex_.
+};
+
+}  // namespace gpurun::driver_abi
