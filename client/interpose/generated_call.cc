@@ -44,8 +44,10 @@ bool belongs_to_no_context(HandleKind kind) {
   }
 }
 
-// Calls that CUDA makes without a current context; all others answer INVALID_CONTEXT.
+// Calls that CUDA makes without a current context; all others answer INVALID_CONTEXT. A default
+// stream is the current context's.
 bool needs_no_context(const Row& row) {
+  if (row.stream_parameter != kNoParameter) return false;
   const std::string_view base(row.base);
   for (const std::string_view start : {"cuGraph", "cuDevice", "cuMemPool", "cuMemMap", "cuMemUnmap",
                                        "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool"}) {

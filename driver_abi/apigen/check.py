@@ -83,6 +83,7 @@ def check_row(types, row):
         if parameter is None or parameter.shape != "kHandle" or (
                 kinds and parameter.handle not in kinds):
             yield "%s = %s is no such handle" % (what, name)
+    yield from check_context_of(row)
     if row.completion == "async":
         for p in row.parameters:
             if p.is_output and not (p.shape == "kHandlePointee" and
@@ -90,6 +91,20 @@ def check_row(types, row):
                 yield ("async, but the client cannot know the output %s before the reply" % p.name)
     for p in row.parameters:
         yield from check_parameter(types, row, p)
+
+
+def check_context_of(row):
+    if row.context_of is None:
+        return
+    name, _, member = row.context_of.partition("->")
+    index = row.index_of(name)
+    parameter = None if index is None else row.parameters[index]
+    handle = parameter is not None and parameter.shape == "kHandle"
+    address = parameter is not None and (parameter.declaration == "void* %s" % name or
+                                         parameter.base == "CUdeviceptr" and not parameter.pointers)
+    behind = parameter is not None and member and parameter.pointers == 1
+    if row.completion == "refused" or not (behind if member else handle or address):
+        yield "context_of = %s brings no context" % row.context_of
 
 
 def check_opcodes(rows, locked):

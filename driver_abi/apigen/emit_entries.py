@@ -62,8 +62,21 @@ def client_custom_header(rows):
     return "\n".join(lines)
 
 
+def in_context_of(row, namespace, call):
+    """`call`, a list of lines that returns, made again in the context that context_of brings."""
+    if row.context_of is None:
+        return call
+    kind, value = row.context_source()
+    return (["  return %s::in_context_of(gpurun::driver_abi::HandleKind::%s, %s, [&]() -> CUresult {" % (
+        namespace, kind, value)] + ["  " + line for line in call] + ["  });"])
+
+
 # An alias passes its own row: from it the wall knows which copy the program called.
 def client_body(row):
+    return in_context_of(row, "interpose", client_call(row))
+
+
+def client_call(row):
     if row.completion == "refused":
         function, needed = REFUSED_BY.get(row.target.symbol, ("call_refused", []))
         return ["  return interpose::%s(%s);" % (
@@ -87,6 +100,7 @@ def client_body(row):
 def client_entries(rows):
     lines = ["// The functions that libcuda.so.1 exports: each hands its call to the client.",
              BANNER, '#include "client/interpose/custom.h"', '#include "client/interpose/entry.h"',
+             '#include "client/interpose/borrowed_context.h"',
              '#include "client/interpose/program_caller.h"',
              '#include "driver_abi/row.h"', "", "#include <iterator>", "",
              "namespace interpose = gpurun::client::interpose;", "namespace {",
@@ -139,6 +153,7 @@ EMULATED_TOP = """
 
 #include "base/log.h"
 #include "server/emulated/api.h"
+#include "server/emulated/api/borrowed_context.h"
 #include "server/emulated/api/caller.h"
 #include "server/emulated/objects/capture.h"
 #include "server/emulated/objects/thread_state.h"
@@ -172,7 +187,8 @@ def emulated_entries(rows, implemented):
                          "__builtin_return_address(0));")
         if row.variant:
             lines.append("  const gpurun::emulated::PerThreadDefaultStream scope;")
-        lines += ["  if (const CUresult refused = gpurun::emulated::refuse_while_capturing(\"%s\")) {"
-                  % row.base, "    return refused;", "  }",
-                  "  return gpurun::emulated::api::%s(%s);" % (name, values(row)), "}", ""]
+        call = ["  if (const CUresult refused = gpurun::emulated::refuse_while_capturing(\"%s\")) {"
+                % row.base, "    return refused;", "  }",
+                "  return gpurun::emulated::api::%s(%s);" % (name, values(row))]
+        lines += in_context_of(row, "gpurun::emulated", call) + ["}", ""]
     return "\n".join(lines + addresses(rows, "gpurun::emulated"))

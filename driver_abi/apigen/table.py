@@ -122,7 +122,7 @@ class Parameter:
 
 class Row:
     KEYS = {"opcode", "key", "alias", "parameters", "completion", "implementation", "stream",
-            "destroys", "implicit_sync", "remembered", "null_error", "reason"}
+            "destroys", "context_of", "implicit_sync", "remembered", "null_error", "reason"}
 
     def __init__(self, symbol, description):
         unknown = set(description) - self.KEYS
@@ -153,6 +153,7 @@ class Row:
         self.implementation = get("implementation", "generated")
         self.stream = get("stream")
         self.destroys = get("destroys")
+        self.context_of = get("context_of")
         self.implicit_sync = get("implicit_sync", False)
         self.remembered = get("remembered", False)
         self.null_error = get("null_error", 1)
@@ -168,7 +169,7 @@ class Row:
             raise RowError("%s: an alias cannot say %s" % (self.symbol, ", ".join(sorted(extra))))
         self.target = target
         for name in ("parameters", "completion", "implementation", "stream", "destroys",
-                     "implicit_sync", "remembered", "null_error", "reason"):
+                     "context_of", "implicit_sync", "remembered", "null_error", "reason"):
             setattr(self, name, getattr(target, name))
 
     def index_of(self, name):
@@ -176,6 +177,14 @@ class Row:
             if parameter.name == name:
                 return index
         return None
+
+    # What context_of names: the kind of handle ("kNone": an address) and its C expression.
+    def context_source(self):
+        name, _, member = self.context_of.partition("->")
+        parameter = self.parameters[self.index_of(name)]
+        if member:
+            return "kStream", "%s == nullptr ? nullptr : %s" % (name, self.context_of)
+        return parameter.handle, name
 
     # 64 bits over everything that client and server must read alike.
     def hash(self, types):

@@ -147,6 +147,11 @@ class Refusals(unittest.TestCase):
     def test_stream_that_is_none(self):
         self.assertIn("no such handle", self.faults("cuGraphLaunch", stream="hGraph"))
 
+    def test_context_of_what_brings_none(self):
+        self.assertIn("brings no context", self.faults("cuStreamQuery", context_of="stream"))
+        self.assertIn("brings no context", self.faults("cuMemsetD8Async", context_of="N"))
+        self.assertIn("brings no context", self.faults("cuCheckpointProcessLock", context_of="pid"))
+
     def test_alias_with_a_mind_of_its_own(self):
         self.assertIn("alias cannot say", self.faults("cuMemcpy_ptds", completion="async"))
 

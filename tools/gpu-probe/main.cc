@@ -34,6 +34,8 @@ constexpr Question kQuestions[] = {
     {"export_tables", "How large are the export tables, and what do the open entries answer?", 30,
      ask_export_tables},
     {"sticky_errors", "What does a faulting kernel do to its context?", 30, ask_sticky_errors},
+    {"no_current_context", "Which calls work on a thread that has no current context?", 30,
+     ask_no_current_context},
     {"call_costs", "What do calls cost?", 60, ask_call_costs},
     {"wrong_calls", "Which codes do wrong calls give, each in a process of its own?", 180,
      ask_wrong_calls},

@@ -35,6 +35,7 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
   range.kind = MemoryKind::kPool;
   range.device = pool->device().ordinal();
   range.owner_handle = pool->handle();
+  range.maker_handle = stream->context().handle();
   memory_registry().add(range);
   *out = address;
   return CUDA_SUCCESS;

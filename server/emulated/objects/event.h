@@ -53,6 +53,7 @@ class Event final : public Object {
       : Object(kKind), context_(std::move(context)), flags_(flags), shared_(std::move(shared)) {}
 
   Context& context() const { return *context_; }
+  std::shared_ptr<Context> shared_context() const { return context_; }
   unsigned flags() const { return flags_; }
 
   const std::shared_ptr<SharedEvent>& shared() const { return shared_; }

@@ -33,6 +33,7 @@ struct MemoryRange {
   std::uint64_t buffer_id = 0;       // Unique in the process; set by add().
   unsigned flags = 0;                // The flags of the call that made it.
   std::uint64_t owner_handle = 0;    // The pool or VMM allocation.
+  std::uint64_t maker_handle = 0;    // Of a pool's: the context whose stream it was allocated in.
   bool accessible = true;            // False: mapped, and cuMemSetAccess not called yet.
 
   std::uint64_t end() const { return base + bytes; }

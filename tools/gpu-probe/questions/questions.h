@@ -21,6 +21,7 @@ void ask_export_tables(const std::string& libcuda, Answer* answer);
 void ask_sticky_errors(const std::string& libcuda, Answer* answer);
 void ask_call_costs(const std::string& libcuda, Answer* answer);
 void ask_wrong_calls(const std::string& libcuda, Answer* answer);
+void ask_no_current_context(const std::string& libcuda, Answer* answer);
 void ask_beyond_one_process(const std::string& libcuda, Answer* answer);
 
 }  // namespace gpurun::probe
