@@ -23,9 +23,10 @@ struct Place {
   std::atomic<std::uint32_t> process;   // 0: nobody's.
   std::atomic<std::uint32_t> answered;  // The last question that was.
   std::atomic<std::uint32_t> silent;    // 1: it did not answer in time.
-  std::atomic<std::uint32_t> reserved;
+  std::atomic<std::uint32_t> contexts;  // A bit for each device that it has one on.
   std::atomic<std::uint64_t> died;  // When somebody noticed, in ms of CLOCK_MONOTONIC; 0: not yet.
   std::atomic<std::uint64_t> idle[MemoryBoard::kDevices];
+  std::atomic<std::uint64_t> used[MemoryBoard::kDevices];
 };
 constexpr int kPlaces = 200;
 
@@ -127,6 +128,8 @@ int MemoryBoard::join(std::uint32_t process) noexcept {
       return false;
     }
     for (auto& bytes : place.idle) bytes.store(0, std::memory_order_relaxed);
+    for (auto& bytes : place.used) bytes.store(0, std::memory_order_relaxed);
+    place.contexts.store(0, std::memory_order_relaxed);
     place.died.store(0, std::memory_order_relaxed);
     place.silent.store(0, std::memory_order_relaxed);
     place.answered.store(pages.question.load(), std::memory_order_release);
@@ -148,6 +151,35 @@ int MemoryBoard::join(std::uint32_t process) noexcept {
 void MemoryBoard::say_idle(int place, int device, std::uint64_t bytes) noexcept {
   if (place < 0 || !on_board(device)) return;
   pages_of(this)->places[place].idle[device].store(bytes, std::memory_order_release);
+}
+
+void MemoryBoard::say_used(int place, int device, std::uint64_t bytes) noexcept {
+  if (place < 0 || !on_board(device)) return;
+  pages_of(this)->places[place].used[device].store(bytes, std::memory_order_release);
+}
+
+void MemoryBoard::say_contexts(int place, int device, bool any) noexcept {
+  if (place < 0 || !on_board(device)) return;
+  std::atomic<std::uint32_t>& contexts = pages_of(this)->places[place].contexts;
+  const std::uint32_t bit = std::uint32_t{1} << device;
+  if (any) {
+    contexts.fetch_or(bit, std::memory_order_acq_rel);
+  } else {
+    contexts.fetch_and(~bit, std::memory_order_acq_rel);
+  }
+}
+
+unsigned MemoryBoard::users(int device, User* users, unsigned capacity) noexcept {
+  if (!on_board(device)) return 0;
+  unsigned count = 0;
+  for (Place& place : pages_of(this)->places) {
+    const std::uint32_t process = place.process.load(std::memory_order_acquire);
+    const std::uint64_t bytes = place.used[device].load(std::memory_order_acquire);
+    const bool context = (place.contexts.load(std::memory_order_acquire) >> device & 1) != 0;
+    if (count == capacity || (bytes == 0 && !context) || !client::lives(place)) continue;
+    users[count++] = {process, bytes};
+  }
+  return count;
 }
 
 std::uint64_t MemoryBoard::idle_elsewhere(int place, int device) noexcept {
@@ -198,6 +230,10 @@ bool MemoryBoard::some_just_died(int place, std::chrono::milliseconds patience) 
     }
   }
   return some;
+}
+
+void MemoryBoard::stay_silent(int place) noexcept {
+  pages_of(this)->places[place].silent.store(1, std::memory_order_release);
 }
 
 std::uint32_t MemoryBoard::answered(int place) noexcept {

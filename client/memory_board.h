@@ -1,6 +1,7 @@
 // MemoryBoard: pages that gpurun shares with the processes of its program, for out-of-memory that
 // is exact though each holds device memory in advance (docs/adr/0005): a process says how much it
-// holds idle, and one that lacks memory asks the others to give theirs back.
+// holds idle, and one that lacks memory asks the others to give theirs back. NVML reads from it
+// what each process uses.
 //
 // It lies behind the DeathBoard, in the same file. Any process of the program can write to it: what
 // is said there is believed of the processes of one lease only, and asked for at most for a
@@ -19,7 +20,7 @@ class MemoryBoard {
  public:
   // Devices, by the worker's ordinal, that are shared so; of others nothing is said.
   static constexpr int kDevices = 16;
-  static constexpr std::size_t kBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kBytes = std::size_t{64} << 10;
   static constexpr std::size_t kOffset = 4096;
 
   // Maps it for this process's life. nullptr: it cannot be had, and each process is on its own.
@@ -30,6 +31,16 @@ class MemoryBoard {
   int join(std::uint32_t process) noexcept;
   void say_idle(int place, int device, std::uint64_t bytes) noexcept;
 
+  // What the process of that place has allocated on a device, and whether it has a context there.
+  void say_used(int place, int device, std::uint64_t bytes) noexcept;
+  void say_contexts(int place, int device, bool any) noexcept;
+  struct User {
+    std::uint32_t process = 0;
+    std::uint64_t bytes = 0;
+  };
+  // The living processes that have memory or a context on a device, at most `capacity` of them.
+  unsigned users(int device, User* users, unsigned capacity) noexcept;
+
   // What the living others hold idle.
   std::uint64_t idle_elsewhere(int place, int device) noexcept;
   // Asks the others, and waits until each has answered or died, or for `patience`; for one that was
@@ -39,6 +50,8 @@ class MemoryBoard {
   // have ended, too.
   bool some_just_died(int place, std::chrono::milliseconds patience) noexcept;
 
+  // Nobody waits for the process of that place until it has answered once.
+  void stay_silent(int place) noexcept;
   // The last question that was asked when this process joined, or that it has answered.
   std::uint32_t answered(int place) noexcept;
   // Waits until another process asks again: `seen` is what this returned before, answered() at

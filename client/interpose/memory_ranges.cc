@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "client/fork_guard.h"
+#include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -173,6 +174,7 @@ std::vector<MemoryRange> take_matching(Matches matches) {
       continue;
     }
     taken.push_back(it->second);
+    count_range(it->second, false);
     it = all.by_base.erase(it);
   }
   ranges_changed();
@@ -193,6 +195,7 @@ bool add_range(MemoryRange range) noexcept try {
   }
   range.buffer_id = ++all.last_buffer_id;
   all.by_base.emplace_hint(next, range.base, range);
+  count_range(range, true);
   ranges_changed();
   if (range.on_host()) {
     host_memory_added(range);
@@ -230,6 +233,7 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
   if (found == all.by_base.end() || found->second.kind != kind) return std::nullopt;
   const MemoryRange range = found->second;
   all.by_base.erase(found);
+  count_range(range, false);
   ranges_changed();
   return range;
 }

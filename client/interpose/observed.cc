@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client/interpose/memory_ranges.h"
+#include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -56,6 +57,12 @@ void observe(const Here& here, const driver_abi::Row& row, void* const* argument
     case opcode::cuMemAddressFree:
       (void)remove_range(argument<CUdeviceptr>(arguments, 0), MemoryKind::kReserved);
       return;
+    case opcode::cuMemRelease: {
+      const Handle handle = argument<Handle>(arguments, 0);
+      const bool ended = here.check(handle, HandleKind::kAllocation) != 0;
+      if (ended) forget_memory(handle);
+      return;
+    }
     case opcode::cuIpcGetEventHandle:
       here.session().share_event(handle_of(argument<CUevent>(arguments, 1)));
       return;

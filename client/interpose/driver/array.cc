@@ -12,6 +12,7 @@
 #include "client/interpose/device_windows.h"
 #include "client/interpose/implicit_wait.h"
 #include "client/interpose/object_pool.h"
+#include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -54,6 +55,21 @@ void describe(const CUDA_ARRAY3D_DESCRIPTOR& of, unsigned level, Handle mipmappe
   array->slices = layers ? std::max<std::uint64_t>(1, of.Depth) : shrunk(of.Depth);
   array->flat_known.store(false, std::memory_order_relaxed);
   array->full_known.store(false, std::memory_order_relaxed);
+}
+
+// Bytes of its texels; 0: not known.
+std::uint64_t bytes_of_texels(const Array& array) {
+  return array.element_bytes == 0 ? 0 : array.width * array.lines * array.slices;
+}
+
+std::uint64_t bytes_of_levels(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+  std::uint64_t bytes = 0;
+  for (unsigned level = 0; level < levels; ++level) {
+    Array each;
+    describe(described, level, 0, &each);
+    bytes += bytes_of_texels(each);
+  }
+  return bytes;
 }
 
 CUDA_ARRAY3D_DESCRIPTOR full_of(const CUDA_ARRAY_DESCRIPTOR& flat) {
@@ -104,6 +120,7 @@ CUresult create_array(CUarray* out, std::uint16_t row, const CUDA_ARRAY3D_DESCRI
   if (made == 0) {
     g_arrays.give_back(array);
   } else {
+    count_memory(made, here.context->ordinal, bytes_of_texels(*array));
     *out = as<CUarray>(made);
   }
   return cuda(result);
@@ -127,6 +144,7 @@ CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
   const int result =
       wait ? call_row(here, row, site, {}, handle) : post_row(here, row, site, {}, handle);
   if (result != 0 && wait) return cuda(result);
+  forget_memory(handle);
   if (kind == HandleKind::kMipmappedArray && object != nullptr) {
     for (const std::atomic<Handle>& level : static_cast<MipmappedArray*>(object)->levels) {
       const Handle part = level.load(std::memory_order_acquire);
@@ -278,6 +296,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRI
   if (made == 0) {
     end_mipmapped_array(mipmapped);
   } else {
+    count_memory(made, here.context->ordinal, bytes_of_levels(*given, levels));
     *out = as<CUmipmappedArray>(made);
   }
   return cuda(result);

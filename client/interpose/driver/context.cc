@@ -11,6 +11,7 @@
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/object_pool.h"
 #include "client/interpose/remembered.h"
+#include "client/interpose/used_memory.h"
 #include "driver_abi/context_storage.h"
 
 namespace gpurun::client::interpose {
@@ -30,7 +31,11 @@ int named_context(const Here& here, CUcontext given, Context** context) {
 }
 
 // What hangs on a context: which of its kinds need a farewell is their owners' business.
-void retired(void*, HandleKind kind, Handle, void* object) { end_object(kind, object); }
+void retired(void*, HandleKind kind, Handle handle, void* object) {
+  const bool memory = kind == HandleKind::kArray || kind == HandleKind::kMipmappedArray;
+  if (memory) forget_memory(handle);
+  end_object(kind, object);
+}
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinityParam* affinities,
                 int affinity_count) {
@@ -54,6 +59,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinity
   }
   context->flags.store(flags, std::memory_order_relaxed);
   context->active.store(true, std::memory_order_release);
+  count_context(context->server_ordinal, true);
   here.lane->push_context(context->handle);
   *out = as<CUcontext>(context->handle);
   return cuda(result);
@@ -83,7 +89,9 @@ void begin_end_of_context(const Here&, Context& context) {
 }
 
 void end_context(const Here& here, Context& context) {
-  context.active.store(false, std::memory_order_release);
+  if (context.active.exchange(false, std::memory_order_acq_rel)) {
+    count_context(context.server_ordinal, false);
+  }
   forget_all_answers();
   modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);

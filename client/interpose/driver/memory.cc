@@ -9,6 +9,7 @@
 #include "client/interpose/interprocess.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -210,6 +211,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
     here.handles().retire(handle);
     return cuda(result);
   }
+  count_memory(placed, properties->location.id, bytes);
   *out = placed;
   return cuda(result);
 }

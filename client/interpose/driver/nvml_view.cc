@@ -1,5 +1,7 @@
 // What the session tells NVML: its devices, in the server's order and unfiltered, because programs
 // apply CUDA_VISIBLE_DEVICES to NVML's numbers themselves.
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 
@@ -7,6 +9,7 @@
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
+#include "client/memory_board.h"
 #include "driver_abi/driver_release.h"
 
 namespace gpurun::client::interpose {
@@ -47,25 +50,54 @@ NvmlReturn device(unsigned index, NvmlDevice* out) {
   return driver_abi::kNvmlSuccess;
 }
 
-// Asked through this process's own context; without one nobody can be asked, and what a process
-// without a context uses is nothing.
-NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
-  const Device* device = device_at(index);
-  if (device == nullptr) return driver_abi::kNvmlInvalidArgument;
-  *used = 0;
+using Users = std::array<MemoryBoard::User, 256>;
+
+// The processes of this gpurun that use the device, and what they have allocated there.
+unsigned users_of(const Device& device, Users& users) {
+  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  if (board == nullptr) return 0;
+  return board->users(device.server_ordinal, users.data(), static_cast<unsigned>(users.size()));
+}
+
+// What the driver says through this process's own context; 0 without one.
+std::uint64_t used_bytes_told(const Device& device) {
   Here here;
-  if (here.enter() != 0) return driver_abi::kNvmlSuccess;
-  const int ordinal = here.devices().ordinal_of_server(device->server_ordinal);
+  if (here.enter() != 0) return 0;
+  const int ordinal = here.devices().ordinal_of_server(device.server_ordinal);
   if (ordinal < 0 || primary_context(here, ordinal, &here.context) != 0 ||
       !here.context->active.load(std::memory_order_acquire)) {
-    return driver_abi::kNvmlSuccess;
+    return 0;
   }
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   const int result =
       call_row(here, opcode::cuMemGetInfo_v2, here.site(), {}, &free_bytes, &total_bytes);
-  if (result != 0) return driver_abi::kNvmlUnknown;
-  *used = total_bytes - free_bytes;
+  return result != 0 || free_bytes > total_bytes ? 0 : total_bytes - free_bytes;
+}
+
+// The driver is asked through a context. A process without one adds up what the processes of its
+// gpurun have told: the lease is theirs alone.
+NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
+  const Device* device = device_at(index);
+  if (device == nullptr) return driver_abi::kNvmlInvalidArgument;
+  Users users;
+  const unsigned count = users_of(*device, users);
+  std::uint64_t sum = 0;
+  for (unsigned at = 0; at < count; ++at) sum += users[at].bytes;
+  *used = std::max(sum, used_bytes_told(*device));
+  return driver_abi::kNvmlSuccess;
+}
+
+NvmlReturn processes(unsigned index, driver_abi::NvmlProcess* out, unsigned capacity,
+                     unsigned* count) {
+  const Device* device = device_at(index);
+  if (device == nullptr) return driver_abi::kNvmlInvalidArgument;
+  Users users;
+  const unsigned found = users_of(*device, users);
+  for (unsigned at = 0; at < std::min(found, capacity); ++at) {
+    out[at] = {users[at].process, users[at].bytes};
+  }
+  *count = found;
   return driver_abi::kNvmlSuccess;
 }
 
@@ -98,7 +130,7 @@ constexpr driver_abi::NvmlSource kSource = {
     .driver_version = driver_version,
     .cuda_version = cuda_version,
     .readings = nullptr,
-    .processes = nullptr,
+    .processes = processes,
     .peer_access = peer_access,
 };
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "client/interpose/custom.h"
+#include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -67,6 +68,7 @@ int activate(const Here& here, Primary& primary) {
   if (primary.ever_active) here.session().forget_lost(primary.context->handle);
   primary.ever_active = true;
   primary.context->active.store(true, std::memory_order_release);
+  count_context(primary.context->server_ordinal, true);
   return 0;
 }
 

@@ -47,7 +47,10 @@ constexpr NvmlSource kSource = {
     .driver_version = [] { return session()->driver_version(); },
     .cuda_version = [] { return session()->cuda_version(); },
     .readings = nullptr,
-    .processes = nullptr,
+    .processes =
+        [](unsigned index, NvmlProcess* processes, unsigned capacity, unsigned* count) {
+          return session()->processes(index, processes, capacity, count);
+        },
     .peer_access = [](unsigned from, unsigned to) { return session()->peer_access(from, to); },
 };
 

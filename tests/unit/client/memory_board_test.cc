@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "client/death_board.h"
@@ -77,6 +78,33 @@ TEST_F(Boards, TellWhatTheLivingOthersHold) {
   EXPECT_FALSE(board_->ask(own, kLong)) << "nobody is left";
   // The program that a process becomes has its place.
   EXPECT_EQ(board_->join(self_), own);
+}
+
+// NVML: what a device's memory is used for, and by which processes.
+TEST_F(Boards, ShowWhatTheLivingUse) {
+  Other other;
+  const int own = board_->join(self_), theirs = board_->join(other.number());
+  MemoryBoard::User users[3];
+  EXPECT_EQ(board_->users(1, users, 3), 0u);
+  board_->say_used(theirs, 1, 7);
+  board_->say_contexts(own, 1, true);
+  board_->say_used(own, MemoryBoard::kDevices, 9);
+  ASSERT_EQ(board_->users(1, users, 3), 2u);
+  std::sort(users, users + 2, [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  EXPECT_EQ(users[0].process, self_);
+  EXPECT_EQ(users[0].bytes, 0u) << "a context alone";
+  EXPECT_EQ(users[1].process, other.number());
+  EXPECT_EQ(users[1].bytes, 7u);
+  EXPECT_EQ(board_->users(1, users, 1), 1u) << "no more than there is room for";
+  EXPECT_EQ(board_->users(0, users, 3), 0u);
+  EXPECT_EQ(board_->users(-1, users, 3), 0u);
+  board_->say_contexts(own, 1, false);
+  other.end();
+  EXPECT_EQ(board_->users(1, users, 3), 0u);
+  // A process without the means to answer is not waited for.
+  Other silent;
+  board_->stay_silent(board_->join(silent.number()));
+  EXPECT_FALSE(board_->ask(own, kLong));
 }
 
 TEST_F(Boards, AQuestionWaitsForItsAnswer) {
