@@ -33,12 +33,15 @@ int read_image_file(const char* path, Bytes* bytes) {
   return 0;
 }
 
-int image_error(const Status& status) {
+int image_error(const Status& status, const JitRequest& jit) {
   const int error = status.code() == Code::kCuda ? status.cuda_error() : CUDA_ERROR_INVALID_IMAGE;
   // What and where: the code that the program gets says neither.
   if (error == CUDA_ERROR_INVALID_IMAGE) {
     GPURUN_LOG(kWarning, "an image is not loaded: %s", status.message().c_str());
   }
+  protocol::ImageOutcome outcome;
+  outcome.error_log = status.message();
+  jit.write_logs(outcome);
   return error;
 }
 

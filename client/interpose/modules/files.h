@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "client/interpose/modules/jit_request.h"
 
 namespace gpurun::client::interpose::modules {
 
@@ -12,8 +13,8 @@ namespace gpurun::client::interpose::modules {
 // limits::kImageBytesMax.
 int read_image_file(const char* path, Bytes* bytes);
 
-// The CUresult for a failure of driver_abi::image_at() or image_in(). What is no image is explained
-// on stderr.
-int image_error(const Status& status);
+// The CUresult for a failure of driver_abi::image_at() or image_in(). The program's error log says
+// why, and so does stderr of what is no image.
+int image_error(const Status& status, const JitRequest& jit);
 
 }  // namespace gpurun::client::interpose::modules

@@ -68,6 +68,10 @@ std::size_t JitRequest::Log::write(const std::string& text, std::size_t room) co
 void JitRequest::write(const protocol::ImageOutcome& outcome) const {
   // The worker's compiler may have had nothing to do.
   if (wall_time_ != nullptr) *wall_time_ = nullptr;
+  write_logs(outcome);
+}
+
+void JitRequest::write_logs(const protocol::ImageOutcome& outcome) const {
   const std::size_t info = info_.write(outcome.info_log, info_log_bytes);
   const std::size_t error = error_.write(outcome.error_log, error_log_bytes);
   if (info_.length != nullptr) *info_.length = reinterpret_cast<void*>(info);

@@ -19,6 +19,8 @@ class JitRequest {
   // options that hold pointers to data of the program, INVALID_VALUE for malformed ones.
   int read(const CUjit_option* options, void* const* values, unsigned count);
   // Writes the logs, and their lengths, to where the program wants them.
+  void write_logs(const protocol::ImageOutcome& outcome) const;
+  // Likewise, and the time of the compiler.
   void write(const protocol::ImageOutcome& outcome) const;
   // Likewise, but only what the driver has changed since `before`: of a link state's life.
   void write(const protocol::LinkReply& now, const protocol::LinkReply& before) const;

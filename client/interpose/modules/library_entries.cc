@@ -40,7 +40,7 @@ int load_library(CUlibrary* library, const Result<driver_abi::Image>& image, Jit
   Here here;
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());  // Wanted, not needed.
-  if (!image.ok()) return modules::image_error(image.status());
+  if (!image.ok()) return modules::image_error(image.status(), jit);
   // Only what nvcc's registration code made is not judged before it is used: whoever brings an
   // image of his own wants to hear at once what is wrong with it.
   if (image->form != driver_abi::ImageForm::kWrapper) preserved = nullptr;

@@ -18,7 +18,7 @@ int load_module(CUmodule* module, const Result<driver_abi::Image>& image, JitReq
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Here here;
   if (const int result = here.enter_context(); result != 0) return result;
-  if (!image.ok()) return modules::image_error(image.status());
+  if (!image.ok()) return modules::image_error(image.status(), jit);
   Handle handle = 0;
   const int result = modules::load(here, HandleKind::kModule, *image, jit, nullptr, &handle);
   if (handle != 0) *module = as<CUmodule>(handle);

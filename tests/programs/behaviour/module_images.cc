@@ -1,5 +1,6 @@
 // Driver API: the same code as PTX text and as a fat binary, from memory and from a file; variables
 // of a module; what a missing name and a broken image answer.
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -70,6 +71,56 @@ static void load_before_any_context(const std::string& fat, CUdevice device) {
   MUST(cuCtxDestroy(context));
 }
 
+// What is wrong with an image stands in the program's error log, whoever has refused it.
+struct ErrorLog {
+  char text[512];
+  CUjit_option options[4] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                             CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+  char info[64];
+  void* values[4];
+
+  ErrorLog() {
+    std::memset(text, 'x', sizeof text);
+    std::memset(info, 'x', sizeof info);
+    values[0] = text, values[1] = reinterpret_cast<void*>(sizeof text);
+    values[2] = info, values[3] = reinterpret_cast<void*>(sizeof info);
+  }
+  void show(const char* what, CUresult result) const {
+    const auto length = reinterpret_cast<std::size_t>(values[1]);
+    EXPECT(result != CUDA_SUCCESS && length > 0 && length < sizeof text && text[length] == '\0');
+    std::printf("%s: %s, log of %zu: %s\n", what, name_of(result), length, text);
+  }
+  void expect_no_info() const { EXPECT(values[3] == nullptr && info[0] == '\0'); }
+};
+
+static void show_logs(const std::string& fat) {
+  const std::string none("\x01\x02\x03\x04\x05\x06\x07\x08", 9), text = ".version 1.0\nnonsense;\n";
+  std::string cut = fat.substr(0, 64), elf("\x7f"
+                                           "ELF",
+                                           4);
+  cut[8] = '\xff', cut[15] = '\xff';  // It claims to be longer than any image is.
+  elf.resize(128, '\xff');
+  for (const std::string& image : {none, text, cut, elf}) {
+    CUmodule module;
+    CUlibrary library;
+    CUlinkState link;
+    ErrorLog of_module, of_library, of_link;
+    of_module.show("module", cuModuleLoadDataEx(&module, image.data(), 4, of_module.options,
+                                                of_module.values));
+    of_module.expect_no_info();
+    of_library.show("library", cuLibraryLoadData(&library, image.data(), of_library.options,
+                                                 of_library.values, 4, nullptr, nullptr, 0));
+    of_library.expect_no_info();
+    MUST(cuLinkCreate(4, of_link.options, of_link.values, &link));
+    const bool is_text = image == text;
+    const CUjitInputType type = is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
+    of_link.show("link",
+                 cuLinkAddData(link, type, const_cast<char*>(image.data()),
+                               image.size() + (is_text ? 1 : 0), "input", 0, nullptr, nullptr));
+    MUST(cuLinkDestroy(link));
+  }
+}
+
 int main(int argc, char** argv) {
   EXPECT(argc == 3);  // A fat binary, PTX text.
   const std::string fat = read(argv[1]), ptx = read(argv[2]);
@@ -117,6 +168,7 @@ int main(int argc, char** argv) {
   std::printf("broken text: %s\n", name_of(cuModuleLoadData(&none, ".version 7.0\nnonsense {")));
   std::printf("not a file: %s\n", name_of(cuModuleLoad(&none, "no such file")));
   std::printf("null image: %s\n", name_of(cuModuleLoadData(&none, nullptr)));
+  show_logs(fat);
   MUST(cuCtxDestroy(context));
   std::printf("PASSED\n");
   return 0;
