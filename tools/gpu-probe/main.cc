@@ -36,6 +36,8 @@ constexpr Question kQuestions[] = {
     {"sticky_errors", "What does a faulting kernel do to its context?", 30, ask_sticky_errors},
     {"no_current_context", "Which calls work on a thread that has no current context?", 30,
      ask_no_current_context},
+    {"launch_shape", "What do driver and runtime say of a launch of a bad shape?", 30,
+     ask_launch_shape},
     {"call_costs", "What do calls cost?", 60, ask_call_costs},
     {"wrong_calls", "Which codes do wrong calls give, each in a process of its own?", 180,
      ask_wrong_calls},
@@ -55,6 +57,7 @@ void usage(std::FILE* to) {
       "       gpu-probe --check-calls[-at-once] [FUNCTION]\n"
       "Asks the CUDA driver (default: libcuda.so.1 as the dynamic linker finds it) what gpurun's\n"
       "design assumes. Writes JSON and a table; without --table the table goes to stdout.\n"
+      "GPU_PROBE_CUDART names the runtime that launch_shape loads (default: libcudart.so.13, 12).\n"
       "--check-calls makes the wrong calls of the table, many in one process, and compares their\n"
       "codes with the table's: for drivers that shall not crash. Exit status 1: some are wrong.\n",
       to);

@@ -22,6 +22,7 @@ void ask_sticky_errors(const std::string& libcuda, Answer* answer);
 void ask_call_costs(const std::string& libcuda, Answer* answer);
 void ask_wrong_calls(const std::string& libcuda, Answer* answer);
 void ask_no_current_context(const std::string& libcuda, Answer* answer);
+void ask_launch_shape(const std::string& libcuda, Answer* answer);
 void ask_beyond_one_process(const std::string& libcuda, Answer* answer);
 
 }  // namespace gpurun::probe

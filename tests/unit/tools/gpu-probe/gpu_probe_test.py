@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 PROBE, NULL_DEVICE, CRASHING_DRIVER = sys.argv[1:4]
-QUESTIONS = 16
+QUESTIONS = 17
 WRONG_CALLS_MIN = 600
 
 
