@@ -206,19 +206,14 @@ CallSite return_site(Handle context) {
   return site;
 }
 
-int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait) {
-  if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
-  if (!wait) return here.session().post(*here.lane, return_site(context), bytes_of(payload));
-  Reply reply;
-  return here.session().call(*here.lane, return_site(context), bytes_of(payload), &reply);
-}
-
-// All later calls stand behind the context's work.
-int tell_in_order(const Here& here, Handle context, const MemoryReturn& payload) {
+int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait,
+         std::uint16_t flags = 0) {
   if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
   CallSite site = return_site(context);
-  site.flags = protocol::kFlagBarrier;
-  return here.session().post(*here.lane, site, bytes_of(payload));
+  site.flags = flags;
+  if (!wait) return here.session().post(*here.lane, site, bytes_of(payload));
+  Reply reply;
+  return here.session().call(*here.lane, site, bytes_of(payload), &reply);
 }
 
 void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
@@ -550,8 +545,8 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
       payload.piece = piece.base;
     }
   }
-  const int result = early ? tell_in_order(here, range.context, payload)
-                           : tell(here, range.context, payload, wait);
+  const std::uint16_t flags = early ? protocol::kFlagBarrier : std::uint16_t{0};
+  const int result = tell(here, range.context, payload, wait, flags);
   if (result == 0) return_more(here, window, range.context);
   return result;
 }

@@ -321,15 +321,56 @@ class Stderr {
   _exit(0);
 }
 
+// Likewise behind a free, where a question stands too.
+[[noreturn]] void told_what_stands_behind_a_free(const Device& device, const Stderr& said,
+                                                 bool asks) {
+  const CUdeviceptr flag = device.memory(4), seen = device.memory(4), scratch = device.memory(4);
+  const CUdeviceptr first = device.memory(4096), second = device.memory(4096);
+  const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
+  // Who gives more to the stream of the kernel would stand behind it anyway.
+  device.launch_long(nullptr, scratch);
+  MUST(cuMemFree(first));
+  std::thread([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    device.launch_fill(nullptr, scratch, 1, 1);
+    MUST(cuStreamSynchronize(nullptr));
+  }).join();
+  EXPECT(said.silent());
+
+  MUST(cuMemsetD32(flag, 0, 1));
+  MUST(cuCtxSynchronize());
+  device.launch_wait(nullptr, flag, seen);
+  MUST(cuMemFree(second));
+  std::thread([&] {
+    MUST(cuCtxSetCurrent(device.context));
+    if (asks) (void)cuStreamQuery(other);
+    MUST(cuMemsetD32Async(flag, 1, 1, other));
+    MUST(cuCtxSynchronize());
+    EXPECT(!"the free came to its turn");
+  }).detach();
+  const std::string line = said.line();
+  const char* const call = asks ? "cuStreamQuery of one" : "cuMemsetD32Async of one";
+  EXPECT(line.find(call) != std::string::npos);
+  EXPECT(line.find("behind a free of another") != std::string::npos);
+  EXPECT(line.find("GPURUN_SYNC=1") != std::string::npos);
+  std::printf("PASSED\n");
+  std::fflush(stdout);
+  _exit(0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   EXPECT(argc == 2 || argc == 3);
   end_after(100);
   const std::string what = argc == 3 ? argv[2] : "";
-  const bool stands = what == "stands" || what == "stands-queued";
+  const bool stands = what.rfind("stands", 0) == 0;
+  const bool behind_free = what == "stands-behind-free" || what == "stands-asked-behind-free";
   const std::optional<Stderr> said = stands ? std::make_optional<Stderr>() : std::nullopt;
   const Device device(argv[1]);
+  if (behind_free) {
+    told_what_stands_behind_a_free(device, *said, what == "stands-asked-behind-free");
+  }
   if (stands) told_what_stands(device, *said, what == "stands" ? 0 : 2'000);
   if (what == "behind-kernels") {
     copies_behind_kernels(device);

@@ -107,6 +107,23 @@ TEST_F(Progress, AContextThatWasWaitedForIsIdleWithAllItsStreams) {
 }
 
 // There is one per thread: that one of them was waited for says nothing.
+// For a free of host memory, which has nothing to order then (docs/adr/0038).
+TEST_F(Progress, AContextIsCompleteUntilItIsGivenSomething) {
+  EXPECT_TRUE(progress_.complete(kContext));
+  issue(kContext, 0, Work::kNone);  // A record with the order alone is no work.
+  EXPECT_TRUE(progress_.complete(kContext));
+  issue(kStream);
+  EXPECT_FALSE(progress_.complete(kContext));
+  EXPECT_TRUE(progress_.complete(kOtherContext));
+  wait(Waits::kForContext);
+  EXPECT_TRUE(progress_.complete(kContext));
+  issue(kContext, 0, Work::kNone);
+  EXPECT_TRUE(progress_.complete(kContext));
+  progress_.issued_anywhere(++last_);  // A graph's nodes may be of any context.
+  EXPECT_FALSE(progress_.complete(kContext));
+  EXPECT_FALSE(progress_.complete(kOtherContext));
+}
+
 TEST_F(Progress, APerThreadStreamIsIdleWithItsContextOnly) {
   issue(kThread);
   wait(Waits::kForStream, kThread);
