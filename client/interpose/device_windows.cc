@@ -12,6 +12,7 @@
 #include "client/credit_book.h"
 #include "client/fork_guard.h"
 #include "client/interpose/capture.h"
+#include "client/interpose/credit_parts.h"
 #include "client/interpose/implicit_wait.h"
 #include "client/interpose/process.h"
 #include "client/memory_board.h"
@@ -33,7 +34,6 @@ using protocol::ReturnKind;
 constexpr std::uint64_t kPlaceStep = std::uint64_t{0x200} << 32;
 constexpr int kPlaces = 16;
 constexpr std::uint64_t kLastPlace = std::uint64_t{0x20} << 32;
-constexpr std::uint64_t kAddressUnit = std::uint64_t{2} << 20;
 // Other threads may take what this one asked for.
 constexpr int kAttemptsMax = 4;
 // The one whose memory comes with an attach, of a session that has no other.
@@ -172,17 +172,6 @@ bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* de
   }
   window.state = State::kOpen;
   add_device_window(device, window.base, window.bytes);
-  return true;
-}
-
-// What of a piece is given back by itself; `visit` says whether to go on. False: it has not.
-template <typename Visit>
-bool for_each_part(const CreditGrant& grant, Visit visit) {
-  const std::uint64_t end = grant.piece + grant.piece_bytes;
-  const std::uint64_t part = grant.part_bytes < kAddressUnit ? grant.piece_bytes : grant.part_bytes;
-  for (std::uint64_t at = grant.piece; at < end; at += std::min(part, end - at)) {
-    if (!visit(at, std::min(part, end - at))) return false;
-  }
   return true;
 }
 
@@ -532,10 +521,8 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
     window.book.quarantine(payload.ticket, range.context, range.base, range.bytes);
     if (untold) window.untold.emplace_back(range.context, payload.ticket);
   }
-  if (untold) {
-    return synchronous ? wait_implicitly(here, range.context)
-                       : here.session().health(range.context);
-  }
+  if (untold && !synchronous) return here.session().health(range.context);
+  if (untold) return wait_implicitly(here, range.context);
   {
     const WindowLock lock(window);
     const CreditBook::Range piece =
