@@ -6,8 +6,8 @@
 // with blanks between; times are seconds since 1970 (UTC), 0 where there is none; WHO of the
 // machine's people made or revoked it (older files do not say). Whoever may write
 // the file decides who may use the server: so it is a file of mode 0600 of the daemon's user (or
-// root's) in a folder that nobody else may write, it is replaced as a whole, and who changes it
-// holds a lock on the folder meanwhile.
+// root's) in a folder that nobody else may write, it is replaced as a whole, and a process that
+// changes it holds a lock on the file beside it whose name ends in ".lock" meanwhile.
 //
 // Any thread.
 #pragma once
@@ -80,14 +80,21 @@ struct FileStamp {
 // All zero when there is no such file.
 FileStamp token_file_stamp(const std::string& path);
 
-// Without the file there are no tokens. kRefused: it is a link, another user's, or others may read
-// it. kInvalidArgument: it cannot be understood; which line.
-Result<std::vector<TokenEntry>> read_token_file(const std::string& path);
+// A server believes files of its own user's and root's. A tool that root runs believes those of the
+// folder's owner, too: it keeps the tokens of another user's server.
+enum class TokenFileUse { kServer, kTool };
+
+// Without the file there are no tokens. kRefused: it is a link, another user's, others may read it,
+// or its folder is another user's or others may write there. kInvalidArgument: it cannot be
+// understood; which line. Others: it could not be read this time.
+Result<std::vector<TokenEntry>> read_token_file(const std::string& path,
+                                                TokenFileUse use = TokenFileUse::kTool);
 // Reads it, lets `change` at it and replaces it; folders that are missing are made with mode 0700.
-// What `change` answers ends it, and nothing is written then. kRefused also: the folder is open to
-// others. kDeadline: somebody holds the lock.
+// What `change` answers ends it, and nothing is written then. kDeadline: another process holds the
+// lock.
 Status update_token_file(const std::string& path,
-                         const std::function<Status(std::vector<TokenEntry>*)>& change);
+                         const std::function<Status(std::vector<TokenEntry>*)>& change,
+                         TokenFileUse use = TokenFileUse::kTool);
 
 // gpurund's: notes, until the descriptor is closed, that the file is in use. kUnavailable and
 // others: the folder cannot be written.

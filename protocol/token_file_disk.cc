@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/lock_file.h"
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
 #include "protocol/token_file.h"
@@ -17,8 +18,11 @@
 namespace gpurun::protocol {
 namespace {
 
-// For another who is just writing, too.
+// For another process that is writing, too.
 constexpr std::chrono::seconds kLockDeadline{10};
+constexpr const char* kLockSuffix = ".lock";
+// For the note that a server reads the file.
+constexpr std::chrono::seconds kInUseDeadline{1};
 constexpr int kAskAgainMilliseconds = 5;
 
 FileStamp stamp_of(const struct stat& about) {
@@ -26,10 +30,35 @@ FileStamp stamp_of(const struct stat& about) {
           std::int64_t{about.st_ctim.tv_sec} * 1'000'000'000 + about.st_ctim.tv_nsec};
 }
 
-// Root keeps the files of a daemon that is another user, too.
-bool may_be_trusted(uid_t owner) { return owner == geteuid() || owner == 0 || geteuid() == 0; }
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
 
-Result<std::vector<TokenEntry>> read_from(int folder, const char* name, const std::string& path) {
+// `owner` may write what decides who comes in. Root's tool keeps the file of another user's server.
+bool may_be_trusted(uid_t owner, uid_t folders_owner, TokenFileUse use) {
+  if (owner == geteuid() || owner == 0) return true;
+  return use == TokenFileUse::kTool && geteuid() == 0 && owner == folders_owner;
+}
+
+Status not_trusted(const std::string& path, uid_t owner) {
+  const std::string self =
+      geteuid() == 0 ? "root" : "user " + std::to_string(geteuid()) + " or root";
+  return Status(Code::kRefused, path + " belongs to user " + std::to_string(owner) +
+                                    ", who could let anybody in; it must be of " + self +
+                                    ": chown " + (geteuid() == 0 ? "root " : "") + path);
+}
+
+Status check_folder(const std::string& path, const struct stat& about, TokenFileUse use) {
+  if (!may_be_trusted(about.st_uid, about.st_uid, use)) return not_trusted(path, about.st_uid);
+  if (S_ISDIR(about.st_mode) && (about.st_mode & 022) == 0) return {};
+  return Status(Code::kRefused, path + " is not a folder that only its own user may write; chmod " +
+                                    "go-w " + path);
+}
+
+Result<std::vector<TokenEntry>> read_from(int folder, const char* name, const std::string& path,
+                                          uid_t folders_owner, TokenFileUse use) {
   const UniqueFd file(openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid() && errno == ENOENT) return std::vector<TokenEntry>();
   if (!file.valid() && errno == ELOOP) {
@@ -39,7 +68,7 @@ Result<std::vector<TokenEntry>> read_from(int folder, const char* name, const st
   struct stat about = {};
   if (fstat(file.get(), &about) != 0) return Status::from_errno(errno, path);
   if (!S_ISREG(about.st_mode)) return Status(Code::kRefused, path + " is no file");
-  if (!may_be_trusted(about.st_uid)) return Status(Code::kRefused, path + " is another user's");
+  if (!may_be_trusted(about.st_uid, folders_owner, use)) return not_trusted(path, about.st_uid);
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read it; chmod 600 " + path);
   }
@@ -75,24 +104,6 @@ Status make_folders(const std::string& path) {
   }
 }
 
-// The folder, which nobody else may write, locked until the descriptor goes.
-Result<UniqueFd> lock_folder(const std::string& path) {
-  UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return Status::from_errno(errno, path);
-  struct stat about = {};
-  if (fstat(folder.get(), &about) != 0) return Status::from_errno(errno, path);
-  if (!may_be_trusted(about.st_uid) || (about.st_mode & 022) != 0) {
-    return Status(Code::kRefused, path + " is not a folder that only its own user may write");
-  }
-  const Deadline deadline = Deadline::in(kLockDeadline);
-  while (flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, path);
-    if (deadline.passed()) return Status(Code::kDeadline, path + " is locked by another process");
-    poll(nullptr, 0, kAskAgainMilliseconds);
-  }
-  return folder;
-}
-
 Status write_to(int folder, const std::string& name, const std::string& path,
                 const std::string& text) {
   const std::string draft = "." + name + ".new";
@@ -122,36 +133,58 @@ FileStamp token_file_stamp(const std::string& path) {
   return lstat(path.c_str(), &about) == 0 ? stamp_of(about) : FileStamp();
 }
 
-Result<std::vector<TokenEntry>> read_token_file(const std::string& path) {
-  return read_from(AT_FDCWD, path.c_str(), path);
+// One descriptor is all that it needs, as what a server keeps in reserve.
+Result<std::vector<TokenEntry>> read_token_file(const std::string& path, TokenFileUse use) {
+  const std::string parent = parent_of(path);
+  struct stat around = {};
+  if (stat(parent.c_str(), &around) != 0) {
+    if (errno == ENOENT) return std::vector<TokenEntry>();
+    return Status::from_errno(errno, parent);
+  }
+  GPURUN_RETURN_IF_ERROR(check_folder(parent, around, use));
+  return read_from(AT_FDCWD, path.c_str(), path, around.st_uid, use);
 }
 
 Status update_token_file(const std::string& path,
-                         const std::function<Status(std::vector<TokenEntry>*)>& change) {
+                         const std::function<Status(std::vector<TokenEntry>*)>& change,
+                         TokenFileUse use) {
   const std::size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) {
     return Status(Code::kInvalidArgument, "'" + path + "' is no absolute path of a file");
   }
-  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
+  const std::string parent = parent_of(path);
   const std::string name = path.substr(slash + 1);
   GPURUN_RETURN_IF_ERROR(make_folders(parent));
-  const Result<UniqueFd> folder = lock_folder(parent);
-  if (!folder.ok()) return folder.status();
-  Result<std::vector<TokenEntry>> entries = read_from(folder->get(), name.c_str(), path);
+  const UniqueFd folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat about = {};
+  if (!folder.valid() || fstat(folder.get(), &about) != 0) return Status::from_errno(errno, parent);
+  GPURUN_RETURN_IF_ERROR(check_folder(parent, about, use));
+  const Result<UniqueFd> lock =
+      lock_file(folder.get(), name + kLockSuffix, path + kLockSuffix, Deadline::in(kLockDeadline));
+  if (!lock.ok()) return lock.status();
+  Result<std::vector<TokenEntry>> entries =
+      read_from(folder.get(), name.c_str(), path, about.st_uid, use);
   if (!entries.ok()) return entries.status();
   GPURUN_RETURN_IF_ERROR(change(&*entries));
   if (entries->size() > kTokensMax) {
     return Status(Code::kTooLarge, path + ": there may be 4096 tokens");
   }
-  return write_to(folder->get(), name, path, format_token_file(*entries));
+  return write_to(folder.get(), name, path, format_token_file(*entries));
 }
 
 Result<UniqueFd> note_token_file_in_use(const std::string& path) {
   const std::string note = path + kInUseSuffix;
   GPURUN_RETURN_IF_ERROR(make_folders(path.substr(0, path.rfind('/'))));
-  UniqueFd file(open(note.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  UniqueFd file(open(note.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   // Shared: several gpurund of one user may read one file. gpuctl holds it for a moment at most.
-  if (!file.valid() || flock(file.get(), LOCK_SH) != 0) return Status::from_errno(errno, note);
+  const Deadline deadline = Deadline::in(kInUseDeadline);
+  while (file.valid() && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || deadline.passed()) {
+      return Status::from_errno(errno, note);
+    }
+    poll(nullptr, 0, kAskAgainMilliseconds);
+  }
+  if (!file.valid()) return Status::from_errno(errno, note);
   return file;
 }
 

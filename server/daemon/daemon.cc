@@ -53,7 +53,8 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       spares_(spawner_, options_.spares) {}
 
 Status Daemon::run() {
-  const Status status = serve_until_stopped();
+  Status status = watch_tokens();
+  if (status.ok()) status = serve_until_stopped();
   stopping_ = true;
   end_all();
   return status;
@@ -89,7 +90,6 @@ Status Daemon::serve_until_stopped() {
     const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     book_.drop_late();
-    heed_tokens();
     make_room();
     spares_.look();
     if (ready <= 0) continue;
@@ -392,6 +392,7 @@ void Daemon::report_death(const Running& running, const std::string& how) {
 }
 
 void Daemon::end_all() {
+  end_token_watch();
   tell_claims_dropped();
   {
     std::unique_lock lock(mutex_);

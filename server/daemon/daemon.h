@@ -1,8 +1,9 @@
 // Daemon: the heart of gpurund. Accepts connections, lets nobody past the hello frame who does not
 // prove a secret, grants leases, and starts a worker for each session that attaches.
 //
-// Threads: run()'s (accepts, starts and reaps workers) and one per connection that is in a
-// handshake or is a control link; attached connections belong to their worker, not to us.
+// Threads: run()'s (accepts, starts and reaps workers), one per connection that is in a handshake or
+// is a control link, and one that looks at the file of tokens. Attached connections belong to their
+// worker, not to us.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -178,6 +180,8 @@ class Daemon {
                          const Exporter& exporter, Deadline deadline);
   Status check_still_valid(const User& user);
   void heed_tokens();
+  Status watch_tokens();  // From now on, on a thread of its own, until the next.
+  void end_token_watch();
   void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
   void audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields);
 
@@ -238,6 +242,11 @@ class Daemon {
   // Of these, the ones that have proved nothing yet, the oldest first.
   std::deque<std::pair<transport::Connection*, std::chrono::steady_clock::time_point>> strangers_;
   std::deque<Event> events_;
+
+  std::mutex heed_mutex_;  // Before all others.
+  std::thread token_watch_;
+  std::condition_variable token_watch_told_;
+  bool token_watch_ends_ = false;  // Under mutex_.
 };
 
 }  // namespace gpurun::server

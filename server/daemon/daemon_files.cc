@@ -66,6 +66,11 @@ Result<Bytes> read_secret(const Config& config) {
   }
   struct stat about;
   if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
+  if (about.st_uid != geteuid() && about.st_uid != 0) {
+    return Status(Code::kRefused, config.secret_file + " belongs to user " +
+                                      std::to_string(about.st_uid) +
+                                      ", who would be this server's operator; chown it");
+  }
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, config.secret_file + ": others may read it; make it mode 0600");
   }
@@ -123,7 +128,7 @@ Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
   if (path[0] != '/') {
     return Status(Code::kInvalidArgument, "tokens: '" + path + "' is no absolute path");
   }
-  const auto read = protocol::read_token_file(path);
+  const auto read = protocol::read_token_file(path, protocol::TokenFileUse::kServer);
   if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
   const Status left = leave_fingerprint(path, identity);
   if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());

@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <ctime>
+#include <system_error>
+#include <thread>
 
 #include "server/daemon/daemon.h"
 
@@ -14,6 +16,8 @@ using protocol::ControlMessage;
 using protocol::Sender;
 using protocol::TokenEntry;
 using protocol::TokenState;
+
+constexpr std::chrono::seconds kHeedTokensEvery{1};
 
 std::string day_of(std::int64_t seconds) {
   char text[32];
@@ -105,9 +109,12 @@ Status Daemon::check_still_valid(const User& user) {
   return check_valid(**entry);
 }
 
-// What an operator has changed in the file of tokens. Any thread.
+// What an operator has changed in the file of tokens. Any thread but run()'s, for the disk may let
+// it wait. When it returns, what was changed before it was called is in force, whichever thread has
+// seen it first.
 void Daemon::heed_tokens() {
   if (options_.tokens == nullptr) return;
+  const std::lock_guard lock(heed_mutex_);
   for (const TokenStore::Change& change : options_.tokens->changes()) {
     const std::string name = change.entry.name();
     spdlog::info("token {} of user {} {}", name, change.entry.user,
@@ -124,6 +131,35 @@ void Daemon::heed_tokens() {
     book_.close(name, why);
     users_.end(name, why);
   }
+}
+
+Status Daemon::watch_tokens() {
+  if (options_.tokens == nullptr) return {};
+  try {
+    token_watch_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      while (!token_watch_ends_) {
+        lock.unlock();
+        heed_tokens();
+        options_.tokens->write_used_when_due();
+        lock.lock();
+        token_watch_told_.wait_for(lock, kHeedTokensEvery, [this] { return token_watch_ends_; });
+      }
+    });
+  } catch (const std::system_error& error) {
+    return Status(Code::kResourceExhausted,
+                  std::string("no thread to watch the users' tokens: ") + error.what());
+  }
+  return {};
+}
+
+void Daemon::end_token_watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    token_watch_ends_ = true;
+  }
+  token_watch_told_.notify_all();
+  if (token_watch_.joinable()) token_watch_.join();
 }
 
 void Daemon::audit(const char* event, std::initializer_list<AuditLog::Field> fields) {

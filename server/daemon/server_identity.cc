@@ -4,12 +4,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/deadline.h"
+#include "base/lock_file.h"
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
 #include "protocol/token_file.h"
@@ -21,6 +22,8 @@ namespace tls = transport::tls;
 
 constexpr const char* kCertificateName = "/server-certificate.pem";
 constexpr const char* kKeyName = "/server-key.pem";
+constexpr const char* kLockName = "server.lock";
+constexpr std::chrono::seconds kLockDeadline{10};
 constexpr std::size_t kFileBytesMax = std::size_t{256} << 10;
 
 // `is_secret`: nobody but its owner, who is us or root, may read it.
@@ -82,16 +85,13 @@ Result<UniqueFd> lock_folder(const std::string& folder) {
     mkdir(folder.substr(0, at).c_str(), 0755);
   }
   mkdir(folder.c_str(), 0700);
-  UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat about = {};
   if (!fd.valid() || fstat(fd.get(), &about) != 0) return Status::from_errno(errno, folder);
   if (about.st_uid != geteuid() || (about.st_mode & 022) != 0) {
     return Status(Code::kRefused, folder + " is another user's, or others may write it");
   }
-  while (flock(fd.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) return Status::from_errno(errno, folder);
-  }
-  return fd;
+  return lock_file(fd.get(), kLockName, folder + "/" + kLockName, Deadline::in(kLockDeadline));
 }
 
 std::string own_host() {

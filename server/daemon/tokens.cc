@@ -1,6 +1,7 @@
 // A look at the file's stamp is one system call; it is read only when that has changed.
 #include "server/daemon/tokens.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 
 #include <ctime>
@@ -13,35 +14,63 @@ using protocol::TokenState;
 
 std::int64_t seconds_now() { return std::int64_t{std::time(nullptr)}; }
 
-TokenStore::TokenStore(std::string path, UniqueFd in_use)
+TokenStore::TokenStore(std::string path, UniqueFd in_use,
+                       std::chrono::milliseconds read_again_after)
     : path_(std::move(path)),
       in_use_(std::move(in_use)),
+      read_again_after_(read_again_after),
+      reserve_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
       used_written_(std::chrono::steady_clock::now()) {
-  const std::lock_guard lock(mutex_);
   read_again();
 }
 
-TokenStore::~TokenStore() {
-  const std::lock_guard lock(mutex_);
-  write_used();
-}
+TokenStore::~TokenStore() { write_used(); }
 
+// The stamp is taken before the reading: what is written meanwhile is read the next time. One of a
+// reading that failed counts for a moment only.
 void TokenStore::read_again() {
   if (path_.empty()) return;
-  // Before the reading: what is written meanwhile is read the next time.
+  const std::lock_guard reading(reading_);
   const protocol::FileStamp stamp = protocol::token_file_stamp(path_);
-  if (read_ && stamp == stamp_) return;
-  stamp_ = stamp;
-  const bool first = !std::exchange(read_, true);
-  Result<std::vector<TokenEntry>> read = protocol::read_token_file(path_);
-  if (!read.ok()) {
-    failure_ = read.status();
-    spdlog::error("no user token is accepted: {}", failure_.message());
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool due =
+        !failure_.ok() && std::chrono::steady_clock::now() - failed_at_ >= read_again_after_;
+    if (read_ && stamp == stamp_ && !due) return;
   }
+  Result<std::vector<TokenEntry>> read = read_with_reserve();
+  const std::lock_guard lock(mutex_);
+  stamp_ = stamp;
+  read_ = true;
+  if (!read.ok()) return failed(read.status());
+  if (!failure_.ok()) spdlog::info("user tokens are accepted again: {} was read", path_);
   failure_ = Status();
-  std::map<protocol::TokenId, TokenEntry> entries;
+  Entries entries;
   for (TokenEntry& entry : *read) entries.emplace(entry.id, std::move(entry));
+  if (std::exchange(read_well_, true)) note_changes(entries);
+  entries_ = std::move(entries);
+}
+
+// Where the process has no descriptor left, the one in reserve makes room. Another thread may take
+// that: then this reading fails, and the next one may not.
+Result<std::vector<TokenEntry>> TokenStore::read_with_reserve() {
+  auto read = protocol::read_token_file(path_, protocol::TokenFileUse::kServer);
+  if (read.ok() || read.status().code() != Code::kResourceExhausted) return read;
+  reserve_.reset();
+  read = protocol::read_token_file(path_, protocol::TokenFileUse::kServer);
+  reserve_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return read;
+}
+
+void TokenStore::failed(Status failure) {
+  if (failure.message() != failure_.message()) {
+    spdlog::error("no user token is accepted: {}", failure.message());
+  }
+  failure_ = std::move(failure);
+  failed_at_ = std::chrono::steady_clock::now();
+}
+
+void TokenStore::note_changes(const Entries& entries) {
   for (const auto& [id, before] : entries_) {
     const auto found = entries.find(id);
     const bool is_there = found != entries.end();
@@ -53,45 +82,59 @@ void TokenStore::read_again() {
     changes_.push_back({told, true, now == TokenState::kRetired});
   }
   for (const auto& [id, entry] : entries) {
-    if (first || entry.state != TokenState::kValid || entries_.count(id) != 0) continue;
+    if (entry.state != TokenState::kValid || entries_.count(id) != 0) continue;
     changes_.push_back({entry, false, false});
   }
-  entries_ = std::move(entries);
 }
 
 Result<std::optional<TokenEntry>> TokenStore::find(const protocol::TokenId& id) {
-  const std::lock_guard lock(mutex_);
   read_again();
+  const std::lock_guard lock(mutex_);
   if (!failure_.ok()) return failure_;
   const auto found = entries_.find(id);
   return found == entries_.end() ? std::optional<TokenEntry>() : found->second;
 }
 
 std::vector<TokenStore::Change> TokenStore::changes() {
-  const std::lock_guard lock(mutex_);
   read_again();
+  const std::lock_guard lock(mutex_);
   return std::exchange(changes_, {});
 }
 
 void TokenStore::used(const protocol::TokenId& id) {
   const std::lock_guard lock(mutex_);
   used_[id] = seconds_now();
-  if (std::chrono::steady_clock::now() - used_written_ >= kWriteUsedEvery) write_used();
 }
 
+void TokenStore::write_used_when_due() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::chrono::steady_clock::now() - used_written_ < kWriteUsedEvery) return;
+  }
+  write_used();
+}
+
+// With no lock of ours held: another process may hold that of the file.
 void TokenStore::write_used() {
-  used_written_ = std::chrono::steady_clock::now();
-  if (used_.empty()) return;
-  const Status written = protocol::update_token_file(path_, [this](auto* entries) {
-    for (TokenEntry& entry : *entries) {
-      const auto used = used_.find(entry.id);
-      if (used != used_.end() && used->second > entry.used) entry.used = used->second;
-    }
-    return Status();
-  });
+  std::map<protocol::TokenId, std::int64_t> used;
+  {
+    const std::lock_guard lock(mutex_);
+    used_written_ = std::chrono::steady_clock::now();
+    used.swap(used_);
+  }
+  if (used.empty()) return;
+  const Status written = protocol::update_token_file(
+      path_,
+      [&used](auto* entries) {
+        for (TokenEntry& entry : *entries) {
+          const auto found = used.find(entry.id);
+          if (found != used.end() && found->second > entry.used) entry.used = found->second;
+        }
+        return Status();
+      },
+      protocol::TokenFileUse::kServer);
   // Nobody is kept out for that.
   if (!written.ok()) spdlog::warn("when tokens were used is not kept: {}", written.message());
-  used_.clear();
 }
 
 }  // namespace gpurun::server

@@ -191,6 +191,19 @@ class File(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn('/\u00e4/"\u0416/\u3042', errors)
 
+    def test_a_secret_of_another_user_is_not_believed(self):
+        """Its owner could change it, and be the operator."""
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to make another user's file")
+        with tempfile.TemporaryDirectory() as folder:
+            secret = os.path.join(folder, "secret")
+            with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write("0123456789abcdef0123456789abcdef\n")
+            os.chown(secret, 4711, 4711)
+            status, errors = self.start_with('listen = "127.0.0.1:0"\n', "--secret-file", secret)
+        self.assertEqual(status, 1)
+        self.assertIn("secret belongs to user 4711", errors)
+
     def test_a_missing_file_is_an_error(self):
         done = subprocess.run([world.GPURUND, "--config", "/no/such/file"], capture_output=True,
                               text=True, timeout=world.SECONDS, env=environment())

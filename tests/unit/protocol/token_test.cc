@@ -253,6 +253,47 @@ TEST_F(TokenFileOnDisk, IsRootsOrItsUsersOwn) {
   ASSERT_EQ(stat(path_.c_str(), &about), 0);
   EXPECT_EQ(about.st_uid, 4711u);
   EXPECT_EQ(read_token_file(path_)->size(), 2u);
+  ASSERT_EQ(stat((path_ + ".lock").c_str(), &about), 0);
+  EXPECT_EQ(about.st_uid, 4711u) << "that user's server locks it, too";
+}
+
+// Whoever owns the file, or may replace it, decides who comes in.
+TEST_F(TokenFileOnDisk, OfAnotherUserIsNotBelievedByAServerOfRoots) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
+  ASSERT_TRUE(add(1).ok());
+  const std::string parent = folder_ + "/state/gpurun";
+  EXPECT_EQ(read_token_file(path_, TokenFileUse::kServer)->size(), 1u);
+  ASSERT_EQ(chown(path_.c_str(), 4711, 4711), 0);
+  const Status others = read_token_file(path_, TokenFileUse::kServer).status();
+  EXPECT_EQ(others.code(), Code::kRefused);
+  EXPECT_NE(others.message().find("belongs to user 4711"), std::string::npos) << others.message();
+  EXPECT_NE(others.message().find("chown root " + path_), std::string::npos) << others.message();
+  EXPECT_EQ(read_token_file(path_).status().code(), Code::kRefused) << "nor the folder's owner's";
+  ASSERT_EQ(chown(path_.c_str(), 0, 0), 0);
+  ASSERT_EQ(chown(parent.c_str(), 4711, 4711), 0);
+  EXPECT_EQ(read_token_file(path_, TokenFileUse::kServer).status().code(), Code::kRefused);
+  EXPECT_EQ(update_token_file(
+                path_, [](auto*) { return Status(); }, TokenFileUse::kServer)
+                .code(),
+            Code::kRefused);
+  ASSERT_EQ(chown(parent.c_str(), 0, 0), 0);
+  ASSERT_EQ(chmod(parent.c_str(), 0777), 0);
+  EXPECT_EQ(read_token_file(path_, TokenFileUse::kServer).status().code(), Code::kRefused);
+}
+
+TEST_F(TokenFileOnDisk, IsLockedByAFileThatNoOtherUserCanOpen) {
+  ASSERT_TRUE(add(1).ok());
+  const std::string lock = path_ + ".lock";
+  struct stat about = {};
+  ASSERT_EQ(stat(lock.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 07777, 0600u);
+  ASSERT_EQ(chmod(lock.c_str(), 0644), 0);
+  EXPECT_EQ(add(2).code(), Code::kRefused);
+  ASSERT_EQ(rename(lock.c_str(), (lock + ".moved").c_str()), 0);
+  ASSERT_EQ(symlink((lock + ".moved").c_str(), lock.c_str()), 0);
+  EXPECT_EQ(add(2).code(), Code::kRefused);
+  ASSERT_EQ(unlink(lock.c_str()), 0);
+  EXPECT_TRUE(add(2).ok());
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 // changes, and that the audit log is whole, readable and cannot be flooded or forged.
 #include "server/daemon/users.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -19,8 +21,10 @@
 #include <functional>
 #include <memory>
 #include <sstream>
+#include <thread>
 
 #include "server/daemon/audit.h"
+#include "server/daemon/server_identity.h"
 #include "server/daemon/tokens.h"
 
 namespace gpurun::server {
@@ -193,6 +197,124 @@ TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) 
   std::ofstream(path_, std::ios::app) << "half a li";
   EXPECT_FALSE(store.find(id(1)).ok());
   EXPECT_TRUE(store.changes().empty());
+}
+
+// A new file in the place of the old one, with no descriptor: one in which all is revoked.
+class RevocationTest : public Folder {
+ protected:
+  void SetUp() override {
+    Folder::SetUp();
+    add(1);
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit_), 0);
+  }
+  void TearDown() override {
+    held_.clear();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit_), 0);
+    Folder::TearDown();
+  }
+  void prepare() {
+    const std::filesystem::path valid = folder_ + "/valid", path = path_;
+    std::filesystem::copy_file(path, valid);
+    write([](auto* entries) { (*entries)[0].state = TokenState::kRevoked; });
+    std::filesystem::rename(path, folder_ + "/revoked");
+    std::filesystem::rename(valid, path);
+  }
+  void revoke() { ASSERT_EQ(rename((folder_ + "/revoked").c_str(), path_.c_str()), 0); }
+  void limit_descriptors(rlim_t count) {
+    const rlimit limit = {count, limit_.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  void use_all_descriptors() {
+    limit_descriptors(64);
+    for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) held_.emplace_back(fd);
+    ASSERT_EQ(errno, EMFILE);
+  }
+
+  rlimit limit_ = {};
+  std::vector<UniqueFd> held_;
+};
+
+TEST_F(RevocationTest, IsHeededByAServerThatHasNoDescriptorLeft) {
+  prepare();
+  TokenStore store(path_);
+  use_all_descriptors();
+  revoke();
+  const auto changes = store.changes();
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_TRUE(changes[0].ended);
+  EXPECT_EQ((*store.find(id(1)))->state, TokenState::kRevoked);
+}
+
+// The file is as it was at the reading that failed: only another reading finds that out.
+TEST_F(RevocationTest, IsHeededLaterWhereTheFileCouldNotBeReadAtOnce) {
+  prepare();
+  TokenStore store(path_, {}, std::chrono::milliseconds(0));
+  limit_descriptors(0);
+  revoke();
+  EXPECT_TRUE(store.changes().empty());
+  EXPECT_FALSE(store.find(id(1)).ok()) << "nobody comes in meanwhile";
+  limit_descriptors(limit_.rlim_cur);
+  const auto changes = store.changes();
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_TRUE(changes[0].ended);
+}
+
+TEST_F(RevocationTest, IsAskedForASecondAfterAReadingThatFailed) {
+  prepare();
+  TokenStore store(path_, {}, std::chrono::hours(1));
+  limit_descriptors(0);
+  revoke();
+  EXPECT_TRUE(store.changes().empty());
+  limit_descriptors(limit_.rlim_cur);
+  EXPECT_FALSE(store.find(id(1)).ok()) << "not at each look";
+  EXPECT_LE(TokenStore::kReadAgainAfter, std::chrono::seconds(1));
+  // A file that has changed is read at once.
+  ASSERT_EQ(chmod(path_.c_str(), 0400), 0);
+  EXPECT_EQ(store.changes().size(), 1u);
+}
+
+// What was there before the first good reading is no news.
+TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
+  limit_descriptors(0);
+  TokenStore store(path_, {}, std::chrono::milliseconds(0));
+  EXPECT_FALSE(store.find(id(1)).ok());
+  limit_descriptors(limit_.rlim_cur);
+  EXPECT_TRUE(store.changes().empty());
+  EXPECT_TRUE(store.find(id(1))->has_value());
+}
+
+// Whoever may read the folder may lock it, for as long as they like.
+TEST_F(Folder, ALockOnTheFolderHoldsNobodyUp) {
+  const UniqueFd folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(flock(folder.get(), LOCK_EX | LOCK_NB), 0);
+  const auto start = std::chrono::steady_clock::now();
+  add(1);
+  {
+    TokenStore store(path_);
+    store.used(id(1));
+  }
+  EXPECT_NE((*protocol::read_token_file(path_))[0].used, 0);
+  bool made = false;
+  const auto identity = open_identity({"", "", folder_}, &made);
+  ASSERT_TRUE(identity.ok()) << identity.status().to_string();
+  EXPECT_TRUE(leave_fingerprint(path_, identity->get()).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9));
+}
+
+// A thread that writes the file waits for its lock; one that lets a client in does not.
+TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
+  add(1);
+  auto store = std::make_unique<TokenStore>(path_);
+  const UniqueFd lock(open((path_ + ".lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  store->used(id(1));
+  std::thread writes([&] { store.reset(); });
+  TokenStore second(path_);
+  second.used(id(1));
+  EXPECT_TRUE(second.find(id(1))->has_value());
+  EXPECT_TRUE(second.changes().empty());
+  ASSERT_EQ(flock(lock.get(), LOCK_UN), 0);
+  writes.join();
 }
 
 TEST_F(TokenStoreTest, KeepsWhenATokenWasLastUsed) {
