@@ -104,8 +104,10 @@ inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
 // An attach is refused beyond.
 inline constexpr std::size_t kSessionsMax = std::size_t{1} << 20;
 inline constexpr std::size_t kGatheringMax = 1'024;
-// Requests that wait for GPUs of one server. A lease is refused beyond.
+// Requests that wait for GPUs of one server, and those of one user with a token. A lease is refused
+// beyond.
 inline constexpr std::size_t kWaitingMax = 1'024;
+inline constexpr std::size_t kWaitingOfUserMax = 64;
 
 // Seconds.
 // For a peer to prove who it is, from its first byte on, and later for each thing that is asked of

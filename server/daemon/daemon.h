@@ -197,7 +197,7 @@ class Daemon {
   struct Patience;
   void note_ended_links();
   bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
-  Result<bool> wait_for(Room room, const transport::Connection& connection,
+  Result<bool> wait_for(Room room, const transport::Connection& connection, const User& user,
                         const UserBook::Stay* stay, Patience& patience);
   Result<std::unique_ptr<UserBook::Stay>> enter(const transport::Connection& connection,
                                                 const protocol::LeaseRequest& request,

@@ -34,6 +34,9 @@ Result<bool> wait_readable(int fd, const transport::Connection& link, const User
   }
 }
 
+// The operator has no share.
+std::string queue_name(const User& user) { return user.is_operator() ? std::string() : user.name; }
+
 }  // namespace
 
 void Daemon::Link::end() const {
@@ -55,12 +58,12 @@ void Daemon::note_ended_links() {
 
 // False: there is nothing more to wait for. True: the request may be let in now; a first time at
 // once, since changes are watched only from then on.
-Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection,
+Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
                               const UserBook::Stay* stay, Patience& patience) {
   const Deadline deadline = room == Room::kSoon ? patience.follow : patience.overtaken;
   if (room == Room::kNone || deadline.passed()) return false;
   if (patience.watch == nullptr) {
-    Result<std::unique_ptr<Watch>> watch = queue_.watch();
+    Result<std::unique_ptr<Watch>> watch = queue_.watch(queue_name(user));
     if (!watch.ok()) return false;
     patience.watch = *std::move(watch);
     return true;
@@ -88,7 +91,7 @@ Result<std::unique_ptr<UserBook::Stay>> Daemon::enter(const transport::Connectio
     // A request that is not to wait would find no GPUs behind its bound.
     const bool in_vain = request.wait_milliseconds == 0 && !own_suffice(request, user);
     if (room == Room::kIfLeasesEnd && in_vain) room = Room::kNone;
-    const Result<bool> again = wait_for(room, connection, nullptr, patience);
+    const Result<bool> again = wait_for(room, connection, user, nullptr, patience);
     if (!again.ok()) return again.status();
     if (!*again) return stay;
   }
@@ -101,7 +104,7 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
                                               Patience& patience) {
   while (true) {
     note_ended_links();
-    Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices);
+    Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices, queue_name(user));
     if (!claim.ok()) return claim;
     if (*claim != nullptr) {
       patience.watch.reset();
@@ -112,7 +115,7 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
       return *granted ? *std::move(claim) : nullptr;
     }
     const Room room = own_suffice(request, user) ? Room::kIfLeasesEnd : Room::kNone;
-    const Result<bool> again = wait_for(room, connection, &stay, patience);
+    const Result<bool> again = wait_for(room, connection, user, &stay, patience);
     if (!again.ok()) return again.status();
     if (!*again) return std::shared_ptr<Claim>();
   }
@@ -128,7 +131,7 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     if (!claim.ok() || *claim != nullptr) return claim;
   } else {
     patience.watch.reset();
-    Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices);
+    Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(asked.user));
     if (!claim.ok() || (*claim)->granted()) return claim;
     GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
                                                   asked.key, Sender::kServer, sent++, handshake()));

@@ -44,17 +44,28 @@ struct Claim::State {
   void tell_watching() const {
     for (const Watch* watch : watching) eventfd_write(watch->fd(), 1);
   }
-  bool full() const { return waiting.size() + watching.size() >= limits::kWaitingMax; }
+  // Whether there is room for one more that waits.
+  Status check_room(const std::string& user) const {
+    if (waiting.size() + watching.size() >= limits::kWaitingMax) {
+      return Status(Code::kResourceExhausted, "too many requests wait for GPUs; try again later");
+    }
+    if (user.empty()) return {};
+    const auto is_theirs = [&user](const auto* one) { return one->user_ == user; };
+    const auto theirs = std::count_if(waiting.begin(), waiting.end(), is_theirs) +
+                        std::count_if(watching.begin(), watching.end(), is_theirs);
+    if (theirs < static_cast<std::ptrdiff_t>(limits::kWaitingOfUserMax)) return {};
+    return Status(Code::kResourceExhausted,
+                  "user " + user + " has " + std::to_string(theirs) +
+                      " requests that wait for GPUs, which is a user's share of this server's "
+                      "queue; try again when one of them has ended");
+  }
 };
 
-namespace {
-
-Status too_many() { return Status(Code::kResourceExhausted, "too many requests wait for GPUs"); }
-
-}  // namespace
-
-Claim::Claim(std::shared_ptr<State> state, unsigned wanted, UniqueFd granted)
-    : state_(std::move(state)), wanted_(wanted), granted_(std::move(granted)) {}
+Claim::Claim(std::shared_ptr<State> state, unsigned wanted, std::string user, UniqueFd granted)
+    : state_(std::move(state)),
+      wanted_(wanted),
+      user_(std::move(user)),
+      granted_(std::move(granted)) {}
 
 Claim::~Claim() {
   const std::lock_guard lock(state_->mutex);
@@ -90,8 +101,8 @@ void Claim::end() {
   state_->tell_watching();
 }
 
-Watch::Watch(std::shared_ptr<Claim::State> state, UniqueFd changed)
-    : state_(std::move(state)), changed_(std::move(changed)) {}
+Watch::Watch(std::shared_ptr<Claim::State> state, std::string user, UniqueFd changed)
+    : state_(std::move(state)), user_(std::move(user)), changed_(std::move(changed)) {}
 
 Watch::~Watch() {
   const std::lock_guard lock(state_->mutex);
@@ -110,13 +121,16 @@ LeaseQueue::LeaseQueue(unsigned device_count)
   }
 }
 
-Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices) { return claim(devices, false); }
-
-Result<std::shared_ptr<Claim>> LeaseQueue::claim_soon(unsigned devices) {
-  return claim(devices, true);
+Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, const std::string& user) {
+  return claim(devices, user, false);
 }
 
-Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, bool only_soon) {
+Result<std::shared_ptr<Claim>> LeaseQueue::claim_soon(unsigned devices, const std::string& user) {
+  return claim(devices, user, true);
+}
+
+Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, const std::string& user,
+                                                 bool only_soon) {
   if (devices == 0 || devices > device_count_) {
     return Status(
         Code::kInvalidArgument,
@@ -124,10 +138,10 @@ Result<std::shared_ptr<Claim>> LeaseQueue::claim(unsigned devices, bool only_soo
   }
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return Status::from_errno(errno, "eventfd");
-  std::shared_ptr<Claim> claim(new Claim(state_, devices, std::move(event)));
+  std::shared_ptr<Claim> claim(new Claim(state_, devices, user, std::move(event)));
   const std::lock_guard lock(state_->mutex);
   if (only_soon && state_->lacking(devices) > 0) return std::shared_ptr<Claim>();
-  if (state_->full()) return too_many();
+  GPURUN_RETURN_IF_ERROR(state_->check_room(user));
   state_->waiting.push_back(claim.get());
   state_->serve();
   return claim;
@@ -138,12 +152,12 @@ std::size_t LeaseQueue::lacking(unsigned devices) const {
   return state_->lacking(devices);
 }
 
-Result<std::unique_ptr<Watch>> LeaseQueue::watch() {
+Result<std::unique_ptr<Watch>> LeaseQueue::watch(const std::string& user) {
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return Status::from_errno(errno, "eventfd");
-  std::unique_ptr<Watch> watch(new Watch(state_, std::move(event)));
+  std::unique_ptr<Watch> watch(new Watch(state_, user, std::move(event)));
   const std::lock_guard lock(state_->mutex);
-  if (state_->full()) return too_many();
+  GPURUN_RETURN_IF_ERROR(state_->check_room(user));
   state_->watching.insert(watch.get());
   return watch;
 }

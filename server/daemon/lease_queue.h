@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -43,10 +44,11 @@ class Claim {
   friend class LeaseQueue;
   friend class Watch;
   struct State;
-  Claim(std::shared_ptr<State> state, unsigned wanted, UniqueFd granted);
+  Claim(std::shared_ptr<State> state, unsigned wanted, std::string user, UniqueFd granted);
 
   const std::shared_ptr<State> state_;
   const unsigned wanted_;
+  const std::string user_;
   const UniqueFd granted_;
   std::vector<int> devices_;  // Under the state's mutex, as the next.
   bool ending_ = false;
@@ -66,8 +68,10 @@ class Watch {
 
  private:
   friend class LeaseQueue;
-  Watch(std::shared_ptr<Claim::State> state, UniqueFd changed);
+  friend struct Claim::State;
+  Watch(std::shared_ptr<Claim::State> state, std::string user, UniqueFd changed);
   const std::shared_ptr<Claim::State> state_;
+  const std::string user_;
   const UniqueFd changed_;
 };
 
@@ -75,16 +79,18 @@ class LeaseQueue {
  public:
   explicit LeaseQueue(unsigned device_count);
 
-  // Granted at once when the GPUs are free and nobody waits. kRefused: the server has not so many
-  // GPUs, or `devices` is 0. kResourceExhausted: no descriptor, or the queue is full.
-  Result<std::shared_ptr<Claim>> claim(unsigned devices);
+  // Granted at once when the GPUs are free and nobody waits. `user`: the name of a user with a
+  // token, who has a share of the queue (limits::kWaitingOfUserMax); empty: the operator, who has
+  // all of it. kRefused: the server has not so many GPUs, or `devices` is 0. kResourceExhausted: no
+  // descriptor, or the queue or the user's share is full.
+  Result<std::shared_ptr<Claim>> claim(unsigned devices, const std::string& user = {});
   // The same for a request that waits for no lease in force: empty where those GPUs that are free,
   // or come so soon, are not enough. It has no place in the queue then, and is in nobody's way.
-  Result<std::shared_ptr<Claim>> claim_soon(unsigned devices);
+  Result<std::shared_ptr<Claim>> claim_soon(unsigned devices, const std::string& user = {});
   // How many GPUs too few those are for that.
   std::size_t lacking(unsigned devices) const;
-  // kResourceExhausted: no descriptor, or the queue is full.
-  Result<std::unique_ptr<Watch>> watch();
+  // kResourceExhausted: no descriptor, or the queue or the user's share is full.
+  Result<std::unique_ptr<Watch>> watch(const std::string& user = {});
   // The GPUs that the next request will get, if it is for as many as the last one that was granted
   // and comes now: where so many are not free, those of that one, which may come back.
   std::vector<int> expected() const;
@@ -92,7 +98,7 @@ class LeaseQueue {
   std::size_t waiting() const;
 
  private:
-  Result<std::shared_ptr<Claim>> claim(unsigned devices, bool only_soon);
+  Result<std::shared_ptr<Claim>> claim(unsigned devices, const std::string& user, bool only_soon);
 
   const unsigned device_count_;
   const std::shared_ptr<Claim::State> state_;

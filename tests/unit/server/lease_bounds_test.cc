@@ -48,6 +48,36 @@ TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
   EXPECT_TRUE(queue.claim(1).ok());
 }
 
+// One token must not keep all others out of the queue.
+TEST(LeaseQueueBounds, AUserHasAShareOfTheQueueAndTheOperatorAllOfIt) {
+  LeaseQueue queue(1);
+  const auto holder = queue.claim(1, "anna");
+  ASSERT_TRUE(holder.ok());
+  std::vector<std::shared_ptr<Claim>> waiting;
+  for (std::size_t i = 1; i < limits::kWaitingOfUserMax; ++i) {
+    auto claim = queue.claim(1, "anna");
+    ASSERT_TRUE(claim.ok()) << i << ": " << claim.status().to_string();
+    waiting.push_back(*std::move(claim));
+  }
+  auto watch = queue.watch("anna");
+  ASSERT_TRUE(watch.ok());
+  const Status refused = queue.claim(1, "anna").status();
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_NE(refused.message().find("user anna has 64 requests that wait"), std::string::npos)
+      << refused.message();
+  EXPECT_EQ(queue.watch("anna").status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(queue.claim(1, "ben").ok());
+  EXPECT_TRUE(queue.watch("ben").ok());
+  for (std::size_t i = queue.waiting(); i < limits::kWaitingMax; ++i) {
+    auto claim = queue.claim(1);
+    ASSERT_TRUE(claim.ok()) << i << ": " << claim.status().to_string();
+    waiting.push_back(*std::move(claim));
+  }
+  waiting.pop_back();
+  *watch = nullptr;
+  EXPECT_TRUE(queue.claim(1, "anna").ok());
+}
+
 // What a worker can be made ready for before anybody has asked.
 TEST(LeaseQueue, ExpectsTheNextRequestToBeAsTheLastOne) {
   using Devices = std::vector<int>;
