@@ -80,12 +80,22 @@ inline constexpr std::size_t kRowsMax = 4'096;
 // Bytes of the hello frame, the only thing an unauthenticated peer can make us parse, and of a
 // goodbye's reason. The connection is closed beyond.
 inline constexpr std::size_t kHelloBytesMax = 4'096;
-// Connections that have not yet proved who they are. Whoever comes beyond waits in the kernel's
-// queue until one of them has, or has gone.
+// Connections of one listener that are in a handshake at a time, each with a thread, and those of
+// one source (an IPv4 address, a /64 of IPv6, a user at the local socket). Others wait.
 inline constexpr std::size_t kHalfOpenMax = 64;
-// Milliseconds for which one of them keeps its place although another waits for one: the oldest is
-// hung up on then.
+inline constexpr std::size_t kHalfOpenOfSourceMax = 16;
+// Milliseconds for which a connection in a handshake keeps its place while others wait for one. The
+// oldest ones are closed then, as many as wait.
 inline constexpr int kHalfOpenGraceMs = 1'000;
+// Connections of one listener that prove a ticket with the first bytes that they send, at a time.
+inline constexpr std::size_t kTicketHandshakesMax = 64;
+// Accepted connections of one source that have sent nothing yet: the oldest is closed beyond.
+inline constexpr std::size_t kSilentOfSourceMax = 256;
+// Those of one source that have sent something and wait for a handshake. Beyond the first number
+// random ones are closed, ever more often; no more wait than the second.
+inline constexpr std::size_t kWaitingOfSourceSoft = 256, kWaitingOfSourceMax = 512;
+// All of these of one listener. The source that has most loses its oldest one beyond.
+inline constexpr std::size_t kWaitingConnectionsMax = 1'024;
 
 // The log and bulk lanes of one session, together. The attach is refused beyond.
 inline constexpr std::size_t kConnectionsMax = 16;
@@ -103,7 +113,12 @@ inline constexpr std::size_t kListingBytesMax = std::size_t{1} << 20;
 // Processes that may ever attach to one lease, and those whose connections have not all come yet.
 // An attach is refused beyond.
 inline constexpr std::size_t kSessionsMax = std::size_t{1} << 20;
-inline constexpr std::size_t kGatheringMax = 1'024;
+inline constexpr std::size_t kGatheringMax = 128;
+// Connections of such sessions of one lease; and those of all leases of one user, together with the
+// connections of sessions that wait for their worker to be started. Each is a descriptor of
+// gpurund's. An attach is refused beyond.
+inline constexpr std::size_t kGatheredOfLeaseMax = 256;
+inline constexpr std::size_t kGatheredOfUserMax = 1'024;
 // Requests that wait for GPUs of one server, and those of one user with a token. A lease is refused
 // beyond.
 inline constexpr std::size_t kWaitingMax = 1'024;

@@ -7,19 +7,15 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <system_error>
-#include <thread>
 #include <utility>
-
-#include "server/daemon/daemon_half_open.h"
 
 namespace gpurun::server {
 namespace {
 
-// How often half-gathered sessions are looked at.
-constexpr int kLookMilliseconds = 1000;
 // For a courtesy to a client whose session has failed anyway: nothing else goes on meanwhile.
 constexpr std::chrono::milliseconds kRefusalDeadline{100};
+// In one turn: to start a worker takes milliseconds, and others wait for theirs.
+constexpr std::size_t kEventsAtOnceMax = 16;
 // Of one lease, that its client has not taken yet; later ones are only logged.
 constexpr std::size_t kUntoldDeathsMax = 64;
 
@@ -37,8 +33,10 @@ Result<std::unique_ptr<Daemon>> Daemon::create(std::unique_ptr<transport::Listen
   static_cast<void>(spdlog::default_logger_raw());
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::from_errno(errno, "eventfd");
-  return std::unique_ptr<Daemon>(
+  std::unique_ptr<Daemon> daemon(
       new Daemon(std::move(listener), std::move(options), spawner, std::move(wake)));
+  GPURUN_RETURN_IF_ERROR(daemon->open_doors());
+  return daemon;
 }
 
 Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
@@ -53,6 +51,7 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       spares_(spawner_, options_.spares) {}
 
 Status Daemon::run() {
+  closer_.start();
   Status status = watch_tokens();
   if (status.ok()) status = serve_until_stopped();
   stopping_ = true;
@@ -76,21 +75,21 @@ Status Daemon::serve_until_stopped() {
   while (!stopping_) {
     spares_.refill();  // When all that has come is done: a new lease puts it off.
     spare_count_ = spares_.count();
+    const int patience = milliseconds_to_look();
     waited.assign({{wake_.get(), POLLIN, 0}});
-    // A full house is not looked at: whoever comes waits in the kernel's queue.
-    const bool room = half_open_ < options_.half_open_max;
-    waited.push_back({room ? listener_->fd() : -1, POLLIN, 0});
-    waited.push_back({room && options_.local != nullptr ? options_.local->fd() : -1, POLLIN, 0});
+    for (const Door& door : doors_) {
+      waited.push_back({accepts() ? door.listener->fd() : -1, POLLIN, 0});
+      waited.push_back({door.admission->fd(), POLLIN, 0});
+    }
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
       waited.push_back({running.worker->words_fd(), POLLIN, 0});
       waited.push_back({running.worker->exchange_fd(), POLLIN, 0});
     }
     spares_.watch(&waited);
-    const int ready = poll(waited.data(), waited.size(), milliseconds_to_look());
+    const int ready = poll(waited.data(), waited.size(), patience);
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
-    book_.drop_late();
-    make_room();
+    closer_.close(book_.drop_late());
     spares_.look();
     if (ready <= 0) continue;
     if (waited[0].revents != 0) {
@@ -104,78 +103,9 @@ Status Daemon::serve_until_stopped() {
     reap_workers();
     take_events();
     tell_claims_dropped();
-    if (waited[1].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one(*listener_));
-    if (waited[2].revents != 0) GPURUN_RETURN_IF_ERROR(accept_one(*options_.local));
-  }
-  return Status();
-}
-
-// Sooner than usual when somebody may be waiting for a stranger's place, or a worker is missing.
-int Daemon::milliseconds_to_look() const {
-  int milliseconds = kLookMilliseconds;
-  const int refill = spares_.milliseconds_to_refill();
-  if (refill >= 0) milliseconds = std::min(milliseconds, refill);
-  if (half_open_ < options_.half_open_max) return milliseconds;
-  const auto grace = static_cast<int>(options_.half_open_grace.count());
-  return std::min(milliseconds, std::max(grace, 1));
-}
-
-bool Daemon::somebody_waits() const {
-  pollfd waiting[] = {{listener_->fd(), POLLIN, 0},
-                      {options_.local != nullptr ? options_.local->fd() : -1, POLLIN, 0}};
-  return poll(waiting, 2, 0) > 0;
-}
-
-// Whoever says nothing does not keep others out: his place goes to who waits for one.
-void Daemon::make_room() {
-  if (half_open_ < options_.half_open_max) return;
-  if (!somebody_waits()) return;
-  const auto late = std::chrono::steady_clock::now() - options_.half_open_grace;
-  const std::lock_guard lock(mutex_);
-  if (strangers_.empty() || strangers_.front().second > late) return;
-  spdlog::info("{}: makes room for another", strangers_.front().first->description());
-  strangers_.front().first->shut_down();
-  strangers_.pop_front();
-}
-
-Status Daemon::accept_one(transport::Listener& listener) {
-  // Readable a moment ago; the peer may have gone since.
-  Result<std::unique_ptr<transport::Connection>> accepted =
-      listener.accept(Deadline::in(std::chrono::milliseconds(0)));
-  if (!accepted.ok()) {
-    if (accepted.status().code() == Code::kDeadline) return Status();
-    if (accepted.status().code() != Code::kResourceExhausted) return accepted.status();
-    spdlog::warn("accept: {}", accepted.status().message());
-    // Let those who are here finish, instead of spinning on a listener that stays readable.
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    return Status();
-  }
-  transport::Connection* link = accepted->get();
-  {
-    const std::lock_guard lock(mutex_);
-    links_.insert(link);
-    strangers_.emplace_back(link, std::chrono::steady_clock::now());
-    ++threads_;
-  }
-  half_open_.fetch_add(1);
-  try {
-    std::thread([this, link, connection = *std::move(accepted)]() mutable {
-      serve(connection);
-      // Behind TLS it is another connection that has it.
-      if (connection != nullptr) forget_link(link);
-      connection.reset();
-      // Notified under the lock: the daemon may be destroyed right after it.
-      const std::lock_guard lock(mutex_);
-      --threads_;
-      thread_ended_.notify_all();
-    }).detach();
-  } catch (const std::system_error& error) {
-    spdlog::warn("no thread for a connection: {}", error.what());
-    forget_stranger(link);
-    half_open_.fetch_sub(1);
-    const std::lock_guard lock(mutex_);
-    links_.erase(link);
-    --threads_;
+    for (std::size_t i = 0; i < doors_.size(); ++i) {
+      GPURUN_RETURN_IF_ERROR(look_at(doors_[i], waited[1 + 2 * i].revents != 0));
+    }
   }
   return Status();
 }
@@ -183,11 +113,6 @@ Status Daemon::accept_one(transport::Listener& listener) {
 void Daemon::forget_link(transport::Connection* link) {
   const std::lock_guard lock(mutex_);
   links_.erase(link);
-}
-
-void Daemon::forget_stranger(transport::Connection* link) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(strangers_, [link](const auto& stranger) { return stranger.first == link; });
 }
 
 void Daemon::post(Event event) {
@@ -207,7 +132,11 @@ void Daemon::take_events() {
   std::deque<Event> events;
   {
     const std::lock_guard lock(mutex_);
-    events.swap(events_);
+    while (!events_.empty() && events.size() < kEventsAtOnceMax) {
+      events.push_back(std::move(events_.front()));
+      events_.pop_front();
+    }
+    if (!events_.empty()) wake();
   }
   for (Event& event : events) {
     if (auto* begun = std::get_if<LeaseBegun>(&event)) {
@@ -215,11 +144,15 @@ void Daemon::take_events() {
       continue;
     }
     if (auto* arrival = std::get_if<Arrival>(&event)) {
-      start_worker(std::move(*arrival));
+      const std::size_t connections = arrival->order.connections.size();
+      start_worker(*arrival);
+      book_.settled(arrival->lease, connections);
+      closer_.close(std::move(arrival->order.connections));  // What no worker has taken.
       continue;
     }
     if (auto* joining = std::get_if<JoiningConnection>(&event)) {
-      pass_to_worker(std::move(*joining));
+      pass_to_worker(*joining);
+      closer_.close(std::move(joining->connection));
       continue;
     }
     end_workers_of(std::get<LeaseEnded>(event).lease);
@@ -255,7 +188,7 @@ void Daemon::prepare_worker(LeaseBegun begun) {
   workers_.push_back(std::move(running));
 }
 
-void Daemon::start_worker(Arrival arrival) {
+void Daemon::start_worker(Arrival& arrival) {
   if (!book_.has(arrival.lease)) return;
   const User user = arrival.order.user;
   const std::string from = arrival.order.connections[0]->description();
@@ -288,7 +221,7 @@ void Daemon::start_worker(Arrival arrival) {
 }
 
 // The client goes on without it where it cannot be had.
-void Daemon::pass_to_worker(JoiningConnection joining) {
+void Daemon::pass_to_worker(JoiningConnection& joining) {
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
     return !other.prepared && !other.killed && other.lease == joining.lease &&
            other.session == joining.session;
@@ -395,6 +328,7 @@ void Daemon::end_all() {
   end_token_watch();
   tell_claims_dropped();
   {
+    for (const Door& door : doors_) door.admission->clear();
     std::unique_lock lock(mutex_);
     for (transport::Connection* link : links_) link->shut_down();
     // No deadline, for the threads use what is destroyed after this. Each ends soon: whoever reads,
@@ -404,6 +338,7 @@ void Daemon::end_all() {
     thread_ended_.wait(lock, [this] { return threads_ == 0; });
     events_.clear();
   }
+  closer_.stop();
   workers_.clear();
   spares_.give_up();
 }

@@ -1,9 +1,9 @@
 // Daemon: the heart of gpurund. Accepts connections, lets nobody past the hello frame who does not
 // prove a secret, grants leases, and starts a worker for each session that attaches.
 //
-// Threads: run()'s (accepts, starts and reaps workers), one per connection that is in a handshake or
-// is a control link, and one that looks at the file of tokens. Attached connections belong to their
-// worker, not to us.
+// Threads: run()'s (accepts, starts and reaps workers), one per connection that is in a handshake
+// or is a control link, one that closes connections, and one that looks at the file of tokens.
+// Attached connections belong to their worker, not to us.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,8 @@
 #include "protocol/limits.h"
 #include "protocol/proof.h"
 #include "server/daemon/audit.h"
+#include "server/daemon/connection_closer.h"
+#include "server/daemon/handshake_admission.h"
 #include "server/daemon/lease_book.h"
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spare_workers.h"
@@ -55,7 +57,9 @@ struct DaemonOptions {
   // is lost. A client waits for its answer longer than that.
   std::chrono::milliseconds follow_deadline{5000};
   std::chrono::milliseconds overtaken_deadline{750};
+  // Of each listener (AdmissionLimits).
   std::size_t half_open_max = limits::kHalfOpenMax;
+  std::size_t half_open_of_source = limits::kHalfOpenOfSourceMax;
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
   // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
   bool for_one_run = false;
@@ -86,10 +90,15 @@ class Daemon {
   void stop() noexcept;
 
   // Connections that have not proved anything yet.
-  std::size_t half_open() const noexcept { return half_open_.load(); }
+  std::size_t half_open() const noexcept;
 
  private:
   class HalfOpen;
+  // A listener, and who has come to it and proved nothing yet.
+  struct Door {
+    transport::Listener* listener;
+    std::unique_ptr<HandshakeAdmission> admission;
+  };
   struct LeaseBegun {
     protocol::Id lease;
     std::shared_ptr<Claim> claim;
@@ -131,20 +140,22 @@ class Daemon {
 
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
          WorkerSpawner& spawner, UniqueFd wake);
+  Status open_doors();
 
   // run()'s thread.
   Status serve_until_stopped();
-  Status accept_one(transport::Listener& listener);
-  int milliseconds_to_look() const;
-  void make_room();
-  bool somebody_waits() const;
+  Status look_at(Door& door, bool somebody_came);
+  Status accept_all(Door& door);
+  void serve_apart(HandshakeAdmission& admission, HandshakeAdmission::Admitted admitted);
+  int milliseconds_to_look();
+  bool accepts() const;
   void take_events();
   void tell_claims_dropped();
   void prepare_worker(LeaseBegun begun);
   Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
   void end_workers_of(const protocol::Id& lease);
-  void start_worker(Arrival arrival);
-  void pass_to_worker(JoiningConnection joining);
+  void start_worker(Arrival& arrival);
+  void pass_to_worker(JoiningConnection& joining);
   void reap_workers();
   void report_death(const Running& running, const std::string& how);
   Status admit(Arrival& arrival);
@@ -152,8 +163,11 @@ class Daemon {
   bool use_spare(Arrival& arrival);
   void end_all();
 
+  // What a connection has sent so far, unread, proves a ticket (daemon_accept.cc).
+  bool shows_ticket(const transport::Connection& connection) const;
   // A connection's thread (daemon_link.cc).
-  void serve(std::unique_ptr<transport::Connection>& connection);
+  void serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+             Deadline deadline);
   // Behind TLS, if there is any, with its channel's exporter (protocol/proof.h).
   using Exporter = std::optional<protocol::Nonce>;
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
@@ -166,13 +180,14 @@ class Daemon {
                  Deadline deadline);
   void serve_session(std::unique_ptr<transport::Connection>& connection,
                      const transport::tls::KeyOffer& offer,
-                     const protocol::SessionIdentity& identity);
+                     const protocol::SessionIdentity& identity, HalfOpen& half_open);
   // To its session, which begins or runs. On success `connection` is empty.
   Status take_in(const protocol::Attach& attach, const protocol::Key& key,
                  std::unique_ptr<transport::Connection>& connection, bool encrypted);
   // Leaves `connection` empty when it has passed to its session.
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
-                    const protocol::ControlFrame& frame, const protocol::Attach& attach);
+                    const protocol::ControlFrame& frame, const protocol::Attach& attach,
+                    HalfOpen& half_open);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
                      HalfOpen& half_open, const Exporter& exporter, Deadline deadline);
   // daemon_identify.cc
@@ -213,14 +228,15 @@ class Daemon {
   void post(Event event);
   // No longer to be shut down by us; before it is destroyed or passed on.
   void forget_link(transport::Connection* link);
-  // No longer to be hung up on when others come.
-  void forget_stranger(transport::Connection* link);
   void wake() noexcept;
 
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   WorkerSpawner& spawner_;
   const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that came free.
+  ConnectionCloser closer_;
+  std::vector<Door> doors_;
+  std::chrono::steady_clock::time_point accepts_from_;  // run()'s thread: not before.
   UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
@@ -233,14 +249,11 @@ class Daemon {
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 
   std::atomic<bool> stopping_{false};
-  std::atomic<std::size_t> half_open_{0};
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
   std::condition_variable thread_ended_;
   std::size_t threads_ = 0;
   std::set<transport::Connection*> links_;  // To shut down at the end.
-  // Of these, the ones that have proved nothing yet, the oldest first.
-  std::deque<std::pair<transport::Connection*, std::chrono::steady_clock::time_point>> strangers_;
   std::deque<Event> events_;
 
   std::mutex heed_mutex_;  // Before all others.

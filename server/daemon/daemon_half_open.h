@@ -1,4 +1,4 @@
-// Counts one connection that has not proved anything yet, until it has or is gone.
+// Keeps the place of one connection that has not proved anything yet, until it has or is gone.
 #pragma once
 
 #include <utility>
@@ -9,22 +9,23 @@ namespace gpurun::server {
 
 class Daemon::HalfOpen {
  public:
-  // The place itself was taken when the connection was accepted.
-  HalfOpen(Daemon& daemon, transport::Connection* link) : daemon_(daemon), link_(link) {}
+  HalfOpen(Daemon& daemon, HandshakeAdmission& admission, const transport::Connection* link)
+      : daemon_(daemon), admission_(admission), link_(link) {}
   ~HalfOpen() { proved(); }
   HalfOpen(const HalfOpen&) = delete;
   HalfOpen& operator=(const HalfOpen&) = delete;
 
+  // Before the connection passes to another owner: until then it may be hung up on.
   void proved() {
     if (!std::exchange(counted_, false)) return;
-    daemon_.forget_stranger(link_);
-    daemon_.half_open_.fetch_sub(1);
+    admission_.leave(link_);
     daemon_.wake();
   }
 
  private:
   Daemon& daemon_;
-  transport::Connection* const link_;  // Only a name: it may have been passed on.
+  HandshakeAdmission& admission_;
+  const transport::Connection* const link_;
   bool counted_ = true;
 };
 

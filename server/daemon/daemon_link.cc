@@ -60,9 +60,8 @@ std::string reached_at(const transport::Connection& link) {
 
 }  // namespace
 
-void Daemon::serve(std::unique_ptr<transport::Connection>& connection) {
-  HalfOpen half_open(*this, connection.get());
-  const Deadline deadline = handshake();
+void Daemon::serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
+                   Deadline deadline) {
   const Result<bool> tls = begins_with_tls(*connection, deadline);
   if (!tls.ok()) {
     return spdlog::info("{}: {}", connection->description(), tls.status().to_string());
@@ -91,14 +90,15 @@ void Daemon::serve_link(std::unique_ptr<transport::Connection>& connection, Half
     serve_control(*connection, *hello, half_open, exporter, deadline);
   } else if (const auto* attach = std::get_if<protocol::Attach>(&*message);
              attach != nullptr && !encrypted) {
-    serve_attach(connection, *frame, *attach);
+    serve_attach(connection, *frame, *attach, half_open);
   } else {
     spdlog::info("{}: neither hello nor attach", peer);
   }
 }
 
 void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
-                          const ControlFrame& frame, const protocol::Attach& attach) {
+                          const ControlFrame& frame, const protocol::Attach& attach,
+                          HalfOpen& half_open) {
   const std::string peer = connection->description();
   const auto no = [&](const Status& why) {
     spdlog::warn("{}: attach: {}", peer, why.message());
@@ -112,8 +112,8 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
+  half_open.proved();
   heed_tokens();  // A lease of a token that is revoked takes nobody in from that moment.
-  forget_stranger(connection.get());
   forget_link(connection.get());
   if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
 }
@@ -230,7 +230,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     const std::lock_guard lock(lease_links_mutex_);
     lease_links_.extract(*id).mapped().end();
   }
-  book_.remove(*id);
+  closer_.close(book_.remove(*id));
   post(LeaseEnded{*id});
   wait_until_free(*returned);
   spdlog::info("{}: lease of {} ended", peer, user.described());

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -22,34 +23,41 @@ namespace tls = transport::tls;
 // For a courtesy: nothing of ours depends on it.
 constexpr std::chrono::milliseconds kAlertDeadline{100};
 
-// The first `bytes` of what has come, which stay unread.
+// The first `bytes` of what has come, which stay unread. A peek gets nothing from beyond a byte
+// that was sent as urgent (tcp(7), unix(7)), for which poll() returns all the same: a peek that
+// gets no more than the one before it, although poll() says that there is enough, ends the link.
+Result<Bytes> peek_waiting(int fd, std::size_t bytes, Deadline deadline) {
+  Bytes seen(bytes);
+  bool told = false, left = false;
+  ssize_t told_of = -1;  // What a peek got although poll() had told of enough.
+  for (;;) {
+    const ssize_t got = recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (got == static_cast<ssize_t>(bytes)) return seen;
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return Status::from_errno(errno, "peek");
+    const ssize_t has = std::max<ssize_t>(got, 0);
+    if (got == 0 || (told && left)) {
+      return Status(Code::kPeerGone, "the peer left before it said who it is");
+    }
+    if (told && has <= told_of) {
+      return Status(Code::kProtocol, "the peer sent urgent data where its first words belong");
+    }
+    if (told) told_of = has;
+    if (deadline.passed()) return Status(Code::kDeadline, "it does not say who it is");
+    pollfd ready = {fd, POLLIN | POLLRDHUP, 0};
+    told = poll(&ready, 1, deadline.poll_timeout_ms()) > 0;
+    left = told && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  }
+}
+
 Result<Bytes> peek(int fd, std::size_t bytes, Deadline deadline) {
-  const Status left(Code::kPeerGone, "the peer left before it said who it is");
   const auto wanted = static_cast<int>(bytes);
   // So that it is readable only when so much has come.
   if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted) != 0) {
     return Status::from_errno(errno, "SO_RCVLOWAT");
   }
-  Bytes seen(bytes);
-  Status failure;
-  for (;;) {
-    const ssize_t got = recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
-    if (got == static_cast<ssize_t>(bytes)) break;
-    if (got < 0 && errno != EAGAIN && errno != EINTR) failure = Status::from_errno(errno, "peek");
-    if (deadline.passed()) failure = Status(Code::kDeadline, "it does not say who it is");
-    if (!failure.ok()) break;
-    pollfd ready = {fd, POLLIN | POLLRDHUP, 0};
-    if (poll(&ready, 1, deadline.poll_timeout_ms()) > 0 &&
-        (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
-        recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT) !=
-            static_cast<ssize_t>(bytes)) {
-      failure = left;
-      break;
-    }
-  }
+  Result<Bytes> seen = peek_waiting(fd, bytes, deadline);
   const int one = 1;
   setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
-  if (!failure.ok()) return failure;
   return seen;
 }
 
@@ -103,7 +111,7 @@ void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfO
   if (!offer.ok()) return spdlog::info("{}: {}", peer, offer.status().to_string());
   const std::optional<protocol::SessionIdentity> identity =
       *offer ? protocol::decode_identity((*offer)->identity) : std::nullopt;
-  if (identity) return serve_session(connection, **offer, *identity);
+  if (identity) return serve_session(connection, **offer, *identity, half_open);
   if (options_.identity == nullptr) {
     spdlog::info("{}: wants TLS, for which this server has no certificate", peer);
     return refuse_in_tls(*connection, tls::Alert::kHandshakeFailure);
@@ -123,7 +131,7 @@ void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfO
 
 void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
                            const transport::tls::KeyOffer& offer,
-                           const protocol::SessionIdentity& identity) {
+                           const protocol::SessionIdentity& identity, HalfOpen& half_open) {
   const std::string peer = connection->description();
   const auto no = [&](tls::Alert alert, const char* why) {
     spdlog::warn("{}: attach: {}", peer, why);
@@ -136,6 +144,7 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   if (!tls::binder_proves(offer, *key)) {
     return no(tls::Alert::kDecryptError, "the ticket is not proved");
   }
+  half_open.proved();
   heed_tokens();  // As for an attach that is not encrypted.
   protocol::Attach attach;
   attach.lease = identity.lease;
@@ -143,7 +152,6 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   attach.session = identity.session;
   attach.index = identity.index;
   attach.count = identity.count;
-  forget_stranger(connection.get());
   forget_link(connection.get());
   const Status taken = take_in(attach, *key, connection, true);
   if (!taken.ok()) no(tls::Alert::kAccessDenied, taken.message().c_str());

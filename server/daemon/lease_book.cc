@@ -1,6 +1,8 @@
 // Gathering a session's connections, whatever order they come in.
 #include "server/daemon/lease_book.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace gpurun::server {
@@ -15,14 +17,19 @@ Status over() {
 void LeaseBook::add(Lease lease) {
   const std::lock_guard lock(mutex_);
   const protocol::Id id = lease.id;
-  entries_.emplace(id, Entry{std::move(lease), {}, {}, {}});
+  entries_.emplace(id, Entry{std::move(lease), {}, {}, {}, 0, 0});
 }
 
-void LeaseBook::remove(const protocol::Id& id) {
-  // Destroyed after the lock: a claim has a lock of its own, a connection a system call.
+LeaseBook::Connections LeaseBook::remove(const protocol::Id& id) {
+  // Destroyed after the lock, for a claim has a lock of its own.
   std::map<protocol::Id, Entry>::node_type ended;
+  Connections dropped;
   const std::lock_guard lock(mutex_);
   ended = entries_.extract(id);
+  if (ended.empty()) return dropped;
+  Entry& entry = ended.mapped();
+  for (auto& [session, gathering] : entry.gathering) drop(entry, gathering, &dropped);
+  return dropped;
 }
 
 void LeaseBook::close(const std::string& token, const std::string& why) {
@@ -82,6 +89,30 @@ Result<protocol::Key> LeaseBook::tls_key(const protocol::SessionIdentity& identi
   return protocol::tls_session_key(lease.ticket_key, lease.challenge, identity.session);
 }
 
+Status LeaseBook::check_room(const Entry& entry, bool is_new_session) const {
+  if (is_new_session &&
+      (entry.sessions.size() >= sessions_max_ || entry.gathering.size() >= limits::kGatheringMax)) {
+    return Status(Code::kRefused, "too many sessions on this lease");
+  }
+  if (entry.gathered >= limits::kGatheredOfLeaseMax) {
+    return Status(Code::kRefused, "too many sessions on this lease wait for their connections");
+  }
+  std::size_t of_user = 0;
+  for (const auto& [id, other] : entries_) {
+    if (other.lease.user.is_same(entry.lease.user)) of_user += other.gathered + other.starting;
+  }
+  if (of_user < limits::kGatheredOfUserMax) return {};
+  return Status(Code::kRefused,
+                "too many sessions of " + entry.lease.user.name + " wait for their connections");
+}
+
+void LeaseBook::drop(Entry& entry, Gathering& gathering, Connections* dropped) {
+  entry.gathered -= gathering.arrived;
+  std::move(gathering.connections.begin(), gathering.connections.end(),
+            std::back_inserter(*dropped));
+  std::erase(*dropped, nullptr);
+}
+
 Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
                                                  const protocol::Key& key,
                                                  std::unique_ptr<transport::Connection>& connection,
@@ -95,10 +126,7 @@ Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
     return Status(Code::kRefused, "this session has attached before");
   }
   const bool is_new_session = entry.gathering.count(attach.session) == 0;
-  if (is_new_session &&
-      (entry.sessions.size() >= sessions_max_ || entry.gathering.size() >= limits::kGatheringMax)) {
-    return Status(Code::kRefused, "too many sessions on this lease");
-  }
+  GPURUN_RETURN_IF_ERROR(check_room(entry, is_new_session));
   const auto place = entry.gathering.try_emplace(attach.session).first;
   Gathering& gathering = place->second;
   if (is_new_session) {
@@ -116,6 +144,7 @@ Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
     return Status(Code::kRefused, "this connection of the session has come before");
   }
   gathering.connections[attach.index] = std::move(connection);
+  ++entry.gathered;
   if (++gathering.arrived < gathering.connections.size()) return std::optional<Arrival>();
   Arrival arrival;
   arrival.lease = attach.lease;
@@ -129,10 +158,18 @@ Result<std::optional<Arrival>> LeaseBook::arrive(const protocol::Attach& attach,
   arrival.order.lease = attach.lease;
   arrival.order.ticket = attach.ticket;
   arrival.order.devices = entry.lease.claim->devices();
+  entry.gathered -= gathering.arrived;
+  entry.starting += gathering.arrived;
   arrival.order.connections = std::move(gathering.connections);
   entry.gathering.erase(place);
   entry.sessions.emplace(attach.session, Complete{attach.count, encrypted});
   return std::optional<Arrival>(std::move(arrival));
+}
+
+void LeaseBook::settled(const protocol::Id& lease, std::size_t connections) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(lease);
+  if (entry != entries_.end()) entry->second.starting -= connections;
 }
 
 Result<bool> LeaseBook::join(const protocol::Attach& attach, bool encrypted) {
@@ -152,11 +189,18 @@ Result<bool> LeaseBook::join(const protocol::Attach& attach, bool encrypted) {
   return true;
 }
 
-void LeaseBook::drop_late() {
+LeaseBook::Connections LeaseBook::drop_late() {
+  Connections dropped;
   const std::lock_guard lock(mutex_);
   for (auto& [id, entry] : entries_) {
-    std::erase_if(entry.gathering, [](const auto& item) { return item.second.deadline.passed(); });
+    for (auto next = entry.gathering.begin(); next != entry.gathering.end();) {
+      const auto session = next++;
+      if (!session->second.deadline.passed()) continue;
+      drop(entry, session->second, &dropped);
+      entry.gathering.erase(session);
+    }
   }
+  return dropped;
 }
 
 }  // namespace gpurun::server

@@ -59,9 +59,12 @@ class LeaseBook {
                      std::size_t sessions_max = limits::kSessionsMax)
       : gather_deadline_(gather_deadline), sessions_max_(sessions_max) {}
 
+  // Of sessions that are dropped; for the caller to close, which may take long.
+  using Connections = std::vector<std::unique_ptr<transport::Connection>>;
+
   void add(Lease lease);
   // Ends it: no process attaches any more, and half-gathered sessions are dropped.
-  void remove(const protocol::Id& id);
+  Connections remove(const protocol::Id& id);
   // What that token holds: no process attaches any more, and is told why. The leases are ended by
   // their links.
   void close(const std::string& token, const std::string& why);
@@ -79,16 +82,19 @@ class LeaseBook {
 
   // Takes in a connection whose first frame (`encrypted`: ClientHello) is proved, and only on
   // success takes it away. The last one of a session completes it. kRefused: the session has been
-  // here before (a replay), or a connection comes twice.
+  // here before (a replay), a connection comes twice, or too many gather on this lease or of this
+  // user (limits::kGatheringMax and what follows it).
   Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
                                         std::unique_ptr<transport::Connection>& connection,
                                         bool encrypted = false);
+  // The worker of a session that has arrived with so many connections has been started, or not.
+  void settled(const protocol::Id& lease, std::size_t connections);
   // Of a session that is complete: takes in one more connection of its own, whose first frame is
   // proved; false: the session is not complete, and the connection has to arrive(). kRefused: it
   // has had this one (a replay), or takes no more.
   Result<bool> join(const protocol::Attach& attach, bool encrypted);
   // Drops sessions whose connections did not all come in time.
-  void drop_late();
+  Connections drop_late();
 
  private:
   struct Gathering {
@@ -109,7 +115,13 @@ class LeaseBook {
     std::string why_closed;                     // Empty: processes may attach.
     std::map<protocol::Id, Complete> sessions;  // Ever.
     std::map<protocol::Id, Gathering> gathering;
+    std::size_t gathered = 0;  // Their connections.
+    std::size_t starting = 0;  // Those of complete sessions that are not settled().
   };
+
+  // With the mutex held, as all that follow.
+  Status check_room(const Entry& entry, bool is_new_session) const;
+  static void drop(Entry& entry, Gathering& gathering, Connections* dropped);
 
   const std::chrono::milliseconds gather_deadline_;
   const std::size_t sessions_max_;

@@ -61,6 +61,8 @@ Status prepare(int fd, std::chrono::seconds kernel_timeout, bool same_host) {
       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice) != 0) {
     return Status::from_errno(errno, "setting a socket's time-outs");
   }
+  // An urgent byte is one of the stream. Else it would be a byte that polls tell of and reads skip.
+  set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleS);

@@ -74,13 +74,16 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
     }
     if ((entries[0].revents & POLLIN) == 0) continue;
     UniqueFd peer(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer.valid()) {
-      if (is_peers_trouble(errno)) continue;
+    if (!peer.valid() && !is_peers_trouble(errno)) {
       return Status::from_errno(errno, "accepting on " + address_);
     }
-    Result<std::unique_ptr<Connection>> connection =
-        TcpConnection::adopt(std::move(peer), {.strangers = local_});
-    if (connection.ok()) return connection;  // Else the peer has left already.
+    if (peer.valid()) {
+      Result<std::unique_ptr<Connection>> connection =
+          TcpConnection::adopt(std::move(peer), {.strangers = local_});
+      if (connection.ok()) return connection;
+    }
+    // The peer has left already. Others that come only to leave must not hold the caller.
+    if (deadline.passed()) return Status(Code::kDeadline, "nobody stayed at " + address_);
   }
 }
 

@@ -46,5 +46,6 @@ gpurun_test(worker_uids_test unit ONE_THREAD SOURCES worker_uids_test.cc LIBRARI
 gpurun_test(users_test unit ONE_THREAD SOURCES users_test.cc LIBRARIES gpurun_server_daemon)
 gpurun_test(daemon_users_test unit SOURCES daemon_users_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_intruders_test unit SOURCES daemon_intruders_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
+gpurun_test(daemon_flood_test unit SOURCES daemon_flood_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_tls_test unit SOURCES daemon_tls_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(worker_groups_test unit ONE_THREAD SOURCES worker_groups_test.cc LIBRARIES gpurun_server_daemon)

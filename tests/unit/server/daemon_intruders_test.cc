@@ -294,17 +294,23 @@ TEST_F(IntrudersTest, ATicketIsWorthNothingForALeaseOfAnothers) {
 
 TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
   serve(10 * kLong, milliseconds(100));  // None goes by itself.
-  std::vector<LinkPointer> silent;
+  std::vector<LinkPointer> silent, talking;
   for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
+  for (std::size_t i = 0; i < limits::kHalfOpenOfSourceMax; ++i) {
+    talking.push_back(dial());
+    send(*talking.back(), byte_view("g", 1));
+  }
   const Deadline deadline = soon();
-  while (daemon_->half_open() < limits::kHalfOpenMax && !deadline.passed()) {
+  while (daemon_->half_open() < silent.size() + talking.size() && !deadline.passed()) {
     std::this_thread::yield();
   }
   expect_an_honest_client_gets_in();
-  // Only as many were hung up on as were in the way: the first.
-  pollfd last = {silent.back()->fd(), POLLIN, 0};
-  EXPECT_EQ(poll(&last, 1, 0), 0);
-  EXPECT_TRUE(hangs_up(*silent.front()));
+  // Only as many were hung up on as were in the way: the first that had sent something.
+  for (const int fd : {silent.front()->fd(), talking.back()->fd()}) {
+    pollfd last = {fd, POLLIN, 0};
+    EXPECT_EQ(poll(&last, 1, 0), 0);
+  }
+  EXPECT_TRUE(hangs_up(*talking.front()));
 }
 
 // A byte now and then is not an answer: the deadline is one for all that a stranger says.

@@ -305,39 +305,45 @@ TEST_F(DaemonTest, AWorkerThatDoesNotStartIsExplained) {
   EXPECT_NE(attached.status().message().find("on purpose"), std::string::npos);
 }
 
-TEST_F(DaemonTest, StrangersAreBoundedInTimeAndNumber) {
+TEST_F(DaemonTest, StrangersAreBoundedInTime) {
   DaemonOptions options;
   options.devices = 1;
   options.handshake_deadline = milliseconds(200);
   options.half_open_max = 2;
   start(std::move(options));
-  std::vector<std::unique_ptr<transport::Connection>> silent;
-  for (int i = 0; i < 5; ++i) silent.push_back(dial());
-  EXPECT_LE(daemon_->half_open(), 2u);
-  for (auto& connection : silent) EXPECT_TRUE(closed(*connection));
+  std::vector<std::unique_ptr<transport::Connection>> strangers;
+  for (int i = 0; i < 10; ++i) {
+    strangers.push_back(dial());
+    if (i % 2 == 0) continue;  // It sends nothing.
+    const ByteView part = byte_view("g", 1);
+    ASSERT_TRUE(strangers.back()->send({&part, 1}, soon()).ok());
+  }
+  for (auto& connection : strangers) EXPECT_TRUE(closed(*connection));
   auto control = link();
   EXPECT_TRUE(control->request_lease(ask(1)).ok());
 }
 
-TEST_F(DaemonTest, OneStrangerMoreThanMayBeHereWaitsUntilOneIsGone) {
+TEST_F(DaemonTest, OneStrangerMoreThanMayBeServedWaitsUntilOneIsGone) {
   DaemonOptions options;
   options.devices = 1;
   options.handshake_deadline = options.half_open_grace = kLong;
   start(std::move(options));
-  std::vector<std::unique_ptr<transport::Connection>> silent;
-  for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
-  const Deadline deadline = soon();
-  while (daemon_->half_open() < limits::kHalfOpenMax && !deadline.passed()) {
-    std::this_thread::yield();
+  std::vector<std::unique_ptr<transport::Connection>> strangers;
+  for (std::size_t i = 0; i < limits::kHalfOpenOfSourceMax; ++i) {
+    strangers.push_back(dial());
+    const ByteView part = byte_view("g", 1);
+    ASSERT_TRUE(strangers.back()->send({&part, 1}, soon()).ok());
   }
+  const Deadline deadline = soon();
+  while (daemon_->half_open() < strangers.size() && !deadline.passed()) std::this_thread::yield();
   auto late = dial();
   const protocol::Hello hello{protocol::our_version(protocol::Sender::kClient), {}};
   ASSERT_TRUE(protocol::send_control(*late, hello, soon()).ok());
   std::byte head[protocol::kControlHeaderBytes];
   EXPECT_EQ(late->receive(head, sizeof head, Deadline::in(milliseconds(50))).status().code(),
             Code::kDeadline);
-  EXPECT_EQ(daemon_->half_open(), limits::kHalfOpenMax);
-  silent.pop_back();
+  EXPECT_EQ(daemon_->half_open(), limits::kHalfOpenOfSourceMax + 1);
+  strangers.pop_back();
   EXPECT_TRUE(late->receive(head, sizeof head, soon()).ok());
 }
 
@@ -362,6 +368,7 @@ TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
 TEST(DaemonOptionsTest, AreTheBoundsOfTheProtocol) {
   EXPECT_EQ(DaemonOptions{}.handshake_deadline, std::chrono::seconds(limits::kHandshakeDeadlineS));
   EXPECT_EQ(DaemonOptions{}.half_open_max, limits::kHalfOpenMax);
+  EXPECT_EQ(DaemonOptions{}.half_open_of_source, limits::kHalfOpenOfSourceMax);
   EXPECT_EQ(DaemonOptions{}.half_open_grace, milliseconds(limits::kHalfOpenGraceMs));
 }
 

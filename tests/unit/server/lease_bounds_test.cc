@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "protocol/limits.h"
+#include "server/daemon/connection_closer.h"
 #include "server/daemon/lease_book.h"
 #include "server/daemon/lease_queue.h"
 #include "transport/loopback/connection.h"
@@ -126,20 +128,22 @@ TEST(LeaseQueue, ClaimsWhatComesSoonAndTellsWhenMoreDoes) {
 
 class LeaseBookBounds : public testing::Test {
  protected:
-  void grant(LeaseBook& book) {
+  void grant(LeaseBook& book, std::size_t number = 1, const char* user = "anna") {
     Lease lease;
-    lease.id = numbered(1);
+    lease.id = numbered(number);
     lease.claim = *queue_.claim(1);
+    lease.user = {user, "0a0a0a0a0a0a"};
     book.add(std::move(lease));
   }
-  // The connection `index` of two of the session `number`.
+  // The connection `index` of `count` of the session `number`.
   static Result<std::optional<Arrival>> arrive(LeaseBook& book, std::size_t number,
-                                               std::uint16_t index) {
+                                               std::uint16_t index, std::size_t lease = 1,
+                                               std::uint16_t count = 2) {
     protocol::Attach attach;
-    attach.lease = numbered(1);
+    attach.lease = numbered(lease);
     attach.session = numbered(number);
     attach.index = index;
-    attach.count = 2;
+    attach.count = count;
     std::unique_ptr<transport::Connection> connection =
         std::move(transport::loopback::connect_pair().first);
     return book.arrive(attach, {}, connection);
@@ -149,7 +153,22 @@ class LeaseBookBounds : public testing::Test {
     EXPECT_NE(refused.message().find("too many sessions"), std::string::npos) << refused.message();
   }
 
-  LeaseQueue queue_{1};
+  // Connections that the book takes of one lease before it refuses one.
+  static std::size_t fill(LeaseBook& book, std::size_t lease) {
+    constexpr std::size_t kEach = protocol::kConnectionsMax - 1;  // Of 16: none is complete.
+    for (std::size_t taken = 0;; ++taken) {
+      const auto one =
+          arrive(book, lease << 32 | taken / kEach, static_cast<std::uint16_t>(taken % kEach),
+                 lease, protocol::kConnectionsMax);
+      if (one.ok()) continue;
+      EXPECT_EQ(one.status().code(), Code::kRefused);
+      EXPECT_NE(one.status().message().find("wait for their connections"), std::string::npos)
+          << one.status().message();
+      return taken;
+    }
+  }
+
+  LeaseQueue queue_{16};
 };
 
 TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
@@ -165,6 +184,85 @@ TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   EXPECT_TRUE(whole->has_value());
   EXPECT_TRUE(arrive(book, limits::kGatheringMax, 0).ok());
+}
+
+// Each is a descriptor of the daemon's.
+TEST_F(LeaseBookBounds, ConnectionsThatGatherAreBoundedOfALeaseAndOfAUser) {
+  LeaseBook book(std::chrono::hours(1));
+  std::size_t taken = 0, lease = 1;
+  for (; taken < limits::kGatheredOfUserMax && lease < 16; ++lease) {
+    grant(book, lease);
+    const std::size_t now = fill(book, lease);
+    EXPECT_LE(now, limits::kGatheredOfLeaseMax);
+    EXPECT_GT(now, 0u);
+    taken += now;
+  }
+  EXPECT_EQ(taken, limits::kGatheredOfUserMax);
+  grant(book, lease);
+  EXPECT_EQ(fill(book, lease), 0u) << "of the same user";
+  grant(book, 16, "ben");
+  EXPECT_EQ(fill(book, 16), limits::kGatheredOfLeaseMax);
+  EXPECT_EQ(book.remove(numbered(1)).size(), limits::kGatheredOfLeaseMax);
+  EXPECT_EQ(fill(book, lease), limits::kGatheredOfLeaseMax) << "what was dropped has no place";
+}
+
+// Sessions whose workers are still to be started hold their connections, too.
+TEST_F(LeaseBookBounds, WhatIsCompleteCountsUntilItsWorkerHasStarted) {
+  LeaseBook book(std::chrono::hours(1));
+  grant(book);
+  std::vector<Arrival> arrivals;
+  for (std::size_t i = 0; i < limits::kGatheredOfUserMax / 2; ++i) {
+    ASSERT_TRUE(arrive(book, i, 0).ok()) << i;
+    auto whole = arrive(book, i, 1);
+    ASSERT_TRUE(whole.ok() && whole->has_value()) << i;
+    arrivals.push_back(*std::move(*whole));
+  }
+  EXPECT_FALSE(arrive(book, limits::kGatheredOfUserMax, 0).ok());
+  book.settled(arrivals.front().lease, arrivals.front().order.connections.size());
+  EXPECT_TRUE(arrive(book, limits::kGatheredOfUserMax, 0).ok());
+}
+
+// To close one may take long: nobody who wants the book waits for that.
+TEST_F(LeaseBookBounds, WhatIsDroppedIsForTheCallerToClose) {
+  LeaseBook late(std::chrono::milliseconds(0));
+  grant(late);
+  ASSERT_TRUE(arrive(late, 1, 0).ok());
+  ASSERT_TRUE(arrive(late, 2, 1).ok());
+  const auto dropped = late.drop_late();
+  ASSERT_EQ(dropped.size(), 2u);
+  for (const auto& connection : dropped) EXPECT_NE(connection, nullptr);
+  EXPECT_EQ(late.gathering(), 0u);
+  EXPECT_TRUE(late.remove(numbered(1)).empty());
+}
+
+class SlowToClose final : public transport::Connection {
+ public:
+  explicit SlowToClose(std::shared_future<void> until) : until_(std::move(until)) {}
+  ~SlowToClose() override { until_.wait(); }
+  const transport::Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& description() const override { return description_; }
+  Status send(std::span<const ByteView>, Deadline) override { return {}; }
+  Result<std::size_t> receive(MutableBytes, std::size_t, Deadline) override {
+    return std::size_t{0};
+  }
+  void shut_down() noexcept override {}
+
+ private:
+  const std::shared_future<void> until_;
+  const transport::Capabilities capabilities_;
+  const std::string description_ = "slow";
+};
+
+TEST(ConnectionCloser, HoldsNobodyUpAndClosesAll) {
+  std::promise<void> closed;
+  ConnectionCloser closer;
+  closer.start();
+  closer.close(std::make_unique<SlowToClose>(closed.get_future().share()));
+  closer.close(std::move(transport::loopback::connect_pair().first));
+  EXPECT_GE(closer.backlog(), 1u) << "close() has returned, and the first is not closed";
+  closed.set_value();
+  closer.stop();
+  EXPECT_EQ(closer.backlog(), 0u);
 }
 
 TEST_F(LeaseBookBounds, OneMoreSessionThanMayEverAttachIsRefused) {

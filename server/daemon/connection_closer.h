@@ -1,0 +1,46 @@
+// ConnectionCloser: closes connections on a thread of its own, because the close of a local socket
+// may take long (base/close_unawaited.h), and nothing else of the daemon may wait for it.
+//
+// Any thread; start() and stop() by the daemon's.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace gpurun::server {
+
+class ConnectionCloser {
+ public:
+  using Connections = std::vector<std::unique_ptr<transport::Connection>>;
+
+  ConnectionCloser() = default;
+  ~ConnectionCloser() { stop(); }
+  ConnectionCloser(const ConnectionCloser&) = delete;
+  ConnectionCloser& operator=(const ConnectionCloser&) = delete;
+
+  // Without a thread, which the system may refuse, close() itself closes.
+  void start();
+  // Returns when all have been closed.
+  void stop();
+  void close(std::unique_ptr<transport::Connection> connection);
+  void close(Connections connections);
+  // Connections that are still to be closed.
+  std::size_t backlog() const;
+
+ private:
+  void run();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Connections waiting_;
+  std::size_t closing_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gpurun::server
