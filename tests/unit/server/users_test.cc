@@ -242,7 +242,9 @@ TEST_F(RevocationTest, IsHeededByAServerThatHasNoDescriptorLeft) {
   const auto changes = store.changes();
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_TRUE(changes[0].ended);
-  EXPECT_EQ((*store.find(id(1)))->state, TokenState::kRevoked);
+  const auto found = store.find(id(1));
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ((*found)->state, TokenState::kRevoked);
 }
 
 // The file is as it was at the reading that failed: only another reading finds that out.
@@ -280,7 +282,9 @@ TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
   EXPECT_FALSE(store.find(id(1)).ok());
   limit_descriptors(limit_.rlim_cur);
   EXPECT_TRUE(store.changes().empty());
-  EXPECT_TRUE(store.find(id(1))->has_value());
+  const auto found = store.find(id(1));
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_TRUE(found->has_value());
 }
 
 // Whoever may read the folder may lock it, for as long as they like.
