@@ -9,9 +9,21 @@
 #include "base/command_suggestion.h"
 #include "protocol/control.h"
 #include "protocol/secret_text.h"
+#include "server/daemon/config_values.h"
 
 namespace gpurun::server {
 namespace {
+
+// "16GiB" becomes its number of bytes.
+CLI::Validator as_size() {
+  return {[](std::string& text) {
+            const Result<std::uint64_t> bytes = parse_size(text);
+            if (!bytes.ok()) return bytes.status().message();
+            text = std::to_string(*bytes);
+            return std::string();
+          },
+          "SIZE"};
+}
 
 void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--config", words.config_file,
@@ -47,7 +59,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
       ->capture_default_str();
   app.add_option("--worker-memory", config.worker_memory,
                  "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(as_size());
   app.add_option("--spare-workers", config.spare_workers,
                  "workers that are started before there is a lease for them; 1 by default");
   app.add_option("--spare-level", config.spare_level,
@@ -56,7 +68,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--cache", config.cache,
                  "folder for code images, so that none is sent twice; or none");
   app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(as_size());
   app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
   app.add_flag("--for-one-run", config.for_one_run)->group("");  // gpurun's, for its private one.
   app.add_flag("--verbose", words.verbose, "log every connection: --log info");
@@ -73,6 +85,41 @@ Status read_config_file_of(int argc, const char* const* argv, Config* config) {
     }
   }
   return Status();
+}
+
+Status take_worker_uids(const std::string& word, Config* config) {
+  if (word.empty()) return {};
+  const Result<UidRange> range = parse_uid_range(word);
+  if (!range.ok()) {
+    return Status(range.status().code(), "--worker-uids: " + range.status().message());
+  }
+  config->worker_uids = *range;
+  config->worker_uids_told = true;
+  return {};
+}
+
+// What the words have set; the file's settings were checked where they stand.
+Status check_words(const CLI::App& app, const Config& config) {
+  for (const std::string_view name : setting_names()) {
+    const std::string option = "--" + std::string(name);
+    const CLI::Option* said = app.get_option_no_throw(option);
+    if (said == nullptr || said->count() == 0) continue;
+    const Status good = check_setting(name, config);
+    if (!good.ok()) return Status(good.code(), option + " " + good.message());
+  }
+  return {};
+}
+
+Status check_together(const Config& config) {
+  const bool certificate = !config.tls_certificate.empty();
+  if (certificate == !config.tls_key.empty()) return {};
+  const char* said = certificate ? "tls-certificate" : "tls-key";
+  const char* missing = certificate ? "tls-key" : "tls-certificate";
+  const auto origin = config.origins.find(said);
+  const std::string where = origin == config.origins.end() ? std::string("--") + said
+                                                           : origin->second + ": '" + said + "'";
+  return Status(Code::kInvalidArgument,
+                where + " needs " + missing + " beside it; name both, or neither");
 }
 
 }  // namespace
@@ -95,6 +142,9 @@ Result<std::optional<int>> read_command_line(int argc, char** argv, Config* conf
   config->spare_workers_told = config->spare_workers_told || app.count("--spare-workers") > 0;
   config->tokens_told = config->tokens_told || app.count("--tokens") > 0;
   words->log_told = app.count("--log") > 0;
+  GPURUN_RETURN_IF_ERROR(take_worker_uids(words->worker_uids, config));
+  GPURUN_RETURN_IF_ERROR(check_words(app, *config));
+  GPURUN_RETURN_IF_ERROR(check_together(*config));
   return std::optional<int>();
 }
 

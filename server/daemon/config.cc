@@ -1,229 +1,88 @@
-// Every key is named here once; what is not named is an error with its line.
-#define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
+// gpurund's settings as a table: every key is named here once. What is not named is an error with
+// its line.
 #include "server/daemon/config.h"
 
-// toml++ 3.3 asserts of a text what only TOML keeps ("log = [}", parse_value()), and where assert()
-// is off it tells the compiler to rely on it. Left out, it goes on to the error that it has for it.
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#pragma push_macro("NDEBUG")
-#undef NDEBUG
-#include <toml++/toml.h>
-#pragma pop_macro("NDEBUG")
-
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <string_view>
 #include <utility>
 
 #include "base/user_folders.h"
+#include "server/daemon/config_emulated.h"
+#include "server/daemon/config_place.h"
+#include "server/daemon/config_text.h"
+#include "server/daemon/config_toml.h"
+#include "server/daemon/config_values.h"
 
 namespace gpurun::server {
 namespace {
 
 constexpr uid_t kUidMax = 4'294'967'293;  // The two above mean "no user" and "overflow".
-constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
 
-Status at(const std::string& path, const toml::source_region& place, const std::string& what) {
-  return Status(Code::kInvalidArgument,
-                path + ":" + std::to_string(place.begin.line) + ": " + what);
-}
-
-// Where a character stands, as TOML has it.
-class Place {
- public:
-  enum class Inside { kNothing, kComment, kBasic, kLiteral, kSeveralLines };
-
-  Inside inside() const { return inside_; }
-  int line() const { return line_; }
-  int column() const { return column_; }
-
-  // Moves behind the character that begins `rest`; returns its bytes: 2 for an escaped quote.
-  std::size_t pass(std::string_view rest) {
-    const char byte = rest[0];
-    ++column_;
-    if (byte == '\n') {
-      // A text of one line that goes on is toml++'s to complain of.
-      if (inside_ != Inside::kSeveralLines) inside_ = Inside::kNothing;
-      ++line_;
-      column_ = 0;
-    } else if (inside_ == Inside::kNothing && byte == '#') {
-      inside_ = Inside::kComment;
-    } else if (inside_ == Inside::kNothing && (byte == '"' || byte == '\'')) {
-      const bool several = rest.starts_with(R"(""")") || rest.starts_with("\'\'\'");
-      inside_ = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
-    } else if (inside_ == Inside::kBasic && byte == '\\') {
-      // What is escaped ends nothing; a line ends all the same.
-      if (rest.size() > 1 && (rest[1] == '"' || rest[1] == '\\')) return ++column_, 2;
-    } else if ((inside_ == Inside::kBasic && byte == '"') ||
-               (inside_ == Inside::kLiteral && byte == '\'')) {
-      inside_ = Inside::kNothing;
-    }
-    return 1;
-  }
-  void pass_beyond_ascii() { ++column_; }
-
- private:
-  Inside inside_ = Inside::kNothing;
-  int line_ = 1, column_ = 0;
-};
-
-// The character of UTF-8 that begins `rest`, and its bytes; 0 bytes: there is none.
-std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
-  const auto first = static_cast<unsigned char>(rest[0]);
-  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc0 || first >= 0xf8 || rest.size() < bytes) return {0, 0};
-  std::uint32_t code = first & (0xffu >> (bytes + 1));
-  for (const char each : rest.substr(1, bytes - 1)) {
-    const auto byte = static_cast<unsigned char>(each);
-    if ((byte & 0xc0) != 0x80) return {0, 0};
-    code = code << 6 | (byte & 0x3f);
-  }
-  constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // Of 2, 3 and 4 bytes.
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (code < kLeast[bytes - 2] || code > 0x10ffff || surrogate) return {0, 0};
-  return {code, bytes};
-}
-
-// Whether `rest`, which begins a line outside all texts, opens a table without a name. toml++ 3.3
-// takes for granted that one follows "[" and "[[" (parse_key()), and what it does else is
-// undefined.
-bool opens_nameless_table(std::string_view rest) {
-  const auto pass_blanks = [&rest] {
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-  };
-  pass_blanks();
-  if (!rest.starts_with('[')) return false;
-  for (int brackets = 0; brackets < 2 && rest.starts_with('['); ++brackets) {
-    rest.remove_prefix(1);
-    pass_blanks();
-  }
-  constexpr std::string_view kNames =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"'";
-  return rest.empty() || kNames.find(rest[0]) == std::string_view::npos;
-}
-
-// The same settings in ASCII alone. toml++ 3.3 asks of a character beyond ASCII whether it is white
-// space, and runs into its own "unreachable" for U+00A1 to U+0499 and others
-// (is_non_ascii_horizontal_whitespace()); where it asks in a text that is no TOML, nobody here
-// knows. So none reaches it: in a text of one line such a character becomes its escape, in a
-// comment it says nothing, and elsewhere it is an error. `text` has no byte order mark.
-Result<std::string> in_ascii(const std::string& path, std::string_view text) {
-  std::string ascii;
-  Place place;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::string_view rest = text.substr(i);
-    if (place.column() == 0 && place.inside() == Place::Inside::kNothing &&
-        opens_nameless_table(rest)) {
-      return Status(Code::kInvalidArgument,
-                    path + ":" + std::to_string(place.line()) + ": a table's name must follow '['");
-    }
-    if (static_cast<unsigned char>(rest[0]) < 0x80) {
-      const std::size_t bytes = place.pass(rest);
-      ascii += rest.substr(0, bytes);
-      i += bytes;
-      continue;
-    }
-    place.pass_beyond_ascii();
-    const auto [code, bytes] = character_at(rest);
-    const bool basic = place.inside() == Place::Inside::kBasic;
-    if (bytes == 0 || !(basic || place.inside() == Place::Inside::kComment)) {
-      return Status(Code::kInvalidArgument,
-                    path + ":" + std::to_string(place.line()) + ": column " +
-                        std::to_string(place.column()) +
-                        (bytes == 0 ? " is no UTF-8"
-                                    : " holds a character beyond ASCII, which may stand in "
-                                      "comments and in double quotes of one line only"));
-    }
-    char escape[16];
-    std::snprintf(escape, sizeof escape, "\\U%08X", static_cast<unsigned>(code));
-    ascii += basic ? escape : "?";
-    i += bytes;
-  }
-  return ascii;
-}
-
-Result<std::string> read_text(const std::string& path) {
-  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kFileBytesMax + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    return Status(Code::kUnavailable, path + ": cannot be read");
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kFileBytesMax) {
-    return Status(Code::kInvalidArgument, path + ": has more than 1 MiB");
-  }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-  return text;
-}
-
-Status take(const toml::node& node, std::string* into) {
+Status take(const ConfigPlace& place, const toml::node& node, std::string* into) {
   const auto* value = node.as_string();
-  if (value == nullptr) return Status(Code::kInvalidArgument, "must be a text in quotes");
+  if (value == nullptr) return place.wrong("must be a text in quotes");
   *into = value->get();
   return {};
 }
 
-Status take(const toml::node& node, bool* into) {
+Status take(const ConfigPlace& place, const toml::node& node, bool* into) {
   const auto* value = node.as_boolean();
-  if (value == nullptr) return Status(Code::kInvalidArgument, "must be true or false");
+  if (value == nullptr) return place.wrong("must be true or false");
   *into = value->get();
   return {};
 }
 
-Status take(const toml::node& node, std::uint64_t* into) {
+Status take(const ConfigPlace& place, const toml::node& node, std::uint64_t* into) {
   const auto* value = node.as_integer();
-  if (value == nullptr || value->get() < 0) {
-    return Status(Code::kInvalidArgument, "must be a number from 0 up");
-  }
+  if (value == nullptr || value->get() < 0) return place.wrong("must be a number from 0 up");
   *into = static_cast<std::uint64_t>(value->get());
   return {};
 }
 
-// A table whose problems are told of the key within it.
-const toml::table* table_of(const toml::node& node, Status* status) {
-  const auto* table = node.as_table();
-  if (table == nullptr) *status = Status(Code::kInvalidArgument, "must be a table");
-  return table;
+Status take_size(const ConfigPlace& place, const toml::node& node, std::uint64_t* into) {
+  const auto* text = node.as_string();
+  if (text == nullptr) {
+    if (take(place, node, into).ok()) return {};
+    return place.wrong("must be a number from 0 up, or a size in quotes, such as \"16GiB\"");
+  }
+  const Result<std::uint64_t> bytes = parse_size(text->get());
+  if (!bytes.ok()) return place.wrong("is wrong: " + bytes.status().message());
+  *into = *bytes;
+  return {};
 }
 
-Status take_limits(const toml::node& node, UserLimits* limits) {
-  Status status;
-  const toml::table* table = table_of(node, &status);
-  if (table == nullptr) return status;
+Status take_limits(const ConfigPlace& place, const toml::node& node, UserLimits* limits) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return place.wrong("must be a table");
   for (const auto& [key, value] : *table) {
+    const ConfigPlace inner = place.within(key.str(), key.source().begin.line);
     std::optional<std::uint64_t>* limit = key.str() == "max-leases"     ? &limits->leases
                                           : key.str() == "max-gpus"     ? &limits->gpus
                                           : key.str() == "max-sessions" ? &limits->sessions
                                                                         : nullptr;
-    const std::string named = "has '" + std::string(key.str()) + "', which ";
-    if (limit == nullptr) return Status(Code::kInvalidArgument, named + "is unknown");
-    status = take(value, &limit->emplace());
-    if (!status.ok()) return Status(Code::kInvalidArgument, named + status.message());
+    if (limit == nullptr) {
+      return inner.wrong(unknown_in_table(key.str(), {"max-leases", "max-gpus", "max-sessions"}));
+    }
+    GPURUN_RETURN_IF_ERROR(take(inner, value, &limit->emplace()));
   }
   return {};
 }
 
-Status take_users(const toml::node& node, UserLimitsTable* limits) {
-  Status status;
-  const toml::table* table = table_of(node, &status);
-  if (table == nullptr) return status;
+Status take_users(const ConfigPlace& place, const toml::node& node, Config* config) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return place.wrong("must be a table");
   for (const auto& [key, value] : *table) {
     const std::string user(key.str());
-    status = protocol::check_user(user);
-    if (status.ok()) status = take_limits(value, &limits->by_name[user]);
-    if (!status.ok()) return Status(status.code(), "." + user + " " + status.message());
+    const ConfigPlace inner = place.within(user, key.source().begin.line);
+    if (const Status named = protocol::check_user(user); !named.ok()) {
+      return inner.wrong("is wrong: " + named.message());
+    }
+    GPURUN_RETURN_IF_ERROR(take_limits(inner, value, &config->user_limits.by_name[user]));
   }
   return {};
+}
+
+Status take_every_user(const ConfigPlace& place, const toml::node& node, Config* config) {
+  return take_limits(place, node, &config->user_limits.every);
 }
 
 Result<UidRange> make_range(std::int64_t first, std::int64_t last) {
@@ -236,7 +95,7 @@ Result<UidRange> make_range(std::int64_t first, std::int64_t last) {
   return range;
 }
 
-Status take_uids(const toml::node& node, Config* config) {
+Status take_uids(const ConfigPlace& place, const toml::node& node, Config* config) {
   config->worker_uids_told = true;
   if (const auto* word = node.as_string(); word != nullptr && word->get() == "none") {
     config->worker_uids = {0, 0};
@@ -245,64 +104,138 @@ Status take_uids(const toml::node& node, Config* config) {
   const auto* pair = node.as_array();
   const auto* first = pair != nullptr && pair->size() == 2 ? pair->get(0)->as_integer() : nullptr;
   const auto* last = first != nullptr ? pair->get(1)->as_integer() : nullptr;
-  if (last == nullptr) {
-    return Status(Code::kInvalidArgument, "must be [first, last] or \"none\"");
-  }
+  if (last == nullptr) return place.wrong("must be [first, last] or \"none\"");
   const Result<UidRange> range = make_range(first->get(), last->get());
-  if (!range.ok()) return range.status();
+  if (!range.ok()) return place.wrong("is wrong: " + range.status().message());
   config->worker_uids = *range;
   return {};
 }
 
-Status take_key(std::string_view key, const toml::node& node, Config* config) {
-  if (key == "listen") return take(node, &config->listen);
-  if (key == "driver") return take(node, &config->driver);
-  if (key == "worker") return take(node, &config->worker);
-  if (key == "secret-file") return take(node, &config->secret_file);
-  if (key == "insecure-plaintext") return take(node, &config->insecure_plaintext);
-  if (key == "tokens") {
-    config->tokens_told = true;
-    return take(node, &config->tokens);
+Status take_emulated(const ConfigPlace& place, const toml::node& node, Config* config) {
+  return read_emulated(place, node, &config->emulated);
+}
+
+// When a change of the file counts.
+enum class Heeded { kAtStart, kAtReload };
+
+struct Setting {
+  const char* name;
+  Status (*take)(const ConfigPlace&, const toml::node&, Config*);
+  bool (*same)(const Config&, const Config&);
+  Heeded heeded = Heeded::kAtStart;
+  Status (*check)(const Config&) = nullptr;  // Of its value, beyond what take() asks.
+};
+
+template <auto kMember>
+Status take_it(const ConfigPlace& place, const toml::node& node, Config* config) {
+  return take(place, node, &(config->*kMember));
+}
+
+template <auto kMember>
+Status take_its_size(const ConfigPlace& place, const toml::node& node, Config* config) {
+  return take_size(place, node, &(config->*kMember));
+}
+
+// A setting that has another default than its member.
+template <auto kMember, auto kTold>
+Status take_told(const ConfigPlace& place, const toml::node& node, Config* config) {
+  config->*kTold = true;
+  return take(place, node, &(config->*kMember));
+}
+
+template <auto... kMembers>
+bool same(const Config& a, const Config& b) {
+  return ((a.*kMembers == b.*kMembers) && ...);
+}
+
+bool same_uids(const Config& a, const Config& b) {
+  return a.worker_uids.first == b.worker_uids.first && a.worker_uids.last == b.worker_uids.last;
+}
+
+bool same_every_user(const Config& a, const Config& b) {
+  return a.user_limits.every == b.user_limits.every;
+}
+
+bool same_users(const Config& a, const Config& b) {
+  return a.user_limits.by_name == b.user_limits.by_name;
+}
+
+using C = Config;
+constexpr auto kReload = Heeded::kAtReload;
+constexpr auto kStart = Heeded::kAtStart;
+constexpr Setting kSettings[] = {
+    {"listen", take_it<&C::listen>, same<&C::listen>, kStart, check_listen},
+    {"driver", take_it<&C::driver>, same<&C::driver>, kStart, check_driver},
+    {"emulated", take_emulated, same<&C::emulated>},
+    {"worker", take_it<&C::worker>, same<&C::worker>},
+    {"secret-file", take_it<&C::secret_file>, same<&C::secret_file>, kReload},
+    {"insecure-plaintext", take_it<&C::insecure_plaintext>, same<&C::insecure_plaintext>, kReload},
+    {"tokens", take_told<&C::tokens, &C::tokens_told>, same<&C::tokens, &C::tokens_told>, kStart,
+     check_tokens},
+    {"audit", take_it<&C::audit>, same<&C::audit>, kStart, check_audit},
+    {"every-user", take_every_user, same_every_user, kReload},
+    {"user", take_users, same_users, kReload},
+    {"tls", take_it<&C::tls>, same<&C::tls>},
+    {"tls-certificate", take_it<&C::tls_certificate>, same<&C::tls_certificate>, kReload},
+    {"tls-key", take_it<&C::tls_key>, same<&C::tls_key>, kReload},
+    {"worker-uids", take_uids, same_uids},
+    {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
+    {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
+    {"spare-workers", take_told<&C::spare_workers, &C::spare_workers_told>,
+     same<&C::spare_workers, &C::spare_workers_told>, kStart, check_spare_workers},
+    {"spare-level", take_it<&C::spare_level>, same<&C::spare_level>, kStart, check_spare_level},
+    {"cache", take_told<&C::cache, &C::cache_told>, same<&C::cache, &C::cache_told>},
+    {"cache-bytes", take_its_size<&C::cache_bytes>, same<&C::cache_bytes>},
+    {"log", take_it<&C::log>, same<&C::log>, kReload, check_log},
+};
+
+Status take_key(const ConfigPlace& place, const toml::node& node, Config* config) {
+  for (const Setting& setting : kSettings) {
+    if (place.name != setting.name) continue;
+    GPURUN_RETURN_IF_ERROR(setting.take(place, node, config));
+    config->origins[place.name] = place.origin();
+    const Status good = setting.check == nullptr ? Status() : setting.check(*config);
+    return good.ok() ? good : place.wrong(good.message());
   }
-  if (key == "audit") return take(node, &config->audit);
-  if (key == "every-user") return take_limits(node, &config->user_limits.every);
-  if (key == "user") return take_users(node, &config->user_limits);
-  if (key == "tls") return take(node, &config->tls);
-  if (key == "tls-certificate") return take(node, &config->tls_certificate);
-  if (key == "tls-key") return take(node, &config->tls_key);
-  if (key == "worker-uids") return take_uids(node, config);
-  if (key == "confinement") return take(node, &config->confinement);
-  if (key == "worker-memory") return take(node, &config->worker_memory);
-  if (key == "spare-workers") {
-    config->spare_workers_told = true;
-    return take(node, &config->spare_workers);
-  }
-  if (key == "spare-level") return take(node, &config->spare_level);
-  if (key == "cache") {
-    config->cache_told = true;
-    return take(node, &config->cache);
-  }
-  if (key == "cache-bytes") return take(node, &config->cache_bytes);
-  if (key == "log") return take(node, &config->log);
-  return Status(Code::kInvalidArgument, "is unknown");
+  return place.wrong(unknown_key(place.name, setting_names()));
 }
 
 }  // namespace
 
+std::vector<std::string_view> setting_names() {
+  std::vector<std::string_view> names;
+  for (const Setting& setting : kSettings) names.emplace_back(setting.name);
+  return names;
+}
+
+Status check_setting(std::string_view name, const Config& config) {
+  for (const Setting& setting : kSettings) {
+    if (name == setting.name && setting.check != nullptr) return setting.check(config);
+  }
+  return {};
+}
+
+ConfigChanges changes_between(const Config& before, const Config& after) {
+  ConfigChanges changes;
+  for (const Setting& setting : kSettings) {
+    if (setting.same(before, after)) continue;
+    (setting.heeded == kReload ? changes.heeded : changes.at_restart).emplace_back(setting.name);
+  }
+  return changes;
+}
+
 Status read_config_file(const std::string& path, Config* config) {
-  const Result<std::string> text = read_text(path);
+  const Result<std::string> text = config_text(path);
   if (!text.ok()) return text.status();
-  const Result<std::string> ascii = in_ascii(path, *text);
-  if (!ascii.ok()) return ascii.status();
-  const toml::parse_result parsed = toml::parse(*ascii, path);
+  const toml::parse_result parsed = toml::parse(*text, path);
   if (!parsed) {
-    return at(path, parsed.error().source(), std::string(parsed.error().description()));
+    return Status(Code::kInvalidArgument, path + ":" +
+                                              std::to_string(parsed.error().source().begin.line) +
+                                              ": " + std::string(parsed.error().description()));
   }
   for (const auto& [key, node] : parsed.table()) {
-    const Status status = take_key(key.str(), node, config);
-    if (!status.ok()) {
-      return at(path, key.source(), "'" + std::string(key.str()) + "' " + status.message());
-    }
+    const ConfigPlace place{path, key.source().begin.line, std::string(key.str())};
+    GPURUN_RETURN_IF_ERROR(take_key(place, node, config));
   }
   return {};
 }

@@ -12,12 +12,16 @@
 //   tls-key = "/etc/gpurun/key.pem"
 //   worker-uids = [2000000000, 2000004095]   # first and last; or "none"
 //   confinement = "full"           # or "none"
-//   worker-memory = 0              # bytes; 0: by the devices
+//   worker-memory = "16GiB"        # or a number of bytes; 0: by the devices
 //   spare-workers = 1              # that wait for a lease
 //   spare-level = "mapped"         # or "initialised"
 //   cache = "/var/cache/gpurun"    # or "none"
-//   cache-bytes = 4294967296
+//   cache-bytes = "4GiB"
 //   log = "warning"                # error, warning, info, debug, trace
+//   [emulated]                     # what GPURUN_EMULATED takes; the variable overrides it
+//   devices = 2
+//   memory = "4GiB"
+//   capability = 9.0
 //   [every-user]                   # what each user with a token may have at a time
 //   max-leases = 4
 //   [user.anna]                    # what is said for one stands over that
@@ -26,7 +30,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -63,12 +69,27 @@ struct Config {
   bool cache_told = false;  // Else `cache` stands for nothing: default_cache().
   std::uint64_t cache_bytes = std::uint64_t{4} << 30;
   std::string log = "warning";
+  std::string emulated;  // [emulated], as GPURUN_EMULATED says it.
+  // "PATH:LINE" of each key that a file has set.
+  std::map<std::string, std::string> origins;
 };
 
 // Reads `path` over what `config` holds. kUnavailable: no such file. kInvalidArgument: "PATH:LINE:
-// ..." for what is no TOML, an unknown key, or a value of the wrong kind; also for a file of more
-// than 1 MiB, and for characters beyond ASCII elsewhere than in comments and texts of one line.
+// ..." for what is no TOML, an unknown key, or a value of the wrong kind or out of its range; also
+// for what config_text() says.
 Status read_config_file(const std::string& path, Config* config);
+
+// The keys of the file, tables included.
+std::vector<std::string_view> setting_names();
+// Whether the value of that setting is one that it may have; the message follows its name.
+Status check_setting(std::string_view name, const Config& config);
+
+// Settings that differ, by name.
+struct ConfigChanges {
+  std::vector<std::string> heeded;  // A running gpurund takes them over (server/daemon/reload.h).
+  std::vector<std::string> at_restart;  // It cannot.
+};
+ConfigChanges changes_between(const Config& before, const Config& after);
 
 // The folder that the service manager gave to this daemon for its cache, else one in its user's
 // (XDG Base Directory Specification); empty: the environment names none.

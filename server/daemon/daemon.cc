@@ -16,6 +16,9 @@ namespace {
 constexpr std::chrono::milliseconds kRefusalDeadline{100};
 // In one turn: to start a worker takes milliseconds, and others wait for theirs.
 constexpr std::size_t kEventsAtOnceMax = 16;
+// For links to tell their clients why the daemon ends.
+constexpr std::chrono::milliseconds kLastWordsDeadline{1000};
+constexpr const char* kStopped = "the server was stopped by its operator";
 // Of one lease, that its client has not taken yet; later ones are only logged.
 constexpr std::size_t kUntoldDeathsMax = 64;
 
@@ -48,20 +51,41 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       users_(options_.user_limits),
       queue_(options_.devices),
       book_(options_.handshake_deadline),
-      spares_(spawner_, options_.spares) {}
+      spares_(spawner_, options_.spares),
+      live_(std::make_shared<const LiveSettings>(
+          LiveSettings{options_.secret, options_.identity, options_.insecure_plaintext})) {}
 
 Status Daemon::run() {
   closer_.start();
   Status status = watch_tokens();
   if (status.ok()) status = serve_until_stopped();
   stopping_ = true;
-  end_all();
+  end_all(status.ok() ? kStopped : "the server ended: " + status.message());
   return status;
 }
 
 void Daemon::stop() noexcept {
   stopping_ = true;
   wake();
+}
+
+void Daemon::reload() noexcept {
+  reload_wanted_ = true;
+  wake();
+}
+
+std::shared_ptr<const LiveSettings> Daemon::live() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+void Daemon::adopt(LiveSettings live, UserLimitsTable user_limits) {
+  auto adopted = std::make_shared<const LiveSettings>(std::move(live));
+  {
+    const std::lock_guard lock(mutex_);
+    live_ = std::move(adopted);
+  }
+  users_.set_limits(std::move(user_limits));
 }
 
 void Daemon::wake() noexcept {
@@ -89,6 +113,7 @@ Status Daemon::serve_until_stopped() {
     spares_.watch(&waited);
     const int ready = poll(waited.data(), waited.size(), patience);
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
+    if (reload_wanted_.exchange(false) && options_.on_reload) options_.on_reload();
     closer_.close(book_.drop_late());
     spares_.look();
     if (ready <= 0) continue;
@@ -324,12 +349,15 @@ void Daemon::report_death(const Running& running, const std::string& how) {
   eventfd_write(link->second.wake.get(), 1);
 }
 
-void Daemon::end_all() {
+// Clients hear why from their links before their workers end, so that they say nothing else.
+void Daemon::end_all(const std::string& why) {
   end_token_watch();
+  users_.close(why);
   tell_claims_dropped();
   {
     for (const Door& door : doors_) door.admission->clear();
     std::unique_lock lock(mutex_);
+    thread_ended_.wait_for(lock, kLastWordsDeadline, [this] { return threads_ == 0; });
     for (transport::Connection* link : links_) link->shut_down();
     // No deadline, for the threads use what is destroyed after this. Each ends soon: whoever reads,
     // sends or waits on its connection has just been hung up on, wait_until_free() has been told

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -71,6 +72,15 @@ struct DaemonOptions {
   std::shared_ptr<transport::Listener> local;
   bool tls_only = false;            // Also within this machine.
   bool insecure_plaintext = false;  // Beyond it too, clients need not.
+  // Called by run()'s thread after reload(); empty: reload() does nothing.
+  std::function<void()> on_reload;
+};
+
+// What a running daemon can be given anew. New links and requests see it.
+struct LiveSettings {
+  Bytes secret;
+  std::shared_ptr<const transport::tls::Identity> identity;
+  bool insecure_plaintext = false;
 };
 
 class Daemon {
@@ -88,6 +98,12 @@ class Daemon {
   Status run();
   // Any thread, and signal handlers.
   void stop() noexcept;
+  void reload() noexcept;
+
+  // Replaces what DaemonOptions said of these. Leases and sessions go on. Any thread.
+  void adopt(LiveSettings live, UserLimitsTable user_limits);
+  std::shared_ptr<const LiveSettings> live() const;
+  const transport::Listener& listener() const { return *listener_; }
 
   // Connections that have not proved anything yet.
   std::size_t half_open() const noexcept;
@@ -161,7 +177,7 @@ class Daemon {
   Status admit(Arrival& arrival);
   bool use_prepared(Arrival& arrival);
   bool use_spare(Arrival& arrival);
-  void end_all();
+  void end_all(const std::string& why);
 
   // What a connection has sent so far, unread, proves a ticket (daemon_accept.cc).
   bool shows_ticket(const transport::Connection& connection) const;
@@ -249,8 +265,10 @@ class Daemon {
   std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
 
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> reload_wanted_{false};
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
+  std::shared_ptr<const LiveSettings> live_;  // Under mutex_, as what follows.
   std::condition_variable thread_ended_;
   std::size_t threads_ = 0;
   std::set<transport::Connection*> links_;  // To shut down at the end.

@@ -48,6 +48,12 @@ Result<Bytes> read_secret_from(int fd, const std::string& name) {
   return secret;
 }
 
+// Empty: this server has no users with tokens.
+std::string token_file_of(const Config& config) {
+  const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
+  return path == "none" ? std::string() : path;
+}
+
 }  // namespace
 
 Result<Bytes> read_secret(const Config& config) {
@@ -121,17 +127,20 @@ Result<SharedIdentity> identity_for(const transport::Listener& listener, const C
   return SharedIdentity();
 }
 
-Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
-                                                const transport::tls::Identity* identity) {
-  const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
-  if (path.empty() || path == "none") return std::shared_ptr<TokenStore>();
-  if (path[0] != '/') {
-    return Status(Code::kInvalidArgument, "tokens: '" + path + "' is no absolute path");
-  }
-  const auto read = protocol::read_token_file(path, protocol::TokenFileUse::kServer);
-  if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
+void leave_fingerprint_for(const Config& config, const transport::tls::Identity* identity) {
+  const std::string path = token_file_of(config);
+  if (path.empty()) return;
   const Status left = leave_fingerprint(path, identity);
   if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());
+}
+
+Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
+                                                const transport::tls::Identity* identity) {
+  const std::string path = token_file_of(config);
+  if (path.empty()) return std::shared_ptr<TokenStore>();
+  const auto read = protocol::read_token_file(path, protocol::TokenFileUse::kServer);
+  if (!read.ok()) return Status(read.status().code(), "tokens: " + read.status().message());
+  leave_fingerprint_for(config, identity);
   Result<UniqueFd> in_use = protocol::note_token_file_in_use(path);
   if (!in_use.ok()) {
     spdlog::warn("gpuctl token does not see that these tokens are used: {}",

@@ -28,6 +28,8 @@ Result<SharedIdentity> this_servers_identity(const Config& config);
 // Who we are to clients that speak TLS; empty: there is no need within this machine.
 Result<SharedIdentity> identity_for(const transport::Listener& listener, const Config& config);
 
+// Leaves the fingerprint of that key where gpuctl token looks for it, or says in the log why not.
+void leave_fingerprint_for(const Config& config, const transport::tls::Identity* identity);
 // Users' tokens; empty: there are none. A file that is there must be good; it may come later.
 Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
                                                 const transport::tls::Identity* identity);

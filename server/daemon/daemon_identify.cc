@@ -77,7 +77,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
     return protocol::link_key(secret, kind, *ours, hello.nonce, {});
   };
   if (!hello.token) {
-    const WipedKey key = key_of(options_.secret);
+    const WipedKey key = key_of(live()->secret);
     if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the secret is wrong");
     return Asked{{}, key, std::move(request->payload)};
   }

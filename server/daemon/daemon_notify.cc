@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -27,6 +28,13 @@ void notify_service_manager(const std::string& state) {
   static_cast<void>(sendto(socket_fd.get(), state.data(), state.size(), MSG_NOSIGNAL,
                            reinterpret_cast<const sockaddr*>(&address),
                            static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes)));
+}
+
+void notify_reloading() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const long long microseconds = now.tv_sec * 1'000'000LL + now.tv_nsec / 1'000;
+  notify_service_manager("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(microseconds));
 }
 
 }  // namespace gpurun::server

@@ -8,5 +8,7 @@ namespace gpurun::server {
 
 // `state` is lines of NAME=value: "READY=1\nSTATUS=2 GPUs". Errors are nobody's business.
 void notify_service_manager(const std::string& state);
+// That it reads its configuration again, until READY=1 comes anew.
+void notify_reloading();
 
 }  // namespace gpurun::server

@@ -83,7 +83,7 @@ Result<bool> Daemon::begins_with_tls(const transport::Connection& connection, De
 
 Status Daemon::check_plaintext(const transport::Connection& connection) const {
   const bool within = connection.capabilities().same_host;
-  if (!options_.tls_only && (within || options_.insecure_plaintext)) return {};
+  if (!options_.tls_only && (within || live()->insecure_plaintext)) return {};
   return Status(Code::kRefused,
                 within ? "this server speaks TLS only; say --tls"
                        : "this server speaks TLS beyond its machine; without it both sides would "
@@ -112,11 +112,12 @@ void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfO
   const std::optional<protocol::SessionIdentity> identity =
       *offer ? protocol::decode_identity((*offer)->identity) : std::nullopt;
   if (identity) return serve_session(connection, **offer, *identity, half_open);
-  if (options_.identity == nullptr) {
+  const std::shared_ptr<const tls::Identity> own = live()->identity;
+  if (own == nullptr) {
     spdlog::info("{}: wants TLS, for which this server has no certificate", peer);
     return refuse_in_tls(*connection, tls::Alert::kHandshakeFailure);
   }
-  auto handshake = tls::Handshake::of_server(options_.identity);
+  auto handshake = tls::Handshake::of_server(own);
   if (!handshake.ok()) return spdlog::error("{}: {}", peer, handshake.status().to_string());
   Result<tls::Channel> channel = (*handshake)->finish(*connection, deadline);
   if (!channel.ok()) return spdlog::info("{}: {}", peer, channel.status().to_string());

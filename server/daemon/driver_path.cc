@@ -59,8 +59,9 @@ Result<std::string> find_driver(const std::string& word) {
                   "the emulated device is not installed: " + path + " is missing");
   }
   if (!word.empty() && word[0] == '/') return word;
-  return Status(Code::kInvalidArgument,
-                "--driver: '" + word + "' is neither real, nor emulated, nor an absolute path");
+  return Status(
+      Code::kInvalidArgument,
+      "driver is '" + word + "', which is neither real, nor emulated, nor an absolute path");
 }
 
 }  // namespace gpurun::server

@@ -1,6 +1,4 @@
-// gpurund: lends this machine's GPUs. What it needs is put together here, and signals end it;
-// daemon.h does the rest.
-#include <signal.h>
+// gpurund: lends this machine's GPUs. What it needs is put together here; daemon.h does the rest.
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -10,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/log.h"
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/thread_stacks.h"
@@ -23,7 +20,10 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
 #include "server/daemon/daemon_notify.h"
+#include "server/daemon/daemon_signals.h"
 #include "server/daemon/process_limits.h"
+#include "server/daemon/ready_line.h"
+#include "server/daemon/reload.h"
 #include "server/daemon/spawn_process.h"
 #include "server/daemon/worker_settings.h"
 #include "transport/tcp/address.h"
@@ -35,67 +35,36 @@ namespace {
 // A real driver with many GPUs takes seconds for its cuInit.
 constexpr std::chrono::seconds kCountDeadline{60};
 
-Daemon* serving = nullptr;  // For the signal handler; set before the handler is.
-
-extern "C" void stop_serving(int) { serving->stop(); }
-
-// `origin`: what said so, for the message.
-Status set_log_level(const std::string& name, const char* origin) {
-  log::Level level = log::Level::kWarning;
-  if (!log::parse_level(name.c_str(), &level)) {
-    return Status(Code::kInvalidArgument, std::string(origin) + " is '" + name +
-                                              "'; it may be error, warning, info, debug or trace");
-  }
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::err, spdlog::level::warn,
-                                                   spdlog::level::info, spdlog::level::debug,
-                                                   spdlog::level::trace};
-  spdlog::set_level(kLevels[static_cast<int>(level)]);
-  // Workers log as their daemon does.
-  setenv("GPURUN_LOG", name.c_str(), 1);
-  return Status();
-}
-
 Status announce(const std::string& address, int fd) {
   if (fd < 0) return Status();
   const UniqueFd ready(fd);
   return write_whole(ready.get(), address + "\n", "--ready-fd");
 }
 
-void handle_signals() {
-  signal(SIGPIPE, SIG_IGN);
-  struct sigaction action = {};
-  action.sa_handler = stop_serving;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-}
-
 // Nobody else can have its name, which /proc/net/unix shows to everybody on this machine.
 std::shared_ptr<transport::Listener> listen_locally() {
   const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
   Result<std::unique_ptr<transport::Listener>> listener =
-      name.ok() ? transport::listen(protocol::local_address(*name))
-                : name.status();
+      name.ok() ? transport::listen(protocol::local_address(*name)) : name.status();
   if (listener.ok()) return *std::move(listener);
   spdlog::info("no process shares memory with its worker: {}", listener.status().message());
   return nullptr;
 }
 
-Status serve(const Config& config) {
-  Result<Bytes> secret = read_secret(config);
-  if (!secret.ok()) return secret.status();
-  const Result<transport::tcp::HostPort> place =
-      transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
-  if (!place.ok()) return place.status();
-  Result<std::unique_ptr<transport::Listener>> listener =
-      transport::listen("tcp://" + transport::tcp::format_host_port(*place));
-  if (!listener.ok()) return listener.status();
-  auto identity = identity_for(**listener, config);
-  if (!identity.ok()) return identity.status();
+// All that a daemon is made of, in the order in which the parts need each other.
+struct Parts {
+  std::unique_ptr<transport::Listener> listener;
+  SharedIdentity identity;
+  ProcessSettings settings;
+  ServerFacts facts;
+  std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
+  DaemonOptions options;
+};
+
+Status prepare_workers(const Config& config, Parts* parts) {
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
-  settings->encrypted = *identity != nullptr;
-  const Result<SpareOptions> spares = spare_options(config);
-  if (!spares.ok()) return spares.status();
+  settings->encrypted = parts->identity != nullptr;
   if (settings->confined) {
     Result<std::shared_ptr<WorkerGroups>> groups = WorkerGroups::create();
     if (groups.ok()) settings->groups = *std::move(groups);
@@ -105,78 +74,124 @@ Status serve(const Config& config) {
   if (!facts.ok()) return facts.status();
   GPURUN_RETURN_IF_ERROR(add_facts(*facts, &*settings));
   say_confinement(*settings, *facts);
+  parts->settings = *std::move(settings);
+  parts->facts = *std::move(facts);
+  return {};
+}
 
-  Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config, identity->get());
+Status prepare_access(const Config& config, Bytes secret, Parts* parts) {
+  DaemonOptions& options = parts->options;
+  Result<std::shared_ptr<TokenStore>> tokens = open_tokens(config, parts->identity.get());
   if (!tokens.ok()) return tokens.status();
   Result<std::unique_ptr<AuditLog>> audit = open_audit(config);
   if (!audit.ok()) return audit.status();
-  std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
-  if (secret->empty()) {
-    Result<std::unique_ptr<RunSecret>> made = make_run_secret(**listener);
+  options.secret = std::move(secret);
+  if (options.secret.empty()) {
+    Result<std::unique_ptr<RunSecret>> made = make_run_secret(*parts->listener);
     if (!made.ok()) return made.status();
-    run_secret = *std::move(made);
-    *secret = run_secret->bytes();
+    parts->run_secret = *std::move(made);
+    options.secret = parts->run_secret->bytes();
   }
-  DaemonOptions options;
-  options.secret = *std::move(secret);
   options.tokens = *std::move(tokens);
   options.user_limits = config.user_limits;
   options.audit = *std::move(audit);
-  const std::shared_ptr<AuditLog> audit_log = options.audit;
-  options.identity = *std::move(identity);
+  options.identity = parts->identity;
   options.tls_only = config.tls;
   if (!config.tls) options.local = listen_locally();
   options.insecure_plaintext = config.insecure_plaintext;
-  options.devices = static_cast<unsigned>(facts->devices.size());
-  options.device_facts = std::move(facts->devices);
-  options.confinement = facts->confinement;
+  options.devices = static_cast<unsigned>(parts->facts.devices.size());
+  options.device_facts = parts->facts.devices;
+  options.confinement = parts->facts.confinement;
   options.for_one_run = config.for_one_run;
-  options.spares = *spares;
-  const unsigned count = options.devices;
-  const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(*settings);
+  options.spares = spare_options(config);
+  return {};
+}
+
+Status prepare(const Config& config, Parts* parts) {
+  Result<Bytes> secret = read_secret(config);
+  if (!secret.ok()) return secret.status();
+  const Result<transport::tcp::HostPort> place =
+      transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
+  if (!place.ok()) return place.status();
+  Result<std::unique_ptr<transport::Listener>> listener =
+      transport::listen("tcp://" + transport::tcp::format_host_port(*place));
+  if (!listener.ok()) return listener.status();
+  parts->listener = *std::move(listener);
+  Result<SharedIdentity> identity = identity_for(*parts->listener, config);
+  if (!identity.ok()) return identity.status();
+  parts->identity = *std::move(identity);
+  GPURUN_RETURN_IF_ERROR(prepare_workers(config, parts));
+  return prepare_access(config, *std::move(secret), parts);
+}
+
+std::string describe(const Config& config, const Parts& parts) {
+  ReadyFacts facts;
+  facts.address = parts.listener->address();
+  facts.server = parts.facts;
+  facts.driver_path = parts.settings.driver_path;
+  facts.tls_only = config.tls;
+  facts.speaks_tls = parts.identity != nullptr;
+  facts.insecure_plaintext = config.insecure_plaintext;
+  const auto here = transport::tcp::local_address(parts.listener->fd());
+  facts.within_machine = here.ok() && here->is_loopback();
+  return ready_line(facts);
+}
+
+Status serve(const Config& config, const StartedWith& started) {
+  Parts parts;
+  GPURUN_RETURN_IF_ERROR(prepare(config, &parts));
+  const std::string what = describe(config, parts);
+  const std::shared_ptr<AuditLog> audit = parts.options.audit;
+  const std::unique_ptr<WorkerSpawner> spawner = make_process_spawner(parts.settings);
+  Reloader reloader(started, config);
+  Daemon* serving = nullptr;
+  parts.options.on_reload = [&] {
+    notify_reloading();
+    if (reloader.reload(*serving)) {
+      audit->write("gpurund.reloaded", {{"address", serving->address()}});
+    }
+    notify_service_manager("READY=1\nSTATUS=" + what);
+  };
   Result<std::unique_ptr<Daemon>> daemon =
-      Daemon::create(*std::move(listener), std::move(options), *spawner);
+      Daemon::create(std::move(parts.listener), std::move(parts.options), *spawner);
   if (!daemon.ok()) return daemon.status();
   serving = daemon->get();
-  handle_signals();
-  const std::string what =
-      std::to_string(count) + " GPUs of " + settings->driver_path + " on " + serving->address();
-  spdlog::info("{}", what);
+  direct_signals(serving);
   GPURUN_RETURN_IF_ERROR(announce(serving->address(), config.ready_fd));
+  if (!config.for_one_run) print_ready_line(what);
   notify_service_manager("READY=1\nSTATUS=" + what);
   planted_flaw("daemon");
-  audit_log->write("gpurund.started", {{"address", serving->address()}});
+  audit->write("gpurund.started", {{"address", serving->address()}});
   const Status status = serving->run();
-  audit_log->write("gpurund.ended", {{"address", serving->address()}});
+  direct_signals(nullptr);
+  audit->write("gpurund.ended", {{"address", serving->address()}});
   notify_service_manager("STOPPING=1");
   return status;
 }
 
-Status run_daemon(Config config, const CommandLine& words) {
+// The file's devices for drivers of workers; what the variable says counts more.
+void tell_emulated_devices(const Config& config) {
+  if (config.emulated.empty()) return;
+  const char* told = getenv("GPURUN_EMULATED");
+  const std::string over = told == nullptr ? "" : told;
+  setenv("GPURUN_EMULATED", (config.emulated + ";" + over).c_str(), 1);
+}
+
+Status run_daemon(Config config, const CommandLine& words, StartedWith started) {
   if (config.for_one_run) lift_limits();
   GPURUN_RETURN_IF_ERROR(check_limits());
-  if (words.verbose) config.log = "info";
   const char* variable = getenv("GPURUN_LOG");
-  const char* origin = words.log_told ? "--log" : "log";  // An option, or a line of the file.
-  if (!words.log_told && !words.verbose && variable != nullptr && *variable != '\0') {
-    config.log = variable;
-    origin = "GPURUN_LOG";
-  }
-  GPURUN_RETURN_IF_ERROR(set_log_level(config.log, origin));
-  if (!words.worker_uids.empty()) {
-    const Result<UidRange> range = parse_uid_range(words.worker_uids);
-    if (!range.ok())
-      return Status(range.status().code(), "--worker-uids: " + range.status().message());
-    config.worker_uids = *range;
-    config.worker_uids_told = true;
-  }
+  if (variable != nullptr && *variable != '\0') started.log_variable = variable;
+  GPURUN_RETURN_IF_ERROR(choose_log_level(words, started, &config));
+  set_log_level(config.log);
   if (words.fingerprint) {
     const auto identity = this_servers_identity(config);
     if (!identity.ok()) return identity.status();
     std::printf("%s\n", transport::tls::to_string((*identity)->fingerprint()).c_str());
     return Status();
   }
-  return serve(config);
+  tell_emulated_devices(config);
+  return serve(config, started);
 }
 
 // The exit status.
@@ -185,7 +200,8 @@ int run_gpurund(int argc, char** argv) {
   CommandLine words;
   const Result<std::optional<int>> over = read_command_line(argc, argv, &config, &words);
   if (over.ok() && over->has_value()) return **over;
-  const Status status = over.ok() ? run_daemon(std::move(config), words) : over.status();
+  const Status status =
+      over.ok() ? run_daemon(std::move(config), words, {argc, argv, {}}) : over.status();
   if (status.ok()) return 0;
   spdlog::error("{}", protocol::hide_tokens(status.message()));
   return status.code() == Code::kInvalidArgument ? kExitWrongUsage : 1;
@@ -196,6 +212,7 @@ int run_gpurund(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   gpurun::keep_standard_descriptors(0);  // Workers have them, too.
+  gpurun::server::ignore_stray_signals();
   gpurun::server::raise_limits();
   gpurun::server::keep_memory_private();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurund"));

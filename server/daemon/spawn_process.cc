@@ -46,15 +46,25 @@ std::optional<rlimit>& core_limit() {
   return before;
 }
 
+// Signals that an operator means for gpurund, and that a service manager sends to all of a unit's
+// processes. SIGTERM still ends a worker.
+constexpr int kNotForWorkers[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
+
+// In the child: what gpurund ignores, or handles, would be ignored there too, or be the end.
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
+  for (const int number : kNotForWorkers) signal(number, SIG_IGN);
+}
+
 // In the child.
 [[noreturn]] void become(char* const* arguments, char* const* environment, Descriptors& open_there,
                          pid_t parent) {
   std::vector<int>& handed = open_there.handed;
   const int output = open_there.output;
+  reset_signals();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
   // A worker never outlives its daemon. The daemon may have died before the call.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);

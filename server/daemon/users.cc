@@ -43,6 +43,12 @@ void UserBook::Stay::leave(std::shared_ptr<const std::atomic<bool>> returned) {
   book_.leaving_.push_back({user_, gpus_, std::move(returned)});
 }
 
+void UserBook::Stay::tell(const std::string& why) {
+  if (!why_.empty()) return;
+  why_ = why;
+  eventfd_write(told_.get(), 1);
+}
+
 std::string UserBook::Stay::why_ended() const {
   const std::lock_guard lock(book_.mutex_);
   return why_;
@@ -53,6 +59,7 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
   if (!told.valid()) return Status::from_errno(errno, "eventfd");
   std::unique_ptr<Stay> stay(new Stay(*this, user, gpus, std::move(told)));
   const std::lock_guard lock(mutex_);
+  if (!why_closed_.empty()) return Status(Code::kRefused, why_closed_);
   if (!user.is_operator()) {
     const UserLimits limits = limits_.of(user.name);
     const Held stays = staying(user);
@@ -75,6 +82,7 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
 
 Room UserBook::room(const User& user, unsigned gpus) const {
   const std::lock_guard lock(mutex_);
+  if (!why_closed_.empty()) return Room::kNone;
   const UserLimits limits = limits_.of(user.name);
   const auto fits_beside = [&](const Held& held) {
     return (!limits.leases || held.leases < *limits.leases) &&
@@ -106,6 +114,7 @@ UserBook::Held UserBook::leaving(const User& user) const {
 
 Status UserBook::admit_session(const User& user, std::size_t running) const {
   if (user.is_operator()) return {};
+  const std::lock_guard lock(mutex_);
   const UserLimits limits = limits_.of(user.name);
   if (!limits.sessions || running < *limits.sessions) return {};
   return over(user, "has " + std::to_string(running) + " attached processes", *limits.sessions,
@@ -115,10 +124,20 @@ Status UserBook::admit_session(const User& user, std::size_t running) const {
 void UserBook::end(const std::string& token, const std::string& why) {
   const std::lock_guard lock(mutex_);
   for (Stay* stay : stays_) {
-    if (stay->user_.is_operator() || stay->user_.token != token || !stay->why_.empty()) continue;
-    stay->why_ = why;
-    eventfd_write(stay->told_.get(), 1);
+    if (stay->user_.is_operator() || stay->user_.token != token) continue;
+    stay->tell(why);
   }
+}
+
+void UserBook::close(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  why_closed_ = why;
+  for (Stay* stay : stays_) stay->tell(why);
+}
+
+void UserBook::set_limits(UserLimitsTable limits) {
+  const std::lock_guard lock(mutex_);
+  limits_ = std::move(limits);
 }
 
 }  // namespace gpurun::server

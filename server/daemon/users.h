@@ -42,6 +42,8 @@ struct UserLimits {
   std::optional<std::uint64_t> leases;    // Requests that wait count.
   std::optional<std::uint64_t> gpus;      // Of these leases.
   std::optional<std::uint64_t> sessions;  // Processes that are attached.
+
+  friend bool operator==(const UserLimits&, const UserLimits&) = default;
 };
 
 struct UserLimitsTable {
@@ -81,6 +83,7 @@ class UserBook {
     friend class UserBook;
     Stay(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
         : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
+    void tell(const std::string& why);  // Under the book's mutex. The first one counts.
     UserBook& book_;
     const User user_;
     const unsigned gpus_;
@@ -96,6 +99,10 @@ class UserBook {
   Status admit_session(const User& user, std::size_t running) const;
   // All stays by that token are to end.
   void end(const std::string& token, const std::string& why);
+  // All stays are to end, the operator's too, and enter() refuses from now on.
+  void close(const std::string& why);
+  // For what enters, and for sessions, from now on.
+  void set_limits(UserLimitsTable limits);
 
  private:
   // GPUs of a lease that has ended, on which something may still run.
@@ -111,8 +118,9 @@ class UserBook {
   Held staying(const User& user) const;  // Under the mutex, as the next.
   Held leaving(const User& user) const;
 
-  const UserLimitsTable limits_;
   mutable std::mutex mutex_;
+  UserLimitsTable limits_;
+  std::string why_closed_;  // Empty: it is open.
   std::set<Stay*> stays_;
   std::vector<Leaving> leaving_;
 };

@@ -67,10 +67,6 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   if (!uids.ok()) return uids.status();
   Result<std::string> images = images_folder(config);
   if (!images.ok()) return images.status();
-  if (config.confinement != "full" && config.confinement != "none") {
-    return Status(Code::kInvalidArgument,
-                  "confinement is '" + config.confinement + "'; it may be full or none");
-  }
   ProcessSettings settings;
   settings.confined = config.confinement == "full";
   settings.worker_memory_bytes = config.worker_memory;
@@ -84,17 +80,8 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   return settings;
 }
 
-Result<SpareOptions> spare_options(const Config& config) {
+SpareOptions spare_options(const Config& config) {
   SpareOptions options;
-  if (config.spare_workers > SpareOptions::kCountMax) {
-    return Status(Code::kInvalidArgument,
-                  "spare-workers is " + std::to_string(config.spare_workers) + "; it may be 0 to " +
-                      std::to_string(SpareOptions::kCountMax));
-  }
-  if (config.spare_level != "mapped" && config.spare_level != "initialised") {
-    return Status(Code::kInvalidArgument,
-                  "spare-level is '" + config.spare_level + "'; it may be mapped or initialised");
-  }
   // Of one run the first lease comes at once, and mostly it is the last.
   const bool wanted = config.spare_workers_told || !config.for_one_run;
   options.count = wanted ? config.spare_workers : 0;

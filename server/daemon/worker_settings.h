@@ -10,7 +10,7 @@ namespace gpurun::server {
 
 // Errors name the setting. All that can fail fails here, and not when the first client attaches.
 Result<ProcessSettings> worker_settings(const Config& config);
-Result<SpareOptions> spare_options(const Config& config);
+SpareOptions spare_options(const Config& config);
 
 // What is the same for every worker, and known once the driver has been asked.
 Status add_facts(const ServerFacts& facts, ProcessSettings* settings);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "driver_abi/visible_devices.h"
 #include "server/emulated/objects/device_identity.h"
+#include "server/emulated/setting_words.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -92,7 +93,9 @@ bool parse_descriptors(std::string_view text, std::vector<int>* out) {
   return true;
 }
 
-bool apply(std::string_view key, std::string_view value, Settings* s) {
+}  // namespace
+
+bool apply_setting(std::string_view key, std::string_view value, Settings* s) {
   int flag = 0;
   if (key == "devices") return parse_int(value, 0, 16, &s->devices);
   if (key == "memory") return parse_bytes(value, &s->memory_bytes);
@@ -126,8 +129,6 @@ bool apply(std::string_view key, std::string_view value, Settings* s) {
   return false;
 }
 
-}  // namespace
-
 Settings parse_settings(const char* text) {
   Settings result;
   std::string_view rest = text == nullptr ? "" : text;
@@ -138,7 +139,7 @@ Settings parse_settings(const char* text) {
     if (item.empty()) continue;
     const auto equals = std::min(item.find('='), item.size());
     const auto value = equals < item.size() ? trim(item.substr(equals + 1)) : std::string_view();
-    if (!apply(trim(item.substr(0, equals)), value, &result)) {
+    if (!apply_setting(trim(item.substr(0, equals)), value, &result)) {
       GPURUN_LOG(kWarning, "GPURUN_EMULATED: '%.*s' is ignored: no such key, or out of range",
                  static_cast<int>(item.size()), item.data());
     }

@@ -159,12 +159,44 @@ class File(unittest.TestCase):
                 ("worker-uids = [5]\n", 1, "first, last"),
                 ("\naudit = 5\n", 2, "text in quotes"),
                 ("every-user = 5\n", 1, "must be a table"),
-                ("[every-user]\nmax-leases = -1\n", 1, "'max-leases', which must be a number from 0 up"),
-                ("log = 'info'\n[user.anna]\nmax-horses = 1\n", 2, ".anna has 'max-horses', which is unknown"),
+                ("[every-user]\nmax-leases = -1\n", 2, "'every-user.max-leases' must be a number from 0 up"),
+                ("log = 'info'\n[user.anna]\nmax-horses = 1\n", 3, "'user.anna.max-horses' is unknown"),
                 ("[user.'../x']\n", 1, "a user's name has"),
                 ("[user.operator]\n", 1, "server's own secret"),
                 ("confinement = 5\n", 1, "text in quotes"),
-                ('worker-memory = "much"\n', 1, "from 0 up"),
+                ('worker-memory = "much"\n', 1, "'much' is no size"),
+                ("worker-memory = 1.5\n", 1, "from 0 up"),
+                ('cache-bytes = "4 GiBs"\n', 1, "'4 GiBs' is no size"),
+                ('cache-bytes = "-1GiB"\n', 1, "is no size"),
+                ('worker-memory = "17179869184GiB"\n', 1, "is no size"),
+                ('\nlisten = "a:b"\n', 2, "'a:b' has no valid port"),
+                ('driver = "fast"\n', 1, "'driver' is 'fast', which is neither real"),
+                ('log = "loud"\n', 1, "'log' is 'loud'; it may be"),
+                ('\n\naudit = "x"\n', 3, "'audit' is 'x', which is neither syslog"),
+                ('tokens = "x"\n', 1, "'tokens' is 'x', which is neither none"),
+                ('confinement = "some"\n', 1, "'some'; it may be full or none"),
+                ("spare-workers = 65\n", 1, "'spare-workers' is 65; it may be 0 to 64"),
+                ('spare-level = "x"\n', 1, "'x'; it may be mapped or initialised"),
+                ('\ntls-key = "/x"\n', 2, "'tls-key' needs tls-certificate"),
+                ('tls-certificate = "/x"\n', 1, "'tls-certificate' needs tls-key"),
+                # What was probably meant.
+                ('insecure_plaintext = true\n', 1, "did you mean 'insecure-plaintext'?"),
+                ('Listen = "x"\n', 1, "did you mean 'listen'?"),
+                ("[users.anna]\n", 1, "'users' is unknown; did you mean 'user'?"),
+                ("[every-user]\nmax-gpu = 1\n", 2, "did you mean 'max-gpus'?"),
+                ("[every-user]\nlog = 'info'\n", 2, "belongs above the file's first [table]"),
+                ("[emulated]\nmemry = 5\n", 2, "'emulated.memry' is unknown; did you mean 'memory'?"),
+                ("zebra = 1\n", 1, "'zebra' is unknown\n"),
+                # Devices of an emulated driver.
+                ("emulated = 1\n", 1, "must be a table"),
+                ("[emulated]\ndevices = 17\n", 2, "'emulated.devices' must be a number from 0 to 16"),
+                ("[emulated]\ndevices = 2\nmemory = '0'\n", 3, "'emulated.memory' must be a size"),
+                ("[emulated]\ncapability = 9.05\n", 2, "a compute capability"),
+                ("[emulated]\ncapability = 'x'\n", 2, "a compute capability"),
+                ("[emulated]\ncapability = true\n", 2, "a compute capability"),
+                ("[emulated]\nwatchdog-kills = 1\n", 2, "true or false"),
+                ("[emulated]\ncache = 'a,devices=9'\n", 2, "without a comma"),
+                ("[emulated]\nledger = '4'\n", 2, "'emulated.ledger' is unknown"),
                 ("worker-uids = [9, 5]\n", 1, "first, last"),
                 ("cache-bytes = -1\n", 1, "from 0 up"),
                 ("cache = 5\n", 1, "text in quotes"),
@@ -243,6 +275,49 @@ class File(unittest.TestCase):
                                   timeout=world.SECONDS, env=environment(), stdin=subprocess.DEVNULL)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("gpurund", done.stdout)
+
+    def test_sizes_and_emulated_devices_reach_the_daemon(self):
+        """What workers are started with, and the variable of their environment."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "gpurund.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('worker-memory = "3 GiB"\ncache-bytes = "5MiB"\nworker-uids = "none"\n'
+                           'audit = "none"\nlog = "info"\n[emulated]\ndevices = 3\n'
+                           'memory = "96MiB"\ncapability = 9.0\nlibrary-capability = "8.6"\n'
+                           'watchdog-kills = true\ntier = "fibers"\n')
+            with world.Gpurund("--config", path, env=environment(GPURUN_EMULATED="devices=2")) as server:
+                program = GpuProgram(server)
+                (worker,) = server.workers()
+                with open(f"/proc/{worker}/environ", encoding="utf-8") as file:
+                    entries = dict(entry.split("=", 1) for entry in file.read().split("\0") if entry)
+                words = entries["GPURUN_EMULATED"].split(";")
+                self.assertEqual(sorted(words[:-1]),
+                                 ["capability=9.0", "devices=3", "library_capability=8.6",
+                                  f"memory={96 << 20}", "tier=fibers", "watchdog_kills=1"])
+                self.assertEqual(words[-1], "devices=2")  # The last one counts.
+                command = world.command_line(worker)
+                self.assertEqual(command[command.index("--images-bytes") + 1], str(5 << 20))
+                program.go_on()
+            self.assertIn("may have 3072 MiB of memory", server.errors)
+
+    def test_one_line_says_that_it_is_ready(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "stdout")
+            for words, said in (((), "for this machine only, not encrypted"), (("--tls",), "TLS 1.3 only"),
+                                (("--listen", "0.0.0.0:0"), "TLS 1.3 beyond this machine"),
+                                (("--for-one-run",), None)):
+                before = ["sh", "-c", f'exec "$@" > {path}', "sh"]
+                with world.Gpurund(*words, before=before) as server:
+                    pass
+                with open(path, encoding="utf-8") as file:
+                    lines = file.read().splitlines()
+                if said is None:
+                    self.assertEqual(lines, [])
+                    continue
+                (line,) = lines
+                self.assertTrue(line.startswith(f"gpurund: ready on {server.address}: "), line)
+                self.assertRegex(line, r": \d+ GPUs? \(.+\) of /\S+libcuda\.so\.1; ")
+                self.assertTrue(line.endswith(said), line)
 
     def test_the_file_reaches_the_daemon(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -330,7 +405,8 @@ class ServiceManager(unittest.TestCase):
             self.assertFalse(any(alive(pid) for pid in workers))
             _, errors = program.go_on()
             self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
-            self.assertIn("ended the lease", errors)
+            self.assertRegex(errors, r"^gpurun: error: \S+: the server was stopped by its operator; "
+                                     r"the last call was [^\n]*\n$")
 
 
 class RunSecret(unittest.TestCase):

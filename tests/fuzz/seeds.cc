@@ -334,6 +334,10 @@ void texts() {
         text("listen = \"127.0.0.1:4790\"\ndriver = \"real\"\nworker = \"/w\"\n"
              "secret-file = \"/s\"\ninsecure-plaintext = false\nworker-uids = [1, 4095]\n"
              "cache = \"none\"\ncache-bytes = 4096\nlog = \"debug\"\n"));
+  write("daemon_config", "emulated",
+        text("worker-memory = \"16 GiB\"\nspare-workers = 1\n[every-user]\nmax-gpus = 1\n"
+             "[user.anna]\nmax-leases = 2\n[emulated]\ndevices = 2\nmemory = \"4GiB\"\n"
+             "capability = 9.0\nlibrary-capability = \"13.0\"\nwatchdog-kills = true\n"));
   write("daemon_config", "uids", text("5-10"));
   client::SessionData session;
   session.servers = {"localhost:4790"};

@@ -235,7 +235,10 @@ TEST(GpurundTest, StopsCleanlyAndTakesItsWorkersAlongHoweverItDies) {
       EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << server.errors();
     }
     EXPECT_TRUE(ends_soon(attachment.worker.get())) << number;
-    EXPECT_EQ(attachment.link->lease_ended().code(), Code::kPeerGone);
+    const Status ended = attachment.link->lease_ended();
+    EXPECT_EQ(ended.code(), number == SIGTERM ? Code::kRefused : Code::kPeerGone);
+    const bool told = ended.message().find("stopped by its operator") != std::string::npos;
+    EXPECT_EQ(told, number == SIGTERM) << ended.message();
   }
 }
 

@@ -42,6 +42,39 @@ bool is_told(const UserBook::Stay& stay) {
   return poll(&told, 1, 0) == 1;
 }
 
+TEST(UserBook, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
+  UserBook book({});
+  const auto there = book.enter(kAnna, 3);
+  ASSERT_TRUE(there.ok());
+  UserLimitsTable limits;
+  limits.every.gpus = 2;
+  limits.every.sessions = 1;
+  book.set_limits(limits);
+  EXPECT_FALSE(is_told(**there));
+  EXPECT_FALSE(book.enter(kAnnasOther, 1).ok());
+  EXPECT_TRUE(book.enter(kBen, 2).ok());
+  EXPECT_FALSE(book.admit_session(kBen, 1).ok());
+  book.set_limits({});
+  EXPECT_TRUE(book.enter(kAnna, 8).ok());
+  EXPECT_TRUE(book.admit_session(kBen, 1).ok());
+}
+
+TEST(UserBook, TellsAllWhyItCloses) {
+  UserBook book({});
+  const auto annas = book.enter(kAnna, 1), operators = book.enter(User(), 1);
+  ASSERT_TRUE(annas.ok() && operators.ok());
+  book.end(kAnna.token, "revoked");
+  book.close("the server stops");
+  EXPECT_TRUE(is_told(**annas));
+  EXPECT_EQ((*annas)->why_ended(), "revoked");  // What came first.
+  EXPECT_TRUE(is_told(**operators));
+  EXPECT_EQ((*operators)->why_ended(), "the server stops");
+  const auto late = book.enter(User(), 1);
+  EXPECT_EQ(late.status().code(), Code::kRefused);
+  EXPECT_EQ(late.status().message(), "the server stops");
+  EXPECT_EQ(book.room(User(), 1), Room::kNone);
+}
+
 TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
   UserLimitsTable limits;
   limits.every.leases = 2;

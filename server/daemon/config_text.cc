@@ -1,0 +1,158 @@
+// ConfigText: the bytes of a configuration file, bounded, and in ASCII.
+#include "server/daemon/config_text.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
+
+// Where a character stands, as TOML has it.
+class Place {
+ public:
+  enum class Inside { kNothing, kComment, kBasic, kLiteral, kSeveralLines };
+
+  Inside inside() const { return inside_; }
+  int line() const { return line_; }
+  int column() const { return column_; }
+
+  // Moves behind the character that begins `rest`; returns its bytes: 2 for an escaped quote.
+  std::size_t pass(std::string_view rest) {
+    const char byte = rest[0];
+    ++column_;
+    if (byte == '\n') {
+      // A text of one line that goes on is toml++'s to complain of.
+      if (inside_ != Inside::kSeveralLines) inside_ = Inside::kNothing;
+      ++line_;
+      column_ = 0;
+    } else if (inside_ == Inside::kNothing && byte == '#') {
+      inside_ = Inside::kComment;
+    } else if (inside_ == Inside::kNothing && (byte == '"' || byte == '\'')) {
+      const bool several = rest.starts_with(R"(""")") || rest.starts_with("\'\'\'");
+      inside_ = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
+    } else if (inside_ == Inside::kBasic && byte == '\\') {
+      // What is escaped ends nothing; a line ends all the same.
+      if (rest.size() > 1 && (rest[1] == '"' || rest[1] == '\\')) return ++column_, 2;
+    } else if ((inside_ == Inside::kBasic && byte == '"') ||
+               (inside_ == Inside::kLiteral && byte == '\'')) {
+      inside_ = Inside::kNothing;
+    }
+    return 1;
+  }
+  void pass_beyond_ascii() { ++column_; }
+
+ private:
+  Inside inside_ = Inside::kNothing;
+  int line_ = 1, column_ = 0;
+};
+
+// The character of UTF-8 that begins `rest`, and its bytes; 0 bytes: there is none.
+std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
+  const auto first = static_cast<unsigned char>(rest[0]);
+  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc0 || first >= 0xf8 || rest.size() < bytes) return {0, 0};
+  std::uint32_t code = first & (0xffu >> (bytes + 1));
+  for (const char each : rest.substr(1, bytes - 1)) {
+    const auto byte = static_cast<unsigned char>(each);
+    if ((byte & 0xc0) != 0x80) return {0, 0};
+    code = code << 6 | (byte & 0x3f);
+  }
+  constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // Of 2, 3 and 4 bytes.
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[bytes - 2] || code > 0x10ffff || surrogate) return {0, 0};
+  return {code, bytes};
+}
+
+// Whether `rest`, which begins a line outside all texts, opens a table without a name. toml++ 3.3
+// takes for granted that one follows "[" and "[[" (parse_key()), and what it does else is
+// undefined.
+bool opens_nameless_table(std::string_view rest) {
+  const auto pass_blanks = [&rest] {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  };
+  pass_blanks();
+  if (!rest.starts_with('[')) return false;
+  for (int brackets = 0; brackets < 2 && rest.starts_with('['); ++brackets) {
+    rest.remove_prefix(1);
+    pass_blanks();
+  }
+  constexpr std::string_view kNames =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"'";
+  return rest.empty() || kNames.find(rest[0]) == std::string_view::npos;
+}
+
+// The same settings in ASCII alone. toml++ 3.3 asks of a character beyond ASCII whether it is white
+// space, and runs into its own "unreachable" for U+00A1 to U+0499 and others
+// (is_non_ascii_horizontal_whitespace()); where it asks in a text that is no TOML, nobody here
+// knows. So none reaches it: in a text of one line such a character becomes its escape, in a
+// comment it says nothing, and elsewhere it is an error. `text` has no byte order mark.
+Result<std::string> in_ascii(const std::string& path, std::string_view text) {
+  std::string ascii;
+  Place place;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    if (place.column() == 0 && place.inside() == Place::Inside::kNothing &&
+        opens_nameless_table(rest)) {
+      return Status(Code::kInvalidArgument,
+                    path + ":" + std::to_string(place.line()) + ": a table's name must follow '['");
+    }
+    if (static_cast<unsigned char>(rest[0]) < 0x80) {
+      const std::size_t bytes = place.pass(rest);
+      ascii += rest.substr(0, bytes);
+      i += bytes;
+      continue;
+    }
+    place.pass_beyond_ascii();
+    const auto [code, bytes] = character_at(rest);
+    const bool basic = place.inside() == Place::Inside::kBasic;
+    if (bytes == 0 || !(basic || place.inside() == Place::Inside::kComment)) {
+      return Status(Code::kInvalidArgument,
+                    path + ":" + std::to_string(place.line()) + ": column " +
+                        std::to_string(place.column()) +
+                        (bytes == 0 ? " is no UTF-8"
+                                    : " holds a character beyond ASCII, which may stand in "
+                                      "comments and in double quotes of one line only"));
+    }
+    char escape[16];
+    std::snprintf(escape, sizeof escape, "\\U%08X", static_cast<unsigned>(code));
+    ascii += basic ? escape : "?";
+    i += bytes;
+  }
+  return ascii;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kFileBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
+    return Status(Code::kUnavailable, path + ": cannot be read");
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kFileBytesMax) {
+    return Status(Code::kInvalidArgument, path + ": has more than 1 MiB");
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> config_text(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.status();
+  return in_ascii(path, *text);
+}
+
+}  // namespace gpurun::server

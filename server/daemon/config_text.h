@@ -1,0 +1,15 @@
+// The text of a configuration file, in ASCII, as toml++ can read it.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace gpurun::server {
+
+// kUnavailable: the file cannot be read. kInvalidArgument: "PATH:LINE: ..." for a file of more than
+// 1 MiB, a table without a name, and characters beyond ASCII outside comments and texts of one
+// line.
+Result<std::string> config_text(const std::string& path);
+
+}  // namespace gpurun::server

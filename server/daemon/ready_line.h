@@ -1,0 +1,25 @@
+// What gpurund says once it serves: its address, GPUs, driver and security, in one line.
+#pragma once
+
+#include <string>
+
+#include "server/daemon/spawn.h"
+
+namespace gpurun::server {
+
+struct ReadyFacts {
+  std::string address;
+  ServerFacts server;
+  std::string driver_path;
+  bool tls_only = false;
+  bool speaks_tls = false;  // It has a certificate.
+  bool insecure_plaintext = false;
+  bool within_machine = false;  // It listens on the loopback interface only.
+};
+
+// "ready on 127.0.0.1:4790: 2 GPUs (NVIDIA H100) of /usr/lib/libcuda.so.1, not encrypted, ...".
+std::string ready_line(const ReadyFacts& facts);
+// On stdout, where services have their log, too.
+void print_ready_line(const std::string& line);
+
+}  // namespace gpurun::server
