@@ -3,7 +3,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -24,6 +26,11 @@ Deadline handshake_deadline() {
 
 Status refused_by(const std::string& address, const protocol::Refused& refused) {
   return Status(Code::kRefused, "server " + address + ": " + refused.reason);
+}
+
+std::string own_host() {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 Status unexpected(const std::string& address) {
@@ -134,14 +141,34 @@ Status ControlLink::ask(const ControlMessage& request) {
   return hear_challenge(handshake_deadline()).status();
 }
 
+// True as well when the deadline has passed, or the connection has ended.
+bool ControlLink::answered_within(std::chrono::milliseconds span, Deadline deadline) const {
+  const Deadline end = Deadline::in(span);
+  while (!connection_->holds_received()) {
+    const int waited = std::min(end.poll_timeout_ms(), deadline.poll_timeout_ms());
+    pollfd ready = {fd(), POLLIN, 0};
+    const int count = poll(&ready, 1, waited);
+    if (count > 0 || (count < 0 && errno != EINTR) || deadline.passed()) return true;
+    if (end.passed()) return false;
+  }
+  return true;
+}
+
 Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
   const protocol::LeaseRequest message{request.devices,
-                                       static_cast<std::uint64_t>(request.wait.count())};
+                                       static_cast<std::uint64_t>(request.wait.count()), own_host(),
+                                       request.program, static_cast<std::uint32_t>(getpid())};
   GPURUN_RETURN_IF_ERROR(ask(message));
   // The server's answer comes when its wait ends, at the latest; then it has time to say so.
   const Deadline deadline =
       Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
+  std::optional<protocol::Queued> place;
   while (true) {
+    const bool reminds = place && request.on_queued && request.remind_every.count() > 0;
+    if (reminds && !answered_within(request.remind_every, deadline)) {
+      request.on_queued(*place, true);
+      continue;
+    }
     Result<ControlFrame> frame =
         protocol::receive_control(*connection_, limits::kHelloBytesMax, deadline);
     if (!frame.ok()) return frame.status();
@@ -156,7 +183,8 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
       return Status(Code::kProtocol, "server " + address_ + " does not know our secret");
     }
     if (const auto* queued = std::get_if<protocol::Queued>(&*answer)) {
-      if (request.on_queued) request.on_queued(queued->ahead);
+      place = *queued;
+      if (request.on_queued) request.on_queued(*queued, false);
       continue;
     }
     const auto* grant = std::get_if<protocol::Grant>(&*answer);

@@ -34,8 +34,11 @@ struct LeaseRequest {
   unsigned devices = 1;
   // How long to wait in the server's queue; 0: an immediate yes or no.
   std::chrono::milliseconds wait{0};
-  // Called at most once, when the request waits; `ahead` requests come before it.
-  std::function<void(unsigned ahead)> on_queued;
+  std::string program;  // For the server's listings.
+  // Called when the request gets a place in the queue, when the server says that it has changed,
+  // and, with `again`, each time that nothing was said for `remind_every` (0: never).
+  std::function<void(const protocol::Queued& place, bool again)> on_queued;
+  std::chrono::milliseconds remind_every{0};
 };
 
 class ControlLink {
@@ -100,6 +103,7 @@ class ControlLink {
   Status greet(ByteView secret, const protocol::Token* token,
                const std::optional<protocol::Nonce>& exporter, Deadline deadline);
   Result<protocol::Nonce> hear_challenge(Deadline deadline);
+  bool answered_within(std::chrono::milliseconds span, Deadline deadline) const;
   Status ask(const protocol::ControlMessage& request);
 
   const std::unique_ptr<transport::Connection> connection_;

@@ -88,9 +88,15 @@ void write(const LeaseRequest& request, wire::ControlMessage::Builder root) {
   auto to = root.initLeaseRequest();
   to.setDevices(request.devices);
   to.setWaitMilliseconds(request.wait_milliseconds);
+  to.setHost(request.host.substr(0, kNameBytesMax).c_str());
+  to.setProgram(request.program.substr(0, kNameBytesMax).c_str());
+  to.setPid(request.pid);
 }
 void write(const Queued& queued, wire::ControlMessage::Builder root) {
-  root.initQueued().setAhead(queued.ahead);
+  auto to = root.initQueued();
+  to.setAhead(queued.ahead);
+  to.setLacking(queued.lacking);
+  to.setGpus(queued.gpus);
 }
 void write(const Grant& grant, wire::ControlMessage::Builder root) {
   auto to = root.initGrant();
@@ -173,6 +179,15 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
     gpus[index].setHeldSeconds(from.held_seconds);
     gpus[index].setWorkers(from.workers);
     gpus[index].setUser(from.user.substr(0, kNameBytesMax).c_str());
+    gpus[index].setHost(from.host.substr(0, kNameBytesMax).c_str());
+    gpus[index].setProgram(from.program.substr(0, kNameBytesMax).c_str());
+    gpus[index].setPid(from.pid);
+    gpus[index].setSince(from.since);
+    gpus[index].setSharing(from.sharing);
+    gpus[index].setEncrypted(from.encrypted);
+    gpus[index].setLease(from.lease);
+    gpus[index].setUsedKnown(from.used_bytes.has_value());
+    gpus[index].setUsedBytes(from.used_bytes.value_or(0));
   }
 }
 
@@ -189,9 +204,21 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   ok = ok && from.getGpus().size() <= kListedGpusMax;
   if (!ok) return listing;
   for (const wire::Gpu::Reader gpu : from.getGpus()) {
-    listing.gpus.push_back({read_text(gpu.getName(), ok), gpu.getMemoryBytes(),
-                            read_text(gpu.getHolder(), ok), gpu.getHeldSeconds(), gpu.getWorkers(),
-                            read_text(gpu.getUser(), ok)});
+    ListedGpu heard{read_text(gpu.getName(), ok),
+                    gpu.getMemoryBytes(),
+                    read_text(gpu.getHolder(), ok),
+                    gpu.getHeldSeconds(),
+                    gpu.getWorkers(),
+                    read_text(gpu.getUser(), ok),
+                    read_text(gpu.getHost(), ok),
+                    read_text(gpu.getProgram(), ok),
+                    gpu.getPid(),
+                    gpu.getSince(),
+                    gpu.getSharing(),
+                    gpu.getEncrypted(),
+                    gpu.getLease()};
+    if (gpu.getUsedKnown()) heard.used_bytes = gpu.getUsedBytes();
+    listing.gpus.push_back(std::move(heard));
   }
   return listing;
 }
@@ -285,10 +312,14 @@ ControlMessage read_message(wire::ControlMessage::Reader root, bool& ok) {
       return read_opening<Challenge>(root.getChallenge(), ok);
     case wire::ControlMessage::LEASE_REQUEST: {
       const auto from = root.getLeaseRequest();
-      return LeaseRequest{from.getDevices(), from.getWaitMilliseconds()};
+      return LeaseRequest{from.getDevices(), from.getWaitMilliseconds(),
+                          read_text(from.getHost(), ok), read_text(from.getProgram(), ok),
+                          from.getPid()};
     }
-    case wire::ControlMessage::QUEUED:
-      return Queued{root.getQueued().getAhead()};
+    case wire::ControlMessage::QUEUED: {
+      const auto from = root.getQueued();
+      return Queued{from.getAhead(), from.getLacking(), from.getGpus()};
+    }
     case wire::ControlMessage::GRANT:
       return read_grant(root.getGrant(), ok);
     case wire::ControlMessage::REFUSED:

@@ -63,9 +63,15 @@ struct Challenge {
 struct LeaseRequest {
   std::uint32_t devices = 0;
   std::uint64_t wait_milliseconds = 0;
+  // By the client's own word; its text is bounded, and without control characters.
+  std::string host = {};
+  std::string program = {};
+  std::uint32_t pid = 0;
 };
 struct Queued {
   std::uint32_t ahead = 0;
+  std::uint32_t lacking = 0;  // GPUs that must come free for the request alone.
+  std::uint32_t gpus = 0;     // Of the server; 0: it does not say.
 };
 struct Grant {
   Id lease{};
@@ -121,10 +127,19 @@ struct ListRequest {};
 struct ListedGpu {
   std::string name;
   std::uint64_t memory_bytes = 0;
-  std::string holder;  // Empty: free.
+  std::string holder;  // "10.0.0.2:51234"; empty: free.
   std::uint64_t held_seconds = 0;
   std::uint32_t workers = 0;
   std::string user = {};  // Of the holder; kOperator for who knows the server's own secret.
+  // As the client said them; "" and 0: it did not.
+  std::string host = {};
+  std::string program = {};
+  std::uint32_t pid = 0;
+  std::int64_t since = 0;     // Seconds since 1970.
+  std::uint32_t sharing = 0;  // Of the workers, those that share memory with their client.
+  bool encrypted = false;
+  std::uint32_t lease = 0;  // From 1; the GPUs of one lease have one number.
+  std::optional<std::uint64_t> used_bytes = {};
 };
 struct Listing {
   std::string release;

@@ -65,10 +65,20 @@ struct Challenge {
 struct LeaseRequest {
   devices @0 :UInt32;
   waitMilliseconds @1 :UInt64;
+  host @2 :Text;
+  # The client's machine, program and gpurun process by its own word, for listings. An older client
+  # says none.
+  program @3 :Text;
+  pid @4 :UInt32;
 }
 
 struct Queued {
+  # Sent when the request gets its place, and again when that has changed.
   ahead @0 :UInt32;
+  lacking @1 :UInt32;
+  # GPUs that must come free for the request alone; 0: others come first, or an older server.
+  gpus @2 :UInt32;
+  # Of the server; 0: an older server does not say.
 }
 
 struct Grant {
@@ -181,10 +191,24 @@ struct Gpu {
   name @0 :Text;
   memoryBytes @1 :UInt64;
   holder @2 :Text;
-  # Who has leased it, as the server sees him: "tcp 10.0.0.1:4790 <- 10.0.0.2:51234"; empty: free.
+  # The client's end of the lease's link, "10.0.0.2:51234"; empty: free.
   heldSeconds @3 :UInt64;
   workers @4 :UInt32;
   # Client processes of the lease that are attached.
   user @5 :Text;
   # Of the token by which it was leased; "operator": by the server's own secret.
+  host @6 :Text;
+  program @7 :Text;
+  pid @8 :UInt32;
+  # As the client said them in its request (LeaseRequest).
+  since @9 :Int64;
+  # Begin of the lease, in seconds since 1970 by the server's clock. 0: an older server.
+  sharing @10 :UInt32;
+  # Of the attached processes, those that share memory with their worker.
+  encrypted @11 :Bool;
+  lease @12 :UInt32;
+  # Numbers the leases of this listing from 1.
+  usedKnown @13 :Bool;
+  usedBytes @14 :UInt64;
+  # Of the GPU's memory. Known of emulated devices alone.
 }

@@ -218,7 +218,9 @@ void Daemon::start_worker(Arrival& arrival) {
   const User user = arrival.order.user;
   const std::string from = arrival.order.connections[0]->description();
   const std::string lease = protocol::hex_of(bytes_of(arrival.lease));
-  const std::string session = protocol::hex_of(bytes_of(arrival.order.session));
+  const protocol::Id id = arrival.order.session;
+  const std::string session = protocol::hex_of(bytes_of(id));
+  const bool sharing = transport::shm::is_local(*arrival.order.connections[0]);
   if (const Status admitted = admit(arrival); !admitted.ok()) {
     audit_refusal("session.refused", {{"user", user.name},
                                       {"token", user.token},
@@ -241,8 +243,13 @@ void Daemon::start_worker(Arrival& arrival) {
                             {"from", from},
                             {"lease", lease},
                             {"session", session}});
+  for (Running& running : workers_) {
+    if (!running.prepared && running.session == id) running.sharing = sharing;
+  }
   const std::lock_guard lock(lease_links_mutex_);
-  ++worker_counts_[arrival.lease];
+  WorkerCount& count = worker_counts_[arrival.lease];
+  ++count.all;
+  if (sharing) ++count.sharing;
 }
 
 // The client goes on without it where it cannot be had.
@@ -332,7 +339,9 @@ void Daemon::reap_workers() {
                             {"how", running.killed ? "with its lease" : failure}});
     const std::lock_guard lock(lease_links_mutex_);
     const auto count = worker_counts_.find(running.lease);
-    if (count != worker_counts_.end() && --count->second == 0) worker_counts_.erase(count);
+    if (count == worker_counts_.end()) return true;
+    if (running.sharing) --count->second.sharing;
+    if (--count->second.all == 0) worker_counts_.erase(count);
     return true;
   });
   if (gone > 0) spares_.expect(queue_.expected());  // GPUs may have come free.

@@ -51,6 +51,8 @@ struct DaemonOptions {
   unsigned devices = 0;
   std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
   std::string confinement;                // Of workers, for listings.
+  // By which emulated devices' memory is counted, for listings; empty: they are not emulated.
+  std::shared_ptr<const DeviceLedgers> ledgers;
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
   // What a request that is not to wait waits for nevertheless: GPUs of leases that have ended,
   // whose workers are killed; and the end of leases of its own user, which that user's client may
@@ -58,6 +60,8 @@ struct DaemonOptions {
   // is lost. A client waits for its answer longer than that.
   std::chrono::milliseconds follow_deadline{5000};
   std::chrono::milliseconds overtaken_deadline{750};
+  // How often a waiting request is told that its place in the queue has changed.
+  std::chrono::milliseconds place_interval{60'000};
   // Of each listener (AdmissionLimits).
   std::size_t half_open_max = limits::kHalfOpenMax;
   std::size_t half_open_of_source = limits::kHalfOpenOfSourceMax;
@@ -132,6 +136,7 @@ class Daemon {
     User user;
     bool killed = false;    // By us: no failure.
     bool prepared = false;  // For a session that has not come yet.
+    bool sharing = false;   // Memory with its client.
   };
   // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
   // so that a client that does not read holds up nobody else.
@@ -141,6 +146,7 @@ class Daemon {
     std::vector<protocol::WorkerEnded> deaths;
     // What goes back at its end.
     UserBook::Stay* stay = nullptr;
+    protocol::ListedGpu about;  // What a listing says of each of its GPUs.
     std::weak_ptr<Claim> claim;
     std::shared_ptr<const std::atomic<bool>> returned;
 
@@ -224,6 +230,7 @@ class Daemon {
                    UserBook::Stay& stay, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
+  void list_leases(protocol::Listing* listing);
   // How a request waits (daemon_wait.cc).
   struct Patience;
   void note_ended_links();
@@ -236,6 +243,10 @@ class Daemon {
   Result<std::shared_ptr<Claim>> follow(const transport::Connection& connection,
                                         const protocol::LeaseRequest& request, const User& user,
                                         const UserBook::Stay& stay, Patience& patience);
+  Result<bool> wait_in_queue(transport::Connection& connection,
+                             const protocol::LeaseRequest& request, const protocol::Key& key,
+                             const UserBook::Stay& stay, const Claim& claim, Deadline deadline,
+                             std::uint64_t& sent);
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
                                                   const Asked& asked, const UserBook::Stay& stay,
@@ -262,7 +273,11 @@ class Daemon {
   std::mutex lease_links_mutex_;            // Over those of users_ and queue_, a leaf else.
   std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
   std::map<protocol::Id, Link> lease_links_;
-  std::map<protocol::Id, std::uint32_t> worker_counts_;  // By lease; under lease_links_mutex_.
+  struct WorkerCount {
+    std::uint32_t all = 0;
+    std::uint32_t sharing = 0;  // Memory with their client.
+  };
+  std::map<protocol::Id, WorkerCount> worker_counts_;  // By lease; under lease_links_mutex_.
 
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reload_wanted_{false};

@@ -22,6 +22,8 @@ using protocol::ControlFrame;
 using protocol::ControlMessage;
 using protocol::Sender;
 
+// Of a client's name for its machine and of its program's, each.
+constexpr std::size_t kAskerBytesMax = 64;
 // For the workers of a lease to end; they are killed.
 constexpr std::chrono::seconds kFreeDeadline{10};
 
@@ -56,6 +58,20 @@ void refuse_and_hear_out(transport::Connection& connection, const std::string& r
 std::string reached_at(const transport::Connection& link) {
   const Result<transport::tcp::SocketAddress> here = transport::tcp::local_address(link.fd());
   return here.ok() ? here->to_string() : std::string();
+}
+
+// What listings say of a lease; its client's own words among it.
+protocol::ListedGpu about_holder(const transport::Connection& link,
+                                 const protocol::LeaseRequest& request) {
+  protocol::ListedGpu about;
+  const Result<transport::tcp::SocketAddress> there = transport::tcp::peer_address(link.fd());
+  about.holder = there.ok() ? there->to_string() : link.description();
+  about.host = request.host.substr(0, kAskerBytesMax);
+  about.program = request.program.substr(0, kAskerBytesMax);
+  about.pid = request.pid;
+  about.since = seconds_now();
+  about.encrypted = link.capabilities().encrypted;
+  return about;
 }
 
 }  // namespace
@@ -210,6 +226,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                                    UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                                    {},
                                    stay->get(),
+                                   about_holder(connection, request),
                                    *claim,
                                    returned});
   }
@@ -303,36 +320,6 @@ bool Daemon::all_emulated(const std::vector<int>& devices) const {
 void Daemon::wait_until_free(const std::atomic<bool>& returned) {
   std::unique_lock lock(lease_links_mutex_);
   claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return returned || stopping_; });
-}
-
-protocol::Listing Daemon::listing() {
-  protocol::Listing listing;
-  listing.release = protocol::kRelease;
-  listing.confinement = options_.confinement;
-  listing.waiting = static_cast<std::uint32_t>(queue_.waiting());
-  listing.gpus.resize(options_.devices);
-  for (std::size_t i = 0; i < options_.device_facts.size() && i < listing.gpus.size(); ++i) {
-    listing.gpus[i].name = options_.device_facts[i].name;
-    listing.gpus[i].memory_bytes = options_.device_facts[i].memory_bytes;
-  }
-  const std::vector<HeldLease> held = book_.held();
-  listing.leases = static_cast<std::uint32_t>(held.size());
-  listing.gathering = static_cast<std::uint32_t>(book_.gathering());
-  listing.half_open = static_cast<std::uint32_t>(half_open());
-  listing.spare_workers = static_cast<std::uint32_t>(spare_count_.load());
-  const std::lock_guard lock(lease_links_mutex_);
-  for (const auto& [lease, workers] : worker_counts_) listing.workers += workers;
-  for (const HeldLease& lease : held) {
-    const auto workers = worker_counts_.find(lease.id);
-    for (const int device : lease.devices) {
-      protocol::ListedGpu& gpu = listing.gpus[static_cast<std::size_t>(device)];
-      gpu.holder = lease.holder;
-      gpu.user = lease.user;
-      gpu.held_seconds = static_cast<std::uint64_t>(lease.held.count());
-      gpu.workers = workers == worker_counts_.end() ? 0 : workers->second;
-    }
-  }
-  return listing;
 }
 
 }  // namespace gpurun::server

@@ -121,6 +121,34 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
   }
 }
 
+// The client is told its place at once, and each new one after a while.
+Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
+                                   const protocol::LeaseRequest& request, const protocol::Key& key,
+                                   const UserBook::Stay& stay, const Claim& claim,
+                                   Deadline deadline, std::uint64_t& sent) {
+  std::optional<unsigned> told;
+  while (true) {
+    const unsigned ahead = claim.ahead();
+    if (told != ahead && !claim.granted()) {
+      std::uint32_t leased = 0;
+      for (const HeldLease& lease : book_.held()) {
+        leased += static_cast<std::uint32_t>(lease.devices.size());
+      }
+      const std::uint32_t wanted = leased + request.devices;
+      const std::uint32_t lacking = wanted - std::min(wanted, options_.devices);
+      GPURUN_RETURN_IF_ERROR(
+          protocol::send_control(connection, protocol::Queued{ahead, lacking, options_.devices},
+                                 key, Sender::kServer, sent++, handshake()));
+      told = ahead;
+    }
+    const Deadline soon = Deadline::in(options_.place_interval);
+    const bool last = deadline.poll_timeout_ms() <= soon.poll_timeout_ms();
+    const Result<bool> granted =
+        wait_readable(claim.fd(), connection, &stay, last ? deadline : soon);
+    if (!granted.ok() || *granted || deadline.passed()) return granted;
+  }
+}
+
 Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
                                                         const protocol::LeaseRequest& request,
                                                         const Asked& asked,
@@ -133,9 +161,8 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     patience.watch.reset();
     Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(asked.user));
     if (!claim.ok() || (*claim)->granted()) return claim;
-    GPURUN_RETURN_IF_ERROR(protocol::send_control(connection, protocol::Queued{(*claim)->ahead()},
-                                                  asked.key, Sender::kServer, sent++, handshake()));
-    const Result<bool> granted = wait_readable((*claim)->fd(), connection, &stay, patience.queued);
+    const Result<bool> granted =
+        wait_in_queue(connection, request, asked.key, stay, **claim, patience.queued, sent);
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }

@@ -8,6 +8,12 @@
 #include <utility>
 
 namespace gpurun::server {
+namespace {
+
+// Locks that are looked through. A process has a few; one that means ill could have millions.
+constexpr int kQuestionsMax = 1024;
+
+}  // namespace
 
 Result<std::shared_ptr<const DeviceLedgers>> DeviceLedgers::create(std::size_t devices) {
   auto made = std::make_shared<DeviceLedgers>();
@@ -29,6 +35,34 @@ Result<UniqueFd> DeviceLedgers::open(int ordinal) const {
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file.valid()) return Status::from_errno(errno, path);
   return file;
+}
+
+// The kernel names any one lock in the way; what lies before and behind it is asked about next.
+std::uint64_t DeviceLedgers::used_bytes(int ordinal, std::uint64_t bytes_total) const {
+  const auto place = static_cast<std::size_t>(ordinal);
+  if (ordinal < 0 || place >= files_.size() || bytes_total == 0) return 0;
+  std::uint64_t free_bytes = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> unknown = {{0, bytes_total}};  // Begin, end.
+  for (int questions = 0; !unknown.empty() && questions < kQuestionsMax; ++questions) {
+    const auto [begin, end] = unknown.back();
+    unknown.pop_back();
+    struct flock other {};
+    other.l_type = F_WRLCK;
+    other.l_whence = SEEK_SET;
+    other.l_start = static_cast<off_t>(begin);
+    other.l_len = static_cast<off_t>(end - begin);
+    if (fcntl(files_[place].get(), F_GETLK, &other) != 0) break;
+    if (other.l_type == F_UNLCK) {
+      free_bytes += end - begin;
+      continue;
+    }
+    const auto first = static_cast<std::uint64_t>(other.l_start);
+    const std::uint64_t last =  // Length 0: to the end of all files.
+        other.l_len == 0 ? end : first + static_cast<std::uint64_t>(other.l_len);
+    if (last < end) unknown.emplace_back(last, end);
+    if (first > begin) unknown.emplace_back(begin, first);
+  }
+  return bytes_total - free_bytes;
 }
 
 std::string DeviceLedgers::setting(const std::string& told, const std::vector<int>& descriptors) {

@@ -5,6 +5,7 @@
 // Any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ class DeviceLedgers {
   // The file of the driver's device `ordinal` for one worker: opened anew, because a lock of an
   // open file description (F_OFD_SETLK) would outlive a worker that shares ours.
   Result<UniqueFd> open(int ordinal) const;
+
+  // Bytes of the device that its workers use, of `bytes_total`; what cannot be found out in bounded
+  // time counts as used.
+  std::uint64_t used_bytes(int ordinal, std::uint64_t bytes_total) const;
 
   // What tells a worker where it finds its files, behind what its GPURUN_EMULATED says otherwise:
   // `descriptors`, in the order of its devices.

@@ -102,6 +102,7 @@ Status prepare_access(const Config& config, Bytes secret, Parts* parts) {
   options.devices = static_cast<unsigned>(parts->facts.devices.size());
   options.device_facts = parts->facts.devices;
   options.confinement = parts->facts.confinement;
+  options.ledgers = parts->settings.ledgers;
   options.for_one_run = config.for_one_run;
   options.spares = spare_options(config);
   return {};

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Protects gpuctl: what it says of servers, and that a report holds what is needed and no secret."""
+import datetime
 import json
 import os
 import socket
@@ -24,7 +25,7 @@ class List(unittest.TestCase):
             free = gpuctl("list", *server.options())
             self.assertEqual((free.returncode, free.stderr), (0, ""))
             self.assertRegex(free.stdout, r"^SERVER +GPU +NAME")
-            self.assertRegex(free.stdout, rf"(?m)^{server.address} +0 +\S.* GiB +free$")
+            self.assertRegex(free.stdout, rf"(?m)^{server.address} +0 +\S.* GiB +- +free$")
             run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
             run.stdout.readline()
             held = gpuctl("list", *server.options()).stdout
@@ -48,17 +49,43 @@ class List(unittest.TestCase):
             self.assertEqual(before["server"], server.address)
             self.assertEqual([before[what] for what in ("leases", "gathering", "workers", "half_open",
                                                         "waiting")], [0] * 5)
-            self.assertEqual(before["gpus"][0]["holder"], "")
+            self.assertIsNone(before["gpus"][0]["lease"])
             run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
             run.stdout.readline()
             during = held(server)
             self.assertEqual((during["leases"], during["half_open"]), (1, 0))
-            self.assertNotEqual(during["gpus"][0]["holder"], "")
+            lease = during["gpus"][0]["lease"]
+            self.assertEqual([lease[name] for name in ("user", "host", "program", "pid", "gpus", "processes",
+                                                       "transport", "encryption")],
+                             ["operator", socket.gethostname(), "sh", run.pid, [0], 0, None, "none"])
+            self.assertRegex(lease["address"], r"^127\.0\.0\.1:\d+$")
+            since = datetime.datetime.strptime(lease["since"], "%Y-%m-%dT%H:%M:%S%z")
+            age = datetime.datetime.now(datetime.timezone.utc) - since
+            self.assertLess(abs(age.total_seconds() - lease["held_seconds"]), world.SECONDS)
             with socket.create_connection(server.address.rsplit(":", 1)):
                 until(lambda: held(server)["half_open"] == 1, "the stranger is counted")
             run.kill()
             run.communicate(timeout=world.SECONDS)
             until(lambda: held(server) == before, "all is as before")
+
+    def test_what_a_client_calls_itself_is_bounded_and_escaped(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            hostile = "\x1b[2J\n" + "\u202e" * 100 + "\\"
+            hostile = os.path.join(folder, hostile[:80])
+            with open(hostile, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho ready; exec sleep 1000\n")
+            os.chmod(hostile, 0o700)
+            run = start(*server.options(), "--", hostile)
+            run.stdout.readline()
+            shown = gpuctl("list", *server.options()).stdout
+            self.assertEqual(len(shown.splitlines()), 2 if "daemon's user" not in shown else 3)
+            self.assertTrue(all(" " <= each <= "~" or each == "\n" for each in shown), shown)
+            (lease,) = [gpu["lease"] for gpu in json.loads(gpuctl("list", "--json", *server.options()).stdout)[
+                "gpus"]]
+            self.assertTrue(lease["program"].startswith("?[2J?"), lease)
+            self.assertLessEqual(len(lease["program"]), 64)
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
 
     def test_a_server_that_does_not_answer_does_not_hide_the_others(self):
         with world.Gpurund() as server:

@@ -265,11 +265,20 @@ class Servers(unittest.TestCase):
             late = gpurun("--timeout", "100ms", *server.options(), "--", "true")
             self.assertEqual(late.returncode, 125)
             second = start("--timeout", "30s", *server.options(), "--", "echo", "granted")
-            until(lambda: len(os.listdir(f"/proc/{second.pid}/fd")) > 3, "it asks")
+            # A batch job's log says that it waits, and why.
+            self.assertEqual(second.stderr.readline(), f"gpurun: waiting for a free GPU of {server.address}: "
+                                                       "its GPU is leased\n")
+            third = start("--timeout", "30s", *server.options(), "--", "true")
+            self.assertEqual(third.stderr.readline(), f"gpurun: waiting for a free GPU of {server.address}, "
+                                                      "behind 1 other: its GPU is leased\n")
+            quiet = start("-q", "--timeout", "30s", *server.options(), "--", "true")
+            until(lambda: world.holdings(server)["waiting"] == 3, "they wait")
             self.assertIsNone(second.poll())
             first.terminate()
             first.communicate(timeout=world.SECONDS)
-            self.assertEqual(second.communicate(timeout=world.SECONDS)[0], "granted\n")
+            self.assertEqual(second.communicate(timeout=world.SECONDS), ("granted\n", ""))
+            self.assertEqual(third.communicate(timeout=world.SECONDS), ("", ""))
+            self.assertEqual(quiet.communicate(timeout=world.SECONDS), ("", ""))
 
     def test_more_gpus_than_there_are(self):
         with world.Gpurund() as server:

@@ -65,7 +65,9 @@ class SeveralServers(unittest.TestCase):
         run = self.start(first, second)
         self.waits(first, second)
         self.end(holder)
-        self.assertEqual(self.finish(run), (0, "ran\n", ""))
+        status, said, errors = self.finish(run)
+        self.assertEqual((status, said), (0, "ran\n"))
+        self.assertRegex(errors, "^(gpurun: waiting for a free GPU of [^\n]*\n){2}$")
         self.waits_nowhere(first)
 
     def waits_nowhere(self, server):
@@ -109,6 +111,8 @@ class SeveralServers(unittest.TestCase):
         holder = self.hold(second)
         run = self.start(first, second)
         self.waits(first, second)
+        for _ in range(2):
+            self.assertRegex(run.stderr.readline(), "^gpurun: waiting for a free GPU of ")
         first.process.kill()
         # It may be killed while it is asked a first time, without waiting.
         self.assertRegex(run.stderr.readline(),

@@ -199,7 +199,7 @@ class SpareWorkers(unittest.TestCase):
                 self.skipTest("cannot mount here")
             with world.Gpurund(before=apart) as server:
                 (spare,) = waiting(server)
-                if "network" not in holds(server, "confinement").split():
+                if "network" not in holds(server, "confinement"):
                     self.skipTest("workers have no mounts of their own here")
                 until(lambda: has_mapped(spare, "libcuda.so.1"), "it is apart, and waits")
                 self.assertNotEqual(namespace(spare), namespace(server.process.pid))

@@ -86,7 +86,7 @@ class Users(unittest.TestCase):
             run = self.start(server)
             listing = subprocess.run([world.GPUCTL, "list", "--json", "-l", server.address],
                                      env=self.env, capture_output=True, text=True, timeout=world.SECONDS)
-            self.assertEqual(json.loads(listing.stdout)["gpus"][0]["user"], "anna", listing.stderr)
+            self.assertEqual(json.loads(listing.stdout)["gpus"][0]["lease"]["user"], "anna", listing.stderr)
             run.communicate(timeout=world.SECONDS)
             # Each user's images are apart.
             self.assertEqual(os.listdir(os.path.join(server.folder.name, "cache", "images", "users")),

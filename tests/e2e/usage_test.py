@@ -276,7 +276,7 @@ class Servers(unittest.TestCase):
             server.process.kill()
             said, errors = waiting.communicate(timeout=world.SECONDS)
             self.assertEqual((waiting.returncode, said), (125, ""))
-            self.assertRegex(errors, f"^gpurun: server {server.address} hung up: ")
+            self.assertRegex(errors, rf"^gpurun: waiting for [^\n]*\ngpurun: server {server.address} hung up: ")
 
     def test_a_server_that_is_killed_under_a_program(self):
         with world.Gpurund() as server:

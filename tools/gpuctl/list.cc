@@ -1,8 +1,11 @@
-// Asks each server in turn, and prints one table.
+// Asks each server in turn, and prints one table. Both forms come from the same facts.
 #include "tools/gpuctl/list.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
@@ -11,23 +14,47 @@
 namespace gpurun::tools {
 namespace {
 
-constexpr const char* kRow = "%-24s %4s  %-28s %9s  %-12s %9s  %s\n";
+using nlohmann::json;
+
+constexpr const char* kRow = "%-24s %4s  %-28s %9s %9s  %-12s %9s  %s\n";
 
 std::string row(const std::string& server, const std::string& gpu, const std::string& name,
-                const std::string& memory, const std::string& held, const std::string& processes,
-                const std::string& holder) {
-  char line[512];
+                const std::string& memory, const std::string& used, const std::string& held,
+                const std::string& processes, const std::string& holder) {
+  char line[2048];
   std::snprintf(line, sizeof line, kRow, server.c_str(), gpu.c_str(), name.c_str(), memory.c_str(),
-                held.c_str(), processes.c_str(), holder.c_str());
+                used.c_str(), held.c_str(), processes.c_str(), holder.c_str());
   std::string text = line;
   // No blanks before the line's end where the last column is empty.
   text.erase(text.find_last_not_of(" \n") + 1);
   return text + "\n";
 }
 
-std::string gibibytes(std::uint64_t bytes) {
+// What peers have said, as a terminal may have it: printable ASCII, all else as \xNN.
+std::string shown(const std::string& text) {
+  std::string safe;
+  for (const char each : text) {
+    const auto byte = static_cast<unsigned char>(each);
+    if (byte >= 0x20 && byte < 0x7f && each != '\\') {
+      safe += each;
+      continue;
+    }
+    char escape[8];
+    std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(byte));
+    safe += escape;
+  }
+  return safe;
+}
+
+std::string shown(const json& text) {
+  return text.is_string() ? shown(text.get_ref<const std::string&>()) : "?";
+}
+
+std::string gibibytes(const json& bytes) {
+  if (bytes.is_null()) return "-";
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1024.0 * 1024 * 1024));
+  std::snprintf(text, sizeof text, "%.1f GiB",
+                static_cast<double>(bytes.get<std::uint64_t>()) / (1024.0 * 1024 * 1024));
   return text;
 }
 
@@ -38,6 +65,85 @@ std::string duration(std::uint64_t seconds) {
                 static_cast<unsigned long long>(seconds / 60 % 60),
                 static_cast<unsigned long long>(seconds % 60));
   return text;
+}
+
+// ISO 8601, UTC; null: the server does not say, or it is no time.
+json iso_time(std::int64_t seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  char text[32];
+  if (seconds <= 0 || gmtime_r(&time, &utc) == nullptr) return nullptr;
+  if (std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0) return nullptr;
+  return text;
+}
+
+json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+// What the attached processes go over, as GPURUN_TRANSPORTS has it; null: there is none.
+json transport_of(const protocol::ListedGpu& gpu) {
+  if (gpu.workers == 0) return nullptr;
+  if (gpu.sharing == 0) return "tcp";
+  return gpu.sharing < gpu.workers ? "shm,tcp" : "shm";
+}
+
+// Null: nobody has it.
+json lease_of(const protocol::Listing& listing, const protocol::ListedGpu& gpu) {
+  if (gpu.holder.empty()) return nullptr;
+  json gpus = json::array();
+  for (std::size_t index = 0; index < listing.gpus.size(); ++index) {
+    const protocol::ListedGpu& other = listing.gpus[index];
+    if (&other == &gpu || (other.lease != 0 && other.lease == gpu.lease)) gpus.push_back(index);
+  }
+  return {{"user", gpu.user},
+          {"host", or_null(gpu.host)},
+          {"address", gpu.holder},
+          {"program", or_null(gpu.program)},
+          {"pid", gpu.pid == 0 ? json() : json(gpu.pid)},
+          {"gpus", gpus},
+          {"since", iso_time(gpu.since)},
+          {"held_seconds", gpu.held_seconds},
+          {"processes", gpu.workers},
+          {"transport", transport_of(gpu)},
+          {"encryption", gpu.encrypted ? "TLS 1.3" : "none"}};
+}
+
+// All that is shown of a server, in either form.
+json facts(const std::string& server, const protocol::Listing& listing) {
+  json gpus = json::array();
+  for (std::size_t index = 0; index < listing.gpus.size(); ++index) {
+    const protocol::ListedGpu& gpu = listing.gpus[index];
+    gpus.push_back({{"index", index},
+                    {"name", gpu.name},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"memory_used_bytes", gpu.used_bytes ? json(*gpu.used_bytes) : json()},
+                    {"lease", lease_of(listing, gpu)}});
+  }
+  json confinement = json::array();
+  std::istringstream words(listing.confinement);
+  for (std::string word; words >> word;) confinement.push_back(word);
+  return {{"server", server},
+          {"release", listing.release},
+          {"waiting", listing.waiting},
+          {"leases", listing.leases},
+          {"gathering", listing.gathering},
+          {"workers", listing.workers},
+          {"spare_workers", listing.spare_workers},
+          {"half_open", listing.half_open},
+          {"confinement", confinement},
+          {"gpus", gpus}};
+}
+
+// "anna: train.py (process 4711 of node7, 10.0.0.2:51234), shm, not encrypted".
+std::string holder_of(const json& lease) {
+  if (lease.is_null()) return "";
+  std::string text = shown(lease["user"]);
+  if (!lease["program"].is_null()) text += ": " + shown(lease["program"]);
+  text += " (";
+  if (!lease["pid"].is_null()) text += "process " + lease["pid"].dump() + " of ";
+  if (!lease["host"].is_null()) text += shown(lease["host"]) + ", ";
+  text += shown(lease["address"]) + ")";
+  if (!lease["transport"].is_null()) text += ", " + shown(lease["transport"]);
+  return text + ", " + (lease["encryption"] == "none" ? "not encrypted" : "TLS 1.3");
 }
 
 Result<protocol::Listing> ask(const std::string& server, const ServerChoice& choice) {
@@ -51,52 +157,35 @@ Result<protocol::Listing> ask(const std::string& server, const ServerChoice& cho
 }  // namespace
 
 std::string listing_heading() {
-  return row("SERVER", "GPU", "NAME", "MEMORY", "HELD FOR", "PROCESSES", "HELD BY");
+  return row("SERVER", "GPU", "NAME", "MEMORY", "USED", "HELD FOR", "PROCESSES", "HELD BY");
 }
 
 std::string listing_rows(const std::string& server, const protocol::Listing& listing) {
+  const json all = facts(server, listing);
+  const std::string name = shown(server);
   std::string text;
-  for (std::size_t index = 0; index < listing.gpus.size(); ++index) {
-    const protocol::ListedGpu& gpu = listing.gpus[index];
-    const bool is_free = gpu.holder.empty();
-    text += row(server, std::to_string(index), gpu.name, gibibytes(gpu.memory_bytes),
-                is_free ? "free" : duration(gpu.held_seconds),
-                is_free ? "" : std::to_string(gpu.workers),
-                gpu.user.empty() ? gpu.holder : gpu.user + " (" + gpu.holder + ")");
+  for (const json& gpu : all["gpus"]) {
+    const json& lease = gpu["lease"];
+    const bool is_free = lease.is_null();
+    text += row(name, gpu["index"].dump(), shown(gpu["name"]), gibibytes(gpu["memory_bytes"]),
+                gibibytes(gpu["memory_used_bytes"]),
+                is_free ? "free" : duration(lease["held_seconds"].get<std::uint64_t>()),
+                is_free ? "" : lease["processes"].dump(), holder_of(lease));
   }
   // Where strangers' code can do what the daemon's user can, whoever asks shall know.
   if (listing.confinement.find("user") == std::string::npos) {
-    text += server + ": workers run as the daemon's user\n";
+    text += name + ": workers run as the daemon's user\n";
   }
   if (listing.waiting > 0) {
-    text += server + ": " + std::to_string(listing.waiting) +
+    text += name + ": " + all["waiting"].dump() +
             (listing.waiting == 1 ? " request waits\n" : " requests wait\n");
   }
   return text;
 }
 
 std::string listing_json(const std::string& server, const protocol::Listing& listing) {
-  nlohmann::json gpus = nlohmann::json::array();
-  for (const protocol::ListedGpu& gpu : listing.gpus) {
-    gpus.push_back({{"name", gpu.name},
-                    {"memory_bytes", gpu.memory_bytes},
-                    {"user", gpu.user},
-                    {"holder", gpu.holder},
-                    {"held_seconds", gpu.held_seconds},
-                    {"workers", gpu.workers}});
-  }
-  const nlohmann::json all = {{"server", server},
-                              {"release", listing.release},
-                              {"waiting", listing.waiting},
-                              {"leases", listing.leases},
-                              {"gathering", listing.gathering},
-                              {"workers", listing.workers},
-                              {"spare_workers", listing.spare_workers},
-                              {"half_open", listing.half_open},
-                              {"confinement", listing.confinement},
-                              {"gpus", gpus}};
-  // A server's words may be no UTF-8.
-  return all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  // A peer's words may be no UTF-8.
+  return facts(server, listing).dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
 int list_servers(const ServerChoice& choice, bool as_json) {

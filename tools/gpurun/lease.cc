@@ -1,6 +1,8 @@
 // Which server is asked for how long, and what its refusal means for the user.
 #include "tools/gpurun/lease.h"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "tools/gpurun/lease_race.h"
@@ -10,7 +12,11 @@
 namespace gpurun::tools {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::seconds kConnectDeadline{10};
+// Between two lines that say the same: that gpurun still waits.
+constexpr std::chrono::minutes kRemindEvery{10};
 
 // One server's answer to a request that does not wait.
 struct Answer {
@@ -150,15 +156,35 @@ Result<unsigned> count_gpus(const std::string& server, const Credential& credent
   return static_cast<unsigned>(listing->gpus.size());
 }
 
+std::string describe_wait(const std::string& server, unsigned gpus, const protocol::Queued& place) {
+  std::string text = gpus == 1 ? "a free GPU" : std::to_string(gpus) + " free GPUs";
+  text += " of " + server;
+  if (place.ahead > 0) {
+    text += ", behind " + std::to_string(place.ahead) + (place.ahead == 1 ? " other" : " others");
+  }
+  if (place.lacking == 0 || place.gpus == 0) return text;
+  if (place.gpus == 1) return text + ": its GPU is leased";
+  return text + ": " + std::to_string(place.lacking) + " more of its " +
+         std::to_string(place.gpus) + " GPUs must come free";
+}
+
 client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,
                                    std::chrono::milliseconds wait,
                                    const std::function<void(const std::string&)>& say) {
   client::LeaseRequest request;
   request.devices = order.gpu_count;
   request.wait = wait;
-  request.on_queued = [server, say](unsigned ahead) {
-    say("waiting for a free GPU of " + server +
-        (ahead > 0 ? ", behind " + std::to_string(ahead) + " others" : ""));
+  request.program = order.program;
+  request.remind_every = kRemindEvery;
+  request.on_queued = [=, on_terminal = order.on_terminal, gpus = order.gpu_count,
+                       last = std::optional<Clock::time_point>()](const protocol::Queued& place,
+                                                                  bool) mutable {
+    const bool first = !last;
+    const auto now = Clock::now();
+    // A batch job's log has no use for each place.
+    if (!first && !on_terminal && now - *last < kRemindEvery) return;
+    last = now;
+    say((first ? "waiting for " : "still waiting for ") + describe_wait(server, gpus, place));
   };
   return request;
 }

@@ -19,7 +19,9 @@ struct LeaseOrder {
   unsigned gpu_count = 1;
   std::chrono::milliseconds wait{0};
   client::LinkSecurity security;
-  std::function<void(const std::string&)> say;   // What a waiting person should know.
+  std::string program;                          // For the servers' listings.
+  std::function<void(const std::string&)> say;  // What a waiting person should know.
+  bool on_terminal = false;  // Somebody looks on: each new place in a queue is said.
   std::function<void(const std::string&)> warn;  // Also in a log: a server that is skipped.
 };
 
@@ -41,6 +43,8 @@ Status advised(const Status& status, const std::string& server, const Credential
 // How many GPUs the server has, leased or not.
 Result<unsigned> count_gpus(const std::string& server, const Credential& credential,
                             const client::LinkSecurity& security);
+// "2 free GPUs of HOST:PORT, behind 1 other: 1 more of its 4 GPUs must come free".
+std::string describe_wait(const std::string& server, unsigned gpus, const protocol::Queued& place);
 
 // The request of that order; `say` is told when it waits.
 client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& order,

@@ -236,9 +236,9 @@ Status take_lease(Run* run) {
   order.warn = [run](const std::string& text) {
     if (!run->options.quiet) say(text);
   };
-  order.say = [run](const std::string& text) {
-    if (run->talks()) say(text);
-  };
+  order.program = run->program.substr(run->program.rfind('/') + 1);
+  order.on_terminal = isatty(STDERR_FILENO) != 0;
+  order.say = order.warn;  // A batch job's log, too, says why nothing goes on.
   GPURUN_RETURN_IF_ERROR(order_visible_gpus(run, &order));
   Result<HeldLease> lease = acquire_lease(order);
   if (!lease.ok() && run->server != nullptr) {

@@ -189,10 +189,37 @@ TEST(Control, AListingTellsWhatTheDaemonHolds) {
   EXPECT_EQ(heard.half_open, 5u);
 }
 
+TEST(Control, AListingTellsWhoHoldsAGpu) {
+  Listing listing;
+  listing.gpus.resize(2);
+  ListedGpu& gpu = listing.gpus[1];
+  gpu = {"Card", 1, "10.0.0.2:5", 2, 3, "anna", "node7", "train", 4711, -5, 2, true, 7, 0};
+  const Listing heard = round_trip(listing);
+  const ListedGpu& same = heard.gpus[1];
+  EXPECT_EQ(same.host + same.program + same.user + same.holder, "node7trainanna10.0.0.2:5");
+  EXPECT_EQ(same.pid, 4711u);
+  EXPECT_EQ(same.since, -5);
+  EXPECT_EQ(same.sharing, 2u);
+  EXPECT_TRUE(same.encrypted);
+  EXPECT_EQ(same.lease, 7u);
+  EXPECT_EQ(same.used_bytes, std::uint64_t{0});
+  EXPECT_FALSE(heard.gpus[0].used_bytes);
+}
+
+TEST(Control, ARequestSaysWhatAsksAndItsQueueWhyItWaits) {
+  const LeaseRequest asked = round_trip(LeaseRequest{2, 3, "node7\x1b", std::string(500, 'p'), 9});
+  EXPECT_EQ(asked.host, "node7?");
+  EXPECT_EQ(asked.program.size(), 128u);
+  EXPECT_EQ(asked.pid, 9u);
+  const Queued queued = round_trip(Queued{1, 2, 4});
+  EXPECT_EQ(queued.lacking, 2u);
+  EXPECT_EQ(queued.gpus, 4u);
+}
+
 TEST(Control, AListingOfAsManyGpusAsMayBeFitsItsBound) {
   Listing listing;
-  listing.gpus.assign(limits::kListedGpusMax,
-                      {std::string(1000, 'n'), 1, std::string(1000, 'h'), 2, 3});
+  const std::string text(1000, 'n');
+  listing.gpus.assign(limits::kListedGpusMax, {text, 1, text, 2, 3, text, text, text});
   EXPECT_EQ(round_trip(listing).gpus.size(), limits::kListedGpusMax);
   EXPECT_LE(encode(listing).size(), limits::kListingBytesMax);
   listing.gpus.push_back(listing.gpus.front());

@@ -151,7 +151,9 @@ TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
   auto request = ask(1, kLong);
   std::atomic<bool> served{false};
   std::promise<unsigned> queued;
-  request.on_queued = [&queued](unsigned ahead) { queued.set_value(ahead); };
+  request.on_queued = [&queued](const protocol::Queued& place, bool) {
+    queued.set_value(place.ahead);
+  };
   std::thread waiter([&] {
     EXPECT_TRUE(second->request_lease(request).ok());
     served = true;
@@ -164,6 +166,56 @@ TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
   workers_.let_go();
   waiter.join();
   EXPECT_TRUE(served);
+}
+
+// The first of two in the queue goes; the other hears that it is next, and still why it waits.
+TEST_F(DaemonTest, AWaitingRequestHearsOfItsNewPlace) {
+  DaemonOptions options;
+  options.devices = 2;
+  options.handshake_deadline = kLong;
+  options.place_interval = milliseconds(1);
+  start(std::move(options));
+  auto holder = link(), first = link(), second = link();
+  ASSERT_TRUE(holder->request_lease(ask(1)).ok());
+  std::promise<void> first_waits;
+  auto request = ask(2, kLong);
+  request.on_queued = [&](const protocol::Queued& place, bool) {
+    EXPECT_EQ(place.lacking, 1u);
+    EXPECT_EQ(place.gpus, 2u);
+    first_waits.set_value();
+  };
+  std::thread waiter([&] { EXPECT_FALSE(first->request_lease(request).ok()); });
+  first_waits.get_future().wait();
+  std::vector<unsigned> places;
+  auto other = ask(2, kLong);
+  other.on_queued = [&](const protocol::Queued& place, bool again) {
+    if (again) return;
+    places.push_back(place.ahead);
+    if (place.ahead == 1) shutdown(first->fd(), SHUT_RDWR);
+    if (place.ahead == 0) holder.reset();
+  };
+  EXPECT_TRUE(second->request_lease(other).ok());
+  EXPECT_EQ(places, (std::vector<unsigned>{1, 0}));
+  waiter.join();
+}
+
+// The server says nothing new, and the client all the same.
+TEST_F(DaemonTest, AWaitingClientIsRemindedThatItWaits) {
+  start(1);
+  auto holder = link(), waiting = link();
+  ASSERT_TRUE(holder->request_lease(ask(1)).ok());
+  auto request = ask(1, kLong);
+  request.remind_every = milliseconds(1);
+  std::vector<bool> said;
+  request.on_queued = [&](const protocol::Queued& place, bool again) {
+    EXPECT_EQ(place.lacking, 1u);
+    said.push_back(again);
+    if (said.size() == 3) holder.reset();
+  };
+  EXPECT_TRUE(waiting->request_lease(request).ok());
+  ASSERT_GE(said.size(), 3u);
+  EXPECT_FALSE(said[0]);
+  EXPECT_TRUE(said[1] && said[2]);
 }
 
 TEST_F(DaemonTest, ATicketIsWorthNothingAfterItsLease) {

@@ -181,7 +181,7 @@ TEST_F(UsersTest, RevokingEndsWhatTheTokenHoldsAndWaitsFor) {
   std::promise<void> queued;
   auto waiting = std::async(std::launch::async, [&] {
     auto request = ask(1, kLong);
-    request.on_queued = [&](unsigned) { queued.set_value(); };
+    request.on_queued = [&](const protocol::Queued&, bool) { queued.set_value(); };
     return link_of(token)->request_lease(request).status().message();
   });
   queued.get_future().wait();

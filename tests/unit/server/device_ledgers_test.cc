@@ -6,7 +6,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <utility>
 
 namespace gpurun::server {
 namespace {
@@ -50,6 +53,36 @@ TEST(DeviceLedgers, EachDeviceHasItsOwn) {
   EXPECT_EQ(fcntl(second->get(), F_OFD_SETLK, &taken), 0);
   EXPECT_FALSE((*ledgers)->open(2).ok());
   EXPECT_FALSE((*ledgers)->open(-1).ok());
+}
+
+// Workers hold such locks on as many bytes as they use; here another process stands for them.
+TEST(DeviceLedgers, WhatWorkersUseIsCounted) {
+  const auto ledgers = DeviceLedgers::create(2);
+  ASSERT_TRUE(ledgers.ok());
+  EXPECT_EQ((*ledgers)->used_bytes(0, 1000), 0u);
+  int ready[2], go[2];
+  ASSERT_EQ(pipe(ready) | pipe(go), 0);
+  const pid_t worker = fork();
+  if (worker == 0) {
+    const Result<UniqueFd> file = (*ledgers)->open(0);
+    for (const auto& [first, bytes] : {std::pair{0, 10}, {100, 50}, {990, 5}}) {
+      struct flock lock = whole(F_WRLCK);
+      lock.l_start = first;
+      lock.l_len = bytes;
+      if (!file.ok() || fcntl(file->get(), F_SETLK, &lock) != 0) _exit(1);
+    }
+    char byte = 0;
+    _exit(write(ready[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ((*ledgers)->used_bytes(0, 1000), 65u);
+  EXPECT_EQ((*ledgers)->used_bytes(1, 1000), 0u);
+  ASSERT_EQ(write(go[1], &byte, 1), 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(worker, &status, 0), worker);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ((*ledgers)->used_bytes(0, 1000), 0u);
 }
 
 TEST(DeviceLedgers, TheEnvironmentSaysWhereTheyAre) {

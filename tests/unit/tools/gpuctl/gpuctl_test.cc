@@ -1,6 +1,8 @@
-// Protects what gpuctl prints: a report never holds a secret, and a listing says who holds what.
+// Protects what gpuctl prints: a report never holds a secret, a listing says who holds what, and
+// nothing that peers say is more than text there.
 #include <gtest/gtest.h>
-
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -78,8 +80,93 @@ TEST(Listing, SaysWhoHoldsWhat) {
   EXPECT_NE(rows.find("free\n"), std::string::npos) << rows;
   EXPECT_NE(rows.find("8.0 GiB"), std::string::npos) << rows;
   EXPECT_NE(rows.find("1:02:05"), std::string::npos) << rows;
-  EXPECT_NE(rows.find("3  somebody\n"), std::string::npos) << rows;
+  EXPECT_NE(rows.find("3   (somebody), tcp, not encrypted\n"), std::string::npos) << rows;
   EXPECT_NE(rows.find("host:1: 2 requests wait\n"), std::string::npos) << rows;
+}
+
+// A lease of two GPUs, and a free one.
+protocol::Listing held_listing() {
+  protocol::ListedGpu gpu;
+  gpu.name = "Card";
+  gpu.memory_bytes = std::uint64_t{8} << 30;
+  protocol::Listing listing;
+  listing.confinement = "user network";
+  listing.gpus = {gpu, gpu, gpu};
+  gpu.holder = "10.0.0.2:51234";
+  gpu.user = "anna";
+  gpu.host = "node7";
+  gpu.program = "train";
+  gpu.pid = 4711;
+  gpu.since = 1'764'288'000;
+  gpu.held_seconds = 3725;
+  gpu.workers = 3;
+  gpu.sharing = 2;
+  gpu.encrypted = true;
+  gpu.lease = 1;
+  gpu.used_bytes = std::uint64_t{3} << 29;
+  listing.gpus[0] = listing.gpus[2] = gpu;
+  return listing;
+}
+
+TEST(Listing, HasTypedFieldsAndATextOfTheSame) {
+  const std::string line = listing_json("host:1", held_listing());
+  const nlohmann::json all = nlohmann::json::parse(line);
+  const nlohmann::json lease = {{"user", "anna"},
+                                {"host", "node7"},
+                                {"address", "10.0.0.2:51234"},
+                                {"program", "train"},
+                                {"pid", 4711},
+                                {"gpus", {0, 2}},
+                                {"since", "2025-11-28T00:00:00Z"},
+                                {"held_seconds", 3725},
+                                {"processes", 3},
+                                {"transport", "shm,tcp"},
+                                {"encryption", "TLS 1.3"}};
+  EXPECT_EQ(all["gpus"][0]["lease"], lease) << line;
+  EXPECT_EQ(all["gpus"][2]["lease"], lease) << line;
+  EXPECT_TRUE(all["gpus"][1]["lease"].is_null());
+  EXPECT_TRUE(all["gpus"][1]["memory_used_bytes"].is_null());
+  EXPECT_EQ(all["gpus"][0]["memory_used_bytes"], std::uint64_t{3} << 29);
+  EXPECT_EQ(all["confinement"], nlohmann::json({"user", "network"}));
+  const std::string rows = listing_rows("host:1", held_listing());
+  EXPECT_NE(rows.find("8.0 GiB   1.5 GiB  1:02:05"), std::string::npos) << rows;
+  EXPECT_NE(rows.find("anna: train (process 4711 of node7, 10.0.0.2:51234), shm,tcp, TLS 1.3\n"),
+            std::string::npos)
+      << rows;
+}
+
+// What an older server, or one without clients' words, does not say is null.
+TEST(Listing, WhatIsNotSaidIsNull) {
+  protocol::Listing listing;
+  listing.gpus = {{"Card", 5, "10.0.0.2:1", 7, 0, "ben"}};
+  const auto lease = nlohmann::json::parse(listing_json("host:1", listing))["gpus"][0]["lease"];
+  for (const char* name : {"host", "program", "pid", "since", "transport"}) {
+    EXPECT_TRUE(lease[name].is_null()) << name;
+  }
+  EXPECT_EQ(lease["encryption"], "none");
+  EXPECT_EQ(lease["gpus"], nlohmann::json::array({0}));
+}
+
+// Neither a client's words nor a server's drive a terminal, forge a line, or break the JSON.
+TEST(Listing, WhatPeersSayIsEscaped) {
+  protocol::Listing listing = held_listing();
+  listing.gpus.resize(1);
+  for (const char* hostile : {"a\x1b[2J", "a\nhost:1  0 free",
+                              "a\xc2\x9b"
+                              "31m",
+                              "a\xe2\x80\xae"
+                              "b",
+                              "a\xff\xfe", "a\\x1b\"", "a\x7f"}) {
+    protocol::ListedGpu& gpu = listing.gpus[0];
+    gpu.host = gpu.program = gpu.user = gpu.name = hostile;
+    const std::string rows = listing_rows(hostile, listing);
+    EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 1) << rows;
+    for (const char each : rows) EXPECT_TRUE(each == '\n' || (each >= 0x20 && each < 0x7f)) << rows;
+    const std::string line = listing_json(hostile, listing);
+    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+    for (const char each : line) EXPECT_GE(each, each == '\n' ? '\n' : 0x20) << line;
+  }
 }
 
 TEST(Listing, IsALineOfJsonWhateverTheServerSays) {

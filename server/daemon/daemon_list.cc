@@ -1,0 +1,59 @@
+// What a listing says of a daemon: its GPUs, their leases, and what it holds besides.
+#include <algorithm>
+
+#include "server/daemon/daemon.h"
+
+namespace gpurun::server {
+
+protocol::Listing Daemon::listing() {
+  protocol::Listing listing;
+  listing.release = protocol::kRelease;
+  listing.confinement = options_.confinement;
+  listing.waiting = static_cast<std::uint32_t>(queue_.waiting());
+  listing.gpus.resize(options_.devices);
+  for (std::size_t i = 0; i < options_.device_facts.size() && i < listing.gpus.size(); ++i) {
+    protocol::ListedGpu& gpu = listing.gpus[i];
+    gpu.name = options_.device_facts[i].name;
+    gpu.memory_bytes = options_.device_facts[i].memory_bytes;
+    if (options_.ledgers == nullptr) continue;
+    gpu.used_bytes = options_.ledgers->used_bytes(static_cast<int>(i), gpu.memory_bytes);
+  }
+  listing.gathering = static_cast<std::uint32_t>(book_.gathering());
+  listing.half_open = static_cast<std::uint32_t>(half_open());
+  listing.spare_workers = static_cast<std::uint32_t>(spare_count_.load());
+  list_leases(&listing);
+  return listing;
+}
+
+void Daemon::list_leases(protocol::Listing* listing) {
+  const std::vector<HeldLease> held = book_.held();
+  listing->leases = static_cast<std::uint32_t>(held.size());
+  const std::lock_guard lock(lease_links_mutex_);
+  for (const auto& [lease, workers] : worker_counts_) listing->workers += workers.all;
+  std::uint32_t number = 0;
+  for (const HeldLease& lease : held) {
+    protocol::ListedGpu about;
+    // A lease that ends has no link any more.
+    if (const auto link = lease_links_.find(lease.id); link != lease_links_.end()) {
+      about = link->second.about;
+    } else {
+      about.holder = lease.holder;
+    }
+    about.user = lease.user;
+    about.held_seconds = static_cast<std::uint64_t>(lease.held.count());
+    about.lease = ++number;
+    if (const auto workers = worker_counts_.find(lease.id); workers != worker_counts_.end()) {
+      about.workers = workers->second.all;
+      about.sharing = workers->second.sharing;
+    }
+    for (const int device : lease.devices) {
+      protocol::ListedGpu& gpu = listing->gpus[static_cast<std::size_t>(device)];
+      about.name = gpu.name;
+      about.memory_bytes = gpu.memory_bytes;
+      about.used_bytes = gpu.used_bytes;
+      gpu = about;
+    }
+  }
+}
+
+}  // namespace gpurun::server
