@@ -149,7 +149,7 @@ Result<std::unique_ptr<client::ControlLink>> connect_to_server(
 
 Result<unsigned> count_gpus(const std::string& server, const Credential& credential,
                             const client::LinkSecurity& security) {
-  auto link = connect_to_server(server, credential, security);
+  auto link = connect_to_server(server, credential, security, security.say);
   if (!link.ok()) return link.status();
   const Result<protocol::Listing> listing = (*link)->list();
   if (!listing.ok()) return advised(listing.status(), server, credential);
