@@ -64,14 +64,14 @@ Result<DefaultServers> default_servers(const std::string& system_file) {
 }
 
 Status make_default(const std::string& path, const Address& server) {
-  const Result<ServerList> before = read_if_there(path);
-  if (!before.ok()) return before.status();
+  const Result<ServerList> kept = read_if_there(path);
+  if (!kept.ok()) return kept.status();
   std::ifstream file(path);
   std::stringstream content;
   content << file.rdbuf();
   std::string text = server.to_string() + "\n";
   if (is_bitfusion_servers(content.str())) {
-    for (const Address& other : before->servers) {
+    for (const Address& other : kept->servers) {
       if (!is_same(other, server)) text += other.to_string() + "\n";
     }
     return write_private_file(path, text);

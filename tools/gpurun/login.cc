@@ -99,8 +99,8 @@ Result<Login> prepare(const LoginWords& words) {
                   "there is no folder to store the token in: HOME and XDG_CONFIG_HOME are not set");
   }
   // A file that could not be changed at the end.
-  const auto before = read_servers_file(user_servers_file());
-  if (!before.ok() && before.status().code() != Code::kUnavailable) return before.status();
+  const auto kept = read_servers_file(user_servers_file());
+  if (!kept.ok() && kept.status().code() != Code::kUnavailable) return kept.status();
   return login;
 }
 

@@ -42,10 +42,10 @@ bool read_line(int signals, std::string* line) {
 Result<std::string> read_hidden_line(const std::string& prompt) {
   termios shown = {};
   if (tcgetattr(STDIN_FILENO, &shown) != 0) return Status::from_errno(errno, "the terminal");
-  sigset_t ending, before;
+  sigset_t ending, mask;
   sigemptyset(&ending);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) sigaddset(&ending, number);
-  sigprocmask(SIG_BLOCK, &ending, &before);
+  sigprocmask(SIG_BLOCK, &ending, &mask);
   const UniqueFd signals(signalfd(-1, &ending, SFD_CLOEXEC));
   termios hidden = shown;
   hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
@@ -57,7 +57,7 @@ Result<std::string> read_hidden_line(const std::string& prompt) {
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
   }
   print("\n");
-  sigprocmask(SIG_SETMASK, &before, nullptr);  // A signal that has come acts now.
+  sigprocmask(SIG_SETMASK, &mask, nullptr);  // A signal that has come acts now.
   if (!whole) return Status(Code::kInvalidArgument, "the terminal gave no line");
   return line;
 }
