@@ -16,7 +16,7 @@ constexpr size_t kBytes = 1 << 16;
 
 // Writes `value` to `to` after some milliseconds.
 void launch_slow(const Device& device, CUstream in, CUdeviceptr to, unsigned value) {
-  unsigned turns = 1'000'000;
+  unsigned turns = 100'000'000;
   void* arguments[] = {&turns, &to, &value};
   MUST(cuLaunchKernel(device.linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
 }
