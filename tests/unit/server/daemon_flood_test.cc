@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "protocol/local_address.h"
+#include "server/daemon/handshake_admission.h"
 #include "server/daemon/peer_source.h"
 #include "tests/unit/server/daemon_under_test.h"
 #include "transport/tcp/connection.h"
@@ -262,6 +263,83 @@ TEST_F(FloodTest, AnUrgentByteAtTheLocalSocketEndsItsLink) {
   const std::string behind(64, 'g');
   EXPECT_EQ(send(fd, behind.data(), behind.size(), MSG_NOSIGNAL), 64);
   EXPECT_TRUE(hangs_up(fd));
+}
+
+class HandshakeAdmissionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    rlimit limit = {};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    auto made = HandshakeAdmission::create(
+        {}, [this](const transport::Connection&) { return tickets_; }, closer_);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    admission_ = *std::move(made);
+  }
+  void add(const std::string& source, const std::string& words) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0) << std::strerror(errno);
+    peers_.emplace_back(ends[1]);
+    ASSERT_EQ(send(ends[1], words.data(), words.size(), 0), ssize_t(words.size()));
+    auto connection = transport::tcp::TcpConnection::adopt(UniqueFd(ends[0]), {});
+    ASSERT_TRUE(connection.ok());
+    admission_->add(*std::move(connection), source);
+  }
+
+  ConnectionCloser closer_;
+  bool tickets_ = false;
+  std::vector<UniqueFd> peers_;
+  std::unique_ptr<HandshakeAdmission> admission_;
+};
+
+TEST_F(HandshakeAdmissionTest, BoundsWhatOneSourceLetsWaitAndAllTogether) {
+  const auto add_and_look = [this](const std::string& source, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      add(source, "g");
+      admission_->look();
+    }
+  };
+  add_and_look("a", limits::kWaitingOfSourceSoft);
+  EXPECT_EQ(admission_->count(), limits::kWaitingOfSourceSoft) << "up to here none is closed";
+  add_and_look("a", 2 * limits::kWaitingOfSourceMax);
+  const std::size_t of_one = admission_->count();
+  EXPECT_LE(of_one, limits::kWaitingOfSourceMax);
+  EXPECT_GT(of_one, limits::kWaitingOfSourceSoft);
+  for (const char* source : {"b", "c", "d", "e", "f"}) {
+    for (std::size_t i = 0; i < limits::kSilentOfSourceMax; ++i) add(source, "");
+  }
+  EXPECT_EQ(admission_->count(), limits::kWaitingConnectionsMax);
+  // The last one, of a source that has no other, is not the one that was closed.
+  add("z", "g");
+  admission_->look();
+  EXPECT_EQ(admission_->count(), limits::kWaitingConnectionsMax);
+  // A source without places comes before one that has some.
+  auto of_crowd = admission_->next();
+  auto of_z = admission_->next();
+  ASSERT_TRUE(of_crowd.connection != nullptr && of_z.connection != nullptr);
+  ASSERT_EQ(send(peers_.back().get(), "last", 4, MSG_NOSIGNAL), 4);
+  std::byte words[5];
+  EXPECT_TRUE(of_z.connection->receive(words, sizeof words, soon()).ok()) << "it is the last one";
+}
+
+TEST_F(HandshakeAdmissionTest, GivesTicketsPlacesOfTheirOwn) {
+  std::vector<HandshakeAdmission::Admitted> strangers, tickets;
+  for (std::size_t i = 0; i < 2 * limits::kHalfOpenMax; ++i) add(std::to_string(i), "g");
+  admission_->look();
+  for (auto one = admission_->next(); one.connection != nullptr; one = admission_->next()) {
+    strangers.push_back(std::move(one));
+  }
+  EXPECT_EQ(strangers.size(), limits::kHalfOpenMax);
+  tickets_ = true;
+  for (std::size_t i = 0; i <= limits::kTicketHandshakesMax; ++i) add("a", "g");
+  admission_->look();
+  for (auto one = admission_->next(); one.connection != nullptr; one = admission_->next()) {
+    tickets.push_back(std::move(one));
+  }
+  EXPECT_EQ(tickets.size(), limits::kTicketHandshakesMax);
+  admission_->leave(tickets.back().connection.get());
+  EXPECT_NE(admission_->next().connection, nullptr);
 }
 
 TEST(PeerSource, IsAnAddressOfIPv4AndASubnetOfIPv6) {
