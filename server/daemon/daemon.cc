@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/shm/memory.h"
+
 namespace gpurun::server {
 namespace {
 

@@ -37,7 +37,8 @@ class Toolkit:
         for name in ("cuda.h", "cudaProfiler.h"):
             with open(os.path.join(include, name), encoding="utf-8") as stream:
                 text += stream.read()
-        self.words = set(re.findall(r"\w+", text))
+        # Its comments also name functions of other headers.
+        self.words = set(re.findall(r"\w+", re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)))
         self.version = int(re.search(r"#define CUDA_VERSION (\d+)", text).group(1))
 
     def says(self, name, value, newest):
