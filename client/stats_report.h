@@ -13,9 +13,9 @@ namespace gpurun::client {
 
 // Who is reported, and what happened besides calls.
 struct StatsSubject {
-  std::string program;    // File name of the program.
-  int process = 0;        // Its id on this machine.
-  std::string server;     // "host:port"
+  std::string program;  // File name of the program.
+  int process = 0;      // Its id on this machine.
+  std::string server;   // "host:port"
   // Round trips between the first connect and the session's start: the connects, made at once,
   // and the worker's answer.
   unsigned attach_round_trips = 0;

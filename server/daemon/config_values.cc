@@ -89,9 +89,9 @@ Status check_confinement(const Config& config) {
 
 Status check_spare_workers(const Config& config) {
   if (config.spare_workers <= SpareOptions::kCountMax) return {};
-  return Status(Code::kInvalidArgument,
-                "is " + std::to_string(config.spare_workers) + "; it may be 0 to " +
-                    std::to_string(SpareOptions::kCountMax));
+  return Status(Code::kInvalidArgument, "is " + std::to_string(config.spare_workers) +
+                                            "; it may be 0 to " +
+                                            std::to_string(SpareOptions::kCountMax));
 }
 
 Status check_spare_level(const Config& config) {

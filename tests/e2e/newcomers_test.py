@@ -89,7 +89,7 @@ class Words(unittest.TestCase):
         for program, words, meant in (
                 (world.GPURUN, ("--devise", "emulated", "--", "true"), "--device"),
                 (world.GPURUN, ("--tokenfile", "x", "--", "true"), "--token-file"),
-                (world.GPUCTL, ("lsit",), "list"), (world.GPUCTL, ("token", "creat", "x"), "create"),
+                (world.GPUCTL, ("lisz",), "list"), (world.GPUCTL, ("token", "creat", "x"), "create"),
                 (world.GPUCTL, ("list", "--jsn"), "--json"),
                 (world.GPUCTL, ("token", "list", "--jsno"), "--json"),
                 (world.GPURUND, ("--lisen", "127.0.0.1:0"), "--listen"),

@@ -147,11 +147,12 @@ class ShellText {
 
 // Without assignments, and without the shell's own words before a command.
 Words without_prefix(const Words& command) {
-  constexpr std::string_view kOwn[] = {"exec",  "command", "then", "do", "else", "if",
-                                       "while", "until",   "time", "{",  "!",    "eval"};
+  constexpr std::string_view kShellWords[] = {"exec",  "command", "then", "do", "else", "if",
+                                              "while", "until",   "time", "{",  "!",    "eval"};
   std::size_t at = 0;
   while (at < command.size() &&
-         (std::find(std::begin(kOwn), std::end(kOwn), command[at]) != std::end(kOwn) ||
+         (std::find(std::begin(kShellWords), std::end(kShellWords), command[at]) !=
+              std::end(kShellWords) ||
           (command[at].find('=') != std::string::npos && command[at].find('=') > 0 &&
            command[at].find('/') > command[at].find('=')))) {
     ++at;

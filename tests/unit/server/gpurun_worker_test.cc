@@ -59,8 +59,8 @@ std::vector<std::string> words_of_worker(bool encrypted) {
   const std::string script = folder + "/worker", told = folder + "/told", fifo = folder + "/end";
   EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const UniqueFd end(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
-  std::ofstream(script) << "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" << told
-                        << "'\nread -r line < '" << fifo << "'\n";
+  std::ofstream(script) << "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" << told << "'\nread -r line < '"
+                        << fifo << "'\n";
   chmod(script.c_str(), 0700);
   server::ProcessSettings settings;
   settings.worker_path = script;
