@@ -78,8 +78,8 @@ Value expect(Result<Value> result) {
 Wire::Wire(const std::string& driver_path, std::string recording) : Carrier(std::move(recording)) {
   start_worker(driver_path);
   client::interpose::set_connector(&connect_channels);
-  client::interpose::set_initialized();
-  const int result = client::interpose::connected(&process_);
+  int result = client::interpose::connected(&process_);
+  if (result == 0) result = client::interpose::initialize(*process_);
   if (result != 0) throw std::runtime_error("cuInit: " + std::to_string(result));
   client::Lane::current()->set_context(client_handle(HandleKind::kContext, 0));
 }

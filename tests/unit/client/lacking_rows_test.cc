@@ -7,6 +7,7 @@
 
 #include "client/interpose/entry.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/process.h"
 #include "driver_abi/opcodes.h"
 #include "protocol/snapshot.capnp.h"
 #include "tests/unit/client/fake_worker.h"
@@ -45,8 +46,10 @@ TEST(LackingRows, AreRefusedWithOneLineEach) {
   FakeWorker worker;
   g_worker = &worker;
   set_connector(&attach_to_an_older_server);
-  set_initialized();
   EXPECT_FALSE(server_lacks(opcode::cuEventRecord));  // Nobody has asked yet.
+  Process* process = nullptr;
+  ASSERT_EQ(connected(&process), 0);
+  ASSERT_EQ(initialize(*process), 0);
   Here here;
   ASSERT_EQ(here.enter(), 0);
   testing::internal::CaptureStderr();
