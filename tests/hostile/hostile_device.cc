@@ -250,6 +250,7 @@ const gpurun::driver_abi::EmulatedView& emulated_view() {
       nullptr,
       nullptr,
       nullptr,
+      [](std::uint16_t) { return true; },
       nullptr};
   return kView;
 }
