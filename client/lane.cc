@@ -74,6 +74,7 @@ Lane* LaneRegistry::take() {
     const std::size_t id = all.made++;
     lane = new Lane;
     lane->id_ = static_cast<std::uint32_t>(id);
+    lane->home_ = &all;
     auto& chunk = all.chunks[id / kChunkLanes];
     if (chunk.load(std::memory_order_relaxed) == nullptr) {
       chunk.store(
@@ -90,7 +91,7 @@ void LaneRegistry::thread_ends(void* value) {
   Lane* lane = static_cast<Lane*>(value);
   // In a child that clone() made, the lane may be the parent's (forget_parents_lanes()).
   static_cast<void>(fork_guard::generation());
-  if (current_lane != lane) return;
+  if (lane->home_ != current_registry.load(std::memory_order_acquire)) return;
   current_lane = nullptr;  // A later destructor of this thread that calls CUDA gets a new lane.
   if (lane->free_attachment != nullptr && lane->attachment != nullptr) {
     lane->free_attachment(lane->attachment);

@@ -67,6 +67,7 @@ class Lane {
   }
 
   std::uint32_t id_ = 0;
+  const void* home_ = nullptr;  // The registry that made it: a forked child has another one.
   std::vector<Handle> contexts_;
   CaptureMode capture_mode_ = CaptureMode::kGlobal;
 

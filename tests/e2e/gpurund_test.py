@@ -587,7 +587,7 @@ class Workers(unittest.TestCase):
                 until(lambda: not server.workers(), "the worker ends")
             self.assertEqual(gpurun("--timeout", "10s", *server.options(), "--", "true").returncode, 0)
             descriptors = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-            self.assertLess(descriptors, 20)
+            self.assertLess(descriptors, 28)  # Ten runs would have left more.
         self.assertNotIn("worker ended", server.errors)
 
 

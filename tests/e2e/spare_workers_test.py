@@ -38,8 +38,8 @@ class Program:
 
     def end(self):
         """Exit status and what it said."""
-        output = self.run.communicate("\n", timeout=world.SECONDS)
-        return (self.run.returncode, *output)
+        said, errors = self.run.communicate("\n", timeout=world.SECONDS)
+        return self.run.returncode, said, world.without_meeting(errors)
 
 
 def client_environment(server):

@@ -30,8 +30,9 @@ EARLY_S = 0.25
 AGAIN_S = 0.1  # Between kills of what has taken the place of the dead.
 CALLS_MAX = 300
 SPARES = 0 if world.ARGS.sanitizer else 1  # world/server.py
-# Of a gpurund that serves nobody; ThreadSanitizer has one of its own.
-THREADS_ALONE = "2" if world.ARGS.sanitizer == "thread" else "1"
+# Of a gpurund that serves nobody: its loop, the one that closes connections, and the one that looks at
+# the users' tokens. ThreadSanitizer has one of its own.
+THREADS_ALONE = "4" if world.ARGS.sanitizer == "thread" else "3"
 
 
 def state(server, temporary):

@@ -9,7 +9,7 @@ from .arguments import ARGS, DRIVERS, GPUCTL, GPURUN, GPURUND, HOME, SECONDS  # 
 from .processes import (alive, can_be, can_lend_users, children, command_line,  # noqa: F401
                         descriptors, name_of, running, server_of, stat_fields, status_of, until, wait)
 from .run import (Statistics, client_environment, crash_kills, environment, gpurun,  # noqa: F401
-                  holdings, measured, start)
+                  holdings, measured, start, without_meeting)
 from .server import Gpurund  # noqa: F401
 from .starting import start_trips  # noqa: F401
 from .wire import DelayedLink  # noqa: F401

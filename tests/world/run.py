@@ -2,12 +2,18 @@
 import collections
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
 
 from . import transports
 from .arguments import ARGS, GPUCTL, GPURUN, HOME, SECONDS
+
+
+def without_meeting(errors):
+    """What a run said on stderr, less that it met its server for the first time, which -q does not hide."""
+    return re.sub(r"(?m)^gpurun: met the server \S+ for the first time; [^\n]*\n", "", errors)
 
 
 def environment(**changes):

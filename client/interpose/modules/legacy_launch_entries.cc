@@ -21,6 +21,9 @@ int find_legacy_launch(CUfunction given, LegacyLaunch** legacy) {
 CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   LegacyLaunch* legacy = nullptr;
   if (const int result = find_legacy_launch(f, &legacy); result != 0) return cuda(result);
+  Here here;
+  client::Handle known = 0;
+  if (const int result = here.stream(stream, &known); result != 0) return cuda(result);
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   return legacy->launch([&](const unsigned* block, unsigned shared_bytes, void** extra) {
     return custom::cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1,
