@@ -64,7 +64,7 @@ class Limits(both.Case):
                     (resource.RLIMIT_STACK, 128 << 10, 128 << 10), (resource.RLIMIT_STACK, 64 << 10, 8 * MIB),
                     (resource.RLIMIT_AS, 2048 * MIB, None), (resource.RLIMIT_MEMLOCK, 0, 0),
                     (resource.RLIMIT_FSIZE, 0, None), (resource.RLIMIT_CORE, 0, 0),
-                    (resource.RLIMIT_FSIZE, 64 << 10, 64 << 10), (resource.RLIMIT_CPU, 3000, 3000),
+                    (resource.RLIMIT_FSIZE, 128 << 10, 128 << 10), (resource.RLIMIT_CPU, 3000, 3000),
                     (resource.RLIMIT_NOFILE, 64, None), (resource.RLIMIT_NPROC, 40, None),
                     (resource.RLIMIT_DATA, 512 * MIB, None)):
                 with self.subTest(before=before, which=which, soft=soft):

@@ -11,7 +11,7 @@ namespace gpurun::tools {
 namespace {
 
 // The session, and the pages that gpurun shares with the program's processes.
-constexpr rlim_t kBytesMin = 64 << 10;
+constexpr rlim_t kBytesMin = 128 << 10;
 
 struct Before {
   bool known = false;
@@ -35,7 +35,7 @@ Status widen_file_limit() {
   return Status(Code::kResourceExhausted,
                 "the hard limit of file sizes (ulimit -f) is " + std::to_string(limit.rlim_max) +
                     " bytes, and gpurun keeps its session in memory files, which count; allow at "
-                    "least 64 KiB, or set the soft limit only (ulimit -S -f)");
+                    "least 128 KiB, or set the soft limit only (ulimit -S -f)");
 }
 
 void restore_file_limit() {

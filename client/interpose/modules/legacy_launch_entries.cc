@@ -23,7 +23,9 @@ CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   if (const int result = find_legacy_launch(f, &legacy); result != 0) return cuda(result);
   Here here;
   client::Handle known = 0;
-  if (const int result = here.stream(stream, &known); result != 0) return cuda(result);
+  int result = here.enter_context();
+  if (result == 0) result = here.stream(stream, &known);
+  if (result != 0) return cuda(result);
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   return legacy->launch([&](const unsigned* block, unsigned shared_bytes, void** extra) {
     return custom::cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1,
