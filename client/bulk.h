@@ -150,8 +150,10 @@ class Bulk {
   bool reads(ByteView memory) const noexcept;
   // Waits until none of it has, or the session ends.
   void await_read(ByteView memory) noexcept;
-  // Likewise for the sources of all transfers but those that are only offered.
-  void await_sources_read() noexcept;
+  // Likewise for the sources of the transfers up to number `last`, but not those that are only
+  // offered. Transfers that other threads begin meanwhile do not delay it.
+  void await_sources_read(std::uint64_t last) noexcept;
+  std::uint64_t last_begun() const noexcept { return last_transfer_.load(); }
 
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
   // appended. `unattended`: nobody waits for it (see outstanding()). Over how many connections they
@@ -329,7 +331,12 @@ class Bulk {
   };
   std::vector<Sending> sending_;
   std::atomic<std::uint64_t> pieces_read_{0};
-  std::vector<ByteView> reading_;  // Pieces of sources that are copied or sent just now.
+  // A piece of a source that is copied or sent just now.
+  struct Reading {
+    std::uint64_t transfer;
+    ByteView piece;
+  };
+  std::vector<Reading> reading_;
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> outgoing_;
   std::size_t offered_bytes_ = 0;
   std::map<Line, InLine> lines_;  // Of those that may go once their bytes are there.

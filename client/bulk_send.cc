@@ -111,7 +111,7 @@ bool overlap(ByteView one, ByteView other) {
 // With the lock held, as the next.
 bool Bulk::is_read(ByteView memory) const noexcept {
   return std::any_of(reading_.begin(), reading_.end(),
-                     [memory](ByteView each) { return overlap(each, memory); });
+                     [memory](const Reading& each) { return overlap(each.piece, memory); });
 }
 
 bool Bulk::still_reads(ByteView memory) const noexcept {
@@ -133,13 +133,14 @@ void Bulk::await_read(ByteView memory) noexcept {
   read_.wait(lock, [&] { return ended_ ? !is_read(memory) : !still_reads(memory); });
 }
 
-void Bulk::await_sources_read() noexcept {
+void Bulk::await_sources_read(std::uint64_t last) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto still_read = [](const auto& each) {
-    return each.second->offered == nullptr && !each.second->taken();
+  const auto reads_now = [last](const Reading& each) { return each.transfer <= last; };
+  const auto still_read = [last](const auto& each) {
+    return each.first <= last && each.second->offered == nullptr && !each.second->taken();
   };
   read_.wait(lock, [&] {
-    if (!reading_.empty()) return false;
+    if (std::any_of(reading_.begin(), reading_.end(), reads_now)) return false;
     return ended_ || std::none_of(outgoing_.begin(), outgoing_.end(), still_read);
   });
 }
@@ -183,14 +184,15 @@ Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
 
 void Bulk::begin_read(Outgoing& out, ByteView piece) {
   ++out.reading;
-  reading_.push_back(piece);
+  reading_.push_back({out.transfer, piece});
 }
 
 void Bulk::end_read(Outgoing& out, ByteView piece) {
   --out.reading;
   // A piece that two threads read at once stands there twice.
-  reading_.erase(std::find_if(reading_.begin(), reading_.end(), [piece](ByteView each) {
-    return each.data() == piece.data() && each.size() == piece.size();
+  reading_.erase(std::find_if(reading_.begin(), reading_.end(), [&out, piece](const Reading& each) {
+    return each.transfer == out.transfer && each.piece.data() == piece.data() &&
+           each.piece.size() == piece.size();
   }));
   read_.notify_all();
 }

@@ -206,7 +206,9 @@ bool Session::reads(ByteView memory) const noexcept { return impl_->bulk->reads(
 
 void Session::await_read(ByteView memory) noexcept { impl_->bulk->await_read(memory); }
 
-void Session::await_sources_read() noexcept { impl_->bulk->await_sources_read(); }
+void Session::await_sources_read() noexcept {
+  impl_->bulk->await_sources_read(impl_->bulk->last_begun());
+}
 
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }
 

@@ -118,6 +118,26 @@ TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
   freeing.get();
 }
 
+// A free would wait for ever while other threads go on copying.
+TEST_F(BulkTest, SourcesOfLaterCopiesAreNotWaitedFor) {
+  static const Bytes first = pattern(100);
+  static const Bytes second = pattern(200);
+  ASSERT_EQ(copy_in(first, Session::Reading::kInTurn), 0);
+  const FakeWorker::Record in = worker_->next();
+  const std::uint64_t last = session_->bulk().last_begun();
+  ASSERT_EQ(copy_in(second, Session::Reading::kInTurn), 0);
+  const FakeWorker::Record later = worker_->next();
+  auto freeing = std::async(std::launch::async, [this, last] {
+    session_->bulk().await_sources_read(last);
+    return session_->reads(second);
+  });
+  want(in, 0);
+  EXPECT_TRUE(take_transfer(in.header.bulk, first.size()) == first);
+  EXPECT_TRUE(freeing.get()) << "it waited for the later one, too";
+  want(later, 0);
+  EXPECT_TRUE(take_transfer(later.header.bulk, second.size()) == second);
+}
+
 TEST_F(BulkTest, ACopyInTurnFindsRoomInAWindowFullOfLaterOnes) {
   static const Bytes turn = pattern(2 * Bulk::kTurnSlots * limits::kBulkChunkBytes);
   static const Bytes later = pattern(Bulk::kTransferWindowBytes);
