@@ -18,12 +18,12 @@ def tests_of(build):
 
 
 def costs(path=COSTS):
-    """Name -> (seconds, seconds of processor time)."""
+    """Name -> (seconds, seconds of processor time, None where that was not measured)."""
     found = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             for line in file:
                 words = line.split()
-                if len(words) == 3 and not line.startswith("#"):
-                    found[words[0]] = (float(words[1]), float(words[2]))
+                if len(words) in (2, 3) and not line.startswith("#"):
+                    found[words[0]] = (float(words[1]), float(words[2]) if len(words) == 3 else None)
     return found
