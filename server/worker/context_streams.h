@@ -48,6 +48,11 @@ class ContextStreams {
     }
     return !done;
   }
+  // `stream` of `context` may have work.
+  bool has_given(std::uint64_t context, void* stream) const {
+    const auto found = streams_.find(context);
+    return found != streams_.end() && found->second.all.count(stream) != 0;
+  }
   bool may_have_work(std::uint64_t context) const {
     const auto found = streams_.find(context);
     return found != streams_.end() && !found->second.all.empty();

@@ -7,6 +7,7 @@
 // recorded in a stream of ours, which waits for every stream that has work.
 //
 // Streams that are capturing stay out of it: an event of ours must not enter the program's graph.
+// A stream of ours has taken over what they were given before (outlive()).
 // One thread at a time, with the call's context current.
 #pragma once
 
@@ -42,8 +43,8 @@ class DeviceBarrier {
   // Likewise of a call that stands behind all that `streams`, of its context, have been given. None
   // of them captures.
   int after_streams(const protocol::RecordHeader& header, std::span<void* const> streams);
-  // `stream` of `context` has work, and is about to be destroyed: side_of() waits for that work
-  // from now on.
+  // `stream` of `context`, which is current, has work, and is about to be destroyed or to capture:
+  // side_of() waits for that work from now on.
   int outlive(std::uint64_t context, void* stream);
   // The stream of ours that waits for such events in that context; null: none does.
   void* side_of(std::uint64_t context) const {

@@ -263,6 +263,7 @@ void ExecutorState::forget_contexts() {
   for (const std::uint64_t context : contexts) {
     barrier.forget(context);
     context_streams.forget(context);
+    std::erase_if(captures, [&](const auto& each) { return each.second == context; });
   }
 }
 

@@ -32,25 +32,62 @@ bool ExecutorState::stream_is_done(void* stream) const {
 }
 
 // What a context waits for is what its streams have, whichever context was current.
-void ExecutorState::note_for_context(const RecordHeader& header, void* stream) {
+void ExecutorState::note_for_context(const Call& call) {
+  const RecordHeader& header = call.header_;
+  void* const stream = call.driver_stream_;
   const auto home = [&] {
     const std::uint64_t of_stream = traits(header).context;
     return of_stream != 0 ? of_stream : header.context;
   };
-  if (header.opcode != driver_abi::opcode::cuStreamDestroy_v2) {
-    return context_streams.given(header.context, stream, home);
+  if (header.opcode == driver_abi::opcode::cuStreamDestroy_v2) {
+    captures.erase(stream);
+    const auto is_done = [this](void* each) { return stream_is_done(each); };
+    if (context_streams.destroyed(home(), stream, is_done)) keep_work(call, home(), stream);
+    return;
   }
-  const std::uint64_t of = home();
-  const bool had_work =
-      context_streams.destroyed(of, stream, [this](void* each) { return stream_is_done(each); });
-  if (!had_work || barrier.outlive(header.context, stream) != 0) return;
-  if (void* const side = barrier.side_of(header.context); side != nullptr) {
-    context_streams.given(of, side, [of] { return of; });
+  if (may_enter_capture(header)) keep_work_before_capture(call, home());
+  if (begins_capture(header)) captures[stream] = home();
+  if (header.opcode == driver_abi::opcode::cuStreamEndCapture) captures.erase(stream);
+  context_streams.given(header.context, stream, home);
+}
+
+bool ExecutorState::begins_capture(const RecordHeader& header) {
+  return header.opcode == driver_abi::opcode::cuStreamBeginCapture_v2 ||
+         header.opcode == driver_abi::opcode::cuStreamBeginCaptureToGraph;
+}
+
+// A wait for an event of a capture draws the stream into that. The legacy stream never enters one.
+bool ExecutorState::may_enter_capture(const RecordHeader& header) const {
+  if (header.stream < protocol::kStreamPerThread) return false;
+  return begins_capture(header) || (header.form == Form::kStreamWait && !captures.empty());
+}
+
+// The stream cannot be asked about any more as long as it captures, nor, where it blocks, the
+// legacy stream of `home`, its context.
+void ExecutorState::keep_work_before_capture(const Call& call, std::uint64_t home) {
+  const bool blocking = traits(call.header_).blocking;
+  void* const legacy = reinterpret_cast<void*>(protocol::kStreamLegacy);
+  for (void* const stream : {call.driver_stream_, static_cast<void*>(nullptr), legacy}) {
+    if (stream != call.driver_stream_ && !blocking) continue;
+    if (context_streams.has_given(home, stream)) keep_work(call, home, stream);
   }
 }
 
+// From now on a stream of the worker's own has the work of `stream`, of the context `home`, too.
+void ExecutorState::keep_work(const Call& call, std::uint64_t home, void* stream) {
+  const HandleTable::Found context = handles.find(home, HandleKind::kContext);
+  if (context.result != 0) return;  // It has ended, and its work with it.
+  if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) return;
+  // A failure is for the call itself to find.
+  if (!stream_is_done(stream) && barrier.outlive(home, stream) == 0) {
+    void* const side = barrier.side_of(home);
+    if (side != nullptr) context_streams.given(home, side, [home] { return home; });
+  }
+  (void)enter_context(options.driver, id, call.driver_context_);
+}
+
 // Puts a barrier behind all that the context has been given and that is not done. Streams that
-// capture stay out of it.
+// capture stay out of it: keep_work_before_capture() has seen to what they had before.
 int ExecutorState::mark_behind_context(const RecordHeader& header) {
   using State = ContextStreams::State;
   forget_contexts();
@@ -89,7 +126,7 @@ int ExecutorState::prepare(Call& call) {
     // A question adds nothing to its stream: that another lane's barrier comes first is not its
     // stream's business.
     if (is_question(call)) return 0;
-    note_for_context(header, call.driver_stream_);
+    note_for_context(call);
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
     return result;

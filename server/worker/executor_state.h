@@ -134,7 +134,11 @@ struct ExecutorState {
   void finish(IssueQueue::Item* item);
   void forget_early(const IssueQueue::Item* item);
   bool stream_is_done(void* stream) const;
-  void note_for_context(const RecordHeader& header, void* stream);
+  void note_for_context(const Call& call);
+  static bool begins_capture(const RecordHeader& header);
+  bool may_enter_capture(const RecordHeader& header) const;
+  void keep_work_before_capture(const Call& call, std::uint64_t home);
+  void keep_work(const Call& call, std::uint64_t home, void* stream);
   bool soon(const std::function<bool()>& ready);
   void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
   void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
@@ -168,6 +172,8 @@ struct ExecutorState {
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
   ContextStreams context_streams;
+  // The driver's streams in which a capture was begun and may not have ended, with their contexts.
+  std::unordered_map<void*, std::uint64_t> captures;
   struct Standing {
     RecordHeader call;
     RecordHeader copy;      // Answered early.

@@ -349,6 +349,69 @@ void in_a_capture(const Scene& scene) {
   }
 }
 
+// The work before a capture is no part of it: of the stream that begins one, of one that an event
+// draws into it, and of the legacy stream, which nobody may ask as long as a blocking stream is.
+struct Entry {
+  const char* name;
+  unsigned flags;
+  bool of_legacy, drawn;
+};
+
+void launch_captured(const Device& device, CUstream in, CUdeviceptr at) {
+  unsigned one = 1;
+  void* arguments[] = {&at, &one};
+  MUST(cuLaunchKernel(device.pass_on, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
+}
+
+void before_a_capture(const Scene& scene, const Entry& entry, const Freed& freed) {
+  const CUstream busy = Device::stream(entry.flags);
+  const CUstream origin = entry.drawn ? Device::stream(CU_STREAM_NON_BLOCKING) : busy;
+  const CUevent fork = Device::event(), join = Device::event();
+  const std::function<void()> free = freed.make();
+  MUST(cuCtxSynchronize());
+  const unsigned value = Device::read(scene.value) + 1;
+  const CUstream working = entry.of_legacy ? nullptr : busy;
+  launch_slow(scene.device, working, scene.value, value);
+  MUST(cuEventRecord(scene.done, working));
+  CUgraph graph;
+  MUST(cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+  launch_captured(scene.device, origin, scene.copy);
+  if (entry.drawn) {
+    MUST(cuEventRecord(fork, origin));
+    MUST(cuStreamWaitEvent(busy, fork, 0));
+    launch_captured(scene.device, busy, scene.copy);
+    MUST(cuEventRecord(join, busy));
+    MUST(cuStreamWaitEvent(origin, join, 0));
+  }
+  free();
+  MUST(cuMemcpyDtoHAsync(scene.seen, scene.value, 4, scene.other));
+  const std::string what = std::string(" before ") + entry.name + " captured and " + freed.name;
+  expect(cuEventQuery(scene.done), CUDA_SUCCESS, "the event" + what);
+  MUST(cuStreamEndCapture(origin, &graph));
+  MUST(cuStreamSynchronize(scene.other));
+  expect(*scene.seen, value, "a copy of the work" + what);
+  size_t nodes = 0;
+  MUST(cuGraphGetNodes(graph, nullptr, &nodes));
+  expect(static_cast<unsigned>(nodes), entry.drawn ? 2 : 1, "the graph" + what);
+  MUST(cuGraphDestroy(graph));
+  MUST(cuEventDestroy(fork));
+  MUST(cuEventDestroy(join));
+  MUST(cuStreamDestroy(busy));
+  if (entry.drawn) MUST(cuStreamDestroy(origin));
+}
+
+void before_captures(const Scene& scene) {
+  const Entry entries[] = {{"its stream", CU_STREAM_NON_BLOCKING, false, false},
+                           {"its blocking stream", CU_STREAM_DEFAULT, false, false},
+                           {"a blocking stream", CU_STREAM_DEFAULT, true, false},
+                           {"by an event its stream", CU_STREAM_NON_BLOCKING, false, true},
+                           {"by an event a blocking stream", CU_STREAM_DEFAULT, true, true}};
+  const std::vector<Freed> frees = all_freed();
+  for (const Entry& entry : entries) {
+    for (size_t i = 0; i < frees.size(); i += 3) before_a_capture(scene, entry, frees[i]);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -360,6 +423,7 @@ int main(int argc, char** argv) {
   many_streams(scene);
   contexts(scene, argv[1]);
   in_a_capture(scene);
+  before_captures(scene);
   sources(scene);
   MUST(cuGraphExecDestroy(scene.graph));
   MUST(cuCtxDestroy(scene.second));

@@ -40,6 +40,23 @@ class FreeOrderTest : public ExecutorTest {
   // Of lane 0.
   void free_early() { call(kRun2, Order::kOrderedHost, 0, protocol::kFlagBarrier); }
 
+  // From its beginning on the stream X captures, and so nobody may ask the legacy stream.
+  void capture_x() {
+    captures = false;
+    options_.driver.cuStreamIsCapturing = [](void* stream, int* status) {
+      const bool legacy = stream == nullptr;
+      *status = captures && stream == reinterpret_cast<void*>(std::uintptr_t{22}) ? 1 : 0;
+      return captures && legacy ? kErrorCaptureImplicit : 0;
+    };
+    options_.handlers.by_opcode[driver_abi::opcode::cuStreamBeginCapture_v2] = [](Call& each) {
+      captures = true;
+      return run(each);
+    };
+    start();
+  }
+
+  static constexpr int kErrorCaptureImplicit = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (cuda.h).
+  static inline std::atomic<bool> captures{false};
   static inline std::atomic<int> queries{0};
 };
 
@@ -92,6 +109,41 @@ TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
   call(kRun, Order::kStream, kStreamY);
   EXPECT_THAT(stage_.said(), ElementsAre("1", "3"));
   EXPECT_EQ(queries, 0);
+}
+
+// What it had before is no part of its capture.
+TEST_F(FreeOrderTest, TheWorkBeforeACaptureIsStoodBehind) {
+  capture_x();
+  call(kRun, Order::kStream, kStreamX);
+  call(driver_abi::opcode::cuStreamBeginCapture_v2, Order::kStream, kStreamX);
+  call(kRun, Order::kStream, kStreamX);
+  free_early();
+  call(kRun, Order::kStream, kStreamY);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 55", "2", "3",
+                                         "record in 55", "wait in 33", "5"));
+}
+
+// As long as a blocking stream captures, the legacy stream cannot be asked.
+TEST_F(FreeOrderTest, TheLegacyWorkBeforeACaptureIsStoodBehind) {
+  options_.driver.cuStreamGetFlags = [](void*, unsigned* flags) {
+    *flags = 0;
+    return 0;
+  };
+  capture_x();
+  call(kRun, Order::kStream);
+  call(driver_abi::opcode::cuStreamBeginCapture_v2, Order::kStream, kStreamX);
+  free_early();
+  call(kRun, Order::kStream, kStreamY);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 0", "wait in 55", "2", "record in 55",
+                                         "wait in 33", "4"));
+}
+
+TEST_F(FreeOrderTest, ACaptureBehindNothingCostsNothing) {
+  capture_x();
+  stage_.event_state = 0;
+  call(kRun, Order::kStream, kStreamX);
+  call(driver_abi::opcode::cuStreamBeginCapture_v2, Order::kStream, kStreamX);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "2"));
 }
 
 // A stream that ends is nothing that could be asked or recorded in; its work goes on.
