@@ -202,6 +202,8 @@ bool Session::may_still_write(ByteView memory) const noexcept {
          impl_->graphs.may_write();
 }
 
+bool Session::graphs_touch_memory() const noexcept { return impl_->graphs.may_touch(); }
+
 bool Session::reads(ByteView memory) const noexcept { return impl_->bulk->reads(memory); }
 
 void Session::await_read(ByteView memory) noexcept { impl_->bulk->await_read(memory); }

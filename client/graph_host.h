@@ -49,6 +49,8 @@ class GraphHost {
   // There are functions or copies into the program's memory, so that graphs may write there at any
   // time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
+  // Likewise, or copies from there: graphs may read or write it at any time.
+  bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
 
   // Who reads the log. kProtocol: no such operation, or not its kind, or bytes beyond its end, or
   // more turns at once than kTurnsMax.
@@ -76,7 +78,8 @@ class GraphHost {
   void answer(const Turn& turn);
 
   Session*& session_;
-  std::atomic<std::size_t> writers_{0};  // Of operations_.
+  std::atomic<std::size_t> living_{0};   // How many operations_, and
+  std::atomic<std::size_t> writers_{0};  // of them that write.
   std::mutex mutex_;                     // Guards all below.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
   std::uint64_t last_ = 0;

@@ -208,7 +208,7 @@ class Session {
   int copy_out(Lane& lane, CallSite site, const HostBox& destination,
                const protocol::BoxCopyPayload& box, bool wait);
 
-  // True while a copy_out(wait = false) has not arrived, or a graph lives that touches this
+  // True while a copy_out(wait = false) has not arrived, or a graph lives that writes to this
   // process: host-visible writes that forbid answering implicit synchronisation early.
   bool host_write_outstanding() const noexcept;
   // Likewise, and it may be `memory` that is written: a copy out that has not arrived goes there,
@@ -264,10 +264,14 @@ class Session {
   // on return.
   void share_memory() noexcept { memory_shared_.fetch_add(1); }
   void unshare_memory() noexcept { memory_shared_.fetch_sub(1); }
-  // Whether implicit synchronisation may be answered before it has happened.
+  // Whether implicit synchronisation may be answered before it has happened. Not where a graph
+  // lives that reads this process's memory either: nobody here knows when it has.
   bool may_answer_early() const noexcept {
-    return memory_shared_.load() == 0 && !every_call_is_a_fence() && !host_write_outstanding();
+    return memory_shared_.load() == 0 && !every_call_is_a_fence() && !host_write_outstanding() &&
+           !graphs_touch_memory();
   }
+  // A graph lives that reads or writes memory of this process, or runs a function of it.
+  bool graphs_touch_memory() const noexcept;
 
   // `tell` is called with the ticket of each protocol::MemoryReturn whose work is done, before the
   // reply to a call that waits for it. On the thread that reads the log, which may be any that

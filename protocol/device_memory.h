@@ -58,7 +58,7 @@ enum class ReturnKind : std::uint32_t {
   // Nothing is freed here: the program has freed memory of its own, or while a stream captured, and
   // later calls stand behind what the record's context was given before (kFlagBarrier;
   // docs/adr/0038).
-  // Nobody waits, and nothing is said. With Feature::kFreesInOrder only.
+  // An awaited one is answered when that is complete. With Feature::kFreesInOrder only.
   kOrder = 4,
 };
 

@@ -8,11 +8,8 @@
 namespace gpurun::client::interpose {
 namespace {
 
-bool worker_keeps_order(const Here& here) {
-  return (here.process->features & protocol::feature_bit(protocol::Feature::kFreesInOrder)) != 0;
-}
-
-int post_order(const Here& here, Handle context) {
+// Returns at once where it may be early, else when what it stands behind is done.
+int order(const Here& here, Handle context, bool early) {
   protocol::MemoryReturn payload;
   payload.kind = protocol::ReturnKind::kOrder;
   CallSite site;
@@ -22,10 +19,19 @@ int post_order(const Here& here, Handle context) {
   site.flags = protocol::kFlagBarrier;
   site.context = context;
   site.work = Work::kNone;
-  return here.session().post(*here.lane, site, bytes_of(payload));
+  Session& session = here.session();
+  if (early) return session.post(*here.lane, site, bytes_of(payload));
+  Reply reply;
+  const int result = session.call(*here.lane, site, bytes_of(payload), &reply);
+  session.await_sources_read();
+  return result;
 }
 
 }  // namespace
+
+bool worker_keeps_order(const Here& here) {
+  return (here.process->features & protocol::feature_bit(protocol::Feature::kFreesInOrder)) != 0;
+}
 
 bool may_free_early(const Here& here) {
   if (!here.session().may_answer_early()) return false;
@@ -36,13 +42,12 @@ bool may_free_early(const Here& here) {
 int wait_implicitly(const Here& here, Handle context) {
   Session& session = here.session();
   const bool early = may_free_early(here);
-  // Nobody may wait for a context that captures.
-  if (worker_keeps_order(here) && (early || context_captures(context))) {
-    return session.known_complete(context) ? session.health(context) : post_order(here, context);
+  const bool captures = context_captures(context);
+  // Nobody may wait for a context that captures, but for what it was given before.
+  if (worker_keeps_order(here) && (early || captures)) {
+    return session.known_complete(context) ? session.health(context) : order(here, context, early);
   }
-  if (context_captures(context) || (early && session.known_complete(context))) {
-    return session.health(context);
-  }
+  if (captures || (early && session.known_complete(context))) return session.health(context);
   CallSite site;
   site.context = context;
   site.waits = Waits::kForContext;

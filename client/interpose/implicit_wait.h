@@ -11,6 +11,9 @@ namespace gpurun::client::interpose {
 // write to every source of its copies now, as it may after the call has waited.
 bool may_free_early(const Here& here);
 
+// The worker keeps later calls behind a free, and can be waited for while a stream captures.
+bool worker_keeps_order(const Here& here);
+
 // For a call that frees nothing of the device's: waits for the work of `context`, or orders all
 // later calls behind it. Sends nothing where that is known to be complete. 0, or an earlier
 // failure.

@@ -49,8 +49,9 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
 }
 
 // In relaxed mode a program may end memory while a stream of its context captures; but then nobody
-// can wait for the bytes that are still to come into it.
+// can wait for the bytes that are still to come into it, where the worker is an older one.
 int refuse_to_end(const Here& here, const MemoryRange& range) {
+  if (worker_keeps_order(here)) return 0;
   return here.session().host_write_outstanding() && context_captures(range.context)
              ? int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}
              : 0;

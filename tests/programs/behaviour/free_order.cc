@@ -329,6 +329,92 @@ void sources(const Scene& scene) {
   MUST(cuMemFreeHost(source));
 }
 
+// A capture by a stream that nothing else has to do with, in the mode that allows frees.
+class OtherCapture {
+ public:
+  explicit OtherCapture(bool wanted) : stream_(wanted ? Device::stream(1) : nullptr) {
+    if (wanted) MUST(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  }
+  void end() {
+    CUgraph graph;
+    if (stream_ == nullptr) return;
+    MUST(cuStreamEndCapture(stream_, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuStreamDestroy(stream_));
+  }
+
+ private:
+  CUstream stream_;
+};
+
+// A graph that copies from `source` behind a slow kernel.
+CUgraphExec upload_graph(const Scene& scene, CUdeviceptr to, const void* source, size_t bytes) {
+  CUgraph graph;
+  CUgraphExec executable;
+  MUST(cuStreamBeginCapture(scene.other, CU_STREAM_CAPTURE_MODE_RELAXED));
+  launch_slow(scene.device, scene.other, scene.value, 1);
+  MUST(cuMemcpyHtoDAsync(to, source, bytes, scene.other));
+  MUST(cuStreamEndCapture(scene.other, &graph));
+  MUST(cuGraphInstantiate(&executable, graph, 0));
+  MUST(cuGraphDestroy(graph));
+  return executable;
+}
+
+// The sources of graphs are like those of copies, also in a capture. A synchronous copy in waits
+// for the blocking streams likewise.
+void sources_of_graphs(const Scene& scene) {
+  constexpr size_t kLarge = 4 << 20;
+  auto* const source = reinterpret_cast<unsigned char*>(Device::pinned(kLarge));
+  const CUstream blocking = Device::stream(CU_STREAM_DEFAULT);
+  const CUdeviceptr to = Device::memory(kLarge);
+  const CUgraphExec graph = upload_graph(scene, to, source, kLarge);
+  std::vector<Freed> calls = all_freed();
+  const auto copy_in = [&scene] {
+    const unsigned zero = 0;
+    MUST(cuMemcpyHtoD(scene.copy, &zero, 4));
+  };
+  calls.push_back({"a copy in", [copy_in] { return copy_in; }});
+  unsigned char round = 0;
+  for (const bool captures : {false, true}) {
+    for (const Freed& each : calls) {
+      const std::function<void()> call = each.make();
+      std::memset(source, ++round, kLarge);
+      MUST(cuCtxSynchronize());
+      MUST(cuGraphLaunch(graph, blocking));
+      OtherCapture capture(captures);
+      call();
+      std::memset(source, 0xee, kLarge);
+      capture.end();
+      MUST(cuStreamSynchronize(blocking));
+      expect(Device::read(to + kLarge - 4) & 0xff, round,
+             std::string("a graph whose source was overwritten after ") + each.name);
+    }
+  }
+  MUST(cuGraphExecDestroy(graph));
+  MUST(cuStreamDestroy(blocking));
+  MUST(cuMemFree(to));
+  MUST(cuMemFreeHost(source));
+}
+
+// What copies out bring is there when a free returns, also in a capture.
+void copies_out(const Scene& scene) {
+  unsigned value = 100;
+  for (const bool captures : {false, true}) {
+    for (const Freed& each : all_freed()) {
+      const std::function<void()> free = each.make();
+      *scene.seen = 0;
+      MUST(cuCtxSynchronize());
+      launch_slow(scene.device, scene.busy, scene.value, ++value);
+      MUST(cuMemcpyDtoHAsync(scene.seen, scene.value, 4, scene.busy));
+      OtherCapture capture(captures);
+      free();
+      expect(*const_cast<volatile unsigned*>(scene.seen), value,
+             std::string("a copy out before the end of ") + each.name);
+      capture.end();
+    }
+  }
+}
+
 // While another stream captures, in the mode that allows it.
 void in_a_capture(const Scene& scene) {
   const CUstream captured = Device::stream(CU_STREAM_NON_BLOCKING);
@@ -425,6 +511,8 @@ int main(int argc, char** argv) {
   in_a_capture(scene);
   before_captures(scene);
   sources(scene);
+  sources_of_graphs(scene);
+  copies_out(scene);
   MUST(cuGraphExecDestroy(scene.graph));
   MUST(cuCtxDestroy(scene.second));
   std::printf("PASSED\n");

@@ -195,6 +195,21 @@ TEST_F(FreeOrderTest, QuestionsOfAllLanesOfTheContextStandBehindIt) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3", "waits for 77", "4"));
 }
 
+// Where a context captures, nobody could wait for it otherwise.
+TEST_F(FreeOrderTest, AnAwaitedFreeIsAnsweredBehindItsMark) {
+  options_.driver.cuEventSynchronize = [](void* event) {
+    stage->say("waits for " + name(event));
+    return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
+  };
+  start();
+  call(kRun, Order::kStream, kStreamX);
+  const std::uint64_t free =
+      call(kRun2, Order::kOrderedHost, 0, protocol::kFlagBarrier | protocol::kFlagFence);
+  open();
+  EXPECT_EQ(receive().header.call_sequence, free);
+  EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "waits for 77"));
+}
+
 TEST_F(FreeOrderTest, QuestionsStandBehindAFreeThatIsQueued) {
   options_.driver.cuEventSynchronize = [](void*) { return 0; };
   start();
