@@ -72,6 +72,13 @@ bool may_be_secret(std::string_view name) {
   return !begins_as_path(name) || has_long_component(name);
 }
 
+bool holds_token_prefix(std::string_view text) {
+  for (std::size_t at = 0; at + kTokenPrefix.size() <= text.size(); ++at) {
+    if (same_letters(text.substr(at, kTokenPrefix.size()), kTokenPrefix)) return true;
+  }
+  return false;
+}
+
 std::string hide_tokens(std::string_view text) {
   std::string shown;
   std::size_t bytes = 0;

@@ -14,6 +14,9 @@ namespace gpurun::protocol {
 // path names. True in doubt.
 bool may_be_secret(std::string_view name);
 
+// Whether `text` holds what a user's token begins with, in whatever case: it is no name then.
+bool holds_token_prefix(std::string_view text);
+
 // `text` with "gpurun1_(hidden)" in place of each token, also of a damaged one.
 std::string hide_tokens(std::string_view text);
 

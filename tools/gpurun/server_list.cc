@@ -12,6 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "protocol/limits.h"
+#include "protocol/secret_text.h"
 #include "tools/gpurun/bitfusion_servers.h"
 
 namespace gpurun::tools {
@@ -135,6 +136,12 @@ Result<ServerList> named_servers(const std::optional<std::string>& list,
 }
 
 Result<Address> parse_address(const std::string& text) {
+  // No resolver gets to see it, and neither does a log.
+  if (protocol::holds_token_prefix(text)) {
+    return wrong(
+        "a token stands where a server's HOST[:PORT] belongs; it is not looked up and not shown. "
+        "Write gpurun login HOST, which asks for the token or reads it from stdin");
+  }
   Address address;
   address.port = limits::kDefaultPort;
   std::string port;

@@ -65,6 +65,21 @@ TEST_F(ServerListTest, OneServerALine) {
   EXPECT_EQ(read("servers:4790\n"), "servers:4790");  // A host of that name.
 }
 
+// A resolver, and who listens to it, would learn the token.
+TEST_F(ServerListTest, ATokenIsNoServerAndIsNotShown) {
+  const std::string token = "gpurun1_0123456789ab_0123456789abcdef0123456789abcdef";
+  for (const std::string& text :
+       {token, " " + token, token + ":1", "[" + token + "]", "TOKEN=" + token, "login," + token,
+        std::string("GPURUN1_0123"), std::string("gpurun1_")}) {
+    const Result<ServerList> list = parse_server_list(text);
+    ASSERT_FALSE(list.ok()) << text;
+    EXPECT_NE(list.status().message().find("a token stands where"), std::string::npos) << text;
+    EXPECT_EQ(list.status().message().find("0123"), std::string::npos) << text;
+  }
+  EXPECT_EQ(read("a\n" + token + "\n").find(":2: a token stands where"), 0u);
+  EXPECT_EQ(read("gpurun1\ngpurun1.example:7\n"), "gpurun1:4790 gpurun1.example:7");
+}
+
 TEST_F(ServerListTest, BitfusionsFile) {
   EXPECT_EQ(read("servers:\n- reachable: 10.1.2.3:56001\n  addresses:\n  - 10.1.2.3:56001\n"
                  "  - 10.9.9.9:56001\n- addresses:\n  - \"b:7\"\n  - 'c'\n"),
