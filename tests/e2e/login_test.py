@@ -168,6 +168,10 @@ class Login(unittest.TestCase):
             done = self.run_program(world.GPURUN, "login", *words)
             self.assertEqual((done.returncode, done.stdout), (125, ""), words)
             self.assertRegex(done.stderr, f"^gpurun: [^\n]*{said}")
+        for words in (("-q",), ("--tls", "--timeout", "3s"), ("-l", "127.0.0.1:1")):
+            done = self.run_program(world.GPURUN, *words, "login", "127.0.0.1:1")
+            self.assertEqual((done.returncode, done.stdout), (125, ""), words)
+            self.assertRegex(done.stderr, r"^gpurun: login comes before its options: [^\n]* gpurun -- login\n$")
         self.assertIn("HOST[:PORT]", self.run_program(world.GPURUN, "login", "--help").stdout)
 
     def test_a_broken_file_is_named_with_its_line(self):

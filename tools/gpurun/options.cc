@@ -206,6 +206,13 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   }
   const int separator = own_count < argc && std::string_view(argv[own_count]) == "--" ? 1 : 0;
   options.command.assign(argv + own_count + separator, argv + argc);
+  // login(1) asks for a password of this machine, into which users would type their token.
+  if (separator == 0 && own_count > 1 && !options.command.empty() &&
+      options.command[0] == "login") {
+    return wrong(
+        "login comes before its options: gpurun login HOST [OPTION...]; a program of "
+        "that name is run by gpurun -- login");
+  }
   if (options.command.empty()) return wrong("no program is named; gpurun --help shows how");
   GPURUN_RETURN_IF_ERROR(check(words, &options));
   if (const auto security = link_security(options, false); !security.ok()) return security.status();

@@ -61,6 +61,19 @@ TEST(OptionsTest, OptionsEndAtTheProgram) {
 }
 
 // Wrong words get a message that names them; nothing is guessed.
+// login(1) would ask for a password, and get the token.
+TEST(OptionsTest, LoginBehindOptionsIsNotLoginOfThisMachine) {
+  const Result<Options> options = parse({"-q", "login", "gpu.example.org"});
+  ASSERT_FALSE(options.ok());
+  EXPECT_NE(options.status().message().find("gpurun login HOST"), std::string::npos);
+  for (const auto& words : {std::vector<const char*>{"-q", "--", "login", "anna"},
+                            std::vector<const char*>{"--", "login"}}) {
+    const Result<Options> program = parse(words);
+    ASSERT_TRUE(program.ok()) << program.status().to_string();
+    EXPECT_EQ(program->command[0], "login");
+  }
+}
+
 TEST(OptionsTest, WrongWordsAreNamed) {
   EXPECT_NE(complaint({"-n", "0", "--", "x"}).find("'0'"), std::string::npos);
   EXPECT_NE(complaint({"-n", "two", "--", "x"}).find("'two'"), std::string::npos);
