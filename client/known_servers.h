@@ -1,9 +1,11 @@
 // Known servers: whose key a user has met at which address, as ssh's known_hosts.
 //
-// A text file, one server a line: "HOST:PORT sha256:HEX"; '#' begins a comment. Each user has one,
-// which only that user may write. Not for the client library; any thread.
+// A text file, one server a line: "HOST:PORT sha256:HEX [pinned]"; '#' begins a comment. `pinned`
+// marks a key that the user has confirmed, as `gpurun login` does. Each user has one, which only
+// that user may write. Not for the client library; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -26,5 +28,19 @@ Result<Acquaintance> meet_server(const std::string& path, const std::string& ser
 // The same without remembering a server that was never met.
 Result<Acquaintance> look_up_server(const std::string& path, const std::string& server,
                                     const transport::tls::Fingerprint& key);
+
+// As meet_server(), and marks the server's line as pinned.
+Result<Acquaintance> pin_server(const std::string& path, const std::string& server,
+                                const transport::tls::Fingerprint& key);
+
+struct PinnedKey {
+  transport::tls::Fingerprint key{};
+  std::string place;  // FILE:LINE.
+};
+
+// The key that is pinned for `server`. None: there is no such line, or no such file. Makes no file.
+// kRefused: the file cannot be believed, or the line has no fingerprint.
+// kUnavailable and others: the file cannot be read.
+Result<std::optional<PinnedKey>> pinned_key(const std::string& path, const std::string& server);
 
 }  // namespace gpurun::client

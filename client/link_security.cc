@@ -42,6 +42,28 @@ bool names_a_key(const LinkSecurity& security) {
   return security.fingerprint.has_value() || !security.authorities_file.empty();
 }
 
+// The key that the user has pinned for `server` and not overridden by naming another.
+Result<std::optional<PinnedKey>> pinned_for(const LinkSecurity& security,
+                                            const std::string& server) {
+  if (security.own_server || names_a_key(security)) return std::optional<PinnedKey>();
+  const std::string path =
+      security.known_servers.empty() ? default_known_servers() : security.known_servers;
+  if (path.empty()) return std::optional<PinnedKey>();
+  return pinned_key(path, server);
+}
+
+Status check_pinned(const tls::Fingerprint& shown, const std::string& server,
+                    const PinnedKey& pinned) {
+  if (pinned.key == shown) return {};
+  return Status(Code::kRefused,
+                "the server " + server +
+                    " shows another key than it did before: " + tls::to_string(shown) + " now, " +
+                    tls::to_string(pinned.key) + " in " + pinned.place +
+                    ". Ask its operator for its fingerprint (gpurund --fingerprint "
+                    "prints it); if it is the one that it shows now, remove that line and log in "
+                    "again");
+}
+
 }  // namespace
 
 Status check_link_security(const LinkSecurity& security) {
@@ -52,15 +74,40 @@ Status check_link_security(const LinkSecurity& security) {
                 "GPURUN_INSECURE_PLAINTEXT");
 }
 
+Result<LinkDecision> decide_link(const LinkSecurity& security, const std::string& server,
+                                 bool in_this_machine) {
+  GPURUN_RETURN_IF_ERROR(check_link_security(security));
+  Result<std::optional<PinnedKey>> pinned = pinned_for(security, server);
+  if (!pinned.ok()) return pinned.status();
+  if (pinned->has_value() && security.insecure_plaintext) {
+    return Status(Code::kInvalidArgument,
+                  "the key of the server " + server + " is pinned in " + (*pinned)->place +
+                      ", and a link that is not encrypted shows none; leave out "
+                      "--insecure-plaintext and GPURUN_INSECURE_PLAINTEXT, or remove that line");
+  }
+  LinkDecision decision;
+  // An address of this machine may lead elsewhere (ssh -L): a key that is named is checked.
+  decision.tls = security.always_tls || names_a_key(security) || pinned->has_value() ||
+                 !(in_this_machine || security.insecure_plaintext);
+  decision.pinned = *std::move(pinned);
+  return decision;
+}
+
+Status name_pin(const Status& failure, const LinkDecision& decision) {
+  if (!decision.pinned || failure.code() == Code::kDeadline) return failure;
+  return Status(failure.code(), failure.message() + "; " + decision.pinned->place +
+                                    " pins its key: remove that line if another server, without "
+                                    "TLS, has this address now");
+}
+
 Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connection,
                                 const std::string& host, const std::string& server,
                                 const LinkSecurity& security, Deadline deadline) {
-  GPURUN_RETURN_IF_ERROR(check_link_security(security));
+  const Result<LinkDecision> decision =
+      decide_link(security, server, connection->capabilities().same_host);
+  if (!decision.ok()) return decision.status();
   SecuredLink link;
-  // An address of this machine may lead elsewhere (ssh -L): a key that is named is checked.
-  const bool tls_wanted = security.always_tls || names_a_key(security);
-  const bool in_this_machine = connection->capabilities().same_host;
-  if (!tls_wanted && (in_this_machine || security.insecure_plaintext)) {
+  if (!decision->tls) {
     link.connection = std::move(connection);
     return link;
   }
@@ -70,9 +117,11 @@ Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connectio
   auto handshake = tls::Handshake::of_client(trust);
   if (!handshake.ok()) return handshake.status();
   Result<tls::Channel> channel = (*handshake)->finish(*connection, deadline);
-  if (!channel.ok()) return channel.status();
+  if (!channel.ok()) return name_pin(channel.status(), *decision);
   // Authorities and a told fingerprint may both be wanted; without either the first meeting counts.
-  if (security.authorities_file.empty() || security.fingerprint) {
+  if (decision->pinned) {
+    GPURUN_RETURN_IF_ERROR(check_pinned(*channel->peer, server, *decision->pinned));
+  } else if (security.authorities_file.empty() || security.fingerprint) {
     GPURUN_RETURN_IF_ERROR(check_key(*channel->peer, server, security));
   }
   link.exporter = channel->binding;

@@ -13,6 +13,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 from world import environment  # noqa: E402
+from world.relay import Relay  # noqa: E402
 
 
 class Login(unittest.TestCase):
@@ -101,7 +102,7 @@ class Login(unittest.TestCase):
         self.assertEqual(self.kept(), {})
         done = self.log_in(server, token, "--tls", "--fingerprint", key)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(self.kept()["known_servers"], f"{server.address} {key}\n")
+        self.assertEqual(self.kept()["known_servers"], f"{server.address} {key} pinned\n")
         done = self.run_program(world.GPURUN, "--tls", "--", world.ARGS.client, "once")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         # A key that is known is not asked about; another one is an error.
@@ -112,6 +113,71 @@ class Login(unittest.TestCase):
         done = self.log_in(server, token, "--tls", "--fingerprint", key)
         self.assertEqual(done.returncode, 125)
         self.assertIn("another key than it did before", done.stderr)
+
+    def test_a_pinned_key_means_tls_from_then_on(self):
+        """Also within this machine, as behind `ssh -L`, and without a word of the user's."""
+        server, plain = self.serve("--tls"), self.serve()
+        with Relay(server.port()) as relay:
+            token = self.token(server)
+            done = self.log_in(relay, token, "--fingerprint", self.key(server))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            pin = os.path.join(self.config, "known_servers:1")
+            for program, words in ((world.GPURUN, ("--", world.ARGS.client, "once")), (world.GPUCTL, ("list",))):
+                before = len(relay.heard)
+                done = self.run_program(program, *words)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertTrue(all(said.startswith(b"\x16\x03") for said in list(relay.heard)[before:]))
+                for plaintext, changes in ((("--insecure-plaintext",), {}), ((), {"GPURUN_INSECURE_PLAINTEXT": "1"})):
+                    words_too = (*plaintext, *words) if program == world.GPURUN else (*words, *plaintext)
+                    done = self.run_program(program, *words_too, env={**self.env, **changes})
+                    self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
+                    self.assertIn(f"is pinned in {pin}", done.stderr)
+            done = self.run_program(world.GPURUN, "login", relay.address, "--insecure-plaintext", text=token)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(f"is pinned in {pin}", done.stderr)
+            # Another server behind the same address gets no token, with TLS or without.
+            relay.target = ("127.0.0.1", plain.port())
+            for words in (("--", "true"), ("login", relay.address)):
+                done = self.run_program(world.GPURUN, *words, text=token)
+                self.assertEqual(done.returncode, 125)
+                self.assertIn(f"{pin} pins its key: remove that line", done.stderr)
+            other = self.serve("--tls")
+            relay.target = ("127.0.0.1", other.port())
+            done = self.run_program(world.GPURUN, "--", "true")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("shows another key than it did before", done.stderr)
+            self.assertIn(pin, done.stderr)
+            # A private server may get a port that another had: its owner trusts its own child.
+            done = self.run_program(world.GPURUN, "--device", "emulated", "--", world.ARGS.client, "once")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # Without the line the address is anybody's again.
+            os.remove(os.path.join(self.config, "known_servers"))
+            relay.target = ("127.0.0.1", plain.port())
+            done = self.log_in(relay, self.token(plain))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_only_a_key_that_the_user_confirmed_is_pinned(self):
+        """A key that was merely met says nothing of the next server of this machine at that port."""
+        server, plain = self.serve("--tls"), self.serve()
+        with Relay(server.port()) as relay:
+            done = self.run_program(world.GPURUN, "--tls", "--secret-file", server.secret_file, "-l", relay.address,
+                                    "--", "true")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            line = f"{relay.address} {self.key(server)}"
+            self.assertEqual(self.kept(), {"known_servers": line + "\n"})
+            relay.target = ("127.0.0.1", plain.port())
+            done = self.run_program(world.GPURUN, "--secret-file", plain.secret_file, "-l", relay.address, "--",
+                                    world.ARGS.client, "once")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            # login pins the line that is there, and touches no other.
+            with open(os.path.join(self.config, "known_servers"), "a", encoding="utf-8") as file:
+                file.write("# ours\nother:1 sha256:" + "0" * 64)
+            relay.target = ("127.0.0.1", server.port())
+            done = self.log_in(relay, self.token(server), "--tls")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(self.kept()["known_servers"],
+                             line + " pinned\n# ours\nother:1 sha256:" + "0" * 64 + "\n")
+            self.assertNotIn("known_servers.new", os.listdir(self.config))
 
     def test_a_token_for_another_key_is_not_shown(self):
         server = self.serve("--tls")

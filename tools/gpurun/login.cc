@@ -98,6 +98,7 @@ Result<Login> prepare(const LoginWords& words) {
     return Status(Code::kUnavailable,
                   "there is no folder to store the token in: HOME and XDG_CONFIG_HOME are not set");
   }
+  login.security.known_servers = login.known_servers();
   // A file that could not be changed at the end.
   const auto kept = read_servers_file(user_servers_file());
   if (!kept.ok() && kept.status().code() != Code::kUnavailable) return kept.status();
@@ -110,18 +111,17 @@ Status meet(Login* login) {
   const Deadline deadline = Deadline::in(kMeetDeadline);
   auto connection = transport::connect("tcp://" + login->server, deadline);
   if (!connection.ok()) return advised(connection.status(), login->server);
-  const bool within = (*connection)->capabilities().same_host;
-  // As client::secure_link() decides: a key that is named means TLS.
-  const bool tls_wanted = login->security.always_tls || login->security.fingerprint ||
-                          !login->security.authorities_file.empty();
-  if (!tls_wanted && (within || login->security.insecure_plaintext)) return {};
+  const auto decision =
+      client::decide_link(login->security, login->server, (*connection)->capabilities().same_host);
+  if (!decision.ok()) return decision.status();
+  if (!decision->tls) return {};
   transport::tls::ServerTrust trust;
   trust.authorities_file = login->security.authorities_file;
   trust.host = login->address.host;
   auto handshake = transport::tls::Handshake::of_client(trust);
   if (!handshake.ok()) return handshake.status();
   const auto channel = (*handshake)->finish(**connection, deadline);
-  if (!channel.ok()) return advised(channel.status(), login->server);
+  if (!channel.ok()) return client::name_pin(advised(channel.status(), login->server), *decision);
   login->key = *channel->peer;
   return {};
 }
@@ -196,7 +196,7 @@ Result<std::size_t> check(const Login& login) {
 
 Status store(const Login& login) {
   if (login.key && login.security.authorities_file.empty()) {
-    const auto met = client::meet_server(login.known_servers(), login.server, *login.key);
+    const auto met = client::pin_server(login.known_servers(), login.server, *login.key);
     if (!met.ok()) return met.status();
   }
   GPURUN_RETURN_IF_ERROR(write_private_file(

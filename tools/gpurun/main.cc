@@ -231,6 +231,7 @@ Status take_lease(Run* run) {
       link_security(run->options, value_of(run->user, "GPURUN_INSECURE_PLAINTEXT") == "1");
   if (!security.ok()) return security.status();
   order.security = *std::move(security);
+  order.security.own_server = run->server != nullptr;
   // A key that is met for the first time is for the user to compare, also with -q.
   order.security.say = say;
   order.warn = [run](const std::string& text) {

@@ -1,13 +1,16 @@
 // Protects the memory of servers' keys from a disk that is full: half a line must not become
-// another server's key.
+// another server's key. Protects pinned keys: each is found, and none is made by a first meeting.
 #include "client/known_servers.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 namespace gpurun::client {
@@ -37,6 +40,70 @@ TEST(KnownServers, ALineThatDoesNotFitLeavesNothing) {
   EXPECT_EQ(*meet_server(path, "one:1", first), Acquaintance::kKnown);
   EXPECT_EQ(*meet_server(path, "two:2", second), Acquaintance::kKnown);
   std::filesystem::remove_all(name);
+}
+
+class Pins : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/gpurun-known-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    path_ = folder_ + "/known_servers";
+    key_.fill(1);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string content() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  // Where the pin stands; "": there is none.
+  std::string place(const std::string& server) const {
+    const auto pinned = pinned_key(path_, server);
+    if (!pinned.ok()) return pinned.status().message();
+    return pinned->has_value() ? (*pinned)->place : "";
+  }
+
+  std::string folder_, path_;
+  transport::tls::Fingerprint key_{};
+};
+
+TEST_F(Pins, LookingMakesNoFile) {
+  EXPECT_EQ(place("one:1"), "");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(Pins, AKeyThatWasMetIsNotPinnedUntilItIsConfirmed) {
+  ASSERT_EQ(*meet_server(path_, "zero:1", key_), Acquaintance::kNew);
+  ASSERT_EQ(*meet_server(path_, "one:1", key_), Acquaintance::kNew);
+  EXPECT_EQ(place("one:1"), "");
+  const std::string before = content();
+  ASSERT_EQ(*pin_server(path_, "one:1", key_), Acquaintance::kKnown);
+  EXPECT_EQ(content(), before.substr(0, before.size() - 1) + " pinned\n");
+  EXPECT_EQ(place("one:1"), path_ + ":2");
+  EXPECT_EQ(place("ONE:1"), path_ + ":2");
+  EXPECT_EQ(place("zero:1"), "");
+  EXPECT_EQ((*pinned_key(path_, "one:1"))->key, key_);
+  // Meeting it again changes nothing.
+  ASSERT_EQ(*meet_server(path_, "one:1", key_), Acquaintance::kKnown);
+  EXPECT_EQ(place("one:1"), path_ + ":2");
+  ASSERT_EQ(*pin_server(path_, "two:2", key_), Acquaintance::kNew);
+  EXPECT_EQ(place("two:2"), path_ + ":3");
+  transport::tls::Fingerprint other{};
+  EXPECT_EQ(pin_server(path_, "two:2", other).status().code(), Code::kRefused);
+}
+
+TEST_F(Pins, AFileThatCannotBeBelievedHidesNoPin) {
+  ASSERT_TRUE(pin_server(path_, "one:1", key_).ok());
+  std::filesystem::permissions(path_, std::filesystem::perms(0666));
+  EXPECT_NE(place("one:1").find("cannot be believed"), std::string::npos);
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // Nor holds anybody up.
+  EXPECT_NE(place("one:1").find("cannot be believed"), std::string::npos);
+  std::filesystem::remove(path_);
+  std::ofstream(path_) << "one:1 sha256:12 pinned\n";
+  std::filesystem::permissions(path_, std::filesystem::perms(0600));
+  EXPECT_EQ(place("one:1").find(path_ + ":1: "), 0u);
 }
 
 }  // namespace
