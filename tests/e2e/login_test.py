@@ -4,6 +4,7 @@ server's key and makes the server the default; what was refused leaves nothing b
 import os
 import pty
 import select
+import shutil
 import stat
 import subprocess
 import sys
@@ -178,6 +179,26 @@ class Login(unittest.TestCase):
             self.assertEqual(self.kept()["known_servers"],
                              line + " pinned\n# ours\nother:1 sha256:" + "0" * 64 + "\n")
             self.assertNotIn("known_servers.new", os.listdir(self.config))
+
+    @unittest.skipIf(shutil.which("openssl") is None, "there is no openssl command")
+    def test_a_key_that_an_authority_vouched_for_is_pinned_too(self):
+        certificate, key = (os.path.join(self.folder, name) for name in ("certificate", "key"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-keyout", key, "-out", certificate, "-subj", "/CN=here", "-days", "2",
+                        "-addext", "subjectAltName=IP:127.0.0.1"],
+                       check=True, capture_output=True, timeout=world.SECONDS)
+        os.chmod(key, 0o600)
+        server = self.serve("--tls", "--tls-certificate", certificate, "--tls-key", key)
+        with Relay(server.port()) as relay:
+            done = self.log_in(relay, self.token(server), "--tls-ca", certificate)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(self.kept()["known_servers"], f"{relay.address} {self.key(server)} pinned\n")
+            done = self.run_program(world.GPURUN, "--tls", "-l", relay.address, "--", world.ARGS.client, "once")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            relay.target = ("127.0.0.1", self.serve("--tls").port())
+            done = self.run_program(world.GPURUN, "--tls", "-l", relay.address, "--", "true")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("shows another key than it did before", done.stderr)
 
     def test_a_token_for_another_key_is_not_shown(self):
         server = self.serve("--tls")

@@ -195,7 +195,8 @@ Result<std::size_t> check(const Login& login) {
 }
 
 Status store(const Login& login) {
-  if (login.key && login.security.authorities_file.empty()) {
+  // Also one that authorities have signed: a later run may not name them.
+  if (login.key) {
     const auto met = client::pin_server(login.known_servers(), login.server, *login.key);
     if (!met.ok()) return met.status();
   }
