@@ -1,15 +1,18 @@
 // ConfigText: the bytes of a configuration file, bounded, and in ASCII.
 #include "server/daemon/config_text.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <string_view>
 #include <utility>
+
+#include "base/unique_fd.h"
 
 namespace gpurun::server {
 namespace {
@@ -130,15 +133,24 @@ Result<std::string> in_ascii(const std::string& path, std::string_view text) {
   return ascii;
 }
 
+// SIGHUP reads it again in the daemon's loop, which must not wait for what a FIFO's writer does.
 Result<std::string> read_file(const std::string& path) {
-  if (access(path.c_str(), R_OK) != 0) return Status::from_errno(errno, path);
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kFileBytesMax + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    return Status(Code::kUnavailable, path + ": cannot be read");
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat about = {};
+  if (!file.valid() || fstat(file.get(), &about) != 0) return Status::from_errno(errno, path);
+  if (!S_ISREG(about.st_mode)) {
+    return Status(Code::kInvalidArgument, path + ": the configuration must be a regular file");
   }
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text(kFileBytesMax + 1, '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t got = read(file.get(), text.data() + bytes, text.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, path);
+    if (got == 0) break;
+    bytes += static_cast<std::size_t>(got);
+  }
+  text.resize(bytes);
   if (text.size() > kFileBytesMax) {
     return Status(Code::kInvalidArgument, path + ": has more than 1 MiB");
   }

@@ -62,7 +62,7 @@ Result<Bytes> read_secret(const Config& config) {
     return read_secret_from(fd.get(), "--secret-fd");
   }
   if (config.secret_file.empty()) return Bytes();
-  const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid()) {
     const bool shown = !protocol::may_be_secret(config.secret_file);
     return Status::from_errno(
@@ -72,6 +72,12 @@ Result<Bytes> read_secret(const Config& config) {
   }
   struct stat about;
   if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
+  // The daemon's loop reads it at SIGHUP, and must not wait for what a FIFO's writer does.
+  if (!S_ISREG(about.st_mode)) {
+    return Status(Code::kRefused, config.secret_file +
+                                      ": secret-file names a regular file; --secret-fd reads the "
+                                      "secret from a pipe");
+  }
   if (about.st_uid != geteuid() && about.st_uid != 0) {
     return Status(Code::kRefused, config.secret_file + " belongs to user " +
                                       std::to_string(about.st_uid) +

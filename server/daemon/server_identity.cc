@@ -28,7 +28,7 @@ constexpr std::size_t kFileBytesMax = std::size_t{256} << 10;
 
 // `is_secret`: nobody but its owner, who is us or root, may read it.
 Result<std::string> read_file(const std::string& path, bool is_secret) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, path);
   struct stat about = {};
   if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, path);

@@ -120,6 +120,22 @@ class Reload(unittest.TestCase):
         configured.reload("others may read it")
         self.assertEqual(gpurun("-l", server.address, "--secret-file", old, "--", "true").returncode, 125)
 
+    def test_a_fifo_in_place_of_a_file_holds_nothing_up(self):
+        """Opening one waits for its writer, and the daemon's loop would wait with it."""
+        configured = Configured(self, 'log = "info"\n')
+        server = configured.server
+        for path, said in ((server.secret_file, "secret-file names a regular file"),
+                           (configured.path, "the configuration must be a regular file")):
+            os.rename(path, path + ".kept")
+            os.mkfifo(path, 0o600)
+            configured.reload(said)
+            os.rename(path + ".kept", path)
+        fifo = os.path.join(configured.folder, "key")
+        os.mkfifo(fifo, 0o600)
+        configured.write(f'log = "info"\ntls-certificate = "{fifo}"\ntls-key = "{fifo}"\n')
+        configured.reload(f"TLS: {fifo} is no file")
+        self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
+
     def make_certificate(self, folder, name):
         paths = [os.path.join(folder, f"{name}.{part}") for part in ("pem", "key")]
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
