@@ -12,6 +12,7 @@
 // Any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -61,6 +62,9 @@ inline constexpr const char* kInUseSuffix = ".in-use";
 // Who knows the server's own secret; no token is his.
 inline constexpr const char* kOperator = "operator";
 
+// For another process that is writing, too.
+inline constexpr std::chrono::milliseconds kTokenLockWait{10'000};
+
 // Letters, digits and . _ @ -, a letter or digit first, at most kUserBytesMax: a name that may be
 // part of a path, of a log line and of a word on a command line. kInvalidArgument with a sentence.
 Status check_user(std::string_view user);
@@ -90,11 +94,12 @@ enum class TokenFileUse { kServer, kTool };
 Result<std::vector<TokenEntry>> read_token_file(const std::string& path,
                                                 TokenFileUse use = TokenFileUse::kTool);
 // Reads it, lets `change` at it and replaces it; folders that are missing are made with mode 0700.
-// What `change` answers ends it, and nothing is written then. kDeadline: another process holds the
-// lock.
+// What `change` answers ends it, and nothing is written then. kDeadline: another process has held
+// the lock for `lock_wait`.
 Status update_token_file(const std::string& path,
                          const std::function<Status(std::vector<TokenEntry>*)>& change,
-                         TokenFileUse use = TokenFileUse::kTool);
+                         TokenFileUse use = TokenFileUse::kTool,
+                         std::chrono::milliseconds lock_wait = kTokenLockWait);
 
 // gpurund's: notes, until the descriptor is closed, that the file is in use. kUnavailable and
 // others: the folder cannot be written.

@@ -18,8 +18,6 @@
 namespace gpurun::protocol {
 namespace {
 
-// For another process that is writing, too.
-constexpr std::chrono::seconds kLockDeadline{10};
 constexpr const char* kLockSuffix = ".lock";
 // For the note that a server reads the file.
 constexpr std::chrono::seconds kInUseDeadline{1};
@@ -147,7 +145,7 @@ Result<std::vector<TokenEntry>> read_token_file(const std::string& path, TokenFi
 
 Status update_token_file(const std::string& path,
                          const std::function<Status(std::vector<TokenEntry>*)>& change,
-                         TokenFileUse use) {
+                         TokenFileUse use, std::chrono::milliseconds lock_wait) {
   const std::size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) {
     return Status(Code::kInvalidArgument, "'" + path + "' is no absolute path of a file");
@@ -160,7 +158,7 @@ Status update_token_file(const std::string& path,
   if (!folder.valid() || fstat(folder.get(), &about) != 0) return Status::from_errno(errno, parent);
   GPURUN_RETURN_IF_ERROR(check_folder(parent, about, use));
   const Result<UniqueFd> lock =
-      lock_file(folder.get(), name + kLockSuffix, path + kLockSuffix, Deadline::in(kLockDeadline));
+      lock_file(folder.get(), name + kLockSuffix, path + kLockSuffix, Deadline::in(lock_wait));
   if (!lock.ok()) return lock.status();
   Result<std::vector<TokenEntry>> entries =
       read_from(folder.get(), name.c_str(), path, about.st_uid, use);

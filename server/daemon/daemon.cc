@@ -362,9 +362,9 @@ void Daemon::report_death(const Running& running, const std::string& how) {
 
 // Clients hear why from their links before their workers end, so that they say nothing else.
 void Daemon::end_all(const std::string& why) {
-  end_token_watch();
   users_.close(why);
   tell_claims_dropped();
+  end_token_watch();  // It may wait for a disk, or for the lock of the tokens' file.
   {
     for (const Door& door : doors_) door.admission->clear();
     std::unique_lock lock(mutex_);

@@ -15,10 +15,12 @@ using protocol::TokenState;
 std::int64_t seconds_now() { return std::int64_t{std::time(nullptr)}; }
 
 TokenStore::TokenStore(std::string path, UniqueFd in_use,
-                       std::chrono::milliseconds read_again_after)
+                       std::chrono::milliseconds read_again_after,
+                       std::chrono::seconds write_used_every)
     : path_(std::move(path)),
       in_use_(std::move(in_use)),
       read_again_after_(read_again_after),
+      write_used_every_(write_used_every),
       reserve_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
       used_written_(std::chrono::steady_clock::now()) {
   read_again();
@@ -109,7 +111,7 @@ void TokenStore::used(const protocol::TokenId& id) {
 void TokenStore::write_used_when_due() {
   {
     const std::lock_guard lock(mutex_);
-    if (std::chrono::steady_clock::now() - used_written_ < kWriteUsedEvery) return;
+    if (std::chrono::steady_clock::now() - used_written_ < write_used_every_) return;
   }
   write_used();
 }
@@ -132,9 +134,15 @@ void TokenStore::write_used() {
         }
         return Status();
       },
-      protocol::TokenFileUse::kServer);
+      protocol::TokenFileUse::kServer, kWriteUsedLockWait);
+  if (written.ok()) return;
+  // A later call writes what this one could not. A token may have been used again meanwhile.
+  {
+    const std::lock_guard lock(mutex_);
+    used_.merge(used);
+  }
   // Nobody is kept out for that.
-  if (!written.ok()) spdlog::warn("when tokens were used is not kept: {}", written.message());
+  spdlog::warn("when tokens were used is not kept: {}", written.message());
 }
 
 }  // namespace gpurun::server

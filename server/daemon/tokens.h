@@ -24,14 +24,18 @@ class TokenStore {
   // When a token was last used is written at most so often, and at the end.
   static constexpr std::chrono::seconds kWriteUsedEvery{60};
 
+  // For a process that holds the lock of the file. Revocations and the daemon's end wait for it.
+  static constexpr std::chrono::milliseconds kWriteUsedLockWait{200};
+
   // How soon a file that could not be read is read again.
   static constexpr std::chrono::milliseconds kReadAgainAfter{1000};
 
   // `path` may not exist yet. Empty: there are no tokens here.
   // `in_use`: what is held as long as this reads the file (protocol::note_token_file_in_use).
-  // Another `read_again_after` is for tests.
+  // Other times are for tests.
   explicit TokenStore(std::string path, UniqueFd in_use = {},
-                      std::chrono::milliseconds read_again_after = kReadAgainAfter);
+                      std::chrono::milliseconds read_again_after = kReadAgainAfter,
+                      std::chrono::seconds write_used_every = kWriteUsedEvery);
   ~TokenStore();
   TokenStore(const TokenStore&) = delete;
   TokenStore& operator=(const TokenStore&) = delete;
@@ -41,7 +45,7 @@ class TokenStore {
   Result<std::optional<protocol::TokenEntry>> find(const protocol::TokenId& id);
   // Notes that. The file says so after the next write_used().
   void used(const protocol::TokenId& id);
-  // Writes it where that is due. Waits for the lock of the file.
+  // Writes it where that is due. Waits for the lock of the file, for kWriteUsedLockWait at most.
   void write_used_when_due();
 
   struct Change {
@@ -64,6 +68,7 @@ class TokenStore {
   const std::string path_;
   const UniqueFd in_use_;
   const std::chrono::milliseconds read_again_after_;
+  const std::chrono::seconds write_used_every_;
   std::mutex reading_;  // One thread reads at a time. Taken before the other.
   UniqueFd reserve_;    // For when the process has no other descriptor. With reading_ held.
   std::mutex mutex_;    // Not over a system call.

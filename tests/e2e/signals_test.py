@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Protects what gpurund does with signals: SIGHUP reads its configuration again and ends nothing, those
 that stop it say so to each client once, and all others leave it and its workers alone."""
+import fcntl
 import os
 import shutil
 import signal
@@ -135,6 +136,16 @@ class Reload(unittest.TestCase):
         configured.write(f'log = "info"\ntls-certificate = "{fifo}"\ntls-key = "{fifo}"\n')
         configured.reload(f"TLS: {fifo} is no file")
         self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
+
+    def test_a_lock_on_the_tokens_does_not_delay_the_end(self):
+        """Another process, such as gpuctl on a slow disk, holds it while gpurund ends."""
+        configured = Configured(self, 'log = "info"\n')
+        self.assertEqual(gpurun(*configured.user("anna"), "--", "true").returncode, 0)
+        with open(configured.tokens + ".lock", "rb+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            configured.server.process.terminate()
+            self.assertEqual(configured.server.process.wait(8), 0)  # It waited for 10 s.
+        self.assertIn("when tokens were used is not kept", configured.server.log())
 
     def make_certificate(self, folder, name):
         paths = [os.path.join(folder, f"{name}.{part}") for part in ("pem", "key")]

@@ -354,6 +354,22 @@ TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
   writes.join();
 }
 
+// The daemon's end and revocations come behind the writing.
+TEST_F(TokenStoreTest, ALockOnTheFileHoldsTheWriterUpForAMomentOnly) {
+  add(1);
+  const UniqueFd lock(open((path_ + ".lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  const auto start = std::chrono::steady_clock::now();
+  TokenStore store(path_, {}, TokenStore::kReadAgainAfter, std::chrono::seconds(0));
+  store.used(id(1));
+  store.write_used_when_due();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  ASSERT_EQ(flock(lock.get(), LOCK_UN), 0);
+  EXPECT_EQ((*protocol::read_token_file(path_))[0].used, 0);
+  store.write_used_when_due();  // What could not be written is written later.
+  EXPECT_NE((*protocol::read_token_file(path_))[0].used, 0);
+}
+
 TEST_F(TokenStoreTest, KeepsWhenATokenWasLastUsed) {
   add(1);
   add(2);
