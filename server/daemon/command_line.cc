@@ -126,7 +126,10 @@ Status check_together(const Config& config) {
 
 Result<std::optional<int>> read_command_line(int argc, char** argv, Config* config,
                                              CommandLine* words) {
-  GPURUN_RETURN_IF_ERROR(read_config_file_of(argc, argv, config));
+  // The user has named a wrong file, whatever is wrong with it.
+  if (const Status read = read_config_file_of(argc, argv, config); !read.ok()) {
+    return Status(Code::kInvalidArgument, read.message());
+  }
   CLI::App app("gpurund lends this machine's GPUs to programs on other machines.", "gpurund");
   add_options(app, *config, *words);
   try {

@@ -20,7 +20,7 @@ struct EmulatedKey {
 };
 
 constexpr EmulatedKey kKeys[] = {
-    {"devices", "devices", "a number from 0 to 16"},
+    {"devices", "devices", "a number from 1 to 16"},
     {"memory", "memory", "a size from 1 to 16TiB, such as \"4GiB\""},
     {"capability", "capability", "a compute capability from 5.0 to 99.9"},
     {"library-capability", "library_capability", "a compute capability from 5.0 to 99.9, or 0"},
@@ -74,7 +74,8 @@ Status take_word(const ConfigPlace& place, const EmulatedKey& key, const toml::n
                  std::string* words) {
   emulated::Settings tried;
   const std::string value = word_of(key.word, node);
-  if (value.empty() || !emulated::apply_setting(key.word, value, &tried)) {
+  // The emulated driver knows a machine without devices; a server without any lends nothing.
+  if (value.empty() || !emulated::apply_setting(key.word, value, &tried) || tried.devices == 0) {
     return place.wrong(std::string("must be ") + key.may_be);
   }
   *words += (words->empty() ? "" : ";") + std::string(key.word) + "=" + value;

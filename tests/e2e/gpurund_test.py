@@ -189,7 +189,7 @@ class File(unittest.TestCase):
                 ("zebra = 1\n", 1, "'zebra' is unknown\n"),
                 # Devices of an emulated driver.
                 ("emulated = 1\n", 1, "must be a table"),
-                ("[emulated]\ndevices = 17\n", 2, "'emulated.devices' must be a number from 0 to 16"),
+                ("[emulated]\ndevices = 17\n", 2, "'emulated.devices' must be a number from 1 to 16"),
                 ("[emulated]\ndevices = 2\nmemory = '0'\n", 3, "'emulated.memory' must be a size"),
                 ("[emulated]\ncapability = 9.05\n", 2, "a compute capability"),
                 ("[emulated]\ncapability = 'x'\n", 2, "a compute capability"),
@@ -239,8 +239,17 @@ class File(unittest.TestCase):
     def test_a_missing_file_is_an_error(self):
         done = subprocess.run([world.GPURUND, "--config", "/no/such/file"], capture_output=True,
                               text=True, timeout=world.SECONDS, env=environment())
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("/no/such/file", done.stderr)
+        done = subprocess.run([world.GPURUND, "--config", "/"], capture_output=True, text=True,
+                              timeout=world.SECONDS, env=environment())
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/: the configuration must be a regular file", done.stderr)
+
+    def test_a_server_without_devices_is_an_error_of_its_file(self):
+        status, errors = self.start_with('listen = "127.0.0.1:0"\n[emulated]\nmemory = "1GiB"\ndevices = 0\n')
+        self.assertEqual(status, 2)
+        self.assertRegex(errors, r"\.toml:4: [^\n]*devices[^\n]* must be a number from 1 to 16")
 
     def test_the_command_line_stands_over_the_file(self):
         status, errors = self.start_with('listen = "127.0.0.1:0"\ndriver = "/from/the/file"\n',

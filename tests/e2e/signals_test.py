@@ -92,7 +92,7 @@ class Reload(unittest.TestCase):
         anna = configured.user("anna")
         bounds = "[user.anna]\nmax-gpus = 0\n"
         for text, line, named in (("lgo = 'info'\n" + bounds, 4, "did you mean 'log'?"),
-                                  (bounds + "[emulated]\ndevices = 99\n", 7, "0 to 16"),
+                                  (bounds + "[emulated]\ndevices = 99\n", 7, "1 to 16"),
                                   (bounds + "[", 6, ""), ("log = 'loud'\n" + bounds, 4, "'loud'"),
                                   ("tls-key = '/no'\n" + bounds, 4, "needs tls-certificate")):
             configured.write(text)
