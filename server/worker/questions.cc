@@ -41,14 +41,16 @@ bool ExecutorState::is_early_wait(const RecordHeader& header) const {
 // What was answered early may still need what the call ends: the events behind that. A free that is
 // awaited is answered behind its own mark.
 ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
-  const bool ends = header.order != Order::kStream && !is_hot(header.form) &&
-                    header.opcode < Handlers::kOpcodes && options.handlers.ends[header.opcode];
   const bool marked =
       header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
-  const bool awaits_mark = marked && (header.flags & protocol::kFlagFence) != 0;
-  if (!ends && !awaits_mark) return {};
+  if (marked && (header.flags & protocol::kFlagFence) != 0) {
+    forget_contexts();
+    return barrier.owed_to(header.lane, header.context, header.sequence + 1);
+  }
+  const bool ends = header.order != Order::kStream && !is_hot(header.form) &&
+                    header.opcode < Handlers::kOpcodes && options.handlers.ends[header.opcode];
+  if (!ends) return {};
   forget_contexts();
-  if (awaits_mark) return barrier.owed_to(header.lane, header.context, header.sequence + 1);
   return barrier.owed_to(header.lane, 0, header.sequence);
 }
 
