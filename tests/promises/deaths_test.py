@@ -41,10 +41,6 @@ LOST = r"no CUDA device can be used: |is gone: peer gone: "
 LAST_CALL = r"; the last call was \w+ \(number \d+\)\. Every CUDA call fails from now on with "
 
 
-def threads_alone():
-    return "2" if world.ARGS.sanitizer == "thread" else "1"
-
-
 def kill(pid):
     try:
         os.kill(pid, signal.SIGKILL)
@@ -230,7 +226,7 @@ class Servers:
         self.before = state(self.one, self.temporary)
         # A worker that has ended is gpurund's until it hears so.
         workers = (self.before["workers"], self.before["gpurund holds"]["workers"])
-        return self.before["threads of gpurund"] == threads_alone() and workers == (0, 0)
+        return self.before["threads of gpurund"] == world.THREADS_ALONE and workers == (0, 0)
 
     def look(self, death):
         """What is left of a run, as lines."""

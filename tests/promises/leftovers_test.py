@@ -30,9 +30,6 @@ EARLY_S = 0.25
 AGAIN_S = 0.1  # Between kills of what has taken the place of the dead.
 CALLS_MAX = 300
 SPARES = 0 if world.ARGS.sanitizer else 1  # world/server.py
-# Of a gpurund that serves nobody: its loop, the one that closes connections, and the one that looks at
-# the users' tokens. ThreadSanitizer has one of its own.
-THREADS_ALONE = "4" if world.ARGS.sanitizer == "thread" else "3"
 
 
 def state(server, temporary):
@@ -63,7 +60,7 @@ def alone(server, temporary):
         seen.update(state(server, temporary))
         return (seen["workers"] == seen["gpurund holds"]["workers"] == 0 and
                 seen["gpurund holds"]["spare_workers"] == SPARES and
-                seen["threads of gpurund"] == THREADS_ALONE)
+                seen["threads of gpurund"] == world.THREADS_ALONE)
 
     world.until(is_alone, "the daemon is alone")
     return seen

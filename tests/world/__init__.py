@@ -10,7 +10,7 @@ from .processes import (alive, can_be, can_lend_users, children, command_line,  
                         descriptors, name_of, running, server_of, stat_fields, status_of, until, wait)
 from .run import (Statistics, client_environment, crash_kills, environment, gpurun,  # noqa: F401
                   holdings, measured, start, without_meeting)
-from .server import Gpurund  # noqa: F401
+from .server import THREADS_ALONE, Gpurund  # noqa: F401
 from .starting import start_trips  # noqa: F401
 from .wire import DelayedLink  # noqa: F401
 

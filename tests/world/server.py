@@ -9,6 +9,10 @@ from .processes import alive, can_lend_users, children, is_spare, name_of, until
 from .run import environment
 from .transports import ANY, TRANSPORTS
 
+# Of a gpurund that serves nobody: its loop, the thread that closes connections, and the one that looks at
+# the users' tokens. ThreadSanitizer has one of its own.
+THREADS_ALONE = "4" if ARGS.sanitizer == "thread" else "3"
+
 
 class Gpurund:
     """On a port that the kernel chose; `with` ends it. `cache` None: where it likes. Its `address`
