@@ -49,10 +49,10 @@ Result<std::string> read_hidden_line(const std::string& prompt) {
   const UniqueFd signals(signalfd(-1, &ending, SFD_CLOEXEC));
   termios hidden = shown;
   hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-  print(prompt);
   std::string line;
   bool whole = false;
   if (signals.valid() && tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0) {
+    print(prompt);  // Behind the change, which drops what was typed before it.
     whole = read_line(signals.get(), &line);
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
   }
