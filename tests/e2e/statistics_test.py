@@ -116,9 +116,9 @@ class Counted(unittest.TestCase):
         without."""
         words = ["sh", "-c", '"$0" 4 killed; echo last words >&2; echo over; read line', PROGRAM]
         for options, most in (["--stats"], 1), ([], 0):
-            run = subprocess.Popen([world.GPURUN, "-q", *options, "--device", "emulated", "--", *words],
-                                   env=world.environment(GPURUN_DRIVER=None), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            run = subprocess.Popen([world.GPURUN, "-q", *options, "--", *words], env=world.environment(),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
             self.assertEqual(run.stdout.readline(), "over\n")
             _, errors = run.communicate("\n", timeout=world.SECONDS)
             ours = [each for each in errors.splitlines() if each.startswith("gpurun")]
