@@ -63,7 +63,7 @@ int with_ordinary_stacks(int (*body)(int, char**), int argc, char** argv) {
   moved.there.uc_link = &moved.before;
   makecontext(&moved.there, &run_moved, 0);
   if (swapcontext(&moved.before, &moved.there) != 0) return body(argc, argv);
-  return moved.result;  // The stack stays: who leaves main() next ends the process.
+  return moved.result;  // The stack stays: the return from main() ends the process.
 #endif
 }
 

@@ -150,8 +150,8 @@ class Bulk {
   bool reads(ByteView memory) const noexcept;
   // Waits until none of it has, or the session ends.
   void await_read(ByteView memory) noexcept;
-  // Likewise for the sources of the transfers up to number `last`, but not those that are only
-  // offered. Transfers that other threads begin meanwhile do not delay it.
+  // Waits until the sources of the transfers up to number `last` are read, or the session ends.
+  // Offered transfers do not count. Transfers that other threads begin meanwhile do not delay it.
   void await_sources_read(std::uint64_t last) noexcept;
   std::uint64_t last_begun() const noexcept { return last_transfer_.load(); }
 

@@ -49,7 +49,7 @@ class GraphHost {
   // There are functions or copies into the program's memory, so that graphs may write there at any
   // time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
-  // Likewise, or copies from there: graphs may read or write it at any time.
+  // A graph lives that reads or writes the program's memory, and may do so at any time.
   bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
 
   // Who reads the log. kProtocol: no such operation, or not its kind, or bytes beyond its end, or

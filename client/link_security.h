@@ -1,10 +1,10 @@
 // LinkSecurity: whether a control link is encrypted, and which server it believes.
 //
 // Beyond this machine a link speaks TLS 1.3 unless its user has said that nothing need be
-// encrypted. A link whose server's key is named by a fingerprint or by authorities speaks TLS 1.3
-// everywhere, and so does a link to a server with a pinned key (known_servers.h). The server's key
-// is known in one of four ways: its fingerprint was told, authorities have signed its certificate
-// for this host, it is the pinned one, or it is the one that was met here first.
+// encrypted. A link speaks TLS 1.3 everywhere if the server's key is pinned (known_servers.h), or
+// is named by a fingerprint or by authorities. The server's key is known in one of four ways: its
+// fingerprint was told, authorities have signed its certificate for this host, it is the pinned
+// one, or it is the one that was met here first.
 #pragma once
 
 #include <functional>

@@ -197,7 +197,7 @@ class Session {
   bool reads(ByteView memory) const noexcept;
   // Before memory goes: waits until none of it has to be read any more, or the session has ended.
   void await_read(ByteView memory) noexcept;
-  // Likewise of every source that a copy in of before this call has still to read.
+  // Waits until each copy in from before this call has read its source, or the session has ended.
   void await_sources_read() noexcept;
   // Device to host. `wait`: returns when the bytes are there (cuMemcpyDtoH, and any copy into
   // pageable memory); else at once, and the bytes arrive before any completion that a later call

@@ -47,8 +47,8 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kHeartbeat;
   std::uint8_t flags = 0;  // None yet; a receiver refuses bits that it does not know.
   // Of records and replies: number of the first. Of a worker's heartbeat on the log: 1 and the
-  // number of calls, among those through `acknowledged`, whose replies are still to come; 0 of a
-  // release that does not count them. Else 0.
+  // number of calls through `acknowledged` that still await their replies, or 0 where the release
+  // does not count them. Else 0.
   std::uint64_t sequence = 0;
   std::uint64_t acknowledged = 0;  // Last item of the other direction taken by the sender.
 };

@@ -7,7 +7,7 @@
 // machine's people made or revoked it (older files do not say). Whoever may write
 // the file decides who may use the server: so it is a file of mode 0600 of the daemon's user (or
 // root's) in a folder that nobody else may write, it is replaced as a whole, and a process that
-// changes it holds a lock on the file beside it whose name ends in ".lock" meanwhile.
+// changes it locks the file of the same name with ".lock" appended.
 //
 // Any thread.
 #pragma once

@@ -29,8 +29,8 @@ Status somewhere(const Status& status) {
   return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
 }
 
-// With the answer to the attach: where this process wants windows, and can be asked to give it
-// back. From now on those who lack memory wait for what it answers. A child in which CUDA does not
+// Whether the attach may grant memory: this process wants windows, and can be asked to give memory
+// back. From now on processes that lack memory wait for its answer. A child in which CUDA does not
 // work has a session for NVML alone.
 bool may_be_given_memory() {
   return !ancestor_initialized() && windows_wanted() &&

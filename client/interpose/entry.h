@@ -31,7 +31,7 @@ CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) n
 // Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 
-// Likewise, for a row that the server does not know (server_lacks()) or that its driver cannot
+// Refuses a row that the server does not know (server_lacks()) or that its driver cannot
 // serve (driver_lacks()).
 CUresult call_lacking(const driver_abi::Row& row) noexcept;
 // Before the call: a local one is answered here, whatever the server knows. What a hand-written

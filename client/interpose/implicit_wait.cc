@@ -43,7 +43,7 @@ int wait_implicitly(const Here& here, Handle context) {
   Session& session = here.session();
   const bool early = may_free_early(here);
   const bool captures = context_captures(context);
-  // Nobody may wait for a context that captures, but for what it was given before.
+  // CUDA forbids a wait for a context that captures. The record waits for its earlier work alone.
   if (worker_keeps_order(here) && (early || captures)) {
     return session.known_complete(context) ? session.health(context) : order(here, context, early);
   }

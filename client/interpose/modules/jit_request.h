@@ -20,7 +20,7 @@ class JitRequest {
   int read(const CUjit_option* options, void* const* values, unsigned count);
   // Writes the logs, and their lengths, to where the program wants them.
   void write_logs(const protocol::ImageOutcome& outcome) const;
-  // Likewise, and the time of the compiler.
+  // Writes the logs, their lengths, and the time that the compiler took.
   void write(const protocol::ImageOutcome& outcome) const;
   // Likewise, but only what the driver has changed since `before`: of a link state's life.
   void write(const protocol::LinkReply& now, const protocol::LinkReply& before) const;

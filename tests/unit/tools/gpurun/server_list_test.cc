@@ -133,7 +133,7 @@ TEST_F(ServerListTest, ANewDefaultKeepsTheOthersAndTheComments) {
   write("gpurun/servers", "# ours\nb\nnone-of-these\na # the first\n");
   ASSERT_TRUE(make("a").ok());
   EXPECT_EQ(text(), "a:4790\n# ours\nb\nnone-of-these\n");
-  write("gpurun/servers", "none # for now\n");
+  write("gpurun/servers", "none # this machine\n");
   ASSERT_TRUE(make("a").ok());
   EXPECT_EQ(text(), "a:4790\n");
   write("gpurun/servers", "servers:\n- addresses:\n  - b:1\n  - a\n");
