@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/published_once.h"
+
 namespace gpurun {
 
 const char* code_name(Code code) noexcept {
@@ -92,8 +94,8 @@ Status Status::from_errno(int error_number, const std::string& what) {
 }
 
 const std::string& Status::message() const noexcept {
-  static const std::string* const kEmpty = new std::string;  // Never destroyed: exit order.
-  return failure_ ? failure_->message : *kEmpty;
+  static constinit PublishedOnce<std::string> empty;  // Never destroyed: exit order.
+  return failure_ ? failure_->message : empty.get([] { return std::string(); });
 }
 
 std::string Status::to_string() const {

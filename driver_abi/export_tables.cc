@@ -280,7 +280,7 @@ Slot* new_table() {
 
 using Tables = std::array<const Slot*, kExportTableCount>;
 
-Tables build_tables() {
+Tables fill_tables() {
   Slot* cudart = new_table<kCudart>();
   set(cudart, 1, cudart_load);
   set(cudart, 2, cudart_primary_context);
@@ -323,11 +323,8 @@ Tables build_tables() {
   return {cudart, callbacks, thread_state, storage, check, integrity, t2131, t6e16, t1734};
 }
 
-// Filled by the first caller; the arrays themselves are static and stay.
-const Tables& tables() {
-  static const Tables built = build_tables();
-  return built;
-}
+// Filled when the library is loaded: a forked child could find a first caller amid filling them.
+const Tables tables = fill_tables();
 
 CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std::uint64_t out[2]) {
   GPURUN_RETURN_UNLESS_READY();
@@ -343,8 +340,8 @@ CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std:
       .version = version,
       .process_id = static_cast<std::uint32_t>(getpid()),
       .thread_id = static_cast<std::uint32_t>(pthread_self()),
-      .cudart_table = reinterpret_cast<std::uintptr_t>(tables()[kCudart]),
-      .integrity_table = reinterpret_cast<std::uintptr_t>(tables()[kIntegrity]),
+      .cudart_table = reinterpret_cast<std::uintptr_t>(tables[kCudart]),
+      .integrity_table = reinterpret_cast<std::uintptr_t>(tables[kIntegrity]),
       .integrity_function = reinterpret_cast<std::uintptr_t>(&integrity_value),
       .unix_seconds = unix_seconds,
   });
@@ -380,7 +377,7 @@ CUresult get_export_table(const void** table, const CUuuid* id) noexcept {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < kExportTableCount; ++i) {
     if (std::memcmp(kDescriptions[i].uuid, id->bytes, sizeof kDescriptions[i].uuid) != 0) continue;
-    *table = tables()[i];
+    *table = tables[i];
     return CUDA_SUCCESS;
   }
   log_refused(*id);

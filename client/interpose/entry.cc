@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/planted_flaw.h"
+#include "base/published_once.h"
 #include "client/interpose/generated_call.h"
 #include "client/stats.h"
 #include "protocol/limits.h"
@@ -69,8 +70,10 @@ CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
       row.variant == StreamVariant::kPlain ? protocol::kStreamNull : protocol::kStreamPerThread;
   GPURUN_LOG(kTrace, "%s", row.symbol);
   planted_flaw("client");
-  static const bool counting = SessionOptions::from_environment().statistics || recording_wanted();
-  if (counting) t_observed_since = Recorder::now();
+  static constinit PublishedOnce<bool> counting;
+  const bool counts = counting.get(
+      [] { return SessionOptions::from_environment().statistics || recording_wanted(); });
+  if (counts) t_observed_since = Recorder::now();
 }
 
 CallScope::~CallScope() {

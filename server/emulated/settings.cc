@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/published_once.h"
 #include "driver_abi/visible_devices.h"
 #include "server/emulated/objects/device_identity.h"
 #include "server/emulated/setting_words.h"
@@ -148,9 +149,9 @@ Settings parse_settings(const char* text) {
 }
 
 const Settings& settings() {
-  // Immortal: libraries call us after our finalisers.
-  static const Settings* instance = new Settings(parse_settings(std::getenv("GPURUN_EMULATED")));
-  return *instance;
+  // Libraries call us after our finalisers, and forked children while this reads.
+  static constinit PublishedOnce<Settings> read;
+  return read.get([] { return parse_settings(std::getenv("GPURUN_EMULATED")); });
 }
 
 std::vector<int> visible_physical_devices() {

@@ -49,6 +49,7 @@ std::string word(unsigned n);
   X(fork_grandchild)           \
   X(fork_after_questions)      \
   X(fork_while_asked)          \
+  X(fork_at_first_question)    \
   X(fork_and_exec)             \
   X(fork_without_handlers)     \
   X(exec_from_a_thread)        \

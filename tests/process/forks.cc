@@ -60,21 +60,34 @@ void ask_new_function() {
   HOLDS(function != nullptr);
 }
 
+struct Nvml {
+  int (*init)();
+  int (*count_devices)(unsigned*);
+  int (*get_version)(char*, unsigned);
+};
+
+// Programs of threads call this before they fork: a child may find the loader's lock held.
+const Nvml& nvml() {
+  static const Nvml functions = [] {
+    void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    HOLDS(library != nullptr);
+    return Nvml{reinterpret_cast<decltype(Nvml::init)>(dlsym(library, "nvmlInit_v2")),
+                reinterpret_cast<decltype(Nvml::count_devices)>(
+                    dlsym(library, "nvmlDeviceGetCount_v2")),
+                reinterpret_cast<decltype(Nvml::get_version)>(
+                    dlsym(library, "nvmlSystemGetDriverVersion"))};
+  }();
+  return functions;
+}
+
 // Returns the driver's version, which programs parse.
 std::string ask_nvml() {
-  static void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-  HOLDS(library != nullptr);
-  const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
-  const auto count_devices =
-      reinterpret_cast<int (*)(unsigned*)>(dlsym(library, "nvmlDeviceGetCount_v2"));
-  MUST_BE(0, init());
+  MUST_BE(0, nvml().init());
   unsigned count = 0;
-  MUST_BE(0, count_devices(&count));
+  MUST_BE(0, nvml().count_devices(&count));
   HOLDS(count == 1);
-  const auto get_version =
-      reinterpret_cast<int (*)(char*, unsigned)>(dlsym(library, "nvmlSystemGetDriverVersion"));
   char version[80] = "";
-  MUST_BE(0, get_version(version, sizeof version));
+  MUST_BE(0, nvml().get_version(version, sizeof version));
   int major = 0;
   int minor = 0;
   int patch = 0;
@@ -248,8 +261,7 @@ void fork_after_questions() {
 void fork_while_asked() {
   const bool computes = word(0) == "compute";
   const CUcontext context = computes ? use_device() : nullptr;
-  // The library is opened once: a child may find the loader's lock held.
-  static_cast<void>(ask_nvml());
+  static_cast<void>(nvml());
   std::atomic<bool> over{false};
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) {
@@ -277,6 +289,37 @@ void fork_while_asked() {
   }
   over = true;
   for (std::thread& each : callers) each.join();
+}
+
+// In each round a process whose threads ask for the first time forks meanwhile, so that the moment of
+// the fork is any of what a first question prepares.
+void fork_at_first_question() {
+  static_cast<void>(nvml());
+  for (int round = 0; round < 40; ++round) {
+    const pid_t first = fork();
+    if (first == 0) {
+      alarm(60);
+      std::atomic<int> started{0};
+      std::vector<std::thread> callers;
+      for (int i = 0; i < 2; ++i) {
+        callers.emplace_back([&] {
+          ++started;
+          ask_all();
+        });
+      }
+      while (started == 0) std::this_thread::yield();
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(60);
+        ask_all();
+        _exit(0);
+      }
+      HOLDS(end_of(child) == "exit 0");
+      for (std::thread& each : callers) each.join();
+      _exit(0);
+    }
+    HOLDS(end_of(first) == "exit 0");
+  }
 }
 
 void fork_and_exec() {

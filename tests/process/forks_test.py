@@ -66,6 +66,7 @@ class Forks(both.Case):
             self.skipTest("a sanitizer's allocator may be locked in a child of many threads")
         for words in ((), ("compute",)):
             self.both(PROGRAM, "fork_while_asked", *words, said="PASSED")
+        self.both(PROGRAM, "fork_at_first_question", said="PASSED")
         self.nothing_left()
 
     def test_from_a_thread_while_others_call(self):

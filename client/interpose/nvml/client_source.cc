@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/published_once.h"
 #include "driver_abi/client_marker.h"
 #include "driver_abi/cuda_abi.h"
 
@@ -33,8 +34,8 @@ const NvmlSource* find_session() {
 
 // nullptr: what lies beside us is no client library.
 const NvmlSource* session() {
-  static const NvmlSource* const found = find_session();
-  return found;
+  static constinit PublishedOnce<const NvmlSource*> found;
+  return found.get(find_session);
 }
 
 // The front calls nothing but open() before open() has succeeded.
