@@ -153,6 +153,8 @@ class Bulk {
   // Waits until the sources of the transfers up to number `last` are read, or the session ends.
   // Offered transfers do not count. Transfers that other threads begin meanwhile do not delay it.
   void await_sources_read(std::uint64_t last) noexcept;
+  // As above, for `at_most`. Returns whether they are read, or the session has ended.
+  bool await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept;
   std::uint64_t last_begun() const noexcept { return last_transfer_.load(); }
 
   // Bytes of `transfer` will come and go to `destination`, in their places. Before the record is
@@ -239,6 +241,7 @@ class Bulk {
   bool may_send(const Outgoing& out) const noexcept;
   bool is_read(ByteView memory) const noexcept;
   bool still_reads(ByteView memory) const noexcept;
+  bool sources_are_read(std::uint64_t last) const noexcept;
   std::uint64_t add(Outgoing out, std::optional<Line> line);
   static void begin_later(Outgoing& out);
   static std::size_t chunk_bytes(const Outgoing& out, std::uint64_t offset);

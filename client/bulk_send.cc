@@ -133,16 +133,23 @@ void Bulk::await_read(ByteView memory) noexcept {
   read_.wait(lock, [&] { return ended_ ? !is_read(memory) : !still_reads(memory); });
 }
 
-void Bulk::await_sources_read(std::uint64_t last) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
+bool Bulk::sources_are_read(std::uint64_t last) const noexcept {
   const auto reads_now = [last](const Reading& each) { return each.transfer <= last; };
   const auto still_read = [last](const auto& each) {
     return each.first <= last && each.second->offered == nullptr && !each.second->taken();
   };
-  read_.wait(lock, [&] {
-    if (std::any_of(reading_.begin(), reading_.end(), reads_now)) return false;
-    return ended_ || std::none_of(outgoing_.begin(), outgoing_.end(), still_read);
-  });
+  if (std::any_of(reading_.begin(), reading_.end(), reads_now)) return false;
+  return ended_ || std::none_of(outgoing_.begin(), outgoing_.end(), still_read);
+}
+
+void Bulk::await_sources_read(std::uint64_t last) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  read_.wait(lock, [&] { return sources_are_read(last); });
+}
+
+bool Bulk::await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return read_.wait_for(lock, at_most, [&] { return sources_are_read(last); });
 }
 
 // With the lock held.

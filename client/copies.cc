@@ -212,6 +212,10 @@ void Session::await_sources_read() noexcept {
   impl_->bulk->await_sources_read(impl_->bulk->last_begun());
 }
 
+bool Session::sources_read_within(std::chrono::milliseconds at_most) noexcept {
+  return impl_->bulk->await_sources_read(impl_->bulk->last_begun(), at_most);
+}
+
 Bulk& Session::bulk() noexcept { return *impl_->bulk; }
 
 }  // namespace gpurun::client

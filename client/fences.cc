@@ -253,6 +253,9 @@ bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite s
       !impl.progress.may_wait_for_upload(lane.id(), site.context, site.stream, record.record)) {
     return false;
   }
+  // The upload may stand behind a copy of another stream, whose source the program may overwrite
+  // when the wait returns.
+  if (!sources_read_within(std::chrono::milliseconds(0))) return false;
   if (!impl.pace.answers(record.record, place->posted, Impl::Clock::now())) return false;
   *result = impl.post_early_wait(lane, site, Work::kNone, payload);
   return true;

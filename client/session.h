@@ -199,6 +199,8 @@ class Session {
   void await_read(ByteView memory) noexcept;
   // Waits until each copy in from before this call has read its source, or the session has ended.
   void await_sources_read() noexcept;
+  // As above, for `at_most`. Returns whether all of them have been read.
+  bool sources_read_within(std::chrono::milliseconds at_most) noexcept;
   // Device to host. `wait`: returns when the bytes are there (cuMemcpyDtoH, and any copy into
   // pageable memory); else at once, and the bytes arrive before any completion that a later call
   // reports (cuMemcpyDtoHAsync into pinned memory, which must stay alive until then).

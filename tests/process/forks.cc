@@ -71,11 +71,11 @@ const Nvml& nvml() {
   static const Nvml functions = [] {
     void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     HOLDS(library != nullptr);
-    return Nvml{reinterpret_cast<decltype(Nvml::init)>(dlsym(library, "nvmlInit_v2")),
-                reinterpret_cast<decltype(Nvml::count_devices)>(
-                    dlsym(library, "nvmlDeviceGetCount_v2")),
-                reinterpret_cast<decltype(Nvml::get_version)>(
-                    dlsym(library, "nvmlSystemGetDriverVersion"))};
+    return Nvml{
+        reinterpret_cast<decltype(Nvml::init)>(dlsym(library, "nvmlInit_v2")),
+        reinterpret_cast<decltype(Nvml::count_devices)>(dlsym(library, "nvmlDeviceGetCount_v2")),
+        reinterpret_cast<decltype(Nvml::get_version)>(
+            dlsym(library, "nvmlSystemGetDriverVersion"))};
   }();
   return functions;
 }
@@ -291,8 +291,8 @@ void fork_while_asked() {
   for (std::thread& each : callers) each.join();
 }
 
-// In each round a process whose threads ask for the first time forks meanwhile, so that the moment of
-// the fork is any of what a first question prepares.
+// In each round a process whose threads ask for the first time forks meanwhile, so that the moment
+// of the fork is any of what a first question prepares.
 void fork_at_first_question() {
   static_cast<void>(nvml());
   for (int round = 0; round < 40; ++round) {

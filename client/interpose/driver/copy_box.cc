@@ -55,6 +55,9 @@ constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{32} << 10;
 // no quiet work (Work).
 constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
 static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
+// How long a synchronous copy in waits until earlier sources are read. After that a round trip to
+// the device costs little in comparison.
+constexpr std::chrono::milliseconds kSourcesReadWithin{20};
 // The driver stages as much of pageable memory at once and lets larger copies wait.
 constexpr std::uint64_t kStagedBytes = 64 << 10;
 
@@ -177,16 +180,22 @@ class Run {
 
 }  // namespace
 
-// A synchronous copy in implies that all before it is done. The program could tell only by bytes
-// that come into its memory, and by what it asks, which the worker answers behind the copy.
+// A synchronous copy in implies that the earlier work of blocking streams is done. The program
+// could tell only by bytes that come into its memory, by what it asks, which the worker answers
+// behind the copy, and by an earlier source that it overwrites. A copy of a non-blocking stream,
+// whose source may stay unread until a later call, makes the copy wait for the device as CUDA does.
 bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
                       Waiting waiting) {
   if (waiting != Waiting::kSynchronous || !here.session().may_answer_early()) return false;
-  if (destination.place == Place::kArray) return true;
-  const auto range = find_range(destination.address);
-  // A module's variables are left to its end: who unloads it has no more use for what was copied.
-  return range.has_value() &&
-         (range->ends_behind(site.context) || range->kind == MemoryKind::kModule);
+  if (destination.place != Place::kArray) {
+    const auto range = find_range(destination.address);
+    // A module's variables are left to its end: who unloads it has no more use for what was copied.
+    if (!range.has_value() ||
+        (!range->ends_behind(site.context) && range->kind != MemoryKind::kModule)) {
+      return false;
+    }
+  }
+  return here.session().sources_read_within(kSourcesReadWithin);
 }
 
 std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
