@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "client/interpose/graph_nodes.h"
 #include "client/interpose/memory_ranges.h"
 #include "protocol/limits.h"
 
@@ -111,6 +112,20 @@ Sound check_fill(const CUDA_MEMSET_NODE_PARAMS* what) {
   return check_plane(const_cast<void* const*>(plane), element);
 }
 
+Sound worse(Sound one, Sound other) {
+  if (one == Sound::kWrong || other == Sound::kWrong) return Sound::kWrong;
+  return one == Sound::kUnknown ? one : other;
+}
+
+// cuGraphAdd*Node: node, graph, dependencies, count.
+Sound check_new_node(void* const* arguments, const HandleTable& handles) {
+  const auto* list = argument<const Handle*>(arguments, 2);
+  const auto count = argument<std::size_t>(arguments, 3);
+  if (list == nullptr) return sound_if(count == 0);
+  if (count > limits::kArrayCountMax) return Sound::kWrong;
+  return check_dependencies(handles, argument<Handle>(arguments, 1), {list, count});
+}
+
 // cuGraphAddDependencies: graph, from, to, edges, count. A node cannot come before itself.
 Sound check_edges(void* const* arguments) {
   const auto* from = argument<const CUgraphNode*>(arguments, 1);
@@ -131,7 +146,8 @@ Sound check_enum(void* const* arguments, std::size_t index, Enum last) {
 
 }  // namespace
 
-Sound check_arguments(const driver_abi::Row& row, void* const* arguments) noexcept {
+Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
+                      const HandleTable& handles) {
   constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;  // GEQ, EQ, AND, NOR.
   constexpr unsigned kWriteFlags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
   switch (row.alias_opcode) {
@@ -177,8 +193,16 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments) noexce
       return check_peer_copy(arguments);
     case opcode::cuGraphCreate:
       return sound_if(argument<unsigned>(arguments, 1) == 0);
+    case opcode::cuGraphAddChildGraphNode:
+    case opcode::cuGraphAddMemFreeNode:
+      return Sound::kUnknown;  // What the graph holds and owns, its driver knows.
+    case opcode::cuGraphAddEmptyNode:
+    case opcode::cuGraphAddEventRecordNode:
+    case opcode::cuGraphAddEventWaitNode:
+      return check_new_node(arguments, handles);
     case opcode::cuGraphAddMemsetNode:
-      return check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4));
+      return worse(check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4)),
+                   check_new_node(arguments, handles));
     case opcode::cuGraphMemsetNodeSetParams:
       return check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
     case opcode::cuGraphAddDependencies_v2:

@@ -15,7 +15,9 @@ enum class Sound : std::uint8_t {
   kUnknown,  // Only the worker's driver can tell: the call is one that waits.
 };
 
-// `arguments` as call_generated() takes them; handles and devices are checked elsewhere.
-Sound check_arguments(const driver_abi::Row& row, void* const* arguments) noexcept;
+// `arguments` as call_generated() takes them; `handles` are the session's. Handles and devices are
+// checked elsewhere.
+Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
+                      const HandleTable& handles);
 
 }  // namespace gpurun::client::interpose

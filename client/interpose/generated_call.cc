@@ -115,6 +115,21 @@ bool passes_streams(std::uint16_t row) {
   }
 }
 
+// Their parameters are node, graph, dependencies, count.
+bool adds_node(std::uint16_t row) {
+  switch (row) {
+    case opcode::cuGraphAddChildGraphNode:
+    case opcode::cuGraphAddEmptyNode:
+    case opcode::cuGraphAddEventRecordNode:
+    case opcode::cuGraphAddEventWaitNode:
+    case opcode::cuGraphAddMemFreeNode:
+    case opcode::cuGraphAddMemsetNode:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // One call of a generated row, from the program's arguments to its outputs.
 class GeneratedCall {
  public:
@@ -205,7 +220,8 @@ class GeneratedCall {
       if (row_.parameters[i].shape != Shape::kHandleArray) continue;
       if (const int result = check_list(row_.parameters[i], i); result != 0) return result;
     }
-    *sound = context_result_ == 0 ? check_arguments(row_, program_) : Sound::kRight;
+    *sound =
+        context_result_ == 0 ? check_arguments(row_, program_, here_.handles()) : Sound::kRight;
     return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
 
@@ -248,8 +264,10 @@ class GeneratedCall {
     for (const Parameter& parameter : row_.parameters) {
       if (!comes_out_minted(parameter)) continue;
       const bool of_context = here_.context != nullptr && !belongs_to_no_context(parameter.handle);
-      const Handle handle = here_.handles().mint(
-          parameter.handle, of_context ? here_.context->handle : Handle{0}, nullptr);
+      const Handle context = of_context ? here_.context->handle : Handle{0};
+      const Handle handle = adds_node(row_.alias_opcode)
+                                ? mint_node(here_.handles(), own_[1], context)
+                                : here_.handles().mint(parameter.handle, context, nullptr);
       if (handle == 0) {
         drop_minted();
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,6 +1,7 @@
 // Kernel nodes of graphs (CUDA Driver API manual, "Graph Management"): checked and packed like
 // launches. Other nodes that need no packing are generated rows.
 #include "client/interpose/custom.h"
+#include "client/interpose/graph_nodes.h"
 #include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
@@ -84,12 +85,17 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
     const int result = here.check(node.dependencies.back(), HandleKind::kGraphNode);
     if (result != 0) return cuda(result);
   }
+  const Sound sound = check_dependencies(here.handles(), node.graph, node.dependencies);
+  if (sound == Sound::kWrong) return CUDA_ERROR_INVALID_VALUE;
   if (const int result = pack_kernel(here, nodeParams, &node); result != 0) return cuda(result);
-  node.node = here.handles().mint(HandleKind::kGraphNode, here.context->handle, nullptr);
+  node.node = mint_node(here.handles(), node.graph, here.context->handle);
   if (node.node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const Bytes payload = protocol::pack(node);
-  const int result = here.session().post(*here.lane, site_of(here, opcode::cuGraphAddKernelNode_v2),
-                                         ByteView(payload));
+  const CallSite site = site_of(here, opcode::cuGraphAddKernelNode_v2);
+  Reply reply;
+  const int result = sound == Sound::kRight
+                         ? here.session().post(*here.lane, site, ByteView(payload))
+                         : here.session().call(*here.lane, site, ByteView(payload), &reply);
   if (result != 0) {
     here.handles().retire(node.node);
     return cuda(result);
@@ -109,8 +115,9 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
   }
   if (const int result = pack_kernel(here, nodeParams, &node); result != 0) return cuda(result);
   const Bytes payload = protocol::pack(node);
-  return cuda(here.session().post(*here.lane, site_of(here, opcode::cuGraphKernelNodeSetParams_v2),
-                                  ByteView(payload)));
+  Reply reply;
+  return cuda(here.session().call(*here.lane, site_of(here, opcode::cuGraphKernelNodeSetParams_v2),
+                                  ByteView(payload), &reply));
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client/interpose/custom.h"
+#include "client/interpose/graph_nodes.h"
 #include "client/interpose/graph_work.h"
 
 namespace gpurun::client::interpose {
@@ -46,13 +47,15 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
     const int result = here.check(behind.back(), HandleKind::kGraphNode);
     if (result != 0) return result;
   }
+  const Sound sound = check_dependencies(here.handles(), handle_of(graph), behind);
+  if (sound == Sound::kWrong) return CUDA_ERROR_INVALID_VALUE;
   GraphWork work;
   if (const int result = make_work(here, &work); result != 0) return result;
-  const Handle node = here.handles().mint(HandleKind::kGraphNode, 0, nullptr);
+  const Handle node = mint_node(here.handles(), handle_of(graph), 0);
   if (node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   work.payload.graph = handle_of(graph);
   work.payload.node = node;
-  const int result = send_work(here, row, site, std::move(work), behind, false);
+  const int result = send_work(here, row, site, std::move(work), behind, sound == Sound::kUnknown);
   if (result != 0) {
     here.handles().retire(node);
     return result;
@@ -75,7 +78,7 @@ int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node
   if (result != 0) return result;
   work.payload.graph = in_exec ? handle_of(exec) : Handle{0};
   work.payload.node = handle_of(node);
-  return send_work(here, row, site, std::move(work), {}, in_exec);
+  return send_work(here, row, site, std::move(work), {}, true);
 }
 
 int work_of_host(const CUDA_HOST_NODE_PARAMS* given, GraphWork* work) {
