@@ -193,9 +193,9 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
       return check_peer_copy(arguments);
     case opcode::cuGraphCreate:
       return sound_if(argument<unsigned>(arguments, 1) == 0);
-    case opcode::cuGraphAddChildGraphNode:
     case opcode::cuGraphAddMemFreeNode:
-      return Sound::kUnknown;  // What the graph holds and owns, its driver knows.
+      return Sound::kUnknown;  // The driver knows what the graph allocates.
+    case opcode::cuGraphAddChildGraphNode:
     case opcode::cuGraphAddEmptyNode:
     case opcode::cuGraphAddEventRecordNode:
     case opcode::cuGraphAddEventWaitNode:

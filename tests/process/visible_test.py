@@ -12,11 +12,11 @@ import world  # noqa: E402
 from both import PROGRAM  # noqa: E402
 
 THREE = "devices=3"
-UUIDS = [f"GPU-67707572-756e-2d65-6d75-6c61746564{number:02x}" for number in range(3)]
+UUIDS = [f"GPU-{0x67 + number:02x}707572-756e-2d65-6d75-6c61746564{number:02x}" for number in range(3)]
 VALUES = [None, "2", "1,0", "", "-1", "7", "2,7,1", "0,-1,1", "1,1", "0,2,0", "2,", ",2", " 2 , 1 ", "+1",
           "2nd,1st", "1;2", "0x1", "99999999999999999999", "NoDevFiles", "MIG-" + UUIDS[1], "1,MIG-67", UUIDS[2],
           f"{UUIDS[1]},{UUIDS[0]}", f"{UUIDS[1]},1", "GPU-67", UUIDS[1][:-1], UUIDS[1] + "00", UUIDS[1].upper(),
-          f"0,{UUIDS[2]}"]
+          f"0,{UUIDS[2]}", "GPU-6", "GPU-68", "GPU-69,GPU-67"]
 
 
 def private(*options, value=None, words=(), devices=THREE):
@@ -51,7 +51,8 @@ class Visible(unittest.TestCase):
 
     def test_what_is_seen_is_what_is_named(self):
         self.assertEqual(self.same(value="2,0"), "init 0, count 0 2: 0000:03:00.0 0000:01:00.0")
-        for value in ("", "-1", "1,1", "MIG-67"):
+        self.assertEqual(self.same(value="GPU-69,GPU-67"), "init 0, count 0 2: 0000:03:00.0 0000:01:00.0")
+        for value in ("", "-1", "1,1", "MIG-67", "GPU-6"):
             self.assertEqual(self.same(value=value), "init 100, count 3 -1:")
 
     def test_of_the_program_itself(self):
