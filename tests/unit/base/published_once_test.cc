@@ -15,7 +15,7 @@ namespace gpurun {
 namespace {
 
 TEST(PublishedOnce, ReturnsTheFirstValue) {
-  PublishedOnce<std::string> once;
+  static constinit PublishedOnce<std::string> once;
   const std::string& first = once.get([] { return std::string("first"); });
   const std::string& second = once.get([] { return std::string("second"); });
   EXPECT_EQ(first, "first");
@@ -23,13 +23,13 @@ TEST(PublishedOnce, ReturnsTheFirstValue) {
 }
 
 TEST(PublishedOnce, BuildsAgainAfterAnException) {
-  PublishedOnce<int> once;
+  static constinit PublishedOnce<int> once;
   EXPECT_THROW(once.get([]() -> int { throw std::runtime_error("no"); }), std::runtime_error);
   EXPECT_EQ(once.get([] { return 7; }), 7);
 }
 
 TEST(PublishedOnce, KeepsThePublishedValueWhenTwoThreadsBuild) {
-  PublishedOnce<int> once;
+  static constinit PublishedOnce<int> once;
   std::latch building(1), published(1);
   const int* late = nullptr;
   std::thread other([&] {
@@ -48,7 +48,7 @@ TEST(PublishedOnce, KeepsThePublishedValueWhenTwoThreadsBuild) {
 }
 
 TEST(PublishedOnce, DoesNotBlockAChildForkedWhileAThreadBuilds) {
-  PublishedOnce<int> once;
+  static constinit PublishedOnce<int> once;
   std::latch building(1), forked(1);
   std::thread other([&] {
     once.get([&] {
