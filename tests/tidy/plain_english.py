@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Checks the prose of comments, docs and commit subjects: no private grammar, no sentence over 40 words.
+
+usage: plain_english.py ROOT [PATH ...]
+
+Without PATH it checks every tracked file but those that plain_english_exempt.txt names, and complains of
+a name there that needs no exemption any more. docs/contributing.md has the rules of the prose.
+"""
+import io
+import os
+import re
+import subprocess
+import sys
+import tokenize
+
+WORDS_MAX = 40
+SUBJECT_COLUMNS_MAX = 72
+# The subjects of earlier commits stay as they are. A tag takes its place.
+SUBJECTS_SINCE = "261337e79d1f"
+EXEMPT = "tests/tidy/plain_english_exempt.txt"
+# As subjects of things. "who" and "whose" may stand for people in the guides: a quoted word is free.
+FORBIDDEN = (
+    (re.compile(r"\b(who|whoever|whom|whose)\b", re.IGNORECASE), "name the thing in place of"),
+    (re.compile(r"\bbut for\b", re.IGNORECASE), "write 'except' in place of"),
+    (re.compile(r"\bis none\b", re.IGNORECASE), "write 'is not a' in place of"),
+    (re.compile(r"\blikewise\b", re.IGNORECASE), "say what is alike in place of"),
+)
+C_FAMILY = (".h", ".cc", ".c", ".cu", ".cuh", ".js")
+HASH_FAMILY = (".toml", ".cmake", ".sh", ".cfg", ".conf", ".yml", ".yaml", ".ptx")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+")
+QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|https?://\S+|\[[^\]]*\]\([^)]*\)")
+NOT_PROSE = re.compile(r"^\s*(\||```|#!|NOLINT|clang-format|usage:|Usage:)")
+
+
+class Block:
+    """Lines of prose that belong together."""
+
+    def __init__(self, line):
+        self.line, self.words = line, []
+
+    def add(self, text):
+        self.words.append(text.strip())
+
+    def text(self):
+        return " ".join(self.words)
+
+
+def c_blocks(text):
+    block, column = None, -1
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.search(r"(?:^|[\s;{},)])(//[/!]?)\s?(.*)$", line)
+        if match is None or re.search(r"\"[^\"]*//[^\"]*$", line[:match.start(1)] + "//"):
+            if block is not None:
+                yield block
+            block = None
+            continue
+        trailing = line[:match.start(1)].strip() != ""
+        if block is None or trailing or abs(match.start(1) - column) > 1 or not match.group(2).strip():
+            if block is not None:
+                yield block
+            block, column = Block(number), match.start(1)
+        if not NOT_PROSE.match(match.group(2)):
+            block.add(match.group(2))
+    if block is not None:
+        yield block
+
+
+def hash_blocks(text):
+    block = None
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r"^\s*#+ ?(.*)$", line)
+        if match is None or not match.group(1).strip() or NOT_PROSE.match(line.strip()):
+            if block is not None:
+                yield block
+            block = None
+            continue
+        if block is None:
+            block = Block(number)
+        block.add(match.group(1))
+    if block is not None:
+        yield block
+
+
+def docstring_blocks(text):
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return
+    for before, token in zip([None, *tokens], tokens):
+        if token.type == tokenize.STRING and token.string.startswith(('"""', 'r"""')) and (
+                before is None or before.type in (tokenize.INDENT, tokenize.NEWLINE, tokenize.NL,
+                                                  tokenize.COMMENT, tokenize.DEDENT)):
+            yield from paragraph_blocks(token.string.strip('r"'), token.start[0])
+
+
+def paragraph_blocks(text, first=1):
+    block, fenced = None, False
+    for number, line in enumerate(text.splitlines(), first):
+        fenced ^= line.lstrip().startswith("```")
+        starts = re.match(r"^\s*([-*+]|\d+\.|#+|>|\|)\s", line) is not None
+        table = line.lstrip().startswith("|")
+        if fenced or not line.strip() or starts or table or line.startswith("    "):
+            if block is not None:
+                yield block
+            block = None
+        if fenced or not line.strip() or NOT_PROSE.match(line) or (line.startswith("    ") and not starts):
+            continue
+        if table:
+            for cell in line.strip().strip("|").split("|"):
+                alone = Block(number)
+                alone.add(cell)
+                yield alone
+            continue
+        if block is None:
+            block = Block(number)
+        block.add(re.sub(r"^\s*([-*+]|\d+\.|#+|>)\s+", "", line))
+    if block is not None:
+        yield block
+
+
+def blocks_of(path, text):
+    name = os.path.basename(path)
+    if path.endswith(C_FAMILY):
+        return c_blocks(text)
+    if path.endswith(".md"):
+        return paragraph_blocks(text)
+    if path.endswith(".py") or text.startswith("#!/usr/bin/env python"):
+        return [*hash_blocks(text), *docstring_blocks(text)]
+    if path.endswith(HASH_FAMILY) or name == "CMakeLists.txt" or text.startswith("#!"):
+        return hash_blocks(text)
+    return ()
+
+
+def check_text(path, text):
+    for block in blocks_of(path, text):
+        prose = QUOTED.sub("it", block.text())
+        for pattern, advice in FORBIDDEN:
+            match = pattern.search(prose)
+            if match:
+                yield f"{path}:{block.line}: {advice} '{match.group(0)}'"
+        for sentence in SENTENCE_END.split(prose):
+            words = len(re.findall(r"[\w'-]+", sentence))
+            if words > WORDS_MAX:
+                yield f"{path}:{block.line}: a sentence of {words} words; at most {WORDS_MAX}"
+
+
+def check_subject(subject):
+    if len(subject) > SUBJECT_COLUMNS_MAX:
+        return f"commit '{subject}': {len(subject)} columns; at most {SUBJECT_COLUMNS_MAX}"
+    return None
+
+
+def git(root, *words):
+    done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def subjects(root):
+    """Of the commits since the last tag, or else since the first one that the check was there for."""
+    tag = (git(root, "describe", "--tags", "--abbrev=0") or SUBJECTS_SINCE).strip()
+    return (git(root, "log", "--no-merges", "--format=%s", f"{tag}..HEAD") or "").splitlines()
+
+
+def exempt(root):
+    with open(os.path.join(root, EXEMPT), encoding="utf-8") as file:
+        return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
+def check_paths(root, paths):
+    for path in paths:
+        try:
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                yield from check_text(path, file.read())
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue  # Data, or removed and not yet committed.
+
+
+def main(root, paths):
+    if paths:
+        violations = list(check_paths(root, paths))
+    else:
+        known = exempt(root)
+        every = [name for name in git(root, "ls-files", "-z").split("\0") if name]
+        violations = list(check_paths(root, [path for path in every if path not in known]))
+        violations += [found for found in map(check_subject, subjects(root)) if found]
+        for path in known:
+            if path not in every or not list(check_paths(root, [path])):
+                violations.append(f"{EXEMPT}: {path} needs no exemption")
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
