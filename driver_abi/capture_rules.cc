@@ -1,4 +1,4 @@
-// The table of what captures forbid, and which function is of which family.
+// Capture rules: the table of what captures forbid, and the family of each function.
 #include "driver_abi/capture_rules.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr std::uint16_t kImplicit = 906;
 constexpr std::uint16_t kCapturedEvent = 907;
 
 constexpr CaptureRefusal kNone = {};
-// guide: a stream that captures can be neither waited for nor asked.
+// guide: a stream that captures can be neither waited for nor queried.
 constexpr CaptureRefusal kOfStream = {kUnsupported, true};
 // guide: the streams of an invalidated capture give errors until its end.
 constexpr CaptureRefusal kOfInvalidated = {kInvalidated, false};
@@ -25,14 +25,14 @@ constexpr CaptureRefusal kOfLegacy = {kImplicit, true};
 constexpr CaptureRefusal kOfLegacyStatus = {kImplicit, false};
 // guide: nor can a context be waited for, "when any associated stream is in capture mode".
 constexpr CaptureRefusal kOfContext = {kUnsupported, true};
-// cuda.h, CUDA_ERROR_CAPTURED_EVENT; guide: an invalid operation invalidates the graph.
+// cuda.h, CUDA_ERROR_CAPTURED_EVENT. guide: an invalid operation invalidates the graph.
 constexpr CaptureRefusal kOfEvent = {kCapturedEvent, true};
 
 // In the order of CaptureFamily.
 constexpr CaptureRule kRules[] = {
     {CaptureFamily::kOpen, false, false, kNone, kNone, kNone, kNone, kNone},
     {CaptureFamily::kUnsafe, true, false, kNone, kNone, kNone, kNone, kNone},
-    // cuda_runtime_api.h, cudaFree: of 0 "no operation is performed".
+    // cuda_runtime_api.h, cudaFree: for null "no operation is performed".
     {CaptureFamily::kFree, true, true, kNone, kNone, kNone, kNone, kNone},
     {CaptureFamily::kWork, false, false, kNone, kOfInvalidated, kOfLegacy, kNone, kNone},
     {CaptureFamily::kWaits, true, false, kOfStream, kOfInvalidated, kOfLegacy, kNone, kNone},
@@ -43,15 +43,15 @@ constexpr CaptureRule kRules[] = {
 };
 
 struct Member {
-  std::string_view name;  // Row::base; with a star at its end: all that begin so.
+  std::string_view name;  // Row::base. A star at the end matches all names with that prefix.
   CaptureFamily family;
 };
 
-// The first that fits counts.
+// The first match counts.
 constexpr Member kMembers[] = {
-    // cuda.h names cudaMalloc. That the other allocations, of pinned memory too, and the frees are
-    // of its kind is nowhere written; practice warns of pinned memory, and libraries make these
-    // calls in relaxed mode.
+    // cuda.h names cudaMalloc. It is documented nowhere that the other allocations, including
+    // pinned memory, and the frees are of its kind. practice warns of pinned memory, and libraries
+    // make these calls in relaxed mode.
     {"cuMemAlloc", CaptureFamily::kUnsafe},
     {"cuMemAllocPitch", CaptureFamily::kUnsafe},
     {"cuMemAllocManaged", CaptureFamily::kUnsafe},
@@ -61,16 +61,16 @@ constexpr Member kMembers[] = {
     {"cuMemFreeHost", CaptureFamily::kUnsafe},
     {"cuMemHostRegister", CaptureFamily::kUnsafe},
     {"cuMemHostUnregister", CaptureFamily::kUnsafe},
-    // Nowhere written; programs that compile while they capture meet error 900 here. Libraries load
-    // when a kernel is first launched, which a capture allows: they are open.
+    // Documented nowhere. Programs that compile while they capture meet error 900 here. Libraries
+    // load when a kernel is first launched, which a capture allows, so they are open.
     {"cuModuleLoad*", CaptureFamily::kUnsafe},
     {"cuModuleUnload", CaptureFamily::kUnsafe},
 
-    // cuda.h: these necessarily conflict when the event was captured; practice: else they are
-    // unsafe ("no background thread queries").
+    // cuda.h: these calls necessarily conflict when the event was captured. practice: otherwise
+    // they are unsafe ("no background thread queries").
     {"cuEventQuery", CaptureFamily::kEvent},
     {"cuEventSynchronize", CaptureFamily::kEvent},
-    // Other streams may be waited for and asked: practice forbids it of capturing ones only.
+    // Other streams may be waited for and queried. practice forbids it only for capturing ones.
     {"cuStreamQuery", CaptureFamily::kLooks},
     {"cuStreamSynchronize", CaptureFamily::kLooks},
     {"cuStreamAddCallback", CaptureFamily::kLooks},  // cuda.h there: no use in a capture.
@@ -79,7 +79,7 @@ constexpr Member kMembers[] = {
     {"cuStreamUpdateCaptureDependencies", CaptureFamily::kStatus},
     {"cuCtxSynchronize", CaptureFamily::kContext},
 
-    // guide: synchronous calls enqueue in the legacy stream and wait. Those between device memory
+    // guide: synchronous calls enqueue in the legacy stream and wait. Copies between device memory
     // and fills do not wait (manual, "API synchronization behavior").
     {"cuMemcpyDtoD", CaptureFamily::kWork},
     {"cuMemcpyPeer", CaptureFamily::kWork},

@@ -1,6 +1,6 @@
-// The export table that only gpurun's client library has: how a worker recognises it (a worker that
-// took it for its driver would forward to itself), how tools find out who answers, and where the
-// client's NVML library gets its facts.
+// Client marker: the export table that only gpurun's client library has. A worker recognises the
+// library by it, because with this library as its driver the worker would forward to itself. Tools
+// identify the library by it. The client's NVML library gets its facts from it.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ inline constexpr std::array<std::uint8_t, 16> kClientMarker = {
     'g', 'p', 'u', 'r', 'u', 'n', '-', 'c', 'l', 'i', 'e', 'n', 't', '-', 'v', '1'};
 
 struct ClientView {
-  std::size_t bytes;       // sizeof(ClientView): slot 0 of every table. It may grow at its end.
-  const NvmlSource* nvml;  // Lives for ever.
+  std::size_t bytes;       // sizeof(ClientView): slot 0 of every table. May grow at its end.
+  const NvmlSource* nvml;  // Lives forever.
 };
 
 }  // namespace gpurun::driver_abi

@@ -1,4 +1,5 @@
-// A hash table of (context, key) with lock-free readers: a sequence lock over atomic slots.
+// Context storage: a hash table of (context, key) with lock-free readers, by a sequence lock over
+// atomic slots.
 #include "driver_abi/context_storage.h"
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 namespace gpurun::driver_abi {
 namespace {
 
-// One value. All fields are atomic because readers look while a writer may write; the sequence
-// number tells them afterwards. `order` is 0 in a free slot.
+// One value. All fields are atomic, because readers look while a writer may write. The sequence
+// number reveals that to a reader. `order` is 0 in a free slot.
 struct Slot {
   std::atomic<CUcontext> context;
   std::atomic<void*> key;
@@ -22,21 +23,21 @@ struct Slot {
 };
 
 struct Table {
-  std::size_t mask;  // Slots minus 1; a power of two, at most half full.
+  std::size_t mask;  // Slots minus 1. Slots are a power of two, at most half full.
   Slot* slots;
-  Table* outgrown;  // The table before this one: readers without a lock may still walk it.
+  Table* outgrown;  // The table before this one. Readers without a lock may still walk it.
 };
 
 struct Storage {
   std::mutex writers;
-  std::atomic<std::uint64_t> sequence;  // Odd while a writer is at work.
+  std::atomic<std::uint64_t> sequence;  // Odd during a write.
   std::atomic<Table*> table;
   std::size_t live_count;
   std::uint64_t last_order;
 };
 
-// Zero at load, never destroyed. A replaced table is never freed: a reader may still be in it, and
-// all of them together are smaller than the newest.
+// Zero at load, never destroyed. A replaced table is never freed, because a reader may still be in
+// it. All replaced tables together are smaller than the newest.
 constinit Storage storage{};
 
 constexpr std::size_t kFirstSlots = 64;
@@ -48,7 +49,7 @@ std::size_t hash_of(CUcontext context, void* key) {
   return bits ^ (bits >> 29);
 }
 
-// The slot of (context, key), or nullptr. A table is never full, so the walk ends; a reader that
+// The slot of (context, key), or nullptr. A table is never full, so the walk ends. A reader that
 // races with a writer walks at most once around.
 Slot* find(const Table* table, CUcontext context, void* key) {
   if (table == nullptr) return nullptr;
@@ -64,7 +65,7 @@ Slot* find(const Table* table, CUcontext context, void* key) {
 }
 
 // Writers hold the mutex and make readers retry. The release stores below keep the odd sequence
-// number in front of them.
+// number before them.
 class WriteScope {
  public:
   WriteScope() : lock_(storage.writers) {
@@ -111,7 +112,7 @@ void insert(Table* table, const Value& value) {
   store(table->slots[at], value);
 }
 
-// Makes room for one more; false without memory. Under the writer's lock.
+// Makes room for one more value. False without memory. The writer's lock must be held.
 bool reserve_one() {
   Table* old = storage.table.load(std::memory_order_relaxed);
   const std::size_t old_slots = old == nullptr ? 0 : old->mask + 1;
@@ -132,7 +133,8 @@ bool reserve_one() {
   return true;
 }
 
-// Empties `slot` and closes the gap, so that no walk ends too early. Under the writer's lock.
+// Empties `slot` and closes the gap, so that no walk ends too early. The writer's lock must be
+// held.
 void remove(Table* table, Slot* slot) {
   store(*slot, Value{});
   --storage.live_count;
@@ -146,7 +148,7 @@ void remove(Table* table, Slot* slot) {
   }
 }
 
-// Removes the oldest values of `context`, at most `capacity`, and returns how many, in order.
+// Removes the oldest values of `context`, at most `capacity`. Returns their number, in order.
 std::size_t take_oldest(CUcontext context, Value* taken, std::size_t capacity) {
   const auto older = [](const Value& a, const Value& b) { return a.order < b.order; };
   const WriteScope scope;
@@ -199,7 +201,7 @@ CUresult get_context_storage(CUcontext context, void* key, void** value) noexcep
   unsigned reads = 0;
   while (!read_once(context, key, value, &found)) {
     if (++reads < kReadsBeforeLocking) continue;
-    // A writer was preempted in the middle: wait for it asleep, once.
+    // A writer was preempted during its write. Block on its lock once.
     const std::lock_guard<std::mutex> lock(storage.writers);
     const Slot* slot = find(storage.table.load(std::memory_order_relaxed), context, key);
     found = slot != nullptr;
@@ -219,7 +221,8 @@ CUresult erase_context_storage(CUcontext context, void* key) noexcept {
 }
 
 void drop_context_storage(CUcontext context) noexcept {
-  // A destructor may set a value again; a library that always does must not hold us for ever.
+  // A destructor may set a value again. A library that always does must not block the caller
+  // forever.
   constexpr std::size_t kBatch = 256;
   for (std::size_t round = 0; round <= kContextStorageMax / kBatch; ++round) {
     Value values[kBatch];

@@ -1,5 +1,5 @@
-// CopyBatch: the arguments of cuMemcpyBatchAsync, and which of its copies has which attributes; for
-// the client and the emulated device alike. Source: cuda.h of CUDA 13.0, cuMemcpyBatchAsync and
+// CopyBatch: the arguments of cuMemcpyBatchAsync, and the attributes of each copy. The client and
+// the emulated device share it. Source: cuda.h of CUDA 13.0, cuMemcpyBatchAsync and
 // CUmemcpySrcAccessOrder.
 #pragma once
 
@@ -10,18 +10,19 @@
 namespace gpurun::driver_abi {
 
 struct CopyBatch {
-  // The program's, each of `count`; read where they lie.
+  // The program's arrays, each of `count` elements, read in place.
   const CUdeviceptr* destinations;
   const CUdeviceptr* sources;
   const std::size_t* bytes;
   std::size_t count;
-  // Each of `attribute_count`: the attributes, and the first copy that has them.
+  // Arrays of `attribute_count` elements: attributes, and the first copy that each applies to.
   const CUmemcpyAttributes* attributes;
   const std::size_t* firsts;
   std::size_t attribute_count;
 
-  // Otherwise INVALID_VALUE, and no copy is made. cuda.h: the first entry of `firsts` is 0, each is
-  // greater than the one before, the last less than `count`; every copy has a valid access order.
+  // If false, the call returns INVALID_VALUE and makes no copy. cuda.h: the first entry of `firsts`
+  // is 0. Each entry is greater than the one before, and the last is less than `count`. Every copy
+  // has a valid access order.
   bool valid() const noexcept {
     if (count == 0 || destinations == nullptr || sources == nullptr || bytes == nullptr ||
         attributes == nullptr || firsts == nullptr || attribute_count == 0 ||
@@ -39,8 +40,8 @@ struct CopyBatch {
     return true;
   }
 
-  // Calls `each(index, order)` for the copies in turn until one returns other than 0; that, and the
-  // copy's index in `failed`. Only of a valid batch.
+  // Calls `each(index, order)` for the copies in turn until one returns other than 0. Returns that
+  // result, with the copy's index in `failed`. The batch must be valid.
   template <typename Each>
   int visit(std::size_t* failed, Each each) const {
     std::size_t set = 0;

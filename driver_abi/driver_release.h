@@ -1,14 +1,14 @@
-// DriverRelease: the version of a driver as NVML tells it ("580.95.05"), for a driver of which only
-// the CUDA version is known. Programs parse it, so it holds numbers only.
+// DriverRelease: the version of a driver in NVML's form ("580.95.05"), for a driver that is known
+// only by its CUDA version. Programs parse it, so it consists of numbers.
 #pragma once
 
 #include <string_view>
 
 namespace gpurun::driver_abi {
 
-// A release that brought `cuda_version` (13000 is CUDA 13.0), or the newest that is known here for
-// a later one (CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions").
-// Terminated by a NUL.
+// A release that introduced `cuda_version` (13000 is CUDA 13.0). For a later version it is the
+// newest release that this table has (CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding
+// Driver Versions"). Terminated by a NUL.
 constexpr std::string_view driver_release(int cuda_version) noexcept {
   if (cuda_version >= 13010) return "590.44.01";
   if (cuda_version >= 13000) return "580.95.05";
@@ -17,7 +17,7 @@ constexpr std::string_view driver_release(int cuda_version) noexcept {
   return "525.60.13";
 }
 
-// Whether `text` is one that a program can parse: numbers with dots between them.
+// Whether programs can parse `text`: numbers with dots between them.
 constexpr bool is_driver_release(std::string_view text) noexcept {
   bool digit = false;
   for (const char each : text) {

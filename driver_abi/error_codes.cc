@@ -1,4 +1,4 @@
-// The table of CUresult values.
+// Error codes: the table of CUresult values.
 #include "driver_abi/error_codes.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct ErrorCode {
 #define GPURUN_ERROR(name, text) \
   { name, #name, text }
 
-// Ascending.
+// In ascending order.
 constexpr ErrorCode kErrorCodes[] = {
     GPURUN_ERROR(CUDA_SUCCESS, "no error"),
     GPURUN_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),

@@ -1,4 +1,4 @@
-// The nine export tables: arrays of function pointers, constant at load.
+// Export tables: the nine tables as arrays of function pointers, constant at load.
 #include "driver_abi/export_tables.h"
 #include "driver_abi/library_view.h"
 
@@ -47,7 +47,7 @@ constexpr ExportTableDescription kDescriptions[kExportTableCount] = {
       0xdc},
      4,
      true},
-    // No size slot; a NULL ends it.
+    // Has no size slot. NULL ends it.
     {"CLS",
      {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
       0x93},
@@ -73,7 +73,7 @@ constexpr ExportTableDescription kDescriptions[kExportTableCount] = {
       0x1e},
      95,
      true},
-    // Its real size is unknown; slot 4 is the only one ever called.
+    // The real size is unknown. Slot 4 is the only one ever called.
     {"T1734",
      {0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
       0xca},
@@ -91,8 +91,8 @@ CUresult ready() {
 #define GPURUN_RETURN_UNLESS_READY() \
   if (const CUresult state = ready(); state != CUDA_SUCCESS) return state
 
-// A slot that no known program calls. The unknown arguments stay untouched: on both of CUDA's host
-// ABIs the caller owns them.
+// A slot that no known program calls. Its unknown arguments stay untouched, because the caller owns
+// them on both of CUDA's host ABIs.
 template <unsigned kTable, std::size_t kSlot>
 CUresult unused_slot() {
   GPURUN_LOG(kWarning, "export table %s: slot %zu was called, which is not served",
@@ -126,7 +126,7 @@ CUresult cudart_primary_context(CUcontext* context, CUdevice device) {
 void cudart_hint(std::size_t) {}
 CUresult cudart_nothing() { return CUDA_SUCCESS; }
 
-// TOOLS_CB: flags that say which calls a profiler listens to. Nobody does.
+// TOOLS_CB: flags of the calls that a profiler has subscribed to. There is no profiler.
 
 constinit std::uint32_t callback_flags[kToolsCallbackFlags] = {};
 constinit std::uint32_t domain_flags[64] = {};
@@ -143,7 +143,7 @@ void tools_domain_flags(void** flags, std::size_t* count) {
 
 // TOOLS_TLS -----------------------------------------------------------------------------------
 
-// The given context, or the current one for NULL; INVALID_CONTEXT when there is none.
+// The given context, or the current one for NULL. INVALID_CONTEXT without a current context.
 CUresult resolve_context(CUcontext given, CUcontext* context) {
   GPURUN_RETURN_UNLESS_READY();
   *context = given;
@@ -217,7 +217,7 @@ CUresult stream_object_id(CUcontext context, void* object, std::uint64_t* id) {
   return asked;
 }
 
-// The callback takes more than two arguments in ways that are not known; cuFFT uses these two.
+// The callback takes more than two arguments, in unknown ways. cuFFT uses these two.
 using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 
 std::uint32_t visit_functions(CUcontext, CUmodule module, FunctionVisitor visit, void* user) {
@@ -249,7 +249,7 @@ CUresult multiprocessor_groups(const std::uint8_t** groups, std::uint64_t* count
 
 // The arrays ----------------------------------------------------------------------------------
 
-// One slot: a function of some signature, or the table's size.
+// One slot: a function of any signature, or the table's size.
 union Slot {
   void (*function)();
   std::size_t bytes;
@@ -323,7 +323,8 @@ Tables fill_tables() {
   return {cudart, callbacks, thread_state, storage, check, integrity, t2131, t6e16, t1734};
 }
 
-// Filled when the library is loaded: a forked child could find a first caller amid filling them.
+// Filled when the library is loaded. Otherwise a fork during the first use could leave the child a
+// half-filled table.
 const Tables tables = fill_tables();
 
 CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std::uint64_t out[2]) {

@@ -1,13 +1,16 @@
-// The tables behind cuGetExportTable: functions without a public name that CUDA's own libraries
-// call. Served to programs by the client library and by the emulated device, through one host.
+// Export tables: the tables behind cuGetExportTable, with functions that CUDA's own libraries call
+// and that have no public name. The client library and the emulated device serve them to programs,
+// each through one host.
 //
-// Nine tables are served, all from inside the process; every other UUID is refused (1, NULL), which
-// each known caller survives. Source of UUIDs, signatures and behaviour: measured by watching what
-// CUDA 12.9 and 13.0 to 13.5 runtimes and the math libraries pass and how they use the results; and
-// public sources of comparable libraries for the number of slots. No driver was examined.
+// Nine tables are served, all from inside the process. Every other UUID is refused (1, NULL), and
+// each known caller handles that.
 //
-// All state is immortal and hidden, without constructors and destructors: it answers before our
-// constructors and after our fini, and each copy of the library in one process has its own.
+// The UUIDs, signatures and behaviour were measured. The measurements watched what CUDA 12.9 and
+// 13.0 to 13.5 runtimes and the math libraries pass, and how they use the results. The numbers of
+// slots come from public sources of comparable libraries. No driver was examined.
+//
+// All state is immortal and hidden, without constructors and destructors. It answers before our
+// constructors and after our fini. Each copy of the library in one process has its own state.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +21,60 @@
 
 namespace gpurun::driver_abi {
 
-// What the tables ask of the driver that they belong to. Every member must be set except where it
-// says optional. All may be called from any thread, also while the process exits: then they answer
-// an error. Outputs are set on success only. Context arguments are as the program passed them, and
-// may be anything.
+// The functions that the tables need from their driver. Every member must be set unless it is
+// marked optional. Any thread may call them, also while the process exits, when they return an
+// error. Outputs are set on success only. Context arguments are as the program passed them, and may
+// be any value.
 struct ExportTableHost {
-  // CUDA_SUCCESS, or what every call answers now: NOT_INITIALIZED in a forked child,
-  // DEINITIALIZED after the end. Asked before anything that touches state.
+  // Returns CUDA_SUCCESS, or the result that every call returns now: NOT_INITIALIZED in a forked
+  // child, DEINITIALIZED after the end. Called before any access to state.
   CUresult (*ready)();
-  // What cuDriverGetVersion answers.
+  // As cuDriverGetVersion.
   CUresult (*driver_version)(int* version);
-  // Devices that cuDeviceGetCount counts.
+  // As cuDeviceGetCount.
   CUresult (*device_count)(int* count);
-  // Identity of one of them, as cuDeviceGetUuid (v1) and the PCI attributes answer it.
+  // The identity of one device, as cuDeviceGetUuid (v1) and the PCI attributes return it.
   CUresult (*device_identity)(int ordinal, IntegrityDevice* identity);
-  // Handle of the primary context, which is neither retained nor made active by this; the same for
-  // the life of the process. INVALID_DEVICE for a bad ordinal.
+  // The handle of the primary context, the same for the life of the process. Neither retains nor
+  // activates it. Returns INVALID_DEVICE for a bad ordinal.
   CUresult (*primary_context)(CUdevice device, CUcontext* context);
-  // Current context of the calling thread; nullptr when there is none.
+  // The calling thread's current context. nullptr when there is no current context.
   CUresult (*current_context)(CUcontext* context);
-  // What cuCtxGetId answers.
+  // As cuCtxGetId.
   CUresult (*context_id)(CUcontext context, unsigned long long* id);
   // An opaque object for a stream value: a handle, or 0, 1, 2. `per_thread` is 1 for stream 2.
   CUresult (*stream_object)(CUcontext context, CUstream stream, int per_thread, void** object);
-  // The id of what stream_object returned, equal to cuStreamGetId's.
+  // The id of an object of stream_object(), equal to cuStreamGetId's.
   CUresult (*stream_object_id)(CUcontext context, void* object, unsigned long long* id);
-  // Writes up to `capacity` functions of the module, and how many it has in all.
+  // Writes up to `capacity` functions of the module, and their total number to `count`.
   CUresult (*module_functions)(CUmodule module, CUfunction* functions, unsigned capacity,
                                unsigned* count);
   // As cuModuleLoadData.
   CUresult (*load_module)(CUmodule* module, const void* image);
-  // Optional: one byte per pair of multiprocessors, a group number, used to choose cluster shapes.
-  // The bytes live for ever. Without it the caller falls back, as measured.
+  // Optional: one byte for each pair of multiprocessors, a group number, used to choose cluster
+  // shapes. The bytes live forever. Without it the caller falls back, as measured.
   CUresult (*multiprocessor_groups)(const std::uint8_t** groups, unsigned long long* count);
 };
 
-// Sets the host, once, before the program can get a table. `host` must live for ever.
+// Sets the host. Call it once, before the program can get a table. `host` must live forever.
 void set_export_table_host(const ExportTableHost* host) noexcept;
 
-// cuGetExportTable. INVALID_VALUE for NULL arguments and for tables that we do not serve, `*table`
-// then being NULL. Safe from any thread.
+// cuGetExportTable. Returns INVALID_VALUE for NULL arguments. For tables that we do not serve it
+// returns INVALID_VALUE and sets `*table` to NULL. Safe from any thread.
 CUresult get_export_table(const void** table, const CUuuid* id) noexcept;
 
-// For logs, tests and measurements: the served tables.
+// The served tables, for logs, tests and measurements.
 struct ExportTableDescription {
   const char* name;  // "CUDART"
   std::uint8_t uuid[16];
-  unsigned slots;  // Including slot 0, which holds the size in bytes where there is one.
+  unsigned slots;  // Including slot 0, which holds the size in bytes if has_size.
   bool has_size;
 };
 inline constexpr unsigned kExportTableCount = 9;
 const ExportTableDescription& export_table(unsigned index) noexcept;
 
-// Entries of the TOOLS_CB array: one flag per callback id of the client's own runtime, 523 in 13.0.
-// It must never be smaller than that of a runtime yet to come.
+// The entries of the TOOLS_CB array: one flag for each callback id of the client's own runtime, 523
+// in 13.0. The array must never be smaller than that of any future runtime.
 inline constexpr unsigned kToolsCallbackFlags = 4'096;
 
 }  // namespace gpurun::driver_abi

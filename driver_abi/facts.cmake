@@ -1,5 +1,5 @@
-# What programs demand of libcuda beyond the public API: code images, export tables, the integrity
-# value, NVML. Serves the client library and the emulated device alike.
+# Driver facts: what programs require of libcuda beyond the public API: code images, export tables,
+# the integrity value, NVML. The client library and the emulated device use them.
 add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/context_storage.cc
   ${CMAKE_CURRENT_LIST_DIR}/export_tables.cc
@@ -13,5 +13,5 @@ add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout.cc)
 target_link_libraries(gpurun_driver_facts PUBLIC gpurun_driver_abi gpurun_base gpurun_options
                       PRIVATE gpurun_lz4 gpurun_zstd ${CMAKE_DL_LIBS})
-# For the generated driver_abi/cuda_abi.h.
+# Orders the generation of driver_abi/cuda_abi.h first.
 add_dependencies(gpurun_driver_facts gpurun_apigen)

@@ -1,4 +1,4 @@
-// Reader of fat binary containers: every length is checked against what is left before it is used.
+// Fat binaries: the reader checks every length against the remaining bytes before using it.
 #include "driver_abi/fatbin.h"
 
 #include <lz4.h>
@@ -18,8 +18,8 @@ Status invalid(std::string message) {
   return Status::cuda(kInvalidImage, "fat binary: " + std::move(message));
 }
 
-// A text inside the entry's header. Out of bounds reads as empty: nothing depends on it but
-// messages, and an image that runs elsewhere shall not fail here for its comment.
+// A text inside the entry's header. Text out of bounds reads as empty. Only messages use it, and an
+// image that runs elsewhere must not fail here for its comment.
 std::string_view header_text(ByteView header, std::uint64_t offset, std::uint64_t length) {
   if (offset == 0 || offset > header.size() || length > header.size() - offset) return {};
   const auto* text = reinterpret_cast<const char*>(header.data() + offset);
@@ -33,7 +33,7 @@ FatbinCompression compression_of(std::uint64_t flags) {
   return FatbinCompression::kNone;
 }
 
-// Reads the entry at the start of `rest` and returns how many bytes it takes with its padding.
+// Reads the entry at the start of `rest` and returns its size with padding.
 Result<std::uint64_t> read_entry(ByteView rest, FatbinEntry* entry) {
   if (rest.size() < kFatbinEntryHeaderBytes) return invalid("the last entry's header is cut");
   const std::uint32_t header_bytes = load_u32(rest, 4);
@@ -61,7 +61,7 @@ Result<std::uint64_t> read_entry(ByteView rest, FatbinEntry* entry) {
   if (compressed_bytes > padded_bytes)
     return invalid("an entry's compressed size is larger than its payload");
   const ByteView payload = rest.subspan(header_bytes, padded_bytes);
-  // A compressed size of 0 says "as it is", whatever the flags.
+  // A compressed size of 0 means "stored as it is", whatever the flags.
   entry->compression =
       compressed_bytes == 0 ? FatbinCompression::kNone : compression_of(entry->flags);
   if (compressed_bytes != 0 && entry->compression == FatbinCompression::kNone)
@@ -74,7 +74,7 @@ Result<std::uint64_t> read_entry(ByteView rest, FatbinEntry* entry) {
 
 Result<Bytes> decompress_lz4(ByteView stored, std::uint64_t content_bytes) {
   constexpr auto kIntMax = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
-  // An LZ4 block cannot grow more than 255 times: do not allocate for a claim that cannot hold.
+  // An LZ4 block cannot grow more than 255 times. Do not allocate for an impossible claim.
   if (stored.size() > kIntMax || content_bytes > kIntMax || content_bytes / 255 > stored.size())
     return invalid("an LZ4 entry claims an impossible size");
   Bytes content(content_bytes);
@@ -99,7 +99,7 @@ Result<Bytes> decompress_zstd(ByteView stored, std::uint64_t content_bytes) {
   ZSTD_inBuffer input{stored.data(), stored.size(), 0};
   Bytes content;
   std::size_t filled = 0;
-  // The output grows with what really comes out, so that a lie in the header costs no memory.
+  // The output grows with the decompressed bytes, so that a false header costs no memory.
   for (;;) {
     if (filled == content.size())
       content.resize(std::min<std::uint64_t>(content_bytes, std::max(kFirstBytes, 2 * filled)));
@@ -184,7 +184,7 @@ std::string describe_entries(const std::vector<FatbinEntry>& entries) {
     item += std::to_string(entry.arch);
     if (entry.arch_specific()) item += 'a';
     if (entry.family_specific()) item += 'f';
-    // One mention is enough, and a hostile container must not make a line without end.
+    // One mention is enough, and a hostile container must not make an endless line.
     item += ", ";
     const std::size_t seen = text.find(item);
     const bool again = seen == 0 || (seen != std::string::npos && text[seen - 1] == ' ');

@@ -1,13 +1,14 @@
-// Which error a wrong handle is: one that is dead, of another kind, or none at all.
+// Handle errors: the error for a handle that is dead, of another kind, or not a handle at all.
 #pragma once
 
 #include "driver_abi/row.h"
 
 namespace gpurun::driver_abi {
 
-// The CUresult. Source: the lists of return values in the CUDA Driver API manual: functions of
-// contexts name INVALID_CONTEXT; those of graphs ("Graph Management"), of pools ("Stream Ordered
-// Memory Allocator") and of memory without an address ("Virtual Memory Management") INVALID_VALUE.
+// The CUresult. Source: the lists of return values in the CUDA Driver API manual. Functions of
+// contexts name INVALID_CONTEXT. Functions of graphs ("Graph Management"), of pools ("Stream
+// Ordered Memory Allocator") and of memory without an address ("Virtual Memory Management") name
+// INVALID_VALUE.
 constexpr int wrong_handle_error(HandleKind kind) noexcept {
   switch (kind) {
     case HandleKind::kContext:

@@ -1,4 +1,4 @@
-// Walks archives, section headers, and the containers of a section.
+// Host objects: walks archives, section headers, and the containers of a section.
 #include "driver_abi/host_object.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::string_view as_text(ByteView bytes) {
 
 bool is_elf(ByteView bytes) { return as_text(bytes).substr(0, kElfMagic.size()) == kElfMagic; }
 
-// Containers stand one behind the other, each at a multiple of 8, with zeros between.
+// Containers follow each other, each at a multiple of 8, with zeros between.
 Status add_containers(ByteView section, std::vector<ByteView>* found) {
   std::size_t at = 0;
   while (section.size() - at >= kFatbinContainerHeaderBytes) {
@@ -54,7 +54,7 @@ Status add_containers(ByteView section, std::vector<ByteView>* found) {
   return {};
 }
 
-// The bytes of a section whose header this is; elf_image_bytes() has seen that it lies within.
+// The bytes of the section of this header. elf_image_bytes() has checked that it lies within.
 ByteView section_bytes(ByteView object, ByteView header) {
   const std::uint32_t type = load_u32(header, 4);
   if (type == 0 || type == kSectionWithoutBytes) return {};
@@ -88,7 +88,7 @@ Status add_object(ByteView object, std::vector<ByteView>* found) {
   return {};
 }
 
-// The decimal number of a member's header, or a failure.
+// Reads the decimal number in a member's header, or fails.
 Result<std::uint64_t> member_bytes(std::string_view digits) {
   digits = digits.substr(0, digits.find(' '));
   std::uint64_t number = 0;

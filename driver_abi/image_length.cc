@@ -1,4 +1,4 @@
-// Finds form and length of code images that arrive as a bare pointer.
+// Image length: finds the form and length of code images that arrive as a bare pointer.
 #include "driver_abi/image_length.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Status invalid(std::string message) {
   return Status::cuda(kInvalidImage, "code image: " + std::move(message));
 }
 
-// The end of a table or section, or a failure when it lies outside.
+// Extends the end by a table or section. Fails when it lies outside.
 Status extend(std::uint64_t offset, std::uint64_t length, std::uint64_t limit, std::uint64_t* end) {
   if (offset > limit || length > limit - offset)
     return invalid("an ELF table or section lies outside the image");
@@ -48,7 +48,7 @@ Status extend_by_sections(ByteView bytes, std::uint64_t* end) {
   if (offset == 0) return {};
   if (entry_bytes < kSectionHeaderBytes) return invalid("ELF section headers are too short");
   GPURUN_RETURN_IF_ERROR(extend_by_table(offset, 1, entry_bytes, bytes.size(), end));
-  // Too many sections for 16 bits: section 0 holds their count (ELF specification, e_shnum).
+  // With too many sections for 16 bits, section 0 holds their count (ELF specification, e_shnum).
   if (count == 0) count = load_u64(bytes, offset + 32);
   GPURUN_RETURN_IF_ERROR(extend_by_table(offset, count, entry_bytes, bytes.size(), end));
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -59,8 +59,8 @@ Status extend_by_sections(ByteView bytes, std::uint64_t* end) {
   return {};
 }
 
-// PTX begins with white space, a comment or a directive. What else is printable is still text: the
-// assembler refuses it with its own code.
+// PTX begins with white space, a comment or a directive. Other printable content counts as text
+// too, and the assembler refuses it with its own code.
 bool looks_like_text(ByteView bytes) {
   const std::size_t looked_at = std::min<std::size_t>(bytes.size(), 16);
   for (std::size_t i = 0; i < looked_at; ++i) {
@@ -91,8 +91,8 @@ Result<ByteView> container_in(ByteView bytes) {
   return bytes.first(*length);
 }
 
-// `bytes` may claim more than is mapped: only what the image itself declares is touched, front to
-// back, so the magic is read byte by byte before anything longer.
+// `bytes` may claim more than is mapped. Only bytes that the image itself declares are read, front
+// to back. So the magic is read byte by byte before anything longer.
 bool begins_with(ByteView bytes, std::uint32_t magic) {
   for (std::size_t i = 0; i < 4; ++i) {
     if (i >= bytes.size()) return false;
@@ -153,7 +153,7 @@ Result<Image> wrapper_image(ByteView wrapper, std::uint64_t bytes_max) {
 Result<std::uint64_t> elf_image_bytes(ByteView bytes) {
   if (bytes.size() < kElfHeaderBytes || !begins_with(bytes, kElfMagic))
     return invalid("the ELF header is cut or missing");
-  // 64-bit, little-endian: CUDA has made no other since version 11.
+  // 64-bit, little-endian. CUDA has made no other since version 11.
   if (bytes[4] != std::byte{2} || bytes[5] != std::byte{1})
     return invalid("an ELF image that is not 64-bit little-endian");
   std::uint64_t end = kElfHeaderBytes;

@@ -1,4 +1,4 @@
-// MD2, HMAC-MD2 and the runtime's integrity value.
+// Integrity: MD2, HMAC-MD2 and the runtime's integrity value.
 #include "driver_abi/integrity.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::array<std::uint8_t, 16> masked(const std::array<std::uint8_t, 16>& key, std
   return out;
 }
 
-// The two versions that the runtime asks first have fixed answers.
+// The two versions that the runtime passes first have fixed answers.
 Md2Digest constant_answer(std::uint64_t low) {
   const std::uint64_t words[2] = {low, 0x8ed383aa1f4cd1e8};
   Md2Digest digest;

@@ -1,10 +1,12 @@
-// The value by which CUDA's runtime checks that its driver is consistent.
+// Integrity: the value by which CUDA's runtime checks that its driver is consistent.
 //
-// The runtime computes HMAC-MD2 over facts that both know (versions, process, thread, addresses of
-// two export tables, the time it passed, identity of every device) and compares with what slot 1
-// of the INTEGRITY export table returns; a difference fails every runtime call with 103. Source:
-// measured with cudart 12.9 and 13.0 to 13.5, every field flipped on its own; MD2 is RFC 1319, HMAC
-// is RFC 2104 with MD2's block of 16 bytes. Nothing here is a secret, nor protects one.
+// The runtime computes HMAC-MD2 over facts that both sides know: versions, process, thread,
+// addresses of two export tables, the time that it passed, and the identity of every device. It
+// compares the result with that of slot 1 of the INTEGRITY export table. A difference fails every
+// runtime call with 103.
+//
+// Source: measured with cudart 12.9 and 13.0 to 13.5, every field flipped on its own. MD2 is RFC
+// 1319. HMAC is RFC 2104 with MD2's block of 16 bytes. Nothing here is secret or protects a secret.
 //
 // Pure functions without allocation, safe from any thread.
 #pragma once
@@ -23,7 +25,7 @@ using Md2Digest = std::array<std::uint8_t, 16>;
 class Md2 {
  public:
   void update(ByteView bytes) noexcept;
-  Md2Digest finish() noexcept;  // Once; the object is spent.
+  Md2Digest finish() noexcept;  // Call it once. The object cannot be used afterwards.
 
  private:
   void absorb(const std::uint8_t* block) noexcept;
@@ -39,14 +41,15 @@ class HmacMd2 {
  public:
   explicit HmacMd2(const std::array<std::uint8_t, 16>& key) noexcept;
   void update(ByteView bytes) noexcept { inner_.update(bytes); }
-  Md2Digest finish() noexcept;  // Once; the object is spent.
+  Md2Digest finish() noexcept;  // Call it once. The object cannot be used afterwards.
 
  private:
   Md2 inner_;
   std::array<std::uint8_t, 16> outer_key_;
 };
 
-// What cuDeviceGetUuid (v1) and attributes 50, 33 and 34 answer for one device. Hashed as it lies.
+// The results of cuDeviceGetUuid (v1) and of attributes 50, 33 and 34 for one device. Hashed byte
+// by byte.
 struct IntegrityDevice {
   std::uint8_t uuid[16];
   std::int32_t pci_domain;
@@ -55,9 +58,9 @@ struct IntegrityDevice {
 };
 static_assert(sizeof(IntegrityDevice) == 28);
 
-// Everything but the devices. Hashed as it lies.
+// All facts except the devices. Hashed byte by byte.
 struct IntegrityFacts {
-  std::uint32_t driver_version;  // What cuDriverGetVersion answers: 13000.
+  std::uint32_t driver_version;  // The result of cuDriverGetVersion: 13000.
   std::uint32_t version;         // Argument: the runtime's version plus 0, 1 or 2.
   std::uint32_t process_id;
   std::uint32_t thread_id;           // The low half of pthread_self().
@@ -73,7 +76,7 @@ class IntegrityValue {
  public:
   explicit IntegrityValue(const IntegrityFacts& facts) noexcept;
   void add(const IntegrityDevice& device) noexcept { hmac_.update(bytes_of(device)); }
-  Md2Digest finish() noexcept;  // Once; the object is spent.
+  Md2Digest finish() noexcept;  // Call it once. The object cannot be used afterwards.
 
  private:
   std::uint32_t version_;

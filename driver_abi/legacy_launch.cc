@@ -1,4 +1,4 @@
-// Keeps what the old launch calls set.
+// LegacyLaunch: keeps the settings of the old launch calls.
 #include "driver_abi/legacy_launch.h"
 
 #include <cstring>

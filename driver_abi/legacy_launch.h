@@ -1,10 +1,10 @@
-// LegacyLaunch: what the launch calls of before CUDA 4 keep for each function between them: block
-// shape, dynamic shared memory and parameters (cuFuncSetBlockShape, cuParamSetv, cuLaunchGrid,
-// ...).
+// LegacyLaunch: the state that launch calls from before CUDA 4 keep for each function between them:
+// block shape, dynamic shared memory and parameters (cuFuncSetBlockShape, cuParamSetv,
+// cuLaunchGrid, ...).
 //
 // The client library and the emulated device both keep one with each function, and launch by
-// cuLaunchKernel with the parameters as one block. cuLaunchKernel leaves it as it is: the manual
-// says that what it holds is undefined afterwards.
+// cuLaunchKernel with the parameters as one block. cuLaunchKernel leaves this state unchanged. The
+// manual says that the state is undefined afterwards.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace gpurun::driver_abi {
 
-// Any thread. The setters return 0 or what their function does (manual, "Execution Control
+// Any thread. The setters return 0 or the result of their function (manual, "Execution Control
 // [DEPRECATED]"): INVALID_VALUE.
 class LegacyLaunch {
  public:
@@ -25,11 +25,11 @@ class LegacyLaunch {
 
   CUresult set_block_shape(int x, int y, int z);
   CUresult set_shared_bytes(unsigned bytes);
-  // How much of what set_parameter() has written is passed; what it has not is 0.
+  // Sets the size of the parameter block. Bytes that set_parameter() has not written are 0.
   CUresult set_parameter_bytes(unsigned bytes);
   CUresult set_parameter(int offset, const void* value, std::size_t bytes);
 
-  // Calls launch(block, shared_bytes, extra) with a copy; `extra` is cuLaunchKernel's parameter.
+  // Calls launch(block, shared_bytes, extra) with a copy. `extra` is cuLaunchKernel's parameter.
   template <typename Launch>
   CUresult launch(Launch&& launch) const {
     Settings now = copy();
@@ -45,14 +45,14 @@ class LegacyLaunch {
 
  private:
   struct Settings {
-    unsigned block[3] = {};  // 0: never set, which a launch refuses.
+    unsigned block[3] = {};  // 0: never set. A launch refuses that.
     unsigned shared_bytes = 0;
     std::vector<std::byte> parameters;
   };
   Settings copy() const;
 
   mutable std::mutex mutex_;
-  Settings settings_;                // Guarded by mutex_; parameters: all that was written.
+  Settings settings_;                // Guarded by mutex_. Its parameters: all written bytes.
   std::size_t parameter_bytes_ = 0;  // Guarded by mutex_.
 };
 

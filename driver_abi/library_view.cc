@@ -1,4 +1,4 @@
-// The library behind a call, by the object files on the stack.
+// Library view: finds the library behind a call by the object files on the stack.
 #include "driver_abi/library_view.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kFramesMax = 64;
 
-// Where the shared runtimes that have started lie; more than one is rare, four unheard of.
+// The addresses of the shared runtimes that have started. More than one is rare, and more than four
+// are ignored.
 std::array<std::atomic<const void*>, 4> g_started;
 
 bool find_object(const void* address, Dl_info* info) {
@@ -38,7 +39,7 @@ bool has_started(const void* runtime) {
 
 struct Walk {
   const void* runtime;  // The object's start.
-  bool inside = false;  // The runtime's frames have been reached.
+  bool inside = false;  // The walk has reached the runtime's frames.
   bool library = false;
   int frames = 0;
 };
@@ -53,7 +54,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* user) {
     walk->inside = true;
     return _URC_NO_REASON;
   }
-  if (!walk->inside) return _URC_NO_REASON;  // Our own.
+  if (!walk->inside) return _URC_NO_REASON;  // A frame of our own.
   walk->library = chooses_code_by_capability(info.dli_fname);
   return _URC_END_OF_STACK;
 }

@@ -1,4 +1,4 @@
-// Lays out the container; see fatbin.h for its form.
+// Linked image: lays out the container. See fatbin.h for its form.
 #include "driver_abi/linked_image.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reads of little-endian numbers at any alignment. The caller has checked the bounds.
+// Little-endian: reads of little-endian numbers at any alignment. The caller checks the bounds.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-# gpurun_nvml_library(TARGET SOURCES ... [LIBRARIES ...]): a libnvidia-ml.so.1 whose answers come
-# from the nvml_source() that SOURCES define (driver_abi/nvml_source.h). Set OUTPUT_DIRECTORY
-# properties on TARGET to place it.
+# gpurun_nvml_library(TARGET SOURCES ... [LIBRARIES ...]): a libnvidia-ml.so.1 with the answers of
+# the nvml_source() that SOURCES define (driver_abi/nvml_source.h). OUTPUT_DIRECTORY properties on
+# TARGET choose its place.
 set(GPURUN_NVML_DIR "${CMAKE_CURRENT_LIST_DIR}" CACHE INTERNAL "the NVML front")
 set(GPURUN_NVML_REFUSED "${CMAKE_BINARY_DIR}/generated/driver_abi/nvml_refused.cc" CACHE INTERNAL "")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/generated/driver_abi")
@@ -10,7 +10,7 @@ add_custom_command(
           "${GPURUN_NVML_DIR}/nvml.toml" "${GPURUN_NVML_REFUSED}"
   DEPENDS "${GPURUN_NVML_DIR}/nvml_refused.py" "${GPURUN_NVML_DIR}/nvml.toml"
   VERBATIM)
-# One object library, so that the front is compiled once and whole in every library.
+# An object library compiles the front once and puts all of it into every library.
 add_library(gpurun_nvml_front OBJECT
   "${GPURUN_NVML_DIR}/nvml_entry.cc" "${GPURUN_NVML_DIR}/nvml_device.cc" "${GPURUN_NVML_REFUSED}")
 target_link_libraries(gpurun_nvml_front PRIVATE gpurun_options)

@@ -1,7 +1,7 @@
-// The part of NVML's ABI that our libnvidia-ml.so.1 serves: codes and structures, own notation.
+// NVML ABI: the codes and structures that our libnvidia-ml.so.1 serves, in our own notation.
 //
-// Source: NVML API Reference (structures "nvmlPciInfo_t" and so on); the unit test checks the sizes
-// against the version constants of that manual, which contain them.
+// Source: NVML API Reference (structures "nvmlPciInfo_t" and so on). The unit test compares the
+// sizes with the version constants of that manual, which contain them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum NvmlReturn : int {
   kNvmlUnknown = 999,
 };
 
-// nvmlDevice_t: opaque.
+// nvmlDevice_t, an opaque value.
 using NvmlHandle = void*;
 
 // nvmlPciInfo_t since version 3.
@@ -55,7 +55,7 @@ struct NvmlMemory {
   std::uint64_t used;
 };
 
-// nvmlMemory_v2_t; `version` is the structure's size and 2 << 24.
+// nvmlMemory_v2_t. `version` is the structure's size and 2 << 24.
 struct NvmlMemoryV2 {
   std::uint32_t version;
   std::uint64_t total;
@@ -75,8 +75,8 @@ static_assert(sizeof(NvmlProcessInfoV1) == 16);
 struct NvmlProcessInfo {
   std::uint32_t pid;
   std::uint64_t used_bytes;
-  std::uint32_t gpu_instance_id;      // 0xffffffff without MIG,
-  std::uint32_t compute_instance_id;  // likewise.
+  std::uint32_t gpu_instance_id;      // 0xffffffff without MIG.
+  std::uint32_t compute_instance_id;  // 0xffffffff without MIG.
 };
 static_assert(sizeof(NvmlProcessInfo) == 24);
 

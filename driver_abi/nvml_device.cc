@@ -1,5 +1,5 @@
-// NVML's entry points, second half: questions about one device. What the source does not know is
-// NOT_SUPPORTED, which every known caller takes for an answer.
+// NVML device: NVML's entry points, second half: queries of one device. Facts that the source lacks
+// are NOT_SUPPORTED, which every known caller accepts.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ NvmlReturn reading(NvmlHandle handle, int NvmlReadings::*which, unsigned* out) {
   return kNvmlSuccess;
 }
 
-// A value that holds for every device of ours.
+// A constant value for all our devices.
 template <typename T>
 NvmlReturn constant(NvmlHandle handle, T value, T* out) {
   unsigned index = 0;
@@ -56,7 +56,7 @@ NvmlReturn memory(NvmlHandle handle, std::uint64_t* total, std::uint64_t* used) 
   return kNvmlSuccess;
 }
 
-// Fills the caller's array, whose elements differ between the versions.
+// Fills the caller's array. Its elements differ between the versions.
 template <typename Info>
 NvmlReturn processes(NvmlHandle handle, unsigned* count, Info* infos) {
   constexpr unsigned kProcessesMax = 512;
@@ -270,7 +270,7 @@ GPURUN_NVML_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(NvmlHandle handle, unsigne
   return known(handle, &NvmlDevice::pcie_lanes, out);
 }
 
-// Megabit a second and lane is what a generation stands for: 2500 doubled per generation, 5 on.
+// The speed in Mbit/s for each lane, by PCIe generation.
 GPURUN_NVML_EXPORT int nvmlDeviceGetPcieSpeed(NvmlHandle handle, unsigned* mbps) {
   static constexpr unsigned kMbps[] = {0, 2'500, 5'000, 8'000, 16'000, 32'000, 64'000};
   unsigned generation = 0;

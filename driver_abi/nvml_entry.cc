@@ -1,4 +1,4 @@
-// NVML's entry points, first half: life, system, and how a device is found.
+// NVML entry: NVML's entry points, first half: life, system, and finding a device.
 #include <strings.h>
 
 #include <atomic>
@@ -13,10 +13,10 @@ namespace {
 
 constinit std::atomic<int> init_count{0};
 
-// Handles are numbers of our own that no address can be.
+// Handles are numbers of our own that cannot be addresses.
 constexpr std::uintptr_t kFirstHandle = 0x6e76'6d6c'0000;
 
-// Looks for the device of which `matches` says so.
+// Finds the first device for which `matches` returns true.
 template <typename Matches>
 NvmlReturn find_device(NvmlHandle* handle, const Matches& matches) {
   GPURUN_NVML_TRY(initialized());
@@ -126,7 +126,7 @@ GPURUN_NVML_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length
 }
 
 GPURUN_NVML_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
-  // NVML's own is CUDA's major number in front of the driver's.
+  // NVML's own version is CUDA's major number before the driver's version.
   char text[96];
   if (initialized() != kNvmlSuccess) return kNvmlUninitialized;
   std::snprintf(text, sizeof text, "%d.%s", nvml_source().cuda_version() / 1000,

@@ -1,4 +1,4 @@
-// Shared by the files of the NVML front: state, handles, and the wall that each entry passes.
+// NVML front: its shared state, handles, and the checks that each entry makes.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@ namespace gpurun::driver_abi::nvml {
 NvmlReturn initialized() noexcept;
 
 NvmlHandle handle_of(unsigned index) noexcept;
-// The index behind a handle; kNvmlUninitialized, or kNvmlInvalidArgument for what is no handle.
+// The index behind a handle. Returns kNvmlUninitialized, or kNvmlInvalidArgument for a wrong
+// handle.
 NvmlReturn index_of(NvmlHandle handle, unsigned* index) noexcept;
-// Both, and the device's description.
+// As index_of(), and also returns the device's description.
 NvmlReturn device_of(NvmlHandle handle, NvmlDevice* device, unsigned* index = nullptr) noexcept;
 
-// NVML's way with text: all of it or kNvmlInsufficientSize.
+// Copies the whole text, or returns kNvmlInsufficientSize as NVML does.
 NvmlReturn copy_text(const char* text, char* out, std::size_t out_bytes) noexcept;
 
 // "GPU-42112233-4455-4677-8899-aabbccddee01", 41 bytes with the NUL.

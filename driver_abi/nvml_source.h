@@ -1,9 +1,10 @@
-// What our libnvidia-ml.so.1 knows and does not know: the narrow interface behind NVML's functions.
+// NVML source: the facts that our libnvidia-ml.so.1 knows, as the narrow interface behind NVML's
+// functions.
 //
-// The same front stands before a session's snapshot (client library) and before the emulated
-// device's settings. gpurun_nvml_library() in nvml.cmake builds a library from the front and one
-// source file that defines nvml_source(). NVML and CUDA must agree: uuid and PCI address here are
-// those of cuDeviceGetUuid and cuDeviceGetPCIBusId.
+// The same front uses a session's snapshot (client library) or the emulated device's settings.
+// gpurun_nvml_library() in nvml.cmake builds a library from the front and one source file that
+// defines nvml_source(). NVML and CUDA must agree: uuid and PCI address here are those of
+// cuDeviceGetUuid and cuDeviceGetPCIBusId.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace gpurun::driver_abi {
 
 inline constexpr unsigned kNvmlDevicesMax = 64;
 
-// What does not change.
+// The constant facts of a device.
 struct NvmlDevice {
   char name[96];  // NUL-terminated.
   std::uint8_t uuid[16];
@@ -26,11 +27,11 @@ struct NvmlDevice {
   int compute_major;
   int compute_minor;
   std::uint64_t memory_bytes;
-  unsigned pcie_generation;  // 0 when unknown: NOT_SUPPORTED then,
-  unsigned pcie_lanes;       // likewise.
+  unsigned pcie_generation;  // 0 when unknown: NOT_SUPPORTED.
+  unsigned pcie_lanes;       // 0 when unknown: NOT_SUPPORTED.
 };
 
-// What changes; -1 is unknown and answered NOT_SUPPORTED.
+// The changing values. -1 is unknown, and answered NOT_SUPPORTED.
 struct NvmlReadings {
   int gpu_percent = -1;
   int memory_percent = -1;
@@ -46,27 +47,27 @@ struct NvmlProcess {
   std::uint64_t used_bytes;
 };
 
-// Functions may be called from any thread. Those after `open` are called only once it succeeded.
+// Any thread may call these functions. Those after `open` are called only after it has succeeded.
 struct NvmlSource {
-  // Finds the devices. Called by every nvmlInit until it succeeds; kNvmlDriverNotLoaded or another
-  // failure is what nvmlInit then answers.
+  // Finds the devices. Every nvmlInit calls it until it succeeds. nvmlInit then returns its
+  // failure, which is kNvmlDriverNotLoaded or another one.
   NvmlReturn (*open)();
   unsigned (*device_count)();  // At most kNvmlDevicesMax, constant once open.
   // Index in CUDA's order, below device_count().
   NvmlReturn (*device)(unsigned index, NvmlDevice* device);
   NvmlReturn (*used_bytes)(unsigned index, std::uint64_t* used_bytes);
-  // Text that lives for ever: "580.65.06".
+  // A text that lives forever: "580.65.06".
   const char* (*driver_version)();
   int (*cuda_version)();  // 13000
-  // Optional, each may be nullptr.
+  // Optional members, each may be nullptr.
   NvmlReturn (*readings)(unsigned index, NvmlReadings* readings);
-  // Writes up to `capacity` processes and how many there are.
+  // Writes up to `capacity` processes, and their total number to `count`.
   NvmlReturn (*processes)(unsigned index, NvmlProcess* processes, unsigned capacity,
                           unsigned* count);
   bool (*peer_access)(unsigned from, unsigned to);
 };
 
-// Defined by whoever builds the library.
+// The code that builds the library defines it.
 const NvmlSource& nvml_source() noexcept;
 
 }  // namespace gpurun::driver_abi

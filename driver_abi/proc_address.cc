@@ -1,4 +1,4 @@
-// The search behind cuGetProcAddress, over the generated rows.
+// Proc address: the search behind cuGetProcAddress, over the generated rows.
 #include "driver_abi/proc_address.h"
 
 #include <algorithm>

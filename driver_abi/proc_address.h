@@ -1,8 +1,10 @@
-// What cuGetProcAddress answers: which row a base name means at a CUDA version and stream flag.
+// Proc address: the answers of cuGetProcAddress: the row that a base name means at a CUDA version
+// and stream flag.
 //
-// Rules: CUDA driver API, "Driver Entry Point Access", and cudaTypedefs.h: a symbol is known by
-// (base name, version that introduced it, stream variant); of those that the asked version covers,
-// the newest is meant. The address itself belongs to the library that asks (entry_point()).
+// Rules: CUDA driver API, "Driver Entry Point Access", and cudaTypedefs.h. A symbol is identified
+// by (base name, version that introduced it, stream variant). The newest symbol that the requested
+// version covers is the answer. The address itself belongs to the library that asks
+// (entry_point()).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +17,7 @@ namespace gpurun::driver_abi {
 // CUdriverProcAddress_flags.
 inline constexpr std::uint64_t kProcDefault = 0;
 inline constexpr std::uint64_t kProcLegacyStream = 1;
-inline constexpr std::uint64_t kProcPerThreadStream = 2;  // Prefers _ptds and _ptsz, if any.
+inline constexpr std::uint64_t kProcPerThreadStream = 2;  // Prefers _ptds and _ptsz, if they exist.
 
 struct ProcAddress {
   int result;  // CUresult: 0, 1 (INVALID_VALUE: symbol is null, flags unknown), 500 (NOT_FOUND).
@@ -23,10 +25,10 @@ struct ProcAddress {
   const Row* row;  // nullptr unless result is 0.
 };
 
-// Any thread; no allocation. cuGetProcAddress_v2 writes `status` where the program gave it room,
-// except with result 1, and writes null to the program's pointer when row is null and result 500.
-// `driver_version`: of the driver that the program is to see (as cuDriverGetVersion tells it); what
-// came later is unknown to it.
+// Any thread, no allocation. cuGetProcAddress_v2 writes `status` if the program passed a place for
+// it, except with result 1. It writes null to the program's pointer when row is null and result is
+// 500. `driver_version`: the version of the driver that the program sees (cuDriverGetVersion).
+// Later symbols are unknown to it.
 ProcAddress find_proc_address(const char* base, int cuda_version, std::uint64_t flags,
                               int driver_version = std::numeric_limits<int>::max()) noexcept;
 

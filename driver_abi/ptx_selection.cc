@@ -1,10 +1,10 @@
-// Ranks the PTX entries of a fat binary.
+// PTX selection: ranks the PTX entries of a fat binary.
 #include "driver_abi/ptx_selection.h"
 
 namespace gpurun::driver_abi {
 namespace {
 
-// Higher is better; 0 is unfit. The class stands in the upper half, the architecture below.
+// Higher is better, 0 is unfit. The upper half holds the class, the lower the architecture.
 std::uint64_t rank_of(const FatbinEntry& entry, const PtxSelection& selection) {
   if (entry.kind != FatbinKind::kPtx) return 0;
   const bool newer = entry.arch > selection.device_arch;

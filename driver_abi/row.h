@@ -1,9 +1,9 @@
 // Row: everything that the project knows about one entry point of CUDA's driver API.
 //
-// driver_abi/cuda_driver.toml is the source; driver_abi/apigen writes the rows into the build
+// driver_abi/cuda_driver.toml is the source. driver_abi/apigen writes the rows into the build
 // folder. Client stubs, the generic wire codec, server dispatch, the proc-address map, the null and
-// recording devices, statistics names and docs/api-coverage.md all read this one description, so a
-// fact about a function stands in one place.
+// recording devices, statistics names and docs/api-coverage.md all read this one description. So
+// each fact about a function has one place.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace gpurun::driver_abi {
 // How a call completes for the program that made it (docs/architecture.md, section 3).
 enum class Completion : std::uint8_t {
   kLocal,        // Answered in the client.
-  kAsync,        // Appended to the command log; the program goes on at once.
+  kAsync,        // Appended to the command log. The program goes on at once.
   kFence,        // The client waits for the reply.
   kConditional,  // Decided per call by a named predicate in the custom function.
-  kRefused,      // CUDA_ERROR_NOT_SUPPORTED and one log line; `reason` says why.
+  kRefused,      // CUDA_ERROR_NOT_SUPPORTED and one log line. `reason` has the reason.
 };
 
 enum class Implementation : std::uint8_t {
@@ -26,11 +26,11 @@ enum class Implementation : std::uint8_t {
   kCustom,     // A hand-written function of that name on the client, and a handler on the server.
 };
 
-// Which copy of a function: CUDA exports stream-taking functions twice (CUDA manual, "API
+// The variant of a function. CUDA exports stream-taking functions twice (CUDA manual, "API
 // synchronization behavior": per-thread default stream).
 enum class StreamVariant : std::uint8_t { kPlain, kPtds, kPtsz };
 
-// Kinds of handles that cross the wire. Client-minted unless noted.
+// Kinds of handles that cross the wire. The client mints them unless noted.
 enum class HandleKind : std::uint8_t {
   kNone,
   kContext,
@@ -58,8 +58,7 @@ enum class HandleKind : std::uint8_t {
   kDevResourceDescriptor,
   kAsyncCallback,
   kLogsCallback,
-  // Values that also travel inside kernel parameters and therefore are the server's own: never
-  // minted.
+  // Values that also travel inside kernel parameters. They are the server's own and never minted.
   kTextureObject,
   kSurfaceObject,
   kGraphConditional,
@@ -67,17 +66,17 @@ enum class HandleKind : std::uint8_t {
 
 enum class Direction : std::uint8_t { kIn, kOut, kInOut };
 
-// What a parameter is, as far as packing is concerned.
+// The form of a parameter, for packing.
 enum class Shape : std::uint8_t {
   kScalar,   // By value: integer, enum, float or device address of `element_bytes`.
-  kStruct,   // By value: an aggregate of `element_bytes` (passed as the ABI says; libffi knows).
+  kStruct,   // By value: an aggregate of `element_bytes` (passed by the ABI's rules, by libffi).
   kHandle,   // By value: a handle of `handle`.
-  kPointee,  // Pointer to one object of `element_bytes`; no pointers and no handles inside.
-  kArray,    // Pointer to `count` objects of `element_bytes`, likewise flat.
+  kPointee,  // Pointer to one object of `element_bytes` without pointers or handles inside.
+  kArray,    // Pointer to `count` objects of `element_bytes`, without pointers or handles inside.
   kHandlePointee,  // Pointer to one handle.
   kHandleArray,    // Pointer to `count` handles.
   kString,         // const char*, NUL-terminated, at most limits::kStringBytesMax.
-  kStringBuffer,   // char* that the callee fills; `count` is its size parameter.
+  kStringBuffer,   // char* that the callee fills. `count` is its size parameter.
   kOpaque,  // Anything else: pointers kept by CUDA, callbacks, nested structures. Custom rows only.
 };
 
@@ -93,20 +92,20 @@ struct Parameter {
   Shape shape;
   ScalarClass scalar_class;      // kScalar only.
   HandleKind handle;             // kHandle*, else kNone.
-  std::uint32_t element_bytes;   // Size of one object; 8 for handles.
+  std::uint32_t element_bytes;   // Size of one object. 8 for handles.
   std::uint8_t count_parameter;  // kArray, kHandleArray, kStringBuffer: index of the count, else
                                  // kNoParameter. A count behind a pointer (in-out) is allowed.
   std::int8_t count_offset;      // Added to the count parameter's value: 0, or -1, -2 where the
                                  // function reads fewer elements (tensor maps). Never below 0.
   std::uint32_t fixed_count;     // kArray with a count that the prototype fixes, else 0.
-  bool nullable;                 // NULL is valid input; otherwise NULL gives `null_error`. Also for
-                                 // kHandle. An array whose count is 0 may be NULL in any case.
+  bool nullable;                 // NULL is valid input. Otherwise NULL gives `null_error`. Also for
+                                 // kHandle. An array with count 0 may be NULL in any case.
 };
 
 struct Row {
   const char* symbol;          // "cuMemcpyHtoDAsync_v2_ptsz"
   const char* base;            // "cuMemcpyHtoDAsync": the key of cuGetProcAddress.
-  std::uint16_t opcode;        // Fixed for ever; append-only.
+  std::uint16_t opcode;        // Fixed forever. Append-only.
   std::uint16_t proc_version;  // Version that introduced this symbol: 3020, 12000, ...
   StreamVariant variant;
   Completion completion;
@@ -114,16 +113,16 @@ struct Row {
   bool implicit_sync;             // The manual documents an implicit synchronisation.
   bool remembered;                // The client asks once (client/interpose/remembered.h).
   bool emulated;                  // The emulated device executes it.
-  std::uint16_t alias_opcode;     // Same signature and meaning as that row (ptsz/ptds copies, old
-                                  // names): the stub calls that row's implementation. Own opcode
-                                  // when it is no alias.
+  std::uint16_t alias_opcode;     // The row with the same signature and meaning (for ptsz/ptds
+                                  // copies, old names). The stub calls that row's implementation.
+                                  // Own opcode if not an alias.
   std::uint8_t stream_parameter;  // Index of the stream the call is ordered in, or kNoParameter.
   std::uint8_t destroyed_parameter;  // Index of the handle that ends with this call, or
                                      // kNoParameter.
   std::uint16_t null_error;          // CUresult for a NULL where none is allowed (usually 1).
-  const char* reason;                // kRefused: why. Otherwise nullptr.
+  const char* reason;                // The reason of a kRefused row. nullptr for others.
   std::span<const Parameter> parameters;
-  std::uint64_t hash;  // Of everything that the two ends must agree on.
+  std::uint64_t hash;  // Covers everything that the two ends must agree on.
 };
 
 // All rows, in opcode order. Immutable, safe from any thread.

@@ -1,4 +1,4 @@
-// Finding a row. The rows themselves are generated from cuda_driver.toml (rows.inc).
+// Rows: finds a row. The rows themselves are generated from cuda_driver.toml (rows.inc).
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -18,7 +18,7 @@ std::span<const std::uint8_t, 32> rows_digest() noexcept { return kDigest; }
 
 std::span<const std::uint16_t> opcodes_by_key() noexcept { return kByKey; }
 
-// apigen refuses gaps, so that an opcode is a place.
+// apigen refuses gaps, so an opcode is an index.
 const Row* find_row(std::uint16_t opcode) noexcept {
   return opcode == 0 || opcode > std::size(kRows) ? nullptr : &kRows[opcode - 1];
 }

@@ -1,4 +1,4 @@
-// The rows in the order that cuGetProcAddress searches. For proc_address.cc only.
+// Rows by key: the rows in the order that cuGetProcAddress searches. For proc_address.cc only.
 #pragma once
 
 #include <cstdint>

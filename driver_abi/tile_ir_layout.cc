@@ -1,4 +1,4 @@
-// Walks the section headers of Tile IR; touches no byte of a section.
+// Tile IR layout: walks the section headers of Tile IR. Reads no byte of a section.
 #include "driver_abi/tile_ir_layout.h"
 
 #include <string>
@@ -9,7 +9,7 @@ namespace {
 constexpr int kInvalidImage = 200;  // CUDA_ERROR_INVALID_IMAGE
 constexpr std::array<unsigned char, 8> kMagic = {0x7f, 'T', 'i', 'l', 'e', 'I', 'R', 0};
 constexpr std::uint64_t kHeaderBytes = kMagic.size() + 4;
-constexpr std::uint8_t kMajorMin = 13;  // The first that there is.
+constexpr std::uint8_t kMajorMin = 13;  // The first version.
 constexpr unsigned char kAligned = 0x80;
 
 Status invalid(const std::string& what, std::uint64_t at) {
@@ -22,14 +22,14 @@ struct Walk {
 
   std::uint64_t left() const { return bytes.size() - at; }
 
-  // A number of at most `max`, seven bits a byte, the lowest first.
+  // Reads a number of at most `max`, seven bits a byte, the lowest first.
   Status number(const std::string& what, std::uint64_t max, std::uint64_t* value) {
     const std::uint64_t start = at;
     *value = 0;
     for (unsigned shift = 0;; shift += 7) {
       if (left() == 0) return invalid(what + " is cut", at);
       const auto byte = static_cast<unsigned char>(bytes[at++]);
-      // The bounds that callers name fit into 35 bits.
+      // The callers' bounds fit into 35 bits.
       if (shift > 28) return invalid(what + " has too many bytes", start);
       *value |= std::uint64_t{byte & 0x7fu} << shift;
       if ((byte & 0x80) == 0) break;

@@ -1,4 +1,4 @@
-// Reads the list entry by entry.
+// VisibleDevices: reads the list entry by entry.
 #include "driver_abi/visible_devices.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// The first entry of `rest`, which loses it and the comma behind it.
+// Takes the first entry off `rest`, with the comma after it.
 std::string_view take_entry(std::string_view& rest) {
   const std::size_t end = std::min(rest.find(','), rest.size());
   const std::string_view entry = trimmed(rest.substr(0, end));
@@ -25,7 +25,7 @@ std::string_view take_entry(std::string_view& rest) {
   return entry;
 }
 
-// kNoDevice: it begins with no number.
+// kNoDevice: the entry does not begin with a number.
 int number_of(std::string_view entry) {
   if (entry.starts_with('+')) entry.remove_prefix(1);
   int number = kNoDevice;
@@ -44,7 +44,7 @@ int device_of(std::string_view entry, std::span<const DeviceUuid> devices) {
   int found = kNoDevice;
   for (std::size_t i = 0; i < devices.size() && entry.size() > kUuidPrefix.size(); ++i) {
     if (!uuid_text(devices[i]).starts_with(entry)) continue;
-    if (found != kNoDevice) return kNoDevice;  // It means more than one.
+    if (found != kNoDevice) return kNoDevice;  // The entry matches more than one device.
     found = static_cast<int>(i);
   }
   return found;

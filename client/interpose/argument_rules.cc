@@ -1,4 +1,4 @@
-// Enumerations, flags, alignments, and what addresses lie in.
+// Argument rules: checks of enumerations, flags, alignments, and the memory behind addresses.
 #include "client/interpose/argument_rules.h"
 
 #include <cstring>
@@ -52,7 +52,7 @@ Sound check_value(void* const* arguments, std::uint64_t bytes, unsigned flags_kn
   return check_memory(address, bytes);
 }
 
-// Of a copy between devices; pinned memory of the program's stands for itself.
+// Checks a copy between devices. For pinned host memory the driver decides.
 Sound check_peer_copy(void* const* arguments) {
   const auto bytes = argument<std::uint64_t>(arguments, 4);
   Sound worst = Sound::kRight;
@@ -83,7 +83,7 @@ Sound check_batch(void* const* arguments) {
       case CU_STREAM_MEM_OP_BARRIER:
         break;
       default:
-        return Sound::kUnknown;  // Those of later versions, and none at all.
+        return Sound::kUnknown;  // Operations of later versions, and unknown ones.
     }
   }
   return Sound::kRight;
@@ -185,7 +185,7 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
     case opcode::cuMemAdvise_v2:
     case opcode::cuMemPrefetchAsync:
     case opcode::cuMemPrefetchAsync_v2:
-      return Sound::kUnknown;  // They are of managed memory: the driver says what it takes.
+      return Sound::kUnknown;  // For managed memory, so the driver decides.
     case opcode::cuStreamAttachMemAsync:
       return Sound::kWrong;  // There is no managed memory.
     case opcode::cuMemcpyPeer:

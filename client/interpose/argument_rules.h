@@ -1,7 +1,7 @@
-// What generated calls answer for arguments that CUDA refuses, where they are answered before the
-// worker has looked at them: the program shall hear of it from the call itself.
+// Argument rules: the checks of a generated call's arguments that the client makes before it posts
+// the call, so that the call itself returns the error.
 //
-// Source of each rule: the CUDA Driver API manual on the function (return values, and the words on
+// Source of each rule: the CUDA Driver API manual on the function (return values, descriptions of
 // its parameters) and on the enumerations that it takes.
 #pragma once
 
@@ -12,11 +12,11 @@ namespace gpurun::client::interpose {
 enum class Sound : std::uint8_t {
   kRight,
   kWrong,    // CUDA_ERROR_INVALID_VALUE.
-  kUnknown,  // Only the worker's driver can tell: the call is one that waits.
+  kUnknown,  // Only the worker's driver can decide: the call waits for its reply.
 };
 
-// `arguments` as call_generated() takes them; `handles` are the session's. Handles and devices are
-// checked elsewhere.
+// `arguments` as call_generated() takes them. `handles` are the session's. The caller checks
+// handles and devices separately.
 Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
                       const HandleTable& handles);
 

@@ -1,8 +1,8 @@
-// Arrays: what the client keeps of CUDA arrays and mipmapped arrays. The objects of kArray and
-// kMipmappedArray handles; an array that came out of another call (a plane, a reference's) has
-// none, and the worker is asked about it.
+// Arrays: what the client keeps of CUDA arrays and mipmapped arrays. They are the objects of kArray
+// and kMipmappedArray handles. An array that another call returned (a plane, a texture reference's
+// array) has no object, so the worker is asked about it.
 //
-// Arrays have no addresses here, with or without windows: they are handles only.
+// Arrays have no addresses in the client, with or without windows. They are handles only.
 #pragma once
 
 #include <array>
@@ -14,19 +14,19 @@
 
 namespace gpurun::client::interpose {
 
-// In bytes, lines and slices (of a layered array: its layers).
+// In bytes, lines and slices. The slices of a layered array are its layers.
 struct ArrayBox {
   std::uint64_t x = 0, y = 0, z = 0;
   std::uint64_t width = 0, lines = 0, slices = 0;
 };
 
 struct Array {
-  Handle mipmapped = 0;             // Whose level it is.
-  std::uint64_t element_bytes = 0;  // 0: a format whose sizes the driver alone knows.
+  Handle mipmapped = 0;             // The mipmapped array that has this level. 0: none.
+  std::uint64_t element_bytes = 0;  // 0: only the driver knows the sizes of this format.
   std::uint64_t width = 0;          // Bytes of a line.
   std::uint64_t lines = 0;
   std::uint64_t slices = 0;
-  // As the driver described it, once it was asked: they never change.
+  // The driver's descriptions, kept from the first question on. They never change.
   std::atomic<bool> flat_known{false}, full_known{false};
   CUDA_ARRAY_DESCRIPTOR flat{};
   CUDA_ARRAY3D_DESCRIPTOR full{};
@@ -40,9 +40,9 @@ struct MipmappedArray {
   MipmappedArray* next_unused = nullptr;
 };
 
-// Whether the box lies inside an array that is alive, and begins with an element.
+// Whether the box lies inside a live array and begins at an element.
 Sound check_array_box(const Here& here, Handle array, const ArrayBox& box) noexcept;
-// Whether elements of one can be copied to the other: they must be equally large (manual,
+// Whether elements of one array can be copied to the other. They must have the same size (manual,
 // cuMemcpyAtoA).
 Sound check_array_pair(const Here& here, Handle one, Handle other) noexcept;
 

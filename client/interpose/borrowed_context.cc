@@ -1,4 +1,4 @@
-// Finds the context behind a handle or an address.
+// BorrowedContext: finds the context behind a handle or an address.
 #include "client/interpose/borrowed_context.h"
 
 #include <new>

@@ -1,24 +1,24 @@
-// BorrowedContext: the context that a handle or an address brings to a call of a thread that has no
-// current context. driver_abi/cuda_driver.toml (context_of) says which calls, and why.
+// BorrowedContext: the context that a handle or an address lends to a call of a thread without a
+// current context. driver_abi/cuda_driver.toml (context_of) lists these calls and the reasons.
 //
-// The call is made as it is first, so that a thread with a context pays one comparison. Without a
-// context such a call has no effect before it returns INVALID_CONTEXT, and is made again.
+// The call is made without the loan first, so a thread with a context pays only one comparison.
+// Without a context such a call returns INVALID_CONTEXT without an effect, and is then repeated.
 #pragma once
 
 #include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {
 
-// Current for the calling thread until the end of the scope.
+// Makes the context current on the calling thread until the end of the scope.
 class BorrowedContext {
  public:
-  // `kind` of the handle; kNone: `value` is an address of memory.
+  // `kind` of the handle. With kNone, `value` is an address of memory.
   BorrowedContext(HandleKind kind, Handle value) noexcept;
   ~BorrowedContext();
   BorrowedContext(const BorrowedContext&) = delete;
   BorrowedContext& operator=(const BorrowedContext&) = delete;
 
-  // False: the thread has a context, or `value` brings none.
+  // False: the thread has a context already, or `value` has none to lend.
   bool lent() const noexcept { return lane_ != nullptr; }
 
  private:

@@ -1,4 +1,4 @@
-// The captures of this process, the streams in them and the events recorded in them.
+// Captures: this process's captures, the streams in them and the events recorded in them.
 #include "client/interpose/capture.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@ using driver_abi::CaptureFamily;
 using driver_abi::CaptureRefusal;
 using driver_abi::CaptureRule;
 
-// A stream, by a name that means the same on every thread.
+// Identifies a stream in a way that is the same on every thread.
 struct Place {
   Handle stream = 0;
   Handle context = 0;
-  std::uint32_t lane = 0;  // Of a per-thread stream; else 0.
+  std::uint32_t lane = 0;  // Of a per-thread stream. 0 for others.
 
   bool operator==(const Place& other) const {
     return stream == other.stream && context == other.context && lane == other.lane;
@@ -43,7 +43,7 @@ struct Capture {
   std::uint32_t lane = 0;
   CaptureMode mode = CaptureMode::kGlobal;
   bool invalidated = false;
-  Handle graph = 0;             // Once it was told; not a graph that was there before.
+  Handle graph = 0;             // Set once the program has asked. Not a graph that existed before.
   std::vector<Member> members;  // The first is the origin.
   CaptureFrontier frontier;     // The program may hold pointers into it.
 
@@ -63,7 +63,7 @@ struct Captures {
   // Guarded by mutex.
   std::uint64_t last_id = 0;
   std::vector<Capture> active;
-  // By event: the capture that it was last recorded in, which may have ended.
+  // By event: the capture in which it was last recorded, even if that has ended.
   std::unordered_map<Handle, std::uint64_t> marks;
 
   Capture* find(const Place& place) {
@@ -82,7 +82,7 @@ std::atomic<std::size_t> g_mark_count{0};
 
 bool any_mark() { return g_mark_count.load(std::memory_order_relaxed) != 0; }
 
-// Never destroyed: calls come after exit handlers have run.
+// Never destroyed, because calls come after exit handlers have run.
 Captures& captures() {
   static auto* const all = new Captures;
   return *all;
@@ -102,7 +102,7 @@ int refuse(Capture& capture, const CaptureRefusal& refusal) {
   return refusal.code;
 }
 
-// What the modes prohibit to this thread.
+// Refuses what the capture modes prohibit to this thread.
 int refuse_unsafe(Captures& all, const Lane& lane) {
   const auto own = static_cast<unsigned>(lane.capture_mode());
   int result = 0;
@@ -129,8 +129,8 @@ const CaptureRule& rule_of(const driver_abi::Row& row) {
   return driver_abi::capture_rule(driver_abi::capture_family(row.base));
 }
 
-// It has no parameter for its stream: stream 0, whatever that means in this call. (The stream of
-// cuLaunchKernelEx stands in its configuration.)
+// Whether the call uses stream 0 because it has no stream parameter. (cuLaunchKernelEx has its
+// stream in its configuration.)
 bool uses_stream_0(const driver_abi::Row& row, const CaptureRule& rule) {
   if (std::strcmp(row.base, "cuLaunchKernelEx") == 0) return false;
   const bool of_stream =
@@ -147,7 +147,7 @@ int refuse_while_capturing(const driver_abi::Row& row) {
   const CaptureRule& rule = rule_of(row);
   if (rule.family == CaptureFamily::kOpen) return 0;
   Here here;
-  if (here.enter() != 0) return 0;  // The call itself says what is wrong.
+  if (here.enter() != 0) return 0;  // The call itself returns the error.
   if (rule.unsafe && !rule.by_argument) {
     if (const int result = refuse_unsafe_call(here); result != 0) return result;
   }
@@ -270,7 +270,7 @@ void capture_ended(const Here& here, Handle stream) {
 
 namespace {
 
-// With the lock held: those that began in such a place.
+// Forgets the captures that began in such a place. The lock must be held.
 template <typename IsSuch>
 void forget_captures(Captures& all, IsSuch is_such) {
   all.active.erase(
@@ -282,7 +282,7 @@ void forget_captures(Captures& all, IsSuch is_such) {
 
 }  // namespace
 
-// Others that the stream has joined go on: what it captured is part of them.
+// Other captures that the stream joined go on, because they contain what it captured.
 void end_captures_of_stream(const Here& here, Handle stream) {
   if (!capturing_somewhere()) return;
   const Place gone = place_of_stream(here, stream);

@@ -1,4 +1,4 @@
-// From what gpurun left in the environment to a proved connection.
+// Connecting: from gpurun's environment variables to an authenticated connection.
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -15,7 +15,7 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Our descriptors stand above those that a program counts on getting, and below its limit.
+// Our descriptors lie above those that a program expects to get, and below its limit.
 int first_descriptor() {
   constexpr rlim_t kHigh = 4'000;
   constexpr rlim_t kRoom = 64;
@@ -24,14 +24,14 @@ int first_descriptor() {
   return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
 }
 
-// There is a server to connect to: that it cannot be reached must not look like "no GPU".
+// A server is configured, so a failure to reach it must not look like "no GPU".
 Status somewhere(const Status& status) {
   return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
 }
 
-// Whether the attach may grant memory: this process wants windows, and can be asked to give memory
-// back. From now on processes that lack memory wait for its answer. A child in which CUDA does not
-// work has a session for NVML alone.
+// Whether the attach may grant memory: this process wants windows, and can be asked to return
+// memory. From this call on, processes that lack memory wait for this process's answer. A child in
+// which CUDA does not work has a session for NVML alone.
 bool may_be_given_memory() {
   return !ancestor_initialized() && windows_wanted() &&
          (shared_memory_board.load(std::memory_order_acquire) == nullptr ||

@@ -1,7 +1,7 @@
-// Context: what the client keeps of one CUDA context. The object of every kContext handle.
+// Context: what the client keeps of one CUDA context. It is the object of every kContext handle.
 //
-// Contexts are never freed but used again, so that a thread which looks at one that another thread
-// destroys reads stale facts and nothing worse.
+// Contexts are reused, never freed. A thread that reads a context while another thread destroys it
+// reads stale facts, but no freed memory.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,20 @@ namespace gpurun::client::interpose {
 
 struct Context {
   Handle handle = 0;
-  int ordinal = 0;         // The program's.
-  int server_ordinal = 0;  // The worker's.
+  int ordinal = 0;         // By the program's numbering.
+  int server_ordinal = 0;  // By the worker's numbering.
   bool primary = false;
-  std::uint64_t id = 0;  // cuCtxGetId: never given twice.
-  // A primary context is alive from its first use as a handle, but active only while retained.
+  std::uint64_t id = 0;  // cuCtxGetId. Never given twice.
+  // A primary context is alive from its first use as a handle, but active only while it is
+  // retained.
   std::atomic<bool> active{false};
   std::atomic<unsigned> flags{0};
   std::atomic<int> usage{1};       // cuCtxAttach, cuCtxDetach.
-  Context* next_unused = nullptr;  // While it is no context at all.
+  Context* next_unused = nullptr;  // In the pool, while this object is unused.
 };
 
-// A context ends, and with it the object of one of its handles. Each kind that has objects names
-// its own function here (context_objects.cc).
+// Ends the object of a handle of a context that ends. Each kind that has objects calls its own
+// function here (context_objects.cc).
 void end_object(HandleKind kind, void* object) noexcept;
 
 }  // namespace gpurun::client::interpose

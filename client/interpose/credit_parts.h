@@ -1,4 +1,4 @@
-// The parts of a grant of device memory: what of it is given back by itself (docs/adr/0005).
+// Credit parts: the units in which a grant of device memory is returned (docs/adr/0005).
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace gpurun::client::interpose {
 
 inline constexpr std::uint64_t kAddressUnit = std::uint64_t{2} << 20;
 
-// `visit` says whether to go on. False: it has not.
+// `visit` returns whether to go on. Returns false if a visit stopped the iteration.
 template <typename Visit>
 bool for_each_part(const protocol::CreditGrant& grant, Visit visit) {
   const std::uint64_t end = grant.piece + grant.piece_bytes;

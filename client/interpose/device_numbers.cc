@@ -1,4 +1,4 @@
-// Where device numbers stand in the arguments and structures of each call.
+// DeviceNumbers: the places of device numbers in the arguments and structures of each call.
 #include "client/interpose/device_numbers.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ using driver_abi::Shape;
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-// Where a CUmemLocation stands in a structure of this type.
+// The offset of the CUmemLocation in a structure of this type.
 std::size_t location_offset(std::string_view type) {
   if (type.substr(0, 6) == "const ") type.remove_prefix(6);
   while (!type.empty() && (type.back() == '*' || type.back() == ' ')) type.remove_suffix(1);
@@ -81,7 +81,7 @@ int DeviceNumbers::adopt(const DeviceSnapshot& devices, const Row& row, std::siz
   const void* source = arguments[index];
   if (pointed_to) std::memcpy(&source, arguments[index], sizeof source);
   const std::size_t count = count_of(row, parameter, arguments);
-  // What is too much or NULL the packing refuses.
+  // Packing refuses NULL and counts that are too large.
   if (source == nullptr || count == 0 || count > limits::kArrayCountMax) return 0;
   std::byte* copy = keep(source, count * parameter.element_bytes);
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// DeviceNumbers: a program's numbers of devices, where they stand in arguments and inside
-// structures, as the worker counts them. CUDA_VISIBLE_DEVICES makes the two differ.
+// DeviceNumbers: translates the program's device numbers, in arguments and inside structures, to
+// the worker's. CUDA_VISIBLE_DEVICES makes the two differ.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@ namespace gpurun::client::interpose {
 
 class DeviceNumbers {
  public:
-  // Replaces arguments[index], if there is a device's number in it, by a translated copy that lives
-  // as long as this object. 0, or INVALID_DEVICE for a number that the program cannot know.
+  // If arguments[index] holds a device's number, replaces it by a translated copy that lives as
+  // long as this object. Returns 0, or INVALID_DEVICE for a number that the program does not have.
   int adopt(const DeviceSnapshot& devices, const driver_abi::Row& row, std::size_t index,
             void** arguments);
 
  private:
-  // What the argument points to, and the pointer itself.
+  // The bytes that the argument points to, and the pointer itself.
   struct Copy {
     std::vector<std::byte> bytes;
     void* pointer = nullptr;

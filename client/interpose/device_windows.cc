@@ -1,4 +1,4 @@
-// Asking for credits, holding windows, telling frees, behind device_windows.h.
+// DeviceWindows: requests for credits, held windows, and the reports of frees.
 #include "client/interpose/device_windows.h"
 
 #include <algorithm>
@@ -29,24 +29,24 @@ using protocol::CreditRequest;
 using protocol::MemoryReturn;
 using protocol::ReturnKind;
 
-// Where windows are looked for, in this process and then in the worker. The last is one that
-// ThreadSanitizer lets be used.
+// The candidate addresses of windows, in this process and then in the worker. ThreadSanitizer
+// allows the last one.
 constexpr std::uint64_t kPlaceStep = std::uint64_t{0x200} << 32;
 constexpr int kPlaces = 16;
 constexpr std::uint64_t kLastPlace = std::uint64_t{0x20} << 32;
-// Other threads may take what this one asked for.
+// Other threads may take the credits that this one requested.
 constexpr int kAttemptsMax = 4;
-// The one whose memory comes with an attach, of a session that has no other.
+// The device of the memory that comes with an attach, in a session without other credits.
 constexpr int kFirstDevice = 0;
 enum class State : std::uint8_t { kUnknown, kWished, kOpen, kNone };
 
 struct Window {
-  std::mutex mutex;  // Guards all below.
+  std::mutex mutex;  // Guards all members below.
   State state = State::kUnknown;
   std::uint64_t base = 0;  // From kWished on.
   std::uint64_t bytes = 0;
   CreditBook book;
-  // Freed during a capture, when the worker may not wait for the device: told later.
+  // Freed during a capture, when the worker must not wait for the device. Reported later.
   std::vector<std::pair<Handle, std::uint64_t>> untold;  // Context, ticket.
 };
 
@@ -54,10 +54,10 @@ struct Windows {
   Window by_device[kWindowedDevicesMax];
   std::atomic<std::uint64_t> last_ticket{0};
   std::once_flag joining;
-  Thread giver;  // Answers on the MemoryBoard, for as long as the process lives.
+  Thread giver;  // Answers on the MemoryBoard for the life of the process.
 };
 
-// Never destroyed. A forked child makes its own: a thread that it does not have may hold a mutex.
+// Never destroyed. A forked child makes its own, because a thread of the parent may hold a mutex.
 std::atomic<Windows*> g_windows{nullptr};
 void forget_parents_windows() { g_windows.store(nullptr, std::memory_order_release); }
 
@@ -76,7 +76,7 @@ std::uint64_t next_ticket() {
   return windows().last_ticket.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Holds a window. What is idle in it is known to the other processes afterwards.
+// Locks a window. Publishes the window's idle bytes to the other processes when it unlocks.
 class WindowLock {
  public:
   explicit WindowLock(Window& window) : window_(window), lock_(window.mutex) {}
@@ -95,16 +95,16 @@ class WindowLock {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// nullptr: a device that has none.
+// nullptr: the device has no window.
 Window* window_of(int server_ordinal) {
   return server_ordinal >= 0 && server_ordinal < kWindowedDevicesMax
              ? &windows().by_device[server_ordinal]
              : nullptr;
 }
 
-// The receiver's thread.
+// Runs on the receiver's thread.
 void work_done(std::uint64_t ticket) {
-  // Tickets are the process's: each device is asked.
+  // Tickets are unique in the process, so each device is tried.
   Windows& all = windows();
   for (int device = 0; device < kWindowedDevicesMax; ++device) {
     if (!has_device_window(device)) continue;
@@ -120,7 +120,7 @@ bool worker_knows_windows() {
          (process->features & protocol::feature_bit(protocol::Feature::kDeviceWindows)) != 0;
 }
 
-// Addresses that this process keeps free; under the lock.
+// Chooses and reserves addresses for a window. The lock must be held.
 void wish(const Here& here, Window& window) {
   if (window.state != State::kUnknown) return;
   window.state = State::kNone;
@@ -143,7 +143,7 @@ void wish(const Here& here, Window& window) {
   }
 }
 
-// Under the lock: keeps the addresses where the worker has its window.
+// Reserves the addresses of the worker's window. The lock must be held.
 bool hold_granted(Window& window, const CreditGrant& grant) {
   if (grant.window == 0 || grant.window_bytes > limits::kWindowBytesMax ||
       !hold_addresses(grant.window, grant.window_bytes)) {
@@ -154,7 +154,8 @@ bool hold_granted(Window& window, const CreditGrant& grant) {
   return true;
 }
 
-// Under the lock. False: there is none, or it cannot be held here and must be `*declined`.
+// Opens the window that the grant names. The lock must be held. False: there is no window, or this
+// process cannot hold it and must return it (`*declined`).
 bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* declined) {
   if (window.state == State::kOpen) {
     return grant.window == window.base && grant.window_bytes <= window.bytes;
@@ -175,7 +176,7 @@ bool adopt_window(Window& window, int device, const CreditGrant& grant, bool* de
   return true;
 }
 
-// Under the lock.
+// The lock must be held.
 bool adopt_piece(Window& window, const CreditGrant& grant) {
   if (grant.piece < window.base || grant.piece - window.base > window.bytes ||
       grant.piece_bytes > window.bytes - (grant.piece - window.base)) {
@@ -214,7 +215,7 @@ void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
   (void)add_range(range);
 }
 
-// Frees of the time of a capture, now that there is none.
+// Reports the frees that were made during a capture, once no capture is left.
 void tell_untold(const Here& here, Window& window) {
   if (capturing_somewhere()) return;
   std::vector<std::pair<Handle, std::uint64_t>> untold;
@@ -230,7 +231,7 @@ void tell_untold(const Here& here, Window& window) {
   }
 }
 
-// Behind a free: what is too much, and, when nothing lives any more, what lies apart.
+// After a free: returns excess credits, and isolated pieces once nothing lives in the window.
 void return_more(const Here& here, Window& window, Handle context) {
   for (;;) {
     MemoryReturn payload;
@@ -245,7 +246,7 @@ void return_more(const Here& here, Window& window, Handle context) {
   }
 }
 
-// Waits until what was freed is known to be unused. 0, or an earlier call's failure.
+// Waits until freed memory is known to be unused. Returns 0, or an earlier call's failure.
 int settle(const Here& here, Window& window) {
   tell_untold(here, window);
   std::vector<Handle> contexts;
@@ -256,15 +257,15 @@ int settle(const Here& here, Window& window) {
   int earlier = 0;
   for (const Handle context : contexts) {
     if (capturing_somewhere()) break;
-    // Behind the frees, in their order: when this is answered, they are done.
+    // The reply comes after the earlier frees, in their order, so they are done by then.
     const int result = tell(here, context, MemoryReturn(), true);
     if (earlier == 0) earlier = result;
   }
   return earlier;
 }
 
-// Every part in which nothing lives any more, `context`'s frees included. False: there was none.
-// `*earlier`, if 0, becomes the failure of an earlier call that was told meanwhile.
+// Returns every part in which nothing lives any more after `context`'s frees. False: there was
+// none. `*earlier`, if 0, becomes the failure of an earlier call that became known meanwhile.
 bool return_all_idle(const Here& here, Window& window, Handle context, int* earlier) {
   for (bool returned = false;; returned = true) {
     MemoryReturn payload;
@@ -279,8 +280,7 @@ bool return_all_idle(const Here& here, Window& window, Handle context, int* earl
   }
 }
 
-// What another process lacks. All that this one holds idle, of each device, behind what it has
-// freed before.
+// Returns all idle credits of each device, after the earlier frees. Another process lacks memory.
 void give_up_idle_credits() {
   Here here;
   if (connected(&here.process) != 0 || (here.lane = Lane::current()) == nullptr) return;
@@ -291,7 +291,7 @@ void give_up_idle_credits() {
     int earlier = settle(here, window);
     (void)return_all_idle(here, window, 0, &earlier);
   }
-  // Behind them and all that was freed otherwise: when this is answered, they are done.
+  // The reply comes after these returns and all other frees, so they are done by then.
   static std::uint64_t done = 0;
   const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
   if (returns != done && tell(here, 0, MemoryReturn(), true) == 0) done = returns;
@@ -308,20 +308,21 @@ void* answer_others(void*) {
   return nullptr;
 }
 
-// From the first credits on: nobody holds any before, though a process may be waited for already.
+// Called with the first credits. Before that this process holds no idle credits, even if another
+// process already waits for its answer.
 void begin_sharing() {
   Windows& all = windows();
   std::call_once(all.joining, [&all] {
     if (join_memory_board() < 0) return;
-    // Without a thread nothing is said, so that nobody waits for us.
+    // Without a thread this process leaves the board, so that no process waits for its answer.
     if (!all.giver.start("gpurun-credits", &answer_others, nullptr).ok()) {
       shared_memory_place.store(-1);
     }
   });
 }
 
-// One request for credits. `*address` stays 0 without memory.
-// `ordered`: behind what was given back before.
+// Sends one request for credits. `*address` stays 0 without memory. `ordered`: after earlier
+// returns of memory.
 int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
             CUdeviceptr* address) {
   CreditRequest payload;
@@ -330,7 +331,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
     const WindowLock lock(window);
     wish(here, window);
     if (window.state == State::kNone) {
-      // Whether nobody has any is not for this call to say.
+      // No window. This result does not mean that the device is out of memory.
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     payload.wished_window = window.base;
@@ -349,7 +350,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
   site.form = protocol::Form::kRaw;
   Reply reply;
   const int result = here.session().call(*here.lane, site, bytes_of(payload), &reply);
-  // An earlier call's failure may be told here although this one has done its work.
+  // The result may be an earlier call's failure although this call has done its work.
   if (reply.result != 0 || reply.payload.size() != sizeof(CreditGrant)) {
     return result != 0 ? result : reply.result != 0 ? reply.result : int{CUDA_ERROR_UNKNOWN};
   }
@@ -375,8 +376,8 @@ int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
   return result;
 }
 
-// The driver's own. Memory that was freed before may have to come back first: only then is waited
-// for what the context has queued.
+// Allocates by the driver itself. The first attempt does not wait for queued work. The second one
+// waits for the context's queue, because earlier frees may have to complete first.
 int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
   begin_sharing();
   for (const CallSite& site : {here.passing_site(), here.site()}) {
@@ -386,8 +387,8 @@ int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Out of credits, or of new ones. `*address` stays 0, and the result 0 too, where there are no
-// windows, or not enough room in them.
+// Allocates out of credits, or requests new ones. `*address` and the result stay 0 without windows,
+// or without enough room in them.
 int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address,
                       int* earlier) {
   bool reclaimed = false;
@@ -406,7 +407,7 @@ int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUd
       const int told = settle_frees(here);
       if (*earlier == 0) *earlier = told;
       {
-        // What was in quarantine may do by itself.
+        // Memory that left quarantine may be enough.
         const WindowLock lock(window);
         *address = window.book.allocate(bytes);
       }
@@ -494,9 +495,9 @@ bool hold_window(const Here& here, const WindowPlace& place) {
   return adopt_window(window, here.context->server_ordinal, granted, &declined);
 }
 
-// Waits for the device's work as cuMemFree does only where the program could tell: while bytes are
-// on their way into its memory. Else the worker keeps what comes later behind that work, also what
-// the program asks (docs/adr/0038).
+// Waits for the device's work as cuMemFree does only if the program could notice, for example while
+// bytes are on their way into its memory. Otherwise the worker orders later calls and queries after
+// that work (docs/adr/0038).
 int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous) {
   const bool early = synchronous && may_free_early(here);
   const bool wait = synchronous && !early;
@@ -514,7 +515,7 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
   MemoryReturn payload;
   payload.device = static_cast<std::uint32_t>(device);
   payload.ticket = next_ticket();
-  // A capture in some stream of the context forbids to wait for it.
+  // While a stream of the context captures, no wait for the context is allowed.
   const bool untold = capturing_somewhere();
   {
     const WindowLock lock(window);
@@ -547,7 +548,7 @@ void end_windowed_ranges(const Here& here, const Context& context,
   bool any = false;
   {
     const WindowLock lock(*window);
-    // The end of the context is the end of its work: what follows needs to wait for nothing else.
+    // The end of the context ends its work, so these frees need to wait for nothing else.
     for (auto& [of, ticket] : window->untold) {
       if (of == context.handle) of = 0;
     }

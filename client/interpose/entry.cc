@@ -1,4 +1,4 @@
-// What happens around each intercepted call: refusals, counting, and the error that it returns.
+// Entry: the work around each intercepted call: refusals, counting, and the returned error.
 #include "client/interpose/entry.h"
 
 #include <array>
@@ -25,9 +25,9 @@ using driver_abi::StreamVariant;
 thread_local unsigned t_depth = 0;
 thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
 thread_local const Row* t_row = nullptr;
-thread_local std::uint64_t t_observed_since = 0;  // Since when t_row runs; 0: nobody counts.
+thread_local std::uint64_t t_observed_since = 0;  // The start of t_row. 0: nothing counts.
 
-// One line per function: a bit for each opcode. True the first time.
+// One log line for each function, by a bit for each opcode. Returns true the first time.
 bool first_refusal(const Row& row) {
   static std::array<std::atomic<bool>, limits::kRowsMax> said;
   return row.opcode < said.size() && !said[row.opcode].exchange(true, std::memory_order_relaxed);
@@ -38,7 +38,7 @@ CUresult refuse(const Row& row, const char* reason) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// At the end: the first call of all makes the session that counts it.
+// Counts at the end of the call, because the first call of all creates the session that counts.
 void end_observed() noexcept {
   const std::uint64_t begin = std::exchange(t_observed_since, 0);
   const Process* process = connected_already();
@@ -46,7 +46,7 @@ void end_observed() noexcept {
   Stats& stats = process->session->stats();
   stats.count_entry(t_row->alias_opcode);
   if (stats.recorder() == nullptr) return;
-  // None: as many threads as may be have one.
+  // There is no lane when all lanes are in use.
   if (const Lane* lane = Lane::current(); lane != nullptr) {
     stats.record_entry(lane->id(), t_row->alias_opcode, begin);
   }

@@ -1,7 +1,8 @@
-// Entry: the wall that every intercepted call passes. What the generated entry points call.
+// Entry: the wall that every intercepted call passes. The generated entry points call these
+// functions.
 //
-// Here and nowhere else: connecting at first need, the check for a forked child, minting, packing,
-// and catching everything, so that no exception reaches the program. A generated entry point is
+// Only this wall connects at first need, checks for a forked child, mints, packs, and catches
+// everything, so that no exception reaches the program. A generated entry point is
 //
 //   CUresult cuX(A a, B b) { void* arguments[] = {&a, &b}; return call_generated(ROW, arguments); }
 //   CUresult cuY(A a)      { return call_custom(ROW, [&] { return custom::cuY(a); }); }
@@ -23,19 +24,19 @@ CUresult call_generated(const driver_abi::Row& row, void* const* arguments) noex
 // CUDA_ERROR_NOT_SUPPORTED, and one log line per function with the row's reason.
 CUresult call_refused(const driver_abi::Row& row) noexcept;
 
-// Likewise, for cuLibraryGetManaged: the runtime asks for each __managed__ variable as the program
-// starts, goes on without, and host code that touches one then ends by SIGSEGV. So the line says
-// that, and names the first.
+// As call_refused(), for cuLibraryGetManaged. The runtime asks for each __managed__ variable at
+// program start and goes on without it. Host code that touches one then ends by SIGSEGV, so the log
+// line says that and names the first variable.
 CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) noexcept;
 
-// Likewise, for a custom row whose function is still to be written (client/interpose/not_yet.list).
+// As call_refused(), for a custom row that has no function yet (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 
-// Refuses a row that the server does not know (server_lacks()) or that its driver cannot
-// serve (driver_lacks()).
+// Refuses a row that the server does not know (server_lacks()) or that its driver cannot serve
+// (driver_lacks()).
 CUresult call_lacking(const driver_abi::Row& row) noexcept;
-// Before the call: a local one is answered here, whatever the server knows. What a hand-written
-// function needs of the driver is asked for where that function sends it (post_row(), call_row()).
+// Checked before the call. A local call is answered in the client, whatever the server knows. A
+// custom function checks the rows that it sends when it sends them (post_row(), call_row()).
 inline bool refused_by_server(const driver_abi::Row& row) noexcept {
   if (row.completion == driver_abi::Completion::kLocal) return false;
   return server_lacks(row.opcode) ||
@@ -43,15 +44,15 @@ inline bool refused_by_server(const driver_abi::Row& row) noexcept {
           driver_lacks(row.alias_opcode));
 }
 
-// What stream 0 means in the call that this thread is in: 0 (legacy), or 2 (the thread's own) in
-// the _ptds and _ptsz copies. For custom functions.
+// The meaning of stream 0 in this thread's current call: 0 (legacy), or 2 (the thread's own) in the
+// _ptds and _ptsz copies. For custom functions.
 CUstream default_stream() noexcept;
 
-// The row of the call that this thread is in, the outermost one; nullptr in our own threads.
+// The row of this thread's outermost current call. nullptr in our own threads.
 const driver_abi::Row* current_row() noexcept;
 
-// Marks the call that this thread is in; nested calls (a custom function that calls another's
-// implementation) keep the outer one's default stream.
+// Marks the current call of this thread. A nested call (a custom function that calls another
+// function's implementation) keeps the outer call's default stream.
 class CallScope {
  public:
   explicit CallScope(const driver_abi::Row& row) noexcept;
@@ -65,7 +66,7 @@ class CallScope {
   bool outermost_;
 };
 
-// What the program gets when something threw: memory ran out, or a bug of ours (logged).
+// The program's result after an exception: memory ran out, or a logged error of ours.
 CUresult result_of_current_exception(const driver_abi::Row& row) noexcept;
 
 template <typename Body>

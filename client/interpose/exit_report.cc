@@ -1,8 +1,8 @@
-// Prints the statistics when the program ends, for GPURUN_STATS=1, and leaves its trace, for
-// GPURUN_TRACE.
+// Exit report: prints the statistics when the program ends, for GPURUN_STATS=1, and writes its
+// trace, for GPURUN_TRACE.
 //
-// A destructor of the library runs after the program's own exit handlers and those of CUDA's
-// runtime, whose calls count too. A program that ends by _exit or a signal prints nothing.
+// A destructor of the library runs after the exit handlers of the program and of CUDA's runtime, so
+// their calls are counted too. A program that ends by _exit or a signal prints nothing.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,12 +29,12 @@ void write_all(int fd, const std::string& text) {
   while (done < text.size()) {
     const ssize_t written = write(fd, text.data() + done, text.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // Nobody is left to tell.
+    if (written <= 0) return;  // The reader is gone.
     done += static_cast<std::size_t>(written);
   }
 }
 
-// What was counted before is the program's; the question is ours.
+// The counts so far are the program's. The question to the worker is ours, so it comes last.
 void add_worker(const Process& process, Statistics* statistics) {
   if ((process.features & protocol::feature_bit(protocol::Feature::kCounting)) == 0) {
     statistics->no_worker = "the server (gpurun " + process.server_release + ") does not count";
@@ -67,7 +67,7 @@ void print_statistics(const Process& process) {
     write_all(STDERR_FILENO, statistics_table(subject, statistics));
     return;
   }
-  // Several processes of a run append to one file: a line each, in one write.
+  // Several processes of a run append to one file: one line each, in one write.
   const UniqueFd file(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
   if (file.get() >= 0) write_all(file.get(), statistics_json(subject, statistics));
 }
@@ -80,7 +80,7 @@ void trace(const Process& process) {
   file.process = getpid();
   file.clocks = recorder.clocks();
   file.no_worker = recorder.no_worker();
-  // First: the program's threads stop recording then.
+  // Must come first: from here on the program's threads record nothing.
   file.client = protocol::encode(recorder.take());
   if (file.no_worker.empty()) {
     auto worker = ask_recording(*process.session, kRecordingPatience);
@@ -108,7 +108,7 @@ void report() {
   try {
     report();
   } catch (...) {
-    // Memory ran out while the program ended: it goes without a report.
+    // Memory ran out while the program ended. It ends without a report.
   }
 }
 

@@ -1,4 +1,4 @@
-// How a hand-written function reaches its thread's lane and the worker.
+// Forward: how a hand-written function reaches its thread's lane and the worker.
 #include "client/interpose/forward.h"
 
 #include "base/log.h"
@@ -92,7 +92,7 @@ int call_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<co
   site.form = protocol::Form::kCall;
   Reply reply;
   const int result = here.session().call(*here.lane, site, call.bytes(), &reply);
-  // An earlier call's failure may be told here although this one has done its work.
+  // The result may be an earlier call's failure although this call has done its work.
   if (reply.result != 0 || reply.payload.empty()) return result != 0 ? result : reply.result;
   const Result<int> unpacked = protocol::unpack_reply(row, arguments, reply.payload);
   if (!unpacked.ok()) {

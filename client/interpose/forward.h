@@ -1,19 +1,20 @@
-// Forward: what a hand-written function of the client library is made of.
+// Forward: the building blocks of a hand-written function of the client library.
 //
-// Where things stand in this folder:
+// The parts of this folder:
 //
-//   entry.h      the wall that every call passes; generated rows need nothing else
-//   process.h    this process's one session
-//   forward.h    this: the state of a call, and sending a row's ordinary packed call
-//   context.h    what the client keeps of a context
-//   driver/      hand-written functions, one file per subject: device, context, memory, copy, ...
-//   modules/     those of modules, libraries, kernels, launches, graphs, host functions
-//   nvml/        libnvidia-ml.so.1
-//   not_yet.list custom rows without a function; taking a line out makes the build want it
+//   entry.h       The wall that every call passes. Generated rows need nothing else.
+//   process.h     The one session of this process.
+//   forward.h     This file: the state of a call, and sending a row's ordinary packed call.
+//   context.h     What the client keeps of a context.
+//   driver/       Hand-written functions, one file for each subject: device, context, memory, copy.
+//   modules/      Those of modules, libraries, kernels, launches, graphs, host functions.
+//   nvml/         libnvidia-ml.so.1.
+//   not_yet.list  Custom rows without a function. The build requires one for a removed line.
 //
-// A hand-written function is `CUresult cuX(...)` in namespace gpurun::client::interpose::custom, as
-// the generated client/interpose/custom.h declares it. Most do their local part and then send the
-// row's ordinary call, with the handle that they minted: the worker's generic handler serves it.
+// A hand-written function is `CUresult cuX(...)` in namespace gpurun::client::interpose::custom.
+// The generated client/interpose/custom.h declares it. Most functions do their local part and then
+// send the row's ordinary call, with the handle that they minted. The worker's generic handler
+// serves it.
 //
 //   CUresult cuX(CUthing* thing, unsigned flags) {
 //     Here here;
@@ -44,7 +45,7 @@ namespace opcode = driver_abi::opcode;
 
 inline CUresult cuda(int result) noexcept { return static_cast<CUresult>(result); }
 
-// CUDA's handle types are pointers, or integers of 64 bits.
+// CUDA's handle types are pointers or integers of 64 bits.
 template <typename T>
 Handle handle_of(T value) noexcept {
   if constexpr (std::is_pointer_v<T>) {
@@ -62,61 +63,64 @@ T as(Handle handle) noexcept {
   }
 }
 
-// Where a call of the program stands: filled by one of the enter functions. On the stack.
+// The state of one call of the program, filled by one of the enter functions. Lives on the stack.
 struct Here {
   Process* process = nullptr;
   Lane* lane = nullptr;
   Context* context = nullptr;  // After enter_context().
 
-  // 0, or what the call returns: NOT_INITIALIZED, the session's end, no memory for a lane.
+  // Returns 0, or the call's result: NOT_INITIALIZED, the session's end, or no memory for a lane.
   int enter() noexcept;
-  // Likewise, and INVALID_CONTEXT without a current context, CONTEXT_IS_DESTROYED when it is gone
-  // or a primary context that nobody retains.
+  // As enter(). Also returns INVALID_CONTEXT without a current context, and CONTEXT_IS_DESTROYED if
+  // it was destroyed or is a primary context that is not retained.
   int enter_context() noexcept;
 
   Session& session() const noexcept { return *process->session; }
   HandleTable& handles() const noexcept { return process->session->handles(); }
   const DeviceSnapshot& devices() const noexcept { return *process->devices; }
 
-  // What the stream means in this call: stream 0 is the thread's own in _ptds and _ptsz copies.
-  // 0 and the value for CallSite::stream, or INVALID_HANDLE, or the failure of its creation, or
-  // what a capture lets this call answer (capture.h).
+  // Resolves a stream argument. Stream 0 is the thread's own in _ptds and _ptsz copies. Returns 0
+  // and the value for CallSite::stream. Otherwise returns INVALID_HANDLE, the failure of the
+  // stream's creation, or the refusal of a capture (capture.h).
   int stream(CUstream given, Handle* stream) const noexcept;
-  // 0 when `handle` is alive and of `kind`; else what the call returns.
+  // Returns 0 when `handle` is alive and of `kind`. Otherwise returns the call's result.
   int check(Handle handle, HandleKind kind) const noexcept { return handles().check(handle, kind); }
-  // Of the handle that a call ends: what was never made ends well (ADR 3).
+  // For a call that ends the handle. A handle with a failed creation ends successfully (ADR 3).
   int check_end(Handle handle, HandleKind kind) const noexcept {
     return handles().check_end(handle, kind);
   }
 
-  // Sites of calls of the current context (none: context 0). Order kContext is the safe default.
+  // The site of a call of the current context. Without one, context is 0. Order kContext is the
+  // safe default.
   CallSite site(protocol::Order order = protocol::Order::kContext) const noexcept;
-  // Likewise, of calls that the work of streams cannot mind (kFlagPassesStreams): they do not wait
-  // until what stands behind a host function is issued, nor let anybody else wait for that.
+  // As site(), for calls that the work of streams does not affect (kFlagPassesStreams). They do not
+  // wait until work that is queued after a host function is issued, and make no other call wait for
+  // it.
   CallSite passing_site() const noexcept;
-  // A created stream's calls run in its own context, whatever is current.
+  // Calls on a created stream run in the stream's context, whatever context is current.
   CallSite stream_site(Handle stream) const noexcept;
 };
 
-// How many calls were posted that give memory back once they are done: cuMemGetInfo waits for them.
+// The number of posted calls that return memory once they are done. cuMemGetInfo waits for them.
 inline std::atomic<std::uint64_t> memory_returns{0};
 
-// The context that a handle means; nullptr when it is none, or destroyed.
+// The context of a handle. nullptr when the handle is not a context, or was destroyed.
 Context* find_context(const Process& process, Handle handle) noexcept;
 
-// The row's ordinary call (form kCall), appended or awaited. `arguments` as call_generated() takes
-// them, but with the client's handles checked and streams resolved, and the server's numbers for
-// devices. `minted`: one for each handle that comes out, in parameter order. An awaited call has
-// written its outputs when 0 is returned; what came out as handles is the client's own.
+// Sends the row's ordinary call (form kCall). post_row() appends it, call_row() waits for the
+// reply. `arguments` as call_generated() takes them, but with checked client handles, resolved
+// streams and the server's device numbers. `minted`: one handle for each handle that comes out, in
+// parameter order. When call_row() returns 0, the outputs are written and returned handles are the
+// client's own.
 int post_row(const Here& here, std::uint16_t row, CallSite site, std::span<const Handle> minted,
              void* const* arguments);
 int call_row(const Here& here, std::uint16_t row, CallSite site, std::span<const Handle> minted,
              void* const* arguments);
-// Of a row that waits for a stream: true, and what it returns, when that is answered before it is
-// over (Session::wait_answered_early()).
+// For a row that waits for a stream. True if the wait was answered before it is over
+// (Session::wait_answered_early()). `*result` is then the call's result.
 bool wait_row_early(const Here& here, std::uint16_t row, CallSite site, int* result,
                     void* const* arguments);
-// Likewise of one that waits for a record of an event.
+// As above, for a row that waits for a record of an event.
 bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded& recorded,
                     CallSite site, int* result, void* const* arguments);
 
@@ -146,13 +150,13 @@ bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded
   return wait_row_early(here, row, recorded, site, result, static_cast<void* const*>(places));
 }
 
-// Of a call that waits for a stream or a context, or asks about it: true, and what it returns, when
-// nothing need be sent for it (Session::idle_answered()).
+// For a call that waits for a stream or a context, or queries it. True if nothing has to be sent
+// (Session::idle_answered()). `*result` is then the call's result.
 inline bool known_idle(const Here& here, CallSite site, Waits waits, int* result) {
   site.waits = waits;
   return here.session().idle_answered(*here.lane, site, result);
 }
-// A row that waits.
+// Calls a row that waits.
 template <typename... Arguments>
 int wait_row(const Here& here, std::uint16_t row, CallSite site, Waits waits,
              Arguments... arguments) {

@@ -1,4 +1,4 @@
-// The one body of all generated rows.
+// GeneratedCall: the one body of all generated rows.
 #include "client/interpose/generated_call.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool comes_out_minted(const Parameter& parameter) {
   return parameter.shape == Shape::kHandlePointee && parameter.direction == Direction::kOut;
 }
 
-// Graphs are of no context (manual, "Graph Management"); their handles outlive any.
+// Graphs belong to no context (manual, "Graph Management"). Their handles outlive every context.
 bool belongs_to_no_context(HandleKind kind) {
   switch (kind) {
     case HandleKind::kGraph:
@@ -44,7 +44,7 @@ bool belongs_to_no_context(HandleKind kind) {
   }
 }
 
-// Calls that CUDA makes without a current context; all others answer INVALID_CONTEXT. A default
+// Calls that CUDA makes without a current context. All others return INVALID_CONTEXT. A default
 // stream is the current context's.
 bool needs_no_context(const Row& row) {
   if (row.stream_parameter != kNoParameter) return false;
@@ -56,8 +56,8 @@ bool needs_no_context(const Row& row) {
   return false;
 }
 
-// Calls that a local driver carries out while the device works, and that queued work cannot mind:
-// they look at what the host keeps, make something new, or build a graph, which is no executable.
+// Calls that a local driver executes while the device works, and that do not affect queued work.
+// They read host state, create an object, or build a graph, which is not an executable.
 bool passes_streams(std::uint16_t row) {
   switch (row) {
     case opcode::cuArrayGetMemoryRequirements:
@@ -140,7 +140,7 @@ class GeneratedCall {
 
   int run() {
     if (const int result = here_.enter(); result != 0) return result;
-    // Without one, a call that waits is told so by the worker's driver if it needs one.
+    // Without a context, a call that waits gets the error from the worker's driver if it needs one.
     context_result_ = here_.enter_context();
     if (context_result_ != 0) here_.context = nullptr;
     if (const int result = refuse_in_window(row_, program_); result != 0) return result;
@@ -154,7 +154,7 @@ class GeneratedCall {
   }
 
  private:
-  // What the worker is asked once.
+  // Asks the worker only if the answer is not remembered.
   int ask(Sound sound) {
     const bool of_context = !needs_no_context(row_);
     if (of_context && here_.context == nullptr) return carry_out(sound);
@@ -192,7 +192,7 @@ class GeneratedCall {
     return result;
   }
 
-  // Checks handles, gives devices the server's numbers and stream 0 its meaning.
+  // Checks handles, translates device numbers for the server, and resolves stream 0.
   int adopt_arguments() {
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
       const Parameter& parameter = row_.parameters[i];
@@ -214,7 +214,7 @@ class GeneratedCall {
     return 0;
   }
 
-  // What the arguments hold: nodes in lists, and values (argument_rules.h).
+  // Checks the contents of arguments: nodes in lists, and values (argument_rules.h).
   int check_contents(Sound* sound) const {
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
       if (row_.parameters[i].shape != Shape::kHandleArray) continue;
@@ -225,7 +225,7 @@ class GeneratedCall {
     return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
 
-  // Handles of nodes in a list of the program's, such as dependencies.
+  // Checks the handles of nodes in a list of the program's, such as dependencies.
   int check_list(const Parameter& parameter, std::size_t index) const {
     if (parameter.direction != Direction::kIn || parameter.handle != HandleKind::kGraphNode ||
         parameter.count_parameter == kNoParameter) {
@@ -237,7 +237,7 @@ class GeneratedCall {
     std::memcpy(&list, arguments_[index], sizeof list);
     if (counter.shape != Shape::kScalar || counter.element_bytes != sizeof count) return 0;
     std::memcpy(&count, program_[parameter.count_parameter], sizeof count);
-    if (list == nullptr || count > limits::kArrayCountMax) return 0;  // Packing says what is wrong.
+    if (list == nullptr || count > limits::kArrayCountMax) return 0;  // Packing refuses it.
     for (std::size_t i = 0; i < count; ++i) {
       if (const int result = here_.check(list[i], parameter.handle); result != 0) return result;
     }
@@ -273,13 +273,14 @@ class GeneratedCall {
         return CUDA_ERROR_OUT_OF_MEMORY;
       }
       minted_[minted_count_++] = handle;
-      // Another process's (cuIpcOpenEventHandle).
+      // The event of another process (cuIpcOpenEventHandle).
       if (parameter.handle == HandleKind::kEvent) here_.session().event_recorded_elsewhere(handle);
     }
     return 0;
   }
 
-  // Arrays of nodes that come out: ours, with a handle for each node that we may not know yet.
+  // Replaces output arrays of nodes by our own, with a new handle for each node that the client may
+  // not know yet.
   int mint_spares() {
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
       const Parameter& parameter = row_.parameters[i];
@@ -308,7 +309,7 @@ class GeneratedCall {
     return 0;
   }
 
-  // What came out is the program's; handles that no node took go back.
+  // Copies the outputs to the program. Handles that no node took are retired.
   void keep_spares(bool succeeded) {
     for (const Spares& spares : spares_) {
       std::vector<Handle> used;
@@ -339,13 +340,14 @@ class GeneratedCall {
       site.order = protocol::Order::kOrderedHost;
       if (row_.alias_opcode == opcode::cuGraphDestroyNode ||
           row_.alias_opcode == opcode::cuGraphDestroy) {
-        // Building, too; and a later question must not come before the end of what it asks about.
+        // Destroying a graph is building too. A later query must not overtake the end of its
+        // object.
         site.flags = protocol::kFlagPassesStreams;
       } else {
         memory_returns.fetch_add(1, std::memory_order_relaxed);
       }
     } else if (row_.alias_opcode == opcode::cuMemcpyPeer) {
-      // In turn with the work of both its contexts; none of ours need be current.
+      // Ordered with the work of both its contexts. Neither need be current.
       site.flags = protocol::kFlagBarrier;
     } else if (passes_streams(row_.alias_opcode)) {
       site.flags = protocol::kFlagPassesStreams;
@@ -355,7 +357,7 @@ class GeneratedCall {
   }
 
   int post(ByteView payload) {
-    // Without a context the driver refuses; nobody would hear it say so.
+    // Without a context the driver refuses the call, but a posted call has no reply to tell so.
     const CallSite where = site();
     if (where.context == 0 && !needs_no_context(row_)) return context_result_;
     if (const int result = here_.session().post(*here_.lane, where, payload); result != 0) {
@@ -380,7 +382,7 @@ class GeneratedCall {
   int call(ByteView payload) {
     Reply reply;
     const int result = here_.session().call(*here_.lane, site(), payload, &reply);
-    // An earlier call's failure may be told here although this one has done its work.
+    // The result may be an earlier call's failure although this call has done its work.
     if (reply.result != 0 || reply.payload.empty()) return result != 0 ? result : reply.result;
     const Result<int> unpacked = protocol::unpack_reply(row_, arguments_.data(), reply.payload);
     if (!unpacked) {
@@ -393,7 +395,7 @@ class GeneratedCall {
     return result;
   }
 
-  // The server returned either what we minted or a handle that the program already has.
+  // The server returned either the minted handle or a handle that the program already has.
   void keep_returned() {
     std::size_t next = 0;
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
@@ -403,7 +405,7 @@ class GeneratedCall {
       const void* target = *static_cast<const void* const*>(arguments_[i]);
       if (target == nullptr || std::memcmp(target, &minted, sizeof minted) != 0) {
         here_.handles().retire(minted);
-        // What the program has two references to by now ends with the second release.
+        // The program now has two references to the allocation, so the second release ends it.
         if (target != nullptr && parameter.handle == HandleKind::kAllocation) {
           Handle returned = 0;
           std::memcpy(&returned, target, sizeof returned);
@@ -419,25 +421,25 @@ class GeneratedCall {
     here_.handles().release(own_[row_.destroyed_parameter]);
   }
 
-  // Of one array of nodes that comes out.
+  // One output array of nodes.
   struct Spares {
     Handle* target = nullptr;    // The program's array.
-    std::vector<Handle> minted;  // One for each place.
-    std::vector<Handle> nodes;   // What goes over the wire, both ways.
+    std::vector<Handle> minted;  // One for each element.
+    std::vector<Handle> nodes;   // Travels over the wire in both directions.
   };
 
   const Row& row_;
   void* const* const program_;  // The arguments as they came.
   const Rules rules_;
-  const Question* question_ = nullptr;  // Whose reply is remembered, while it is asked.
+  const Question* question_ = nullptr;  // The question being asked, which remembers the reply.
   Here here_;
-  int context_result_ = 0;  // What a call that needs a context answers.
+  int context_result_ = 0;  // The result of a call that needs a context.
   DeviceNumbers numbers_;
   std::array<void*, protocol::kParametersMax> arguments_{};
-  std::array<std::uint64_t, protocol::kParametersMax> own_{};  // Arguments that we replaced.
+  std::array<std::uint64_t, protocol::kParametersMax> own_{};  // The arguments that we replaced.
   std::array<Handle, protocol::kParametersMax> minted_{};
   std::size_t minted_count_ = 0;
-  std::vector<Spares> spares_;  // Nearly always none.
+  std::vector<Spares> spares_;  // Nearly always empty.
 };
 
 }  // namespace

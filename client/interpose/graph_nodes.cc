@@ -1,4 +1,4 @@
-// Graph nodes: the graph of a node is the object of its handle.
+// Graph nodes: a node's graph is the object of its handle.
 #include "client/interpose/graph_nodes.h"
 
 #include <algorithm>

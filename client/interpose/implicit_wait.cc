@@ -1,4 +1,4 @@
-// The record that has a free's place on the device, and the wait in its stead.
+// Implicit waits: the record that takes a free's place in the device's order, and the wait.
 #include "client/interpose/implicit_wait.h"
 
 #include "client/interpose/capture.h"
@@ -8,7 +8,7 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Returns at once where it may be early, else when what it stands behind is done.
+// Returns at once if `early`. Otherwise returns when the work before it is done.
 int order(const Here& here, Handle context, bool early) {
   protocol::MemoryReturn payload;
   payload.kind = protocol::ReturnKind::kOrder;
@@ -43,7 +43,7 @@ int wait_implicitly(const Here& here, Handle context) {
   Session& session = here.session();
   const bool early = may_free_early(here);
   const bool captures = context_captures(context);
-  // CUDA forbids a wait for a context that captures. The record waits for its earlier work alone.
+  // CUDA forbids a wait for a context that captures. The record waits only for its earlier work.
   if (worker_keeps_order(here) && (early || captures)) {
     return session.known_complete(context) ? session.health(context) : order(here, context, early);
   }

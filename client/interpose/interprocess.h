@@ -1,4 +1,4 @@
-// What is shared with other processes ends (driver/interprocess.cc).
+// Interprocess memory: the end of sharing with other processes (driver/interprocess.cc).
 #pragma once
 
 #include "client/interpose/forward.h"
@@ -6,9 +6,9 @@
 
 namespace gpurun::client::interpose {
 
-// The range that remove_range() or take_ranges_of_context() gave: shared memory loses its handle,
-// another process's is closed. True: it was one of these, and Session::unshare_memory() is to
-// follow once it is freed.
+// Ends the sharing of a range that remove_range() or take_ranges_of_context() returned. Shared
+// memory loses its handle, and another process's memory is closed. True: it was shared, and the
+// caller must call Session::unshare_memory() once the range is freed.
 bool end_sharing(const Here& here, const MemoryRange& range);
 
 }  // namespace gpurun::client::interpose

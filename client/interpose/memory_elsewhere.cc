@@ -1,5 +1,5 @@
-// Device memory that this process does not hold: what the driver has free, and what other processes
-// give back (device_windows.h).
+// Memory elsewhere: device memory that this process does not hold. It is the driver's free memory,
+// and the memory that other processes return (device_windows.h).
 #include <time.h>
 
 #include <atomic>
@@ -11,11 +11,11 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// How long other processes may take to give back what they do not use. They wait for their devices'
-// work to do so, if they have freed anything behind it.
+// The time that other processes may take to return unused memory. A process waits for its devices'
+// work first if it has freed memory that this work may use.
 constexpr std::chrono::seconds kOthersPatience{2};
 
-std::atomic<std::uint64_t> g_returned{0};  // Of memory_returns: so many are done.
+std::atomic<std::uint64_t> g_returned{0};  // The memory_returns that are done.
 
 }  // namespace
 

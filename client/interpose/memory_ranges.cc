@@ -1,4 +1,4 @@
-// Ranges ordered by where they start, found by any address within.
+// MemoryRanges: ranges ordered by their starts, found by any address within.
 #include "client/interpose/memory_ranges.h"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Drivers cut small allocations out of blocks of this size.
+// Drivers sub-allocate small allocations from blocks of this size.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kPageBytes = 4096;
 
@@ -29,17 +29,17 @@ struct Ranges {
   std::mutex mutex;
   std::map<std::uint64_t, MemoryRange> by_base;    // Guarded by mutex.
   std::map<std::uint64_t, std::uint64_t> blocked;  // Start to end, disjoint. Guarded by mutex.
-  // Start to end of what of it could be had. Guarded by mutex.
+  // The parts of `blocked` that could be mapped, start to end. Guarded by mutex.
   std::map<std::uint64_t, std::uint64_t> held;
   std::uint64_t last_buffer_id = 0;  // Guarded by mutex.
 };
 
-// Changes with by_base, under the mutex. What a thread has found stays right as long as this
-// stands.
+// Changes with by_base, under the mutex. A range that a thread found stays valid while this version
+// stays the same.
 std::atomic<std::uint64_t> g_version{1};
 void ranges_changed() noexcept { g_version.fetch_add(1, std::memory_order_release); }
 
-// The ranges that this thread found last: a loop uses the same few, without the mutex.
+// The ranges that this thread found last. A loop uses the same few, without the mutex.
 struct Found {
   std::uint64_t version = 0;
   MemoryRange range;
@@ -48,12 +48,12 @@ constexpr std::size_t kFoundKept = 4;
 constinit thread_local std::array<Found, kFoundKept> t_found{};
 constinit thread_local std::size_t t_next_found = 0;
 
-// What lies between contains all host memory that the program ever pinned or registered; none: the
+// The span that contains all host memory that the program ever pinned or registered. None: the
 // start is the greatest address.
 std::atomic<std::uint64_t> g_host_start{~std::uint64_t{0}};
 std::atomic<std::uint64_t> g_host_end{0};
 
-// Under the mutex.
+// The mutex must be held.
 void host_memory_added(const MemoryRange& range) noexcept {
   if (range.base < g_host_start.load(std::memory_order_relaxed)) g_host_start.store(range.base);
   const std::uint64_t end = range.base + range.bytes;
@@ -63,13 +63,13 @@ void host_memory_added(const MemoryRange& range) noexcept {
 // Base 0: no window.
 std::atomic<std::uint64_t> g_window_bases[kWindowedDevicesMax];
 std::atomic<std::uint64_t> g_window_ends[kWindowedDevicesMax];
-std::atomic<int> g_window_places{0};  // One past the last device that has one.
+std::atomic<int> g_window_places{0};  // One past the last device that has a window.
 
-// Calls come after exit handlers have run: never destroyed. A forked child makes its own.
+// Never destroyed, because calls come after exit handlers have run. A forked child makes its own.
 std::atomic<Ranges*> g_ranges{nullptr};
 
-// The windows are free for the child's own session. The ranges stay where they are: a thread that
-// does not exist here may hold their mutex.
+// Unmaps the windows for the child's own session. The ranges stay where they are, because a thread
+// that does not exist in the child may hold their mutex.
 void forget_parents_ranges() {
   const int places = g_window_places.exchange(0, std::memory_order_acq_rel);
   for (int device = 0; device < places; ++device) {
@@ -93,8 +93,9 @@ Ranges& ranges() {
 
 bool map_nothing(std::uint64_t start, std::uint64_t end) {
   void* const wanted = reinterpret_cast<void*>(start);
-  // A wish, which the kernel fulfils when nothing is there. Not MAP_FIXED_NOREPLACE: older kernels
-  // do not know it, and ThreadSanitizer drops an address that it cannot watch, but not that flag.
+  // The kernel maps at this hint when the place is free. Not MAP_FIXED_NOREPLACE, which older
+  // kernels do not know. ThreadSanitizer changes an address that it cannot watch, but keeps that
+  // flag.
   void* const got =
       mmap(wanted, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (got == MAP_FAILED) return false;
@@ -103,8 +104,8 @@ bool map_nothing(std::uint64_t start, std::uint64_t end) {
   return false;
 }
 
-// For the life of the process: the device will use the addresses again, and what is mapped without
-// access costs nothing. Under the mutex.
+// Blocks addresses for the life of the process, because the device will use them again and an
+// inaccessible mapping costs nothing. The mutex must be held.
 void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
   std::uint64_t start = base & ~(kBlockBytes - 1);
   const std::uint64_t last = (base + bytes + kBlockBytes - 1) & ~(kBlockBytes - 1);
@@ -118,7 +119,7 @@ void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
     if (map_nothing(start, end)) {
       all.held[start] = end;
     } else {
-      // Something of the program's is near: block just what is the device's.
+      // Memory of the program is near. Block only the device's pages.
       const std::uint64_t page = std::max(start, base & ~(kPageBytes - 1));
       const std::uint64_t page_end =
           std::min(end, (base + bytes + kPageBytes - 1) & ~(kPageBytes - 1));
@@ -134,7 +135,7 @@ void block(Ranges& all, std::uint64_t base, std::uint64_t bytes) {
   }
 }
 
-// Under the mutex.
+// The mutex must be held.
 std::optional<MemoryRange> range_at(const Ranges& all, std::uint64_t address) {
   const auto next = all.by_base.upper_bound(address);
   if (next == all.by_base.begin()) return std::nullopt;
@@ -143,7 +144,7 @@ std::optional<MemoryRange> range_at(const Ranges& all, std::uint64_t address) {
   return range;
 }
 
-// Without the mutex; nullptr: look under it.
+// Needs no mutex. nullptr: search under the mutex.
 const MemoryRange* found_before(std::uint64_t address) noexcept {
   const std::uint64_t version = g_version.load(std::memory_order_acquire);
   for (const Found& each : t_found) {
@@ -154,7 +155,7 @@ const MemoryRange* found_before(std::uint64_t address) noexcept {
   return nullptr;
 }
 
-// Under the mutex.
+// The mutex must be held.
 std::optional<MemoryRange> find_and_keep(const Ranges& all, std::uint64_t address) {
   std::optional<MemoryRange> range = range_at(all, address);
   if (range.has_value()) {

@@ -1,10 +1,10 @@
-// MemoryRanges: what the client knows of addresses: ranges of device memory that the program holds,
-// and host memory that it allocated or registered with CUDA. Answers what a pointer is without a
-// round trip.
+// MemoryRanges: the address ranges that the client knows. They are the program's device memory, and
+// the host memory that it allocated or registered with CUDA. They answer what a pointer is without
+// a round trip.
 //
 // Addresses of device memory are blocked in this process (PROT_NONE), so that no memory of the
-// program ever gets the same ones. Immortal state; any thread; short locks, and
-// none for the few ranges that a thread has found last.
+// program ever gets the same addresses. The state is immortal. Any thread. Locks are short, and the
+// few ranges that a thread found last need none.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 namespace gpurun::client::interpose {
 
 enum class MemoryKind : std::uint8_t {
-  kDevice,      // cuMemAlloc and its relatives.
+  kDevice,      // cuMemAlloc and similar calls.
   kPool,        // cuMemAllocAsync, cuMemAllocFromPoolAsync.
   kReserved,    // cuMemAddressReserve: mapped or not.
   kModule,      // A global variable of a module or library.
-  kImported,    // Another process's, cuIpcOpenMemHandle.
+  kImported,    // Memory of another process, cuIpcOpenMemHandle.
   kHost,        // cuMemHostAlloc, cuMemAllocHost.
   kRegistered,  // cuMemHostRegister.
 };
@@ -32,15 +32,15 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   int ordinal = 0;  // The program's number of the device.
   Handle context = 0;
-  Handle owner = 0;             // Pool, module or library; 0: none.
-  bool shared = false;          // Of kDevice: other processes may have it open.
+  Handle owner = 0;             // Pool, module or library. 0: none.
+  bool shared = false;          // kDevice only: other processes may have it open.
   unsigned flags = 0;           // As given to cuMemHostAlloc or cuMemHostRegister.
-  std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID; chosen by add_range().
+  std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
-  // Whoever ends it waits for what `context_of_work` was given before: so it may be written after
-  // the program was told that it has been. Unmapping and unloading do not, nor does the end of
-  // another context's memory.
+  // Whether every call that ends this range waits for earlier work of `context_of_work`. If so,
+  // that work may still write to the range after the program was told that it is done. Unmapping
+  // and unloading do not wait for such work, nor does the end of another context's memory.
   bool ends_behind(Handle context_of_work) const {
     return kind == MemoryKind::kPool || (kind == MemoryKind::kDevice && context == context_of_work);
   }
@@ -49,47 +49,47 @@ struct MemoryRange {
   }
 };
 
-// False, and nothing done, when it overlaps another one, or without memory. Blocks the addresses of
-// device memory.
+// Adds a range, and blocks the addresses of device memory. False, without an effect, when it
+// overlaps another range or memory runs out.
 bool add_range(MemoryRange range) noexcept;
-// The range that `address` lies in.
+// The range that contains `address`.
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
-// find_range(). `held`: where there is none, whether the address is one that we keep from this
-// process because a device's memory is, or was, there.
+// As above. `held`: whether this process keeps an address without a range blocked, because it is or
+// was an address of device memory.
 std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept;
-// Forgets the range that starts at `base` if it is of `kind`.
+// Removes the range that starts at `base` if it is of `kind`.
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;
-// The range that starts at `base` is shared with other processes from now on. False: it was, or
-// there is none.
+// Marks the range that starts at `base` as shared with other processes. False: it was shared
+// already, or does not exist.
 bool note_shared(std::uint64_t base) noexcept;
-// Whether the program has, or had, pinned or registered host memory. No lock.
+// Whether the program has, or ever had, pinned or registered host memory. No lock.
 bool host_memory_exists() noexcept;
-// False: `address` is in none of it. Else find_range() knows. No lock.
+// False: `address` is not in host memory of the program. True: ask find_range(). No lock.
 bool may_be_host_memory(std::uint64_t address) noexcept;
-// Of a context, or of an owner, that ends.
+// Remove the ranges of a context or an owner that ends.
 std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;
 
-// Whether this process shall hold windows of device addresses: its user has not said otherwise
-// (GPURUN_DEVICE_WINDOWS=off), and its own address space is not scarce.
+// Whether this process may hold windows of device addresses. Not with GPURUN_DEVICE_WINDOWS=off,
+// and not when its address space is limited.
 bool windows_wanted() noexcept;
-// Maps nothing over [base, base + bytes), so that nothing else of this process comes to lie there.
-// False, and nothing done, when something does already.
+// Reserves [base, base + bytes) with an inaccessible mapping, so that no other mapping of this
+// process lands there. False, without an effect, when the range is already in use.
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
-// Of hold_addresses().
+// Ends a reservation of hold_addresses().
 void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
 
-// The window [base, base + bytes) of a device, one of up to kWindowedDevicesMax, is in use from now
-// on (device_windows.h).
+// Puts the window [base, base + bytes) of a device into use (device_windows.h). At most
+// kWindowedDevicesMax devices have one.
 inline constexpr int kWindowedDevicesMax = 64;
 void add_device_window(int server_ordinal, std::uint64_t base, std::uint64_t bytes) noexcept;
 bool has_device_window(int server_ordinal) noexcept;
-// Whose window the address lies in, whether or not anything lives there; -1: nobody's. No lock.
+// The device in which window `address` lies, whether or not it is allocated. -1: none. No lock.
 int device_of_window(std::uint64_t address) noexcept;
-// Whether any of [address, address + bytes), which does not overflow, is in a window. No lock.
+// Whether any of [address, address + bytes) is in a window. The sum must not overflow. No lock.
 bool reaches_window(std::uint64_t address, std::uint64_t bytes) noexcept;
 
-// Gives back memory that cuMemHostAlloc made; nothing for other kinds.
+// Frees memory that cuMemHostAlloc made. Does nothing for other kinds.
 void free_host_range(const MemoryRange& range) noexcept;
 
 }  // namespace gpurun::client::interpose

@@ -1,5 +1,5 @@
-// ObjectPool: the objects behind handles. They are never freed but used again, so that a thread
-// which looks at one that another thread ends reads stale facts and nothing worse.
+// ObjectPool: the objects behind handles. They are reused, never freed. A thread that reads an
+// object while another thread ends it reads stale facts, but no freed memory.
 #pragma once
 
 #include <pthread.h>
@@ -8,12 +8,12 @@
 
 namespace gpurun::client::interpose {
 
-// T has a member `T* next_unused` that nobody else writes. Constant initialization, no destructor.
-// Any thread.
+// T has a member `T* next_unused` that only the pool writes. Constant initialization, no
+// destructor. Any thread.
 template <typename T>
 class ObjectPool {
  public:
-  // nullptr without memory. What the object holds is its last owner's: set every member.
+  // nullptr without memory. The object holds its last owner's values: set every member.
   T* take() noexcept {
     pthread_mutex_lock(&mutex_);
     T* object = unused_;

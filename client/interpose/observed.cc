@@ -1,4 +1,4 @@
-// The generated calls whose success tells of an address.
+// Observed calls: the generated calls that change what the client knows of addresses and events.
 #include "client/interpose/observed.h"
 
 #include <cstring>

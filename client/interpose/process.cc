@@ -1,4 +1,4 @@
-// Connects once. Plain static storage without constructors or destructors.
+// Process: connects once. Plain static storage without constructors or destructors.
 #include "client/interpose/process.h"
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace {
 
 std::atomic<Connector> g_connector{&connect_from_environment};
 std::atomic<Process*> g_process{nullptr};
-// By opcode; nullptr: nothing, which is the rule.
+// By opcode. nullptr, the usual case: nothing is missing.
 using Opcodes = std::bitset<limits::kRowsMax>;
 std::atomic<const Opcodes*> g_lacking{nullptr};
 std::atomic<const Opcodes*> g_unserved{nullptr};
@@ -52,7 +52,7 @@ bool holds(const std::atomic<const Opcodes*>& kept, std::uint16_t opcode) {
   return opcodes != nullptr && opcode < opcodes->size() && (*opcodes)[opcode];
 }
 
-// Costs a process that traces a few round trips.
+// Starts a trace. Costs a process that traces a few round trips.
 void begin_trace(const Process& process) {
   Recorder* const recorder = process.session->stats().recorder();
   if (recorder == nullptr) return;
@@ -68,27 +68,27 @@ void begin_trace(const Process& process) {
   recorder->begin(folder == nullptr ? "" : folder, std::move(clocks), std::move(no_worker));
 }
 
-// In a child: the parent's session is left where it is, and its lock is made anew, since a thread
-// that does not exist here may hold it.
+// Runs in a forked child. The parent's session is abandoned, and its lock is made anew, because a
+// thread that does not exist in the child may hold it.
 void forget_parents_session() {
   if (g_initialized.exchange(false)) g_ancestor_initialized.store(true);
   g_process.store(nullptr);
   g_lacking.store(nullptr);
   g_unserved.store(nullptr);
   g_failure.store(0);
-  // The place on the board says the parent's process number.
+  // The place on the board holds the parent's process number.
   shared_memory_place.store(-1);
   shared_memory_board.store(nullptr);
   new (&g_connecting) std::mutex;
 }
 
-// Before the lock is taken, which a child could find held otherwise.
+// Call it before the lock is taken. Otherwise a child could find the lock held.
 Status guard_forks() {
   fork_guard::in_each_child(&forget_parents_session);
   return fork_guard::arm();
 }
 
-// Under g_connecting.
+// g_connecting must be held.
 int connect() {
   if (const Status guarded = guard_forks(); !guarded.ok()) return failed(guarded, kResultPeerGone);
   Result<Attached> attached = g_connector.load(std::memory_order_acquire)();
@@ -134,12 +134,12 @@ void set_connector(Connector connector) noexcept {
 }
 
 int connected(Process** process) noexcept {
-  static_cast<void>(fork_guard::generation());  // In a new child the parent's is forgotten here.
+  static_cast<void>(fork_guard::generation());  // In a new child this forgets the parent's session.
   if (Process* found = g_process.load(std::memory_order_acquire); found != nullptr) {
     *process = found;
     return 0;
   }
-  (void)guard_forks();  // What is wrong, connect() says.
+  (void)guard_forks();  // connect() reports a failure.
   const std::lock_guard<std::mutex> lock(g_connecting);
   int result = g_failure.load(std::memory_order_relaxed);
   if (result == 0 && g_process.load(std::memory_order_relaxed) == nullptr) {
@@ -175,7 +175,7 @@ int initialize(Process& process) noexcept try {
     if (!visible.ok()) return failed(visible.status(), kResultPeerGone);
     process.devices = new DeviceSnapshot(std::move(*visible));
   }
-  // With no device CUDA's runtime wants this answer, not a count of 0 (measured).
+  // With no device CUDA's runtime expects this result, not a count of 0 (measured).
   if (process.devices->device_count() == 0) return CUDA_ERROR_NO_DEVICE;
   const bool again = g_initialized.load(std::memory_order_relaxed);
   if (!again && !process.session->alive()) return kResultPeerGone;  // It was lost before cuInit.

@@ -1,4 +1,5 @@
-// Whose code asks: the entry points of attribute queries note where they return to.
+// Program caller: the return address of an attribute query, which shows the code that asked. The
+// entry points of such queries note it.
 #pragma once
 
 namespace gpurun::client::interpose {

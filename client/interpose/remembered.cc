@@ -1,4 +1,4 @@
-// What is asked, as bytes: the context, then each argument that goes in.
+// Remembered answers: a question as bytes: the context, then each input argument.
 #include "client/interpose/remembered.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ using driver_abi::Direction;
 using driver_abi::Parameter;
 using driver_abi::Shape;
 
-// A pool that was set is put in place in its turn, which a question of another lane may not wait
-// for (kFlagPassesStreams): from the first one on each asks.
+// A pool that was set takes effect in its turn, which a question of another lane may not wait for
+// (kFlagPassesStreams). So once a pool was set, each such call asks.
 std::atomic<bool> g_pools_set{false};
 
-// Calls come after exit handlers have run: never destroyed.
+// Never destroyed, because calls come after exit handlers have run.
 RememberedAnswers& answers() {
   static auto* const all = new RememberedAnswers;
   return *all;
@@ -60,7 +60,7 @@ bool Question::may_be_remembered() const {
     case opcode::cuMemGetMemPool:
       return !g_pools_set.load();
     case opcode::cuStreamGetAttribute:
-      // The per-thread stream is another one in each thread.
+      // Each thread has its own per-thread stream.
       return given<Handle>(arguments_, 0) != protocol::kStreamPerThread;
     default:
       return true;

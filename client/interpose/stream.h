@@ -1,4 +1,4 @@
-// Stream: what the client keeps of one stream. The object of every kStream handle.
+// Stream: what the client keeps of one stream. It is the object of every kStream handle.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct Stream {
   Stream* next_unused = nullptr;
 };
 
-// nullptr for 0, 1, 2 and for what is no stream.
+// nullptr for 0, 1, 2 and for a value that is not a stream.
 Stream* find_stream(const Here& here, Handle stream) noexcept;
-// The context that a stream value of this call belongs to: the current one for 0, 1 and 2.
+// The context of a stream argument of this call. For 0, 1 and 2 it is the current context.
 Handle context_of_stream(const Here& here, Handle stream) noexcept;
 
 // Blocks until the stream's work is done and every byte of its copies has arrived.

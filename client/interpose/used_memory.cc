@@ -1,4 +1,4 @@
-// Sums by device, and what the board is told of them.
+// UsedMemory: sums by device, and their publication on the board.
 #include "client/interpose/used_memory.h"
 
 #include <array>
@@ -20,14 +20,14 @@ struct Counted {
 };
 struct UsedMemory {
   std::mutex mutex;
-  // Guarded by mutex. By the program's number of the device, and by the worker's.
+  // Guarded by mutex. `bytes` by the program's device number, `contexts` by the worker's.
   std::array<std::uint64_t, MemoryBoard::kDevices> bytes{};
   std::array<unsigned, MemoryBoard::kDevices> contexts{};
   std::unordered_map<Handle, Counted> by_handle;
-  bool refused = false;  // The board had no place; looking for one costs system calls.
+  bool refused = false;  // The board had no place. Looking for one costs system calls.
 };
 
-// Calls come after exit handlers have run: never destroyed. A forked child makes its own.
+// Never destroyed, because calls come after exit handlers have run. A forked child makes its own.
 std::atomic<UsedMemory*> g_used{nullptr};
 void forget_parents_use() { g_used.store(nullptr, std::memory_order_release); }
 
@@ -43,7 +43,7 @@ UsedMemory& used_memory() {
 
 bool in_table(int device) { return device >= 0 && device < MemoryBoard::kDevices; }
 
-// The board and this process's place there; nullptr: nobody is told. With the mutex held.
+// The board and this process's place there. nullptr: no board or no place. The mutex must be held.
 MemoryBoard* board_of_ours(UsedMemory& used, int* place) {
   if (used.refused) return nullptr;
   MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
@@ -51,12 +51,12 @@ MemoryBoard* board_of_ours(UsedMemory& used, int* place) {
   *place = join_memory_board();
   used.refused = board != nullptr && *place < 0;
   if (*place < 0) return nullptr;
-  // A process without credits has no thread that answers.
+  // A process without credits has no thread that answers questions.
   if (!joined) board->stay_silent(*place);
   return board;
 }
 
-// With the mutex held: what is said later is newer.
+// The mutex must be held, so that later values are newer.
 void add(UsedMemory& used, int ordinal, std::uint64_t bytes, bool added) {
   if (!in_table(ordinal)) return;
   std::uint64_t& sum = used.bytes[static_cast<std::size_t>(ordinal)];

@@ -1,9 +1,9 @@
-// UsedMemory: how much device memory this process uses and on which devices it has contexts, told
-// to the other processes of its gpurun by the MemoryBoard: NVML shows a device as all of them use
-// it.
+// UsedMemory: the device memory that this process uses, and the devices on which it has contexts.
+// The MemoryBoard shows both to the other processes of the same gpurun. NVML shows a device as all
+// of them together use it.
 //
-// Counts what the program has allocated: memory, memory of pools, arrays, VMM allocations. What a
-// driver needs for itself is not in it. Immortal state; any thread.
+// Counts the program's allocations: memory, memory of pools, arrays, VMM allocations. The driver's
+// own memory is not counted. The state is immortal. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace gpurun::client::interpose {
 
-// A range was added to or removed from those of memory_ranges.h. Of host memory and addresses
-// alone: nothing.
+// Counts a range of kind kDevice or kPool that was added to or removed from memory_ranges.h.
+// Ignores other kinds.
 void count_range(const MemoryRange& range, bool added) noexcept;
-// Memory that a handle stands for, on the program's device `ordinal`; until forget_memory().
+// Counts memory behind a handle on the program's device `ordinal`, until forget_memory().
 void count_memory(Handle handle, int ordinal, std::uint64_t bytes) noexcept;
-// The handle has ended. Nothing when it was never counted.
+// The handle has ended. Does nothing if it was never counted.
 void forget_memory(Handle handle) noexcept;
-// A context of the worker's device has begun, or ended.
+// A context on the worker's device has begun or ended.
 void count_context(int server_ordinal, bool begun) noexcept;
 
 }  // namespace gpurun::client::interpose

@@ -21,7 +21,7 @@ from cuda_types import CudaTypes, TypeError_
 def write(folder, name, text):
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    if os.path.exists(path):  # What did not change must not cost a rebuild.
+    if os.path.exists(path):  # An unchanged file must not cause a rebuild.
         with open(path, encoding="utf-8") as stream:
             if stream.read() == text:
                 return

@@ -1,4 +1,4 @@
-"""Writes docs/api-coverage.md: what becomes of each function of CUDA's driver API."""
+"""Writes docs/api-coverage.md: the coverage of each function of CUDA's driver API."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The rows of cuda_driver.toml, read and resolved. What makes a row impossible is in check.py."""
+"""The rows of cuda_driver.toml, read and resolved. check.py refuses impossible rows."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from cuda_types import TypeError_, split_declaration
 DIRECTIONS = ("in", "out", "inout")
 FLAGS = ("address", "bytes", "nullable", "opaque")
 SCALAR_BYTES = 8
-# Which handle type is which HandleKind of row.h.
+# The HandleKind of row.h for each handle type.
 HANDLE_KINDS = {
     "CUcontext": "kContext", "CUmodule": "kModule", "CUfunction": "kFunction",
     "CUkernel": "kKernel", "CUlibrary": "kLibrary", "CUstream": "kStream", "CUevent": "kEvent",
@@ -146,7 +146,7 @@ class Row:
             raise RowError("%s: neither parameters nor alias" % self.symbol)
         self.parameters = [Parameter(types, p, self.symbol) for p in get("parameters")]
         self.completion = get("completion")
-        if self.completion == "refused":  # Nobody packs them, so the table does not describe them.
+        if self.completion == "refused":  # No code packs them, so the table does not describe them.
             for parameter in self.parameters:
                 if parameter.pointers:
                     parameter.shape = "kOpaque"

@@ -1,5 +1,5 @@
-// CUDA arrays and mipmapped arrays: made and described by the worker's driver. What a creation said
-// is kept, so that a copy knows by itself what lies inside.
+// Arrays: CUDA arrays and mipmapped arrays, made and described by the worker's driver. The client
+// keeps the description of each creation, so it can check copies itself.
 #include "client/interpose/arrays.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ namespace {
 constinit ObjectPool<Array> g_arrays;
 constinit ObjectPool<MipmappedArray> g_mipmapped_arrays;
 
-// Bytes of one channel; 0: a format of which that is not so simple (planes, compressed blocks).
+// Bytes of one channel. 0: a format without such a size (planes, compressed blocks).
 std::uint64_t channel_bytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -39,12 +39,12 @@ std::uint64_t channel_bytes(CUarray_format format) {
   }
 }
 
-// Level `level` of what is described; level 0 is the array itself.
+// Describes level `level` of `of`. Level 0 is the array itself.
 void describe(const CUDA_ARRAY3D_DESCRIPTOR& of, unsigned level, Handle mipmapped, Array* array) {
   const auto shrunk = [level](std::uint64_t size) {
     return std::max<std::uint64_t>(1, size >> level);
   };
-  // The levels of layers have as many layers (manual, cuMipmappedArrayCreate).
+  // The levels of a layered array have the same number of layers (manual, cuMipmappedArrayCreate).
   const bool layers = (of.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
   array->mipmapped = mipmapped;
   array->element_bytes = channel_bytes(of.Format) * of.NumChannels;
@@ -57,7 +57,7 @@ void describe(const CUDA_ARRAY3D_DESCRIPTOR& of, unsigned level, Handle mipmappe
   array->full_known.store(false, std::memory_order_relaxed);
 }
 
-// Bytes of its texels; 0: not known.
+// Bytes of its texels. 0: not known.
 std::uint64_t bytes_of_texels(const Array& array) {
   return array.element_bytes == 0 ? 0 : array.width * array.lines * array.slices;
 }
@@ -86,9 +86,9 @@ Array* array_of(const Here& here, Handle array) noexcept {
   return static_cast<Array*>(here.handles().object_of(array));
 }
 
-// The row's call with a new handle of `kind`, `arguments` behind the place for it. A refusal for
-// want of memory is final only behind what was freed and what the client held for nothing: arrays
-// come out of the same memory as its windows. `*made` stays 0 when there is none.
+// Sends the row's call with a new handle of `kind`, followed by `arguments`. Arrays come out of the
+// same memory as the client's windows. So a lack of memory is final only after earlier frees are
+// done and idle credits are returned. `*made` stays 0 on failure.
 template <typename Kind, typename... Arguments>
 int create(const Here& here, std::uint16_t row, HandleKind kind, void* object, Handle* made,
            Arguments... arguments) {
@@ -126,8 +126,9 @@ CUresult create_array(CUarray* out, std::uint16_t row, const CUDA_ARRAY3D_DESCRI
   return cuda(result);
 }
 
-// Waits for the device as the driver's function does only where the program could tell (see
-// free_device_memory()); but a part of another array is no array to destroy, as the driver says.
+// Waits for the device as the driver's function does only if the program could notice (see
+// free_device_memory()). A part of another array cannot be destroyed, so there the call waits for
+// the driver's refusal.
 CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
@@ -157,7 +158,7 @@ CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
   return cuda(result);
 }
 
-// `known` and `kept` are the array's own; nullptr for one that has no object.
+// `known` and `kept` are the array's own members. An array without an object is not remembered.
 template <typename Descriptor>
 CUresult describe_array(Descriptor* out, CUarray given, std::uint16_t row,
                         std::atomic<bool> Array::*known, Descriptor Array::*kept) {
@@ -207,7 +208,7 @@ CUresult level_of(CUarray* out, CUmipmappedArray given, unsigned level) {
   const int result = minted == 0 ? int{CUDA_ERROR_OUT_OF_MEMORY}
                                  : call_row(here, opcode::cuMipmappedArrayGetLevel,
                                             here.passing_site(), {minted}, &placed, given, level);
-  // The worker's answer may be the handle of before: another thread asked for the level, too.
+  // The worker may return an earlier handle when another thread asked for the level too.
   if (handle_of(placed) != minted || minted == 0) {
     if (minted != 0) here.handles().retire(minted);
     end_array(array);
@@ -230,7 +231,7 @@ Sound check_array_box(const Here& here, Handle handle, const ArrayBox& box) noex
                      inside(box.y, box.lines, array->lines) &&
                      inside(box.z, box.slices, array->slices);
   if (!right) return Sound::kWrong;
-  // Where a box begins, the manual forbids parts of elements (cuMemcpy2D); not where it ends.
+  // The manual forbids a box to begin inside an element (cuMemcpy2D), but not to end there.
   return box.width % array->element_bytes == 0 ? Sound::kRight : Sound::kUnknown;
 }
 

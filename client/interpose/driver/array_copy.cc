@@ -1,4 +1,4 @@
-// Copies of one dimension to, from and between CUDA arrays.
+// Array copies: copies of one dimension to, from and between CUDA arrays.
 #include "client/interpose/arrays.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
@@ -15,7 +15,7 @@ CopySide host(const void* memory, std::size_t bytes) {
   return {place_of(address, bytes), address, 0, 0};
 }
 
-// One dimension. `make_sides` fills both.
+// Copies one dimension. `make_sides` fills both sides.
 template <typename MakeSides>
 CUresult copy_line(std::uint16_t code, std::size_t bytes, CUstream given, Waiting waiting,
                    MakeSides make_sides) {
@@ -84,7 +84,7 @@ CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t byte
                  Waiting::kAsynchronous);
 }
 
-// Within the device nothing is waited for (manual, "API synchronization behavior").
+// A copy within the device waits for nothing (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
   return copy_line(opcode::cuMemcpyDtoA_v2, bytes, nullptr, Waiting::kAsynchronous,
                    [&](const Here& here, Copy* copy) {

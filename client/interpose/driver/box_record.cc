@@ -1,7 +1,7 @@
-// Copies of boxes that are one record each, or a few of what has to be put together here: the
-// worker copies boxes (protocol::kFlagBox). Where the program's memory has gaps, what can be read
-// at once is put together, what comes is taken apart as it comes (Bulk), and what must wait for its
-// turn to be read goes line by line.
+// Box records: copies of boxes as one record, or a few. The worker copies boxes
+// (protocol::kFlagBox). If the program's memory has gaps, a source that can be read at once is
+// gathered into few records. Arriving bytes are scattered as they come (Bulk). A source that must
+// wait for its turn goes line by line.
 #include <algorithm>
 
 #include "client/host_box.h"
@@ -16,7 +16,7 @@ namespace {
 using protocol::BoxCopyPayload;
 using protocol::BoxSide;
 
-// What is put together for one record, at least a line.
+// The bytes that are gathered for one record, at least a line.
 constexpr std::uint64_t kGatheredBytesMax = std::uint64_t{8} << 20;
 
 // Whole slices, or whole lines of one slice.
@@ -54,7 +54,7 @@ class BoxRun {
     } else {
       *address = of.address + part.slice * of.slice_pitch + part.line * of.line_pitch;
       side.line_pitch = of.line_pitch;
-      // Of a single slice its distance to the next means nothing.
+      // The distance to the next slice means nothing for a single slice.
       side.slice_lines = copy_.slices == 1 ? copy_.lines : of.slice_pitch / of.line_pitch;
     }
     return side;
@@ -73,7 +73,7 @@ class BoxRun {
     return box;
   }
 
-  // The program's memory.
+  // The box in the program's memory.
   HostBox host_box(const CopySide& of) const {
     return {of.address, of.line_pitch, of.slice_pitch, copy_.width, copy_.lines, copy_.slices};
   }
@@ -81,7 +81,7 @@ class BoxRun {
     return (part.slice * copy_.lines + part.line) * copy_.width;
   }
 
-  // 0 as long as `visit` returns it, for parts of so many lines at most.
+  // Visits parts of at most `lines_max` lines until `visit` returns other than 0.
   template <typename Visit>
   int for_each_part(std::uint64_t lines_max, Visit visit) const {
     int result = 0;
@@ -163,7 +163,7 @@ class BoxRun {
       });
     }
     if (result != 0 || (sure && (waiting_ != Waiting::kSynchronous || early))) return result;
-    // Whether the box is inside an array that we do not know, the worker's driver must say.
+    // Only the worker's driver can decide whether the box is inside an array that we do not know.
     return synchronize_stream(here_, site_.stream);
   }
 

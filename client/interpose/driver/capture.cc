@@ -1,4 +1,4 @@
-// Stream capture: beginning, ending, asking.
+// Stream capture: begins, ends, and queries captures.
 #include "client/interpose/capture.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int enter_stream(Here& here, CUstream given, Handle* stream) {
   return here.stream(given, stream);
 }
 
-// What may begin to capture: 0, or what is wrong.
+// Checks whether the stream may begin a capture. Returns 0, or the call's result.
 int enter_begin(Here& here, CUstream given, CUstreamCaptureMode mode, Handle* stream) {
   if (const int result = enter_stream(here, given, stream); result != 0) return result;
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
@@ -45,7 +45,7 @@ int ask(const Here& here, Handle stream, Status* out) {
   return 0;
 }
 
-// What more a program may ask of a capture.
+// The optional answers that a program may request.
 struct Wanted {
   bool graph = false;
   bool nodes = false;
@@ -71,7 +71,7 @@ bool read_answer(ByteView reply, std::uint32_t room, Told* told) {
   return true;
 }
 
-// Asks with room for so many nodes.
+// Asks with room for `room` nodes.
 int ask_with(const Here& here, Handle stream, Wanted wanted, std::uint32_t room, Told* told) {
   HandleTable& handles = here.handles();
   const Handle known = wanted.graph ? graph_of_capture(here, stream) : 0;
@@ -109,7 +109,8 @@ int ask_with(const Here& here, Handle stream, Wanted wanted, std::uint32_t room,
   }
   if (known != 0) told->answer.graph = known;
   if (question.graph == 0) return result;
-  // Its own, and not one that was there before the capture: its end tells the same.
+  // The worker used our handle, so the graph is the capture's own. Its end returns the same handle.
+  // A graph that existed before has its own handle.
   if (told->answer.graph == question.graph) {
     capture_graph_told(here, stream, question.graph);
   } else {

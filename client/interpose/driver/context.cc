@@ -1,4 +1,4 @@
-// Contexts: which is current on a thread, and what is known of each.
+// Contexts: the current context of each thread, and the facts of each context.
 #include "client/interpose/context.h"
 
 #include "client/interpose/capture.h"
@@ -22,7 +22,7 @@ constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
 constinit ObjectPool<Context> g_contexts;
 std::atomic<std::uint64_t> g_last_context{0};
 
-// The context that the program names, the current one for NULL. Need not be active.
+// The context that the program names, or the current one for NULL. It need not be active.
 int named_context(const Here& here, CUcontext given, Context** context) {
   const Handle handle = given == nullptr ? here.lane->context() : handle_of(given);
   if (handle == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -30,7 +30,7 @@ int named_context(const Here& here, CUcontext given, Context** context) {
   return *context == nullptr ? int{CUDA_ERROR_INVALID_CONTEXT} : 0;
 }
 
-// What hangs on a context: which of its kinds need a farewell is their owners' business.
+// Ends the object of a retired handle. The owner of each kind decides what that involves.
 void retired(void*, HandleKind kind, Handle handle, void* object) {
   const bool memory = kind == HandleKind::kArray || kind == HandleKind::kMipmappedArray;
   if (memory) forget_memory(handle);
@@ -95,7 +95,7 @@ void end_context(const Here& here, Context& context) {
   forget_all_answers();
   modules::end_of_context(here, context.handle);
   here.handles().retire_context(context.handle, &retired, nullptr);
-  // Host memory of the context goes too, unless bytes are still on their way into it or out of it.
+  // Frees host memory of the context too, unless copies are still to write or read it.
   const bool writes_outstanding = here.session().host_write_outstanding();
   const std::vector<MemoryRange> ranges = take_ranges_of_context(context.handle);
   for (const MemoryRange& range : ranges) {
@@ -129,7 +129,7 @@ CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* affinities, int aff
 CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice ordinal) {
   if (parameters == nullptr) return create(out, flags, ordinal, nullptr, 0);
-  // Sharing with a graphics interface of this machine.
+  // Sharing with a graphics interface of this machine is not possible.
   if (parameters->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return custom::cuCtxCreate_v3(out, parameters->execAffinityParams,
                                 parameters->numExecAffinityParams, flags, ordinal);
@@ -142,11 +142,11 @@ CUresult cuCtxDestroy_v2(CUcontext given) {
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   begin_end_of_context(here, *context);
   const Handle handle = context->handle;
-  here.session().forget_lost(handle);  // A context that is lost ends all the same.
+  here.session().forget_lost(handle);  // A lost context can be ended too.
   CallSite site = here.site();
   site.context = handle;
   const int result = call_row(here, opcode::cuCtxDestroy_v2, site, {}, given);
-  // Of this thread it is the current one no more; for others it answers that it was destroyed.
+  // This thread has it current no more. On other threads the context is reported as destroyed.
   if (here.lane->context() == handle) here.lane->pop_context();
   end_context(here, *context);
   return cuda(result);
@@ -218,7 +218,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext* out) {
   return CUDA_SUCCESS;
 }
 
-// NULL means the current one; 201 without (NCCL breaks on a made-up device; measured).
+// NULL means the current context. Returns 201 without one (measured: NCCL breaks on an invented
+// device).
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext given) {
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
@@ -261,7 +262,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Device* device = here.devices().device(here.context->ordinal);
-  // -5 since compute capability 7.0; a driver moves a priority out of its range to the next in it.
+  // -5 since compute capability 7.0. A driver clamps a priority to the nearest one in the range.
   constexpr int kGreatest = -5;
   if (least != nullptr) *least = 0;
   if (greatest != nullptr) {

@@ -1,4 +1,4 @@
-// What becomes of the objects of handles whose context ends.
+// Context objects: what happens to the objects of handles when their context ends.
 #include "client/interpose/arrays.h"
 #include "client/interpose/context.h"
 #include "client/interpose/stream.h"

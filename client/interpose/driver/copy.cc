@@ -1,4 +1,4 @@
-// One-dimensional copies.
+// Copies: one-dimensional copies.
 #include "client/interpose/driver/copy.h"
 
 #include "client/interpose/custom.h"
@@ -14,7 +14,7 @@ CopySide either(CUdeviceptr address, size_t bytes) {
   return {place_of(address, bytes), address, 0, 0};
 }
 
-// What the call takes for host memory may be a device's (unified addressing): such a copy is made
+// The host memory of the call may be device memory (unified addressing). Such a copy is made
 // between devices.
 CopySide host(const void* memory, size_t bytes) { return either(address_of(memory), bytes); }
 
@@ -34,8 +34,8 @@ CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& s
   return cuda(run_copy(here, code, stream, wanted, waiting));
 }
 
-// Of addresses that nothing else is known of: neither the device's memory nor the program's is an
-// error, where a program that names the host's would crash.
+// For calls that do not say where an address lies. An address that is not memory is an error. A
+// call that names host memory would crash instead.
 CUresult copy_between(std::uint16_t code, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                       CUstream stream, Waiting waiting) {
   const CopySide destination = either(to, bytes), source = either(from, bytes);
@@ -69,7 +69,7 @@ CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream
               Waiting::kAsynchronous);
 }
 
-// Between device memory nothing is waited for (manual, "API synchronization behavior").
+// A copy between device memory waits for nothing (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return copy(opcode::cuMemcpyDtoD_v2, device(to), device(from), bytes, nullptr,
               Waiting::kAsynchronous);
@@ -80,7 +80,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
               Waiting::kAsynchronous);
 }
 
-// Whose memory it is, the addresses say.
+// The addresses decide where the memory lies.
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return copy_between(opcode::cuMemcpy, to, from, bytes, nullptr, Waiting::kSynchronous);
 }

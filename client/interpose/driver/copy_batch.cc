@@ -1,6 +1,6 @@
-// Batches of copies: each is made as a copy of its own, in the order of the stream. That is one of
-// the orders that CUDA allows (cuda.h, cuMemcpyBatchAsync: within a batch there is none), and each
-// is a record of its own that nobody waits for.
+// Copy batches: each copy is made by itself, in the order of the stream. CUDA allows that order
+// (cuda.h, cuMemcpyBatchAsync: a batch has no order of its own). Each copy is a record that nothing
+// waits for.
 #include "driver_abi/copy_batch.h"
 
 #include <cstdint>
@@ -19,17 +19,17 @@ CopySide side(CUdeviceptr address, std::size_t bytes) {
   return {place_of(address, bytes), address, 0, 0};
 }
 
-// One copy, and when its source is read:
-//   STREAM           in the stream's turn. Pageable memory is read now, as by other copies: after
-//                    earlier work, if some may still write there.
-//   DURING_API_CALL  before the call returns: now, pinned or not; *await if a device has it.
-//   ANY              whenever it suits us: as STREAM.
+// Makes one copy. `order` decides when its source is read:
+//   STREAM           In the stream's turn. Pageable memory is read now, as by other copies, after
+//                    earlier work that may still write there.
+//   DURING_API_CALL  Now, before the call returns, pinned or not. A device source sets `*await`.
+//   ANY              At any time: as STREAM.
 int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
              CUmemcpySrcAccessOrder order, bool* await) {
   if (copy.width != 0 && (copy.source.address == 0 || copy.destination.address == 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // A captured copy reads its source at each launch, whatever was said.
+  // A captured copy reads its source at each launch, whatever order was given.
   if (is_captured(here, stream)) return run_copy(here, code, stream, copy, Waiting::kAsynchronous);
   if (order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
     if (copy.source.place != Place::kDevice) {
@@ -45,7 +45,7 @@ int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
   return run_copy(here, code, stream, copy, Waiting::kAsynchronous);
 }
 
-// `failed`: the first copy that could not be made; SIZE_MAX: it is none's failure.
+// `failed`: the index of the first copy that failed. SIZE_MAX: no copy caused the failure.
 CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* failed, CUstream given,
                   bool legacy_too) {
   *failed = SIZE_MAX;
@@ -54,7 +54,7 @@ CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* faile
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
   if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
-  // cuda.h of batches: "must not be legacy NULL stream".
+  // cuda.h on batches: "must not be legacy NULL stream".
   if (!legacy_too && (stream == 0 || stream == protocol::kStreamLegacy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

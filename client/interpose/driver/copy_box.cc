@@ -1,4 +1,4 @@
-// Copies of two and three dimensions, brought to as few lines as their gaps allow.
+// Box copies: copies of two and three dimensions, reduced to as few lines as their gaps allow.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -13,27 +13,28 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// One past the last address of a program's memory (x86-64, 4 levels of pages, which is what the
-// kernel gives out unless it is asked for more), and the first (Linux, vm.mmap_min_addr). Programs
-// that have memory elsewhere are asked about by a system call, the others by none.
+// The usual bounds of a program's memory. The first address is Linux' vm.mmap_min_addr. The last is
+// that of x86-64 with 4 levels of pages, which the kernel uses unless it is asked for more. Memory
+// outside these bounds costs a system call to check.
 constexpr std::uint64_t kUsualBegin = 64 << 10;
 constexpr std::uint64_t kUsualEnd = std::uint64_t{1} << 47;
 constexpr std::uint64_t kPageBytes = 4096;
 
-// The kernel looks only at its list of mappings for this.
+// The kernel looks only at its list of mappings for this call.
 bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t page = address & ~(kPageBytes - 1);
   return msync(reinterpret_cast<void*>(page), address + bytes - page, MS_ASYNC) == 0;
 }
 
-// Host memory that cannot be: null with an offset, no address at all, or what runs into a window.
+// Whether host memory cannot lie there: null with an offset, an overflow, or a range that reaches
+// into a window.
 bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
   if (address + bytes < address || reaches_window(address, bytes)) return true;
   if (address >= kUsualBegin && address + bytes <= kUsualEnd) return false;
   return !is_mapped(address, bytes);
 }
 
-// Device memory of which we know must hold all of it.
+// Whether a copy leaves known device memory, which must hold all of it.
 bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
   if (side.place == Place::kArray) {
     const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
@@ -43,22 +44,22 @@ bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
   if (!bytes.has_value()) return true;
   if (side.place != Place::kDevice) return is_nowhere(side.address, *bytes);
   const auto range = find_range(side.address);
-  // In a window, memory that nobody has allocated is no memory.
+  // In a window, only allocated memory is memory.
   if (!range.has_value()) return device_of_window(side.address) >= 0;
   return !range->on_host() && !range->covers(side.address, *bytes);
 }
 
-// A pinned source beyond is read by threads of ours, as the wire takes it: the call neither copies
+// A larger pinned source is read by our threads at the speed of the wire. The call neither copies
 // it nor waits for room.
 constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{32} << 10;
-// Larger copies take longer than a program may be told that they are done before they are: they are
-// no quiet work (Work).
+// Larger copies take longer than the time for which a copy may be reported as done early. They are
+// not quiet work (Work).
 constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
 static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
-// How long a synchronous copy in waits until earlier sources are read. After that a round trip to
-// the device costs little in comparison.
+// How long a synchronous copy to the device waits until earlier sources are read. Compared with
+// this time a round trip to the device is cheap.
 constexpr std::chrono::milliseconds kSourcesReadWithin{20};
-// The driver stages as much of pageable memory at once and lets larger copies wait.
+// The driver stages up to this much pageable memory at once. Larger copies wait.
 constexpr std::uint64_t kStagedBytes = 64 << 10;
 
 class Run {
@@ -94,13 +95,13 @@ class Run {
 
   static bool known(std::uint64_t address) { return find_range(address).has_value(); }
 
-  // Nobody may see the destination unwritten on return.
+  // Whether the destination must be written on return.
   bool must_wait_out() const {
     return waiting_ == Waiting::kSynchronous || copy_.destination.place == Place::kPageable;
   }
 
   int on_host() {
-    // After what the stream writes there, as CUDA would run it.
+    // After the stream's earlier writes there, as CUDA does it.
     const int result = synchronize_stream(here_, site_.stream);
     for (std::uint64_t slice = 0; slice < copy_.slices; ++slice) {
       for (std::uint64_t line = 0; line < copy_.lines; ++line) {
@@ -118,7 +119,7 @@ class Run {
     payload.bytes = copy_.width;
     CallSite site = site_;
     site.form = protocol::Form::kCopyDevice;
-    // Whether addresses that we do not know are valid, the worker's driver must say.
+    // Only the worker's driver can decide whether addresses that we do not know are valid.
     if (known(from) && known(to)) return here_.session().post(*here_.lane, site, bytes_of(payload));
     Reply reply;
     return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
@@ -131,8 +132,8 @@ class Run {
     const int result =
         choose_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
     if (result != 0) return result;
-    // Who waits for the copy holds up nobody else: what other threads do meanwhile may be what the
-    // work before it waits for.
+    // Only a copy that was answered early is a barrier. A copy that its thread waits for must not
+    // hold up calls of other threads, because earlier work may wait for those calls.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
     if (reading != Session::Reading::kInTurn) site.work = work_of(to);
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
@@ -147,10 +148,11 @@ class Run {
     return range.has_value() && range->ends_behind(site_.context) ? Work::kQuiet : Work::kAny;
   }
 
-  // The source stays as it is until the copy is complete, but for what is ordered before the copy.
+  // Whether the source stays unchanged until the copy is complete, except by work that is ordered
+  // before the copy.
   bool stays_on_return(std::uint64_t from) const {
     if (waiting_ == Waiting::kSynchronous || copy_.source.place != Place::kPinned) return false;
-    // Of a box only its first line was looked at.
+    // Only the first line of a box was checked.
     return copy_.single_line() || place_of(from, copy_.width) == Place::kPinned;
   }
 
@@ -165,7 +167,7 @@ class Run {
     if (out)
       return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
-    // Whether an address that we do not know is valid, the worker's driver must say.
+    // Only the worker's driver can decide whether an address that we do not know is valid.
     const bool asked = in && !known(copy_.destination.address);
     if (!asked && (!in || waiting_ != Waiting::kSynchronous || early_)) return 0;
     return synchronize_stream(here_, site_.stream);
@@ -175,21 +177,22 @@ class Run {
   const Copy& copy_;
   const Waiting waiting_;
   CallSite site_;
-  bool early_ = false;  // A synchronous copy in that nobody waits for.
+  bool early_ = false;  // A synchronous copy to the device that the call does not wait for.
 };
 
 }  // namespace
 
-// A synchronous copy in implies that the earlier work of blocking streams is done. The program
-// could tell only by bytes that come into its memory, by what it asks, which the worker answers
-// behind the copy, and by an earlier source that it overwrites. A copy of a non-blocking stream,
-// whose source may stay unread until a later call, makes the copy wait for the device as CUDA does.
+// A synchronous copy to the device implies that the earlier work of blocking streams is done. The
+// program could notice only by three things: bytes that arrive in its memory, its queries, and an
+// earlier source that it overwrites. The worker answers queries after the copy. A copy of a
+// non-blocking stream may read its source only in a later call. Then this copy waits for the device
+// as CUDA does.
 bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
                       Waiting waiting) {
   if (waiting != Waiting::kSynchronous || !here.session().may_answer_early()) return false;
   if (destination.place != Place::kArray) {
     const auto range = find_range(destination.address);
-    // A module's variables are left to its end: who unloads it has no more use for what was copied.
+    // Unloading a module ends its variables, so nothing can use what was copied there.
     if (!range.has_value() ||
         (!range->ends_behind(site.context) && range->kind != MemoryKind::kModule)) {
       return false;
@@ -209,17 +212,18 @@ std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
   return all;
 }
 
-// Pinned memory is read when the stream comes to the copy. That differs from now only where earlier
-// work (a copy out, a host function, a graph) may still write there: elsewhere nobody may touch it
-// meanwhile. Of a synchronous copy, or from pageable memory, the source is the program's again on
-// return; such a copy waits for what the stream may still write there, but for a small asynchronous
-// one (manual, "API synchronization behavior": it is staged immediately).
+// Pinned memory is read when the stream reaches the copy. Reading now differs only if earlier work
+// (a copy out, a host function, a graph) may still write there. Otherwise the program must not
+// touch the memory meanwhile. The source of a synchronous copy, and pageable memory, belong to the
+// program again on return. Such a copy waits for earlier writes of the stream to its source.
+// Exception: a small asynchronous copy (manual, "API synchronization behavior": it is staged
+// immediately).
 int choose_reading(const Here& here, const CallSite& site, Waiting waiting, bool stays,
                    ByteView source, Session::Reading* reading) {
   using Reading = Session::Reading;
   const bool written = here.session().may_still_write(source);
   *reading = Reading::kNow;
-  if (waiting == Waiting::kReadNow) return 0;  // Nothing earlier writes there, the program says.
+  if (waiting == Waiting::kReadNow) return 0;  // The program promises no earlier writes.
   if (stays) {
     *reading = written                            ? Reading::kInTurn
                : source.size() > kReadAtOnceBytes ? Reading::kSoon
@@ -284,10 +288,10 @@ bool stays_inside(const Here& here, const Copy& copy) {
 
 namespace {
 
-// Beyond, what a line's own record and transfer cost is little beside putting lines together.
+// Above this size, a line's own record and transfer cost little compared with gathering lines.
 constexpr std::uint64_t kLineAloneBytes = std::uint64_t{64} << 10;
 
-// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs so far. Of merged slices the pitch may be more.
+// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs so far. The pitch of merged slices may be larger.
 constexpr std::uint64_t kPitchMax = (std::uint64_t{1} << 31) - 1;
 
 bool goes_as_box(const Copy& copy) {
@@ -297,7 +301,7 @@ bool goes_as_box(const Copy& copy) {
     if (side->on_device() && side->line_pitch > kPitchMax) return false;
   }
   if (copy.source.on_device() && copy.destination.on_device()) {
-    // Between two devices a driver may copy lines by their addresses and refuse a box.
+    // Between two devices a driver may copy lines by their addresses but refuse a box.
     const auto from = find_range(copy.source.address), to = find_range(copy.destination.address);
     return from.has_value() && to.has_value() && from->ordinal == to->ordinal;
   }

@@ -1,21 +1,21 @@
-// Copies described by a structure: two and three dimensions.
+// Copy structures: copies that a structure describes, of two and three dimensions.
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
-// One side as the structure gives it.
+// One side of the structure.
 struct Described {
   std::uint64_t x, y, z;
   CUmemorytype type;
   std::uint64_t host;
   CUdeviceptr device;
   CUarray array;
-  std::uint64_t pitch, height;  // 0: as large as what is copied.
+  std::uint64_t pitch, height;  // 0: as large as the copied box.
 };
 
-// 0 and the side, or what is wrong with it.
+// Returns 0 and the side, or the call's result.
 int side_of(const Here& here, const Described& in, const Copy& copy, CopySide* out) {
   if (in.type == CU_MEMORYTYPE_ARRAY) {
     const int result = side_in_array(here, in.array, in.x, out);
@@ -50,7 +50,7 @@ int side_of(const Here& here, const Described& in, const Copy& copy, CopySide* o
       return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_HOST:
       out->address = in.host + offset;
-      out->place = place_of(out->address, copy.width);  // Of a device all the same, it may be.
+      out->place = place_of(out->address, copy.width);  // It may be device memory all the same.
       return in.host == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_UNIFIED:
       out->address = in.device + offset;
@@ -100,7 +100,7 @@ CUresult copy_2d(std::uint16_t code, const CUDA_MEMCPY2D* given, CUstream stream
              copy, stream, waiting);
 }
 
-// A structure of three dimensions, without its sides resolved.
+// A structure of three dimensions, before its sides are resolved.
 struct Structure {
   bool sound;
   Described from, to;

@@ -13,7 +13,7 @@ namespace {
 
 thread_local const void* t_return_address = nullptr;
 
-// 0 and the device, or what is wrong.
+// Returns 0 and the device, or the call's result.
 int enter_device(CUdevice ordinal, const Device** device) {
   Here here;
   if (const int result = here.enter(); result != 0) return result;
@@ -21,8 +21,8 @@ int enter_device(CUdevice ordinal, const Device** device) {
   return *device == nullptr ? int{CUDA_ERROR_INVALID_DEVICE} : 0;
 }
 
-// NVIDIA's math libraries choose machine code by the capability. Where the device can only run
-// PTX (the emulated one) they are told of a capability for which they carry PTX.
+// NVIDIA's math libraries choose machine code by the capability. A device that runs only PTX (the
+// emulated one) reports to them a capability for which they carry PTX.
 int capability_of(const Device& device) {
   if (device.library_capability != 0 && driver_abi::asked_by_math_library(t_return_address)) {
     return device.library_capability;

@@ -1,4 +1,4 @@
-// Events: made without a round trip; a completion that the worker tells is not asked for.
+// Events: made without a round trip. A completion that the worker reports is not asked for.
 #include <atomic>
 
 #include "client/interpose/capture.h"
@@ -11,10 +11,10 @@ namespace {
 constexpr unsigned kFlagsKnown =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// Some event was made for other processes: one of them may ask as soon as a wait is over.
+// An event was made for other processes. One of them may query it as soon as a wait is over.
 std::atomic<bool> interprocess_events{false};
 
-// A call that looks at or `ends` an event, after its earlier users.
+// Prepares a call that reads an event or `ends` it. The call runs after earlier users of the event.
 int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   const Handle event = handle_of(given);
@@ -47,7 +47,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   site.opcode = code;
   site.form = protocol::Form::kEventRecord;
   site.flags = protocol::kFlagWritesSubject;
-  // In a capture it becomes a node, and each launch of the graph records the event.
+  // In a capture the record becomes a node, and each launch of the graph records the event.
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) here.session().event_recorded_elsewhere(event);
   if (here.session().event_wanted(event)) site.flags |= protocol::kFlagTell;
   site.subject = event;
@@ -64,8 +64,9 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
 }
 
-// Whether a wait for the event is answered before it is over (docs/adr/0033, 0036): of one that was
-// recorded in a stream like that of waits_early() in stream.cc, which no capture has taken since.
+// Whether a wait for the event is answered before it is over (docs/adr/0033, 0036). The event must
+// have been recorded in a non-blocking stream (see waits_early() in stream.cc) that does not
+// capture now.
 bool waits_early(const Here& here, CUevent given, int* result) {
   const Handle event = handle_of(given);
   const Session::Recorded recorded = here.session().stream_of_record(event);
@@ -76,7 +77,7 @@ bool waits_early(const Here& here, CUevent given, int* result) {
       (capturing_somewhere() && is_captured(here, recorded.stream))) {
     return false;
   }
-  // Event and stream are of one context; another thread may just end the stream.
+  // Event and stream have one context. Another thread may end the stream meanwhile.
   CallSite site = here.site(protocol::Order::kStream);
   site.stream = recorded.stream;
   site.subject = event;
@@ -103,7 +104,7 @@ namespace gpurun::client::interpose::custom {
 CUresult cuEventCreate(CUevent* out, unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  // An event for other processes keeps no time (manual, cuEventCreate).
+  // An event for other processes cannot record times (manual, cuEventCreate).
   const bool shared_timed =
       (flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0;
   if (out == nullptr || (flags & ~kFlagsKnown) != 0 || shared_timed) {

@@ -1,4 +1,4 @@
-// Export tables: the host behind them asks our own entry points, as the program could.
+// Export tables: the host behind them calls our own entry points, as the program could.
 #include <cstring>
 
 #include "client/interpose/custom.h"
@@ -37,8 +37,8 @@ CUresult table_primary_context(CUdevice ordinal, CUcontext* context) {
   return cuda(result);
 }
 
-// A stream's object is its number, shifted so that it is not null and aligned like a pointer: a
-// stale or forged one is a wrong number at worst.
+// A stream's object is its number, shifted so that it is not null and is aligned like a pointer. A
+// stale or forged object is a wrong number at worst.
 constexpr unsigned kObjectShift = 4;
 
 CUresult stream_object(CUcontext, CUstream stream, int per_thread, void** object) {

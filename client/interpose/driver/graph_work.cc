@@ -1,4 +1,4 @@
-// From a program's description of a graph's node to what the worker is told of it.
+// Graph work: converts a program's description of a graph node to the worker's.
 #include "client/interpose/graph_work.h"
 
 #include "client/interpose/custom.h"
@@ -74,7 +74,7 @@ int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work
   reply.result = -1;  // Not answered.
   const int result = awaited ? here.session().call(*here.lane, site, parts, &reply)
                              : here.session().post(*here.lane, site, parts, &sequence);
-  // Not even sent: the worker will not tell its end.
+  // The record was not sent, so the worker will not report the end of the operation.
   const bool sent = awaited ? reply.result != -1 : sequence != 0;
   if (has_operation && !sent) here.session().graphs().forget(payload.operation);
   return result;

@@ -1,4 +1,4 @@
-// Pinned host memory: plain memory of this process, known to be safe for copies that run later. The
+// Host memory: pinned host memory is plain memory of this process that later copies may use. The
 // device cannot reach it, and the attributes say so.
 #include <sys/mman.h>
 
@@ -48,8 +48,8 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// In relaxed mode a program may end memory while a stream of its context captures; but then nobody
-// can wait for the bytes that are still to come into it, where the worker is an older one.
+// In relaxed mode a program may end memory while a stream of its context captures. With an older
+// worker, no wait for bytes that are still to arrive there is possible then.
 int refuse_to_end(const Here& here, const MemoryRange& range) {
   if (worker_keeps_order(here)) return 0;
   return here.session().host_write_outstanding() && context_captures(range.context)
@@ -57,8 +57,8 @@ int refuse_to_end(const Here& here, const MemoryRange& range) {
              : 0;
 }
 
-// The driver waits for the device in such a call. So bytes of a copy that may still be on their way
-// into the memory have come then, and none has still to be read from it.
+// The driver waits for the device in such a call. After the wait, copies have written all bytes
+// into the memory and have read it completely.
 int wait_before_end(const Here& here, const MemoryRange& range) {
   const int result = wait_implicitly(here, range.context);
   const Handle current = here.context->handle;
@@ -107,7 +107,8 @@ CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   if (memory == nullptr || bytes == 0 || (flags & ~kRegisterFlagsKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Device attributes 0: READ_ONLY_HOST_REGISTER_SUPPORTED, and no device memory of others is here.
+  // Device attributes 0: READ_ONLY_HOST_REGISTER_SUPPORTED. There is no other device's I/O memory
+  // here.
   if ((flags & (CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY)) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -136,7 +137,7 @@ CUresult cuMemHostUnregister(void* memory) {
   return cuda(result);
 }
 
-// Of registered memory there is nothing to tell: it was not allocated (manual).
+// Registered memory was not allocated, so it has no flags (manual).
 CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
@@ -147,7 +148,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
   return CUDA_SUCCESS;
 }
 
-// CAN_MAP_HOST_MEMORY is 0: the device does not share this memory.
+// CAN_MAP_HOST_MEMORY is 0, because the device does not share this memory.
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);

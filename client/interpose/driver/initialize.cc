@@ -1,4 +1,5 @@
-// Initialization, version, error names and entry points: what a program asks before anything else.
+// Initialization: cuInit, version, error names and entry points, which a program calls before all
+// else.
 #include <algorithm>
 
 #include "client/interpose/custom.h"
@@ -10,13 +11,13 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// The driver of the first table: each server that a session can be opened with has at least this.
+// The driver version of the first table. Every server that accepts a session has at least this.
 constexpr int kOldestDriver = 13000;
 
-// The lower of the server's driver and what the table covers: the runtime and the math libraries
-// call what is new in the version that they are told. Connects, unless a session has told it
-// before. Without a server it is the table's: a version that fails, or is 0, makes the runtime say
-// that the driver is too old. What is wrong, cuInit says.
+// The lower of the server's driver and what the table covers. The runtime and the math libraries
+// call new functions of the version that they see. Connects, unless an earlier session has told the
+// version. Without a server it is the table's version: a failing version, or 0, makes the runtime
+// report a driver that is too old. cuInit reports the real failure.
 int seen_driver_version() {
   Process* process = nullptr;
   if (last_driver_version() == 0 && connected(&process) == 0) adopt_first_credits(*process);
@@ -60,8 +61,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   driver_abi::ProcAddress found = driver_abi::find_proc_address(symbol, version, flags);
   if (found.result == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_VALUE;
-  // What is new is there if the server's driver has it: only then is the server asked for, so that
-  // a program can look its functions up at its start and fork.
+  // A new function exists if the server's driver has it. Only then is the server asked, so that a
+  // program can look up functions at its start and fork.
   if (found.row != nullptr && found.row->proc_version > kOldestDriver) {
     found = driver_abi::find_proc_address(symbol, version, flags, seen_driver_version());
   }

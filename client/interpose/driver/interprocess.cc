@@ -1,5 +1,6 @@
-// Device memory that processes share (cuIpc...; docs/adr/0018). The worker knows who has what; here
-// is what the program may ask, and what it is told of addresses. Events are the generated calls'.
+// Interprocess memory: device memory that processes share (cuIpc*, docs/adr/0018). The worker
+// tracks the owners and users. This file has the program's calls and the addresses that it gets.
+// Calls of events are generated.
 #include <cstring>
 
 #include "client/interpose/custom.h"
@@ -20,7 +21,7 @@ CallSite raw(CallSite site, std::uint16_t code) {
   return site;
 }
 
-// One opening that nobody has heard of.
+// Undoes an opening that the program has not seen.
 void take_back(const Here& here, const protocol::OpenGrant& grant) {
   protocol::CloseRequest close;
   close.address = grant.address;
@@ -29,8 +30,8 @@ void take_back(const Here& here, const protocol::OpenGrant& grant) {
                             bytes_of(close), &reply);
 }
 
-// Opens what the handle names; its address is in the window of the current context's device if that
-// has one, or can have one now. A CUresult.
+// Opens the memory that the handle names. Its address is in the window of the current context's
+// device, if that has a window or can have one now. Returns a CUresult.
 int open_shared_memory(const Here& here, protocol::OpenRequest request,
                        protocol::OpenGrant* grant) {
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -46,7 +47,7 @@ int open_shared_memory(const Here& here, protocol::OpenRequest request,
     }
     std::memcpy(grant, reply.payload.data(), sizeof *grant);
     if (here.devices().ordinal_of_server(static_cast<int>(grant->device)) < 0) {
-      // The worker has it, and the program does not (CUDA_VISIBLE_DEVICES).
+      // The worker has the device, but the program does not (CUDA_VISIBLE_DEVICES).
       take_back(here, *grant);
       return CUDA_ERROR_MAP_FAILED;
     }
@@ -54,7 +55,7 @@ int open_shared_memory(const Here& here, protocol::OpenRequest request,
         hold_window(here, {grant->window, grant->window_bytes})) {
       return 0;
     }
-    // Not where the window is: the worker shall do without, and there is none the next time.
+    // This process cannot hold the window. The worker closes it, and the next attempt uses none.
     take_back(here, *grant);
     protocol::MemoryReturn all;
     all.kind = protocol::ReturnKind::kWindow;
@@ -65,7 +66,7 @@ int open_shared_memory(const Here& here, protocol::OpenRequest request,
   return CUDA_ERROR_MAP_FAILED;
 }
 
-// While it lives nothing is answered early, but for what keep() was called for longer.
+// No call is answered early while this object lives, or longer after keep().
 class Sharing {
  public:
   explicit Sharing(const Here& here) : here_(here) { here_.session().share_memory(); }
@@ -75,7 +76,8 @@ class Sharing {
   Sharing(const Sharing&) = delete;
   Sharing& operator=(const Sharing&) = delete;
 
-  // What was answered early until now is done: a stream that waits for no other begins behind that.
+  // Waits until all calls that were answered early are done. The work of a stream that waits for no
+  // other begins after them.
   int settle() const {
     CUstream stream = nullptr;
     if (const CUresult made = custom::cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); made != 0) {
@@ -85,7 +87,7 @@ class Sharing {
     (void)custom::cuStreamDestroy_v2(stream);
     return result;
   }
-  // Until end_sharing() and unshare_memory().
+  // Extends the sharing until end_sharing() and unshare_memory().
   void keep() { kept_ = true; }
 
  private:
@@ -125,7 +127,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Neither of pools, nor another process's.
+  // Neither memory of pools, nor another process's.
   const auto range = find_range(address);
   if (!range.has_value() || range->kind != MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   const Context* const owner = find_context(*here.process, range->context);
@@ -170,7 +172,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned
   range.kind = MemoryKind::kImported;
   range.ordinal = here.devices().ordinal_of_server(static_cast<int>(grant.device));
   range.context = here.context->handle;
-  if (add_range(range)) sharing.keep();  // A second opening finds it.
+  if (add_range(range)) sharing.keep();  // A second opening finds the range.
   *out = grant.address;
   return CUDA_SUCCESS;
 }
@@ -179,7 +181,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const auto range = find_range(address);
-  // Of what we know nothing of the worker may.
+  // The worker decides about addresses that we do not know.
   if (range.has_value() && (range->base != address || range->kind != MemoryKind::kImported)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

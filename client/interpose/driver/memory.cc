@@ -1,5 +1,5 @@
-// Device memory. What cuMemAlloc gives comes out of credits where there are any (device_windows.h);
-// for the rest the worker is waited for, which alone knows addresses. A free waits for nobody.
+// Device memory: cuMemAlloc uses credits if there are any (device_windows.h). Other allocations
+// wait for the worker, which alone knows addresses. A free waits only if the program could notice.
 #include <algorithm>
 
 #include "client/interpose/capture.h"
@@ -27,10 +27,10 @@ CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, Memory
   return CUDA_SUCCESS;
 }
 
-// Drivers' own pitch.
+// The pitch unit of drivers.
 constexpr std::size_t kPitchUnitBytes = 512;
 
-// `pool` 0: the device's own.
+// `pool` 0: the device's own pool.
 CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
@@ -44,8 +44,8 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
                      : call_row(here, opcode::cuMemAllocFromPoolAsync, site, {}, &address, bytes,
                                 as<CUmemoryPool>(pool), as<CUstream>(stream));
   };
-  // Before what the stream has queued: that cannot use memory that there is not yet. Only when
-  // there is none, what that frees is waited for.
+  // Ordered before the stream's queued work, which cannot use memory that does not exist yet. If
+  // there is no memory, the second attempt waits for what that work frees.
   CallSite early = here.passing_site();
   early.context = context_of_stream(here, stream);
   int result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,7 +93,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
   const int result = or_without_credits(here, [&] {
     const int attempt = call_row(here, opcode::cuMemAllocPitch_v2, site, {}, &address, &pitch,
                                  width, height, element_bytes);
-    site = here.site();  // The second one comes behind what is freed and given back.
+    site = here.site();  // The second attempt comes after earlier frees and returns.
     return attempt;
   });
   if (address == 0) return cuda(result);
@@ -143,7 +143,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (end_sharing(here, *range)) here.session().unshare_memory();
-  // In the stream's order, which no call waits for: the memory waits, in quarantine.
+  // In the stream's order, which no call waits for. Memory in a window waits in quarantine.
   if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range, false));
   return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
                        as<CUstream>(stream)));
@@ -154,7 +154,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int result = ask_free_bytes(here, free_bytes, total_bytes);
-  // What we hold and do not use is not used.
+  // Credits that this process holds but does not use count as free.
   if (result == 0) {
     *free_bytes =
         std::min(*free_bytes + idle_credit_bytes(here.context->server_ordinal), *total_bytes);
@@ -175,7 +175,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
     result = call_row(here, opcode::cuMemGetAddressRange_v2, here.passing_site(), {}, base, bytes,
                       address);
   }
-  if (result == CUDA_ERROR_NOT_FOUND) {  // As the driver (580) leaves them.
+  if (result == CUDA_ERROR_NOT_FOUND) {  // As driver 580 leaves them.
     if (base != nullptr) *base = 0;
     if (bytes != nullptr) *bytes = 0;
   }
@@ -190,9 +190,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   if (static_cast<unsigned>(properties->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Memory of the host would have to be the client's. What may be exported as a descriptor is made
-  // without that, and the export is refused: NCCL asks for it of all its memory, and never exports
-  // what stays in one process.
+  // Host memory would have to be the client's, so it is refused. Memory that may be exported as a
+  // descriptor is made without that property, and the export is refused. NCCL asks for it for all
+  // its memory, and never exports memory that stays in one process.
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
       (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,4 +1,4 @@
-// Attributes of memory pools, whose values have a size of their own each.
+// Memory pools: attributes of memory pools, which have values of different sizes.
 #include "protocol/memory_pool.h"
 
 #include <cstring>
@@ -25,8 +25,8 @@ int enter_pool(Here& here, CUmemoryPool pool, CUmemPool_attribute attribute, con
              : 0;
 }
 
-// Which of them may be set: not how much is reserved or used; and the highest of these only to 0
-// (manual, cuMemPoolSetAttribute).
+// Whether an attribute may be set. The reserved and used amounts may not. Their highest values may
+// only be set to 0 (manual, cuMemPoolSetAttribute).
 bool may_set(const PoolAttributePayload& what) {
   switch (what.attribute) {
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -40,12 +40,12 @@ bool may_set(const PoolAttributePayload& what) {
   }
 }
 
-// Pools are of no context.
+// Pools belong to no context.
 CallSite pool_site(std::uint16_t code) {
   CallSite site;
   site.opcode = code;
   site.form = protocol::Form::kRaw;
-  // What the pool holds depends on what the streams have freed.
+  // A query of a pool depends on what the streams have freed, so only a setting passes streams.
   if (code == opcode::cuMemPoolSetAttribute) site.flags = protocol::kFlagPassesStreams;
   return site;
 }
@@ -76,7 +76,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   Reply reply;
   const int result = here.session().call(*here.lane, pool_site(opcode::cuMemPoolGetAttribute),
                                          bytes_of(payload), &reply);
-  // An earlier call's failure may be told here although this one has done its work.
+  // The result may be an earlier call's failure although this call has done its work.
   if (reply.result != 0 || reply.payload.empty()) return cuda(result != 0 ? result : reply.result);
   const std::size_t bytes = pool_attribute_bytes(payload.attribute);
   if (reply.payload.size() < bytes) return CUDA_ERROR_UNKNOWN;

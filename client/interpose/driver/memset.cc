@@ -1,4 +1,4 @@
-// Filling device memory. CUDA waits for none of them when the memory is the device's.
+// Memset: fills of device memory. CUDA waits for none of them when the memory is the device's.
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
@@ -6,8 +6,8 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Larger ones take longer than a program may be told that they are done before they are: they are
-// no quiet work (Work).
+// Larger fills take longer than the time for which a fill may be reported as done early. They are
+// not quiet work (Work).
 constexpr std::uint64_t kQuietFillBytesMax = std::uint64_t{1} << 20;
 
 CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
@@ -38,7 +38,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
     site.work = Work::kQuiet;
   }
   if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
-  // Whether an address that we do not know is valid, the worker's driver must say.
+  // Only the worker's driver can decide whether an address that we do not know is valid.
   Reply reply;
   return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
 }

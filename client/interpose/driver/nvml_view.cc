@@ -1,5 +1,5 @@
-// What the session tells NVML: its devices, in the server's order and unfiltered, because programs
-// apply CUDA_VISIBLE_DEVICES to NVML's numbers themselves.
+// NVML view: the session's devices for NVML, in the server's order and unfiltered. Programs apply
+// CUDA_VISIBLE_DEVICES to NVML's numbers themselves.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 using driver_abi::NvmlDevice;
 using driver_abi::NvmlReturn;
 
-// The session, attached to if need be; nullptr without one. NVML needs no cuInit.
+// The session, attached now if necessary. nullptr without one. NVML needs no cuInit.
 Process* attached() {
   Process* process = nullptr;
   if (connected(&process) != 0) return nullptr;
@@ -52,14 +52,14 @@ NvmlReturn device(unsigned index, NvmlDevice* out) {
 
 using Users = std::array<MemoryBoard::User, 256>;
 
-// The processes of this gpurun that use the device, and what they have allocated there.
+// The processes of this gpurun that use the device, and the bytes that they have allocated there.
 unsigned users_of(const Device& device, Users& users) {
   MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
   if (board == nullptr) return 0;
   return board->users(device.server_ordinal, users.data(), static_cast<unsigned>(users.size()));
 }
 
-// What the driver says through this process's own context; 0 without one.
+// The driver's answer through this process's own context. 0 without a context.
 std::uint64_t used_bytes_told(const Device& device) {
   Here here;
   if (here.enter() != 0) return 0;
@@ -75,8 +75,8 @@ std::uint64_t used_bytes_told(const Device& device) {
   return result != 0 || free_bytes > total_bytes ? 0 : total_bytes - free_bytes;
 }
 
-// The driver is asked through a context. A process without one adds up what the processes of its
-// gpurun have told: the lease is theirs alone.
+// Asks the driver through a context. A process without one adds up what the processes of its gpurun
+// have published, because no other process uses the lease.
 NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
   const Device* device = device_at(index);
   if (device == nullptr) return driver_abi::kNvmlInvalidArgument;

@@ -1,4 +1,4 @@
-// The table behind the client marker.
+// NVML view: the table that the client marker returns.
 #pragma once
 
 #include "driver_abi/client_marker.h"

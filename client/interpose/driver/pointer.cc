@@ -1,4 +1,4 @@
-// What a pointer is: answered from the ranges that are known here.
+// Pointers: what a pointer is, answered from the ranges that the client knows.
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
@@ -56,8 +56,8 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
   }
 }
 
-// For memory that CUDA does not know cuPointerGetAttributes answers zeros and no error, and as host
-// pointer the address itself (driver 580). `known`: it is the attribute that this memory lacks.
+// For unknown memory cuPointerGetAttributes returns zeros and no error, and the address itself as
+// the host pointer (driver 580). `known`: CUDA knows the memory, but it lacks the attribute.
 void clear(void* out, CUpointer_attribute which, bool known, CUdeviceptr address) {
   switch (which) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -82,9 +82,9 @@ void clear(void* out, CUpointer_attribute which, bool known, CUdeviceptr address
   }
 }
 
-// An address means the same in every context, so a thread without one may ask: NVIDIA's runtime
-// does (cudaPointerGetAttributes in a thread that has called nothing yet; PyTorch's loaders have
-// one).
+// Prepares a query. An address means the same in every context, so a thread without a context may
+// query it. NVIDIA's runtime does that (cudaPointerGetAttributes in a thread that has called
+// nothing yet, as in PyTorch's loaders).
 int enter_to_ask(Here& here) {
   if (const int result = here.enter(); result != 0) return result;
   const int result = here.enter_context();

@@ -1,4 +1,4 @@
-// Retaining and releasing are counted here; the worker hears only of the first and the last.
+// Primary contexts: retains are counted here. The worker learns only of the first and the last.
 #include "client/interpose/driver/primary_context.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ constexpr int kDevicesMax = 64;
 constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
 
 struct Primary {
-  // A destructor of a library's value may come back into this file.
+  // A destructor of a library's value may call back into this file.
   pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
   Context* context = nullptr;
   unsigned retains = 0;
@@ -33,7 +33,7 @@ class Lock {
   Primary& primary_;
 };
 
-// 0, the device's place and who asks, or what is wrong.
+// Enters the call. Returns 0 and the device's entry, or the call's result.
 int enter_device(Here& here, CUdevice ordinal, Primary** primary) {
   if (const int result = here.enter(); result != 0) return result;
   if (here.devices().device(ordinal) == nullptr || ordinal >= kDevicesMax) {
@@ -48,7 +48,7 @@ int make(const Here& here, int ordinal, Primary& primary) {
   return primary.context == nullptr ? int{CUDA_ERROR_OUT_OF_MEMORY} : 0;
 }
 
-// The worker makes the driver's context, for which the handle stands from now on.
+// The worker creates the driver's context, which the handle names from now on.
 int activate(const Here& here, Primary& primary) {
   CUcontext placed = nullptr;
   CUcontext* const out = &placed;
@@ -56,11 +56,11 @@ int activate(const Here& here, Primary& primary) {
   CallSite site;
   int result = 0;
   if (!primary.ever_active) {
-    site.order = protocol::Order::kImmediate;  // Nothing queued can mind.
+    site.order = protocol::Order::kImmediate;  // It affects no queued work.
     result = post_row(here, opcode::cuDevicePrimaryCtxRetain, site, {primary.context->handle}, out,
                       device);
   } else {
-    // After the release of its last life has been carried out.
+    // Must follow the release of the context's last life.
     result = call_row(here, opcode::cuDevicePrimaryCtxRetain, site, {primary.context->handle}, out,
                       device);
   }
@@ -72,8 +72,8 @@ int activate(const Here& here, Primary& primary) {
   return 0;
 }
 
-// The worker's context goes once everything in it is done. Waited for, also where a program ends
-// with it: what its last kernels printed comes with the reply.
+// Ends the worker's context once everything in it is done. The call waits for that, even when the
+// program ends with it: the reply brings the last output of kernels.
 int deactivate(const Here& here, Primary& primary) {
   begin_end_of_context(here, *primary.context);
   CallSite site;
@@ -128,15 +128,15 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   return cuda(deactivate(here, *primary));
 }
 
-// Everything in the context is destroyed; who had retained it must still release it (manual).
+// Destroys everything in the context. Each retain must still be released (manual).
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Here here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   const Lock lock(*primary);
   if (!is_active(*primary)) return CUDA_SUCCESS;
-  // The worker holds it once: its release destroys the context, as a reset does. Nobody can use it
-  // before it is retained again.
+  // The worker retains it once, so its release destroys the context, as a reset does. The context
+  // cannot be used before it is retained again.
   return cuda(deactivate(here, *primary));
 }
 
@@ -149,7 +149,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   if (const int result = make(here, ordinal, *primary); result != 0) return cuda(result);
   primary->context->flags.store(flags, std::memory_order_relaxed);
   CallSite site;
-  site.order = protocol::Order::kImmediate;  // Before a retain, if the program does so.
+  site.order = protocol::Order::kImmediate;  // Before a retain that the program makes next.
   return cuda(post_row(here, opcode::cuDevicePrimaryCtxSetFlags_v2, site, {},
                        primary->context->server_ordinal, flags));
 }

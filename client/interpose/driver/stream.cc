@@ -1,4 +1,4 @@
-// Streams: made without a round trip, known here, run by the worker.
+// Streams: made without a round trip, known in the client, run by the worker.
 #include "client/interpose/stream.h"
 
 #include <atomic>
@@ -15,8 +15,8 @@ constexpr int kGreatestPriority = -5;
 constinit ObjectPool<Stream> g_streams;
 std::atomic<std::uint64_t> g_last_stream{0};
 
-// Ids: the context's number in the upper half. In the lower one 1 is the legacy stream, then one
-// for each lane, then the created ones.
+// Stream ids have the context's number in the upper half. In the lower half, 1 is the legacy
+// stream. The ids of lanes follow, and then those of created streams.
 constexpr int kContextShift = 32;
 constexpr std::uint64_t kLegacyId = 1;
 constexpr std::uint64_t kFirstLaneId = 2;
@@ -32,7 +32,7 @@ CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority)
   Stream* stream = g_streams.take();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
-  // Moved into the device's range, as the driver does (manual, cuStreamCreateWithPriority).
+  // Clamped to the device's range, as by the driver (manual, cuStreamCreateWithPriority).
   stream->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
   stream->id = here.context->id << kContextShift | (kFirstCreatedId + g_last_stream.fetch_add(1));
   const Handle handle = here.handles().mint(HandleKind::kStream, here.context->handle, stream);
@@ -53,14 +53,14 @@ CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority)
   return CUDA_SUCCESS;
 }
 
-// A stream of any kind that the program asks about.
+// Prepares a query of a stream of any kind.
 int enter_stream(Here& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
   return here.stream(given, stream);
 }
 
-// Whether a wait for the stream is answered before it is over (docs/adr/0033). Not of a blocking
-// stream: what stands there may stand behind the legacy one's work.
+// Whether a wait for the stream is answered before it is over (docs/adr/0033). Not for a blocking
+// stream, because its work may be queued after work of the legacy stream.
 bool waits_early(const Here& here, Handle stream, int* result) {
   const Stream* const known = find_stream(here, stream);
   if (known == nullptr || (known->flags & CU_STREAM_NON_BLOCKING) == 0) return false;
@@ -102,7 +102,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
   return create(out, flags, priority, true);
 }
 
-// Returns at once: the driver ends the stream when its work is done.
+// Returns at once. The driver ends the stream when its work is done.
 CUresult cuStreamDestroy_v2(CUstream given) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
@@ -121,8 +121,7 @@ CUresult cuStreamQuery(CUstream given) {
   Here here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
-  // That it is asked proves nothing for a later wait: only waiting brings what kernels have
-  // printed.
+  // A query proves nothing for a later wait, because only a wait brings the output of kernels.
   const CallSite site = here.stream_site(stream);
   int result = 0;
   if (known_idle(here, site, Waits::kForStream, &result)) return cuda(result);

@@ -1,6 +1,6 @@
-// Texture and surface objects. Their values travel inside kernels' parameters, so that they are the
-// worker's driver's own and each creation is waited for; what is described is checked by the worker
-// once more, which gives the driver its own handles in place of ours.
+// Textures: texture and surface objects. Their values travel inside kernel parameters, so they are
+// the worker's driver's own and each creation is a fence. The worker checks each description again
+// and replaces our handles by the driver's.
 #include <pthread.h>
 
 #include <new>
@@ -12,20 +12,19 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Which values live, and in which context: a value that is none is for the worker's driver to
-// answer.
+// The live values and their contexts. The worker's driver answers for unknown values.
 class LiveObjects {
  public:
   void add(std::uint64_t value, Handle context) {
     pthread_mutex_lock(&mutex_);
-    // Not knowing one costs a round trip when it ends.
+    // A value that is missing here costs a round trip when it ends.
     try {
       contexts_[value] = context;
     } catch (const std::bad_alloc&) {
     }
     pthread_mutex_unlock(&mutex_);
   }
-  // The context that it was made in; 0: it is none that we know.
+  // The context in which the value was made. 0: the value is unknown.
   Handle take(std::uint64_t value) {
     pthread_mutex_lock(&mutex_);
     const auto found = contexts_.find(value);
@@ -40,7 +39,7 @@ class LiveObjects {
   std::unordered_map<std::uint64_t, Handle> contexts_;
 };
 
-// Immortal.
+// Never destroyed.
 LiveObjects& live_textures() {
   static auto* const all = new LiveObjects;
   return *all;
@@ -50,8 +49,8 @@ LiveObjects& live_surfaces() {
   return *all;
 }
 
-// Whether its handles are some. Those that are not are a wrong value, as everything else in a
-// description (manual, cuTexObjectCreate: return values).
+// Whether the handles in the description are valid. A wrong handle is a wrong value, like all else
+// in a description (manual, cuTexObjectCreate: return values).
 bool is_sound(const Here& here, const CUDA_RESOURCE_DESC& resource) {
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
@@ -67,7 +66,7 @@ bool is_sound(const Here& here, const CUDA_RESOURCE_DESC& resource) {
   }
 }
 
-// Stands in the call's place for a handle that the client mints: these are not.
+// The call needs a value where other calls have a minted handle. These objects have none.
 constexpr Handle kNotMinted = 1;
 
 template <typename Object, typename... Arguments>
@@ -85,7 +84,7 @@ CUresult create(LiveObjects& live, std::uint16_t row, Object* out, const CUDA_RE
   return cuda(result);
 }
 
-// Behind the work that uses it.
+// Ordered after the work that uses the object.
 CUresult destroy(LiveObjects& live, std::uint16_t row, std::uint64_t value) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);

@@ -1,4 +1,4 @@
-// Reads an image file whole, if it is a file and within its bound.
+// Image files: reads an image file whole, if it is a file and within its bound.
 #include "client/interpose/modules/files.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ int read_image_file(const char* path, Bytes* bytes) {
   while (done < bytes->size()) {
     const ssize_t got = read(file.get(), bytes->data() + done, bytes->size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return CUDA_ERROR_INVALID_IMAGE;  // It shrank under us, or cannot be read.
+    if (got <= 0) return CUDA_ERROR_INVALID_IMAGE;  // Truncated meanwhile, or unreadable.
     done += static_cast<std::size_t>(got);
   }
   return 0;
@@ -35,7 +35,7 @@ int read_image_file(const char* path, Bytes* bytes) {
 
 int image_error(const Status& status, const JitRequest& jit) {
   const int error = status.code() == Code::kCuda ? status.cuda_error() : CUDA_ERROR_INVALID_IMAGE;
-  // What and where: the code that the program gets says neither.
+  // The log has the reason and the place, which the program's error code lacks.
   if (error == CUDA_ERROR_INVALID_IMAGE) {
     GPURUN_LOG(kWarning, "an image is not loaded: %s", status.message().c_str());
   }

@@ -1,4 +1,4 @@
-// Code images that come from files, and what the program gets for one that is none.
+// Image files: code images that come from files, and the errors for files that are not images.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace gpurun::client::interpose::modules {
 
-// The whole file. FILE_NOT_FOUND; INVALID_IMAGE for one that is empty or over
+// Reads the whole file. Returns FILE_NOT_FOUND, or INVALID_IMAGE for a file that is empty or over
 // limits::kImageBytesMax.
 int read_image_file(const char* path, Bytes* bytes);
 
-// The CUresult for a failure of driver_abi::image_at() or image_in(). The program's error log says
-// why, and so does stderr of what is no image.
+// The CUresult for a failure of driver_abi::image_at() or image_in(). Writes the reason to the
+// program's error log, and for INVALID_IMAGE to stderr too.
 int image_error(const Status& status, const JitRequest& jit);
 
 }  // namespace gpurun::client::interpose::modules

@@ -1,5 +1,5 @@
-// cuFunc* and cuKernel*: facts of kernels, all answered here (CUDA Driver API manual, "Execution
-// Control" and "Library Management").
+// Function entries: cuFunc* and cuKernel*, facts of kernels that the client answers (CUDA Driver
+// API manual, "Execution Control" and "Library Management").
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/load.h"
 
@@ -21,7 +21,7 @@ int found(Here& here, CUkernel given, Function** function) {
   return modules::find_kernel(here, given, function);
 }
 
-// NVIDIA's driver (580) tells the parameters of a kernel only to a thread that has a context.
+// Driver 580 reports the parameters of a kernel only to a thread that has a context.
 int found_in_context(Here& here, CUkernel given, Function** function) {
   if (const int result = here.enter_context(); result != 0) return result;
   return modules::find_kernel(here, given, function);
@@ -43,7 +43,7 @@ CUresult parameter_count_of(const Function& function, std::size_t* count) {
   return CUDA_SUCCESS;
 }
 
-// What may be set, and to what (manual, "CUfunction_attribute"). `device` is where it will run.
+// Checks a setting and its value (manual, "CUfunction_attribute"). The kernel runs on `device`.
 CUresult check_setting(const Function& function, const Device* device, CUfunction_attribute id,
                        int value) {
   switch (id) {
@@ -79,7 +79,7 @@ void keep_setting(Function& function, CUfunction_attribute id, int value) {
   for (const auto& [context, each] : function.functions) {
     each->values[at].store(value, std::memory_order_relaxed);
   }
-  // A kernel is launched as what its function in the current context was made to be.
+  // A kernel is launched with the attributes of its function in the current context.
   if (function.kernel != nullptr) {
     function.kernel->values[at].store(value, std::memory_order_relaxed);
   }
@@ -234,7 +234,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   Here here;
   Function* known = nullptr;
   if (const int result = found(here, function, &known); result != 0) return cuda(result);
-  *state = CU_FUNCTION_LOADING_STATE_LOADED;  // To describe it, the worker's driver loaded it.
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;  // The worker's driver loaded it to describe it.
   return CUDA_SUCCESS;
 }
 

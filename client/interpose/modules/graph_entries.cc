@@ -1,5 +1,5 @@
-// Kernel nodes of graphs (CUDA Driver API manual, "Graph Management"): checked and packed like
-// launches. Other nodes that need no packing are generated rows.
+// Graph entries: kernel nodes of graphs (CUDA Driver API manual, "Graph Management"), checked and
+// packed like launches. Other nodes that need no packing are generated rows.
 #include "client/interpose/custom.h"
 #include "client/interpose/graph_nodes.h"
 #include "client/interpose/modules/host_pointers.h"
@@ -12,7 +12,7 @@ namespace {
 using modules::Function;
 using protocol::KernelNode;
 
-// The node's kernel and its parameters, into `node`.
+// Packs the node's kernel and its parameters into `node`.
 int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Manual: func, or kern when func is NULL.
@@ -53,7 +53,7 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
 }
 
 CallSite site_of(const Here& here, std::uint16_t row) {
-  // An executable that is changed has launches before it.
+  // A change to an executable must come after the earlier launches.
   const bool executable = row == opcode::cuGraphExecKernelNodeSetParams_v2;
   CallSite site = executable ? here.site() : here.passing_site();
   site.opcode = row;

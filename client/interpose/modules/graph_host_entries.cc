@@ -1,5 +1,6 @@
-// Host nodes and memcpy nodes of graphs, and the update of executables (CUDA Driver API manual,
-// "Graph Management"). What they do in this process at a launch: client/graph_host.h.
+// Graph host entries: host nodes and memcpy nodes of graphs, and the update of executables (CUDA
+// Driver API manual, "Graph Management"). client/graph_host.h runs their part in this process at a
+// launch.
 #include <cstring>
 
 #include "client/interpose/custom.h"
@@ -12,7 +13,7 @@ namespace {
 using protocol::GraphUpdatePayload;
 using protocol::GraphUpdateReply;
 
-// Graphs are of no context, but the copies in them run in one.
+// Graphs belong to no context, but the copies in them run in one.
 int enter(Here& here, CUcontext given, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   if (given != nullptr) {
@@ -27,7 +28,7 @@ int enter(Here& here, CUcontext given, CallSite* site) {
   return 0;
 }
 
-// `make_work` describes what the node does, once the handles are known to be good.
+// `make_work` describes the node's work, after the handles were checked.
 template <typename MakeWork>
 int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
              std::size_t count, CUcontext context, MakeWork make_work) {
@@ -64,7 +65,7 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   return 0;
 }
 
-// Without `in_exec`: in the graph itself.
+// Without `in_exec`, changes the node in the graph itself.
 template <typename MakeWork>
 int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node, CUcontext context,
              MakeWork make_work) {

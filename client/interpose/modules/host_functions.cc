@@ -1,7 +1,7 @@
-// cuLaunchHostFunc and cuStreamAddCallback (CUDA Driver API manual, "Execution Control" and "Stream
-// Management"): a gate in the stream, a thread that waits at it, a release. See
-// protocol/host_function.h. They run on threads of ours: one for each stream that has some to run,
-// used again by other streams.
+// Host functions: cuLaunchHostFunc and cuStreamAddCallback (CUDA Driver API manual, "Execution
+// Control" and "Stream Management"). A gate holds the stream, a thread waits at it, runs the
+// function and releases it. See protocol/host_function.h. The functions run on our threads: one for
+// each stream with pending functions, reused by other streams.
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -28,18 +28,18 @@ using protocol::HostFunctionStep;
 
 struct Job {
   std::uint64_t ticket = 0;
-  CUhostFn function = nullptr;          // cuLaunchHostFunc, or
-  CUstreamCallback callback = nullptr;  // cuStreamAddCallback.
+  CUhostFn function = nullptr;          // Set by cuLaunchHostFunc, or
+  CUstreamCallback callback = nullptr;  // set by cuStreamAddCallback.
   CUstream stream = nullptr;            // As the program named it.
   void* user = nullptr;
 };
 
-// The jobs of one stream, oldest first. Made when it has some, gone when it has none.
+// The jobs of one stream, oldest first. Exists only while it has jobs.
 struct Line {
   std::deque<Job> jobs;
-  bool running = false;  // A thread has it, or it waits in `ready`.
+  bool running = false;  // A thread runs it, or it waits in `ready`.
 };
-// Context, stream, and for per-thread streams the lane.
+// Context, stream, and the lane for per-thread streams.
 using LineKey = std::array<std::uint64_t, 3>;
 
 struct Runners {
@@ -48,13 +48,13 @@ struct Runners {
   std::map<LineKey, Line> lines;                 // Guarded by mutex.
   std::deque<LineKey> ready;                     // Guarded by mutex.
   std::size_t idle = 0;                          // Guarded by mutex.
-  std::vector<std::unique_ptr<Thread>> threads;  // Guarded by mutex; they never end.
+  std::vector<std::unique_ptr<Thread>> threads;  // Guarded by mutex. They never end.
   Session* session = nullptr;                    // Guarded by mutex.
 };
 
 std::atomic<std::uint64_t> g_last_ticket{0};
 
-// Never destroyed: our threads use it as long as the process lives.
+// Never destroyed, because our threads use it for the life of the process.
 Runners& runners() {
   static auto* const all = new Runners;
   return *all;
@@ -113,7 +113,7 @@ void* serve(void*) {
   return nullptr;
 }
 
-// A thread that will be free for one more line. With the mutex held.
+// Ensures that a thread will be free for one more line. The mutex must be held.
 int make_ready(Runners& all) {
   if (all.idle > all.ready.size()) return 0;
   auto thread = std::make_unique<Thread>();
@@ -122,8 +122,7 @@ int make_ready(Runners& all) {
   return 0;
 }
 
-// The program wants to see each call's own result: the stream is waited for, and the function runs
-// here.
+// The program wants each call's own result. Waits for the stream and runs the function here.
 int run_here(const Here& here, Handle stream, const Job& job) {
   const int result = synchronize_stream(here, stream);
   if (job.callback != nullptr) {
@@ -139,12 +138,13 @@ int add(CUstream given, Job job) {
   if (const int result = here.enter_context(); result != 0) return result;
   Handle stream = 0;
   if (const int result = here.stream(given, &stream); result != 0) return result;
-  // No graph can hold a callback: here.stream() has refused it in a capture.
+  // A graph cannot hold a callback: here.stream() has refused it in a capture.
   if (job.function != nullptr && is_captured(here, stream)) {
     return capture_work(here, stream, work_of(job.function, job.user));
   }
   job.stream = given;
-  // A gate that is waited for would stand until a thread of ours comes, which waits for us.
+  // Awaiting the gate's reply would deadlock: the gate waits for our thread, which waits for this
+  // one.
   if (here.session().every_call_is_a_fence()) return run_here(here, stream, job);
   if (here.session().add_host_function() >= protocol::kHostFunctionsMax) {
     here.session().end_host_function();
@@ -161,8 +161,8 @@ int add(CUstream given, Job job) {
   payload.ticket = job.ticket;
 
   Runners& all = runners();
-  // Two threads that use one stream: their jobs stand in the order of their gates. Posting may
-  // wait for room in the log, which needs none of our threads.
+  // Two threads may use one stream, and their jobs must be in the order of their gates. So the lock
+  // is held while posting, which may wait for room in the log. That wait needs none of our threads.
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.session = &here.session();
   const bool fresh = all.lines.find(key) == all.lines.end();
@@ -194,7 +194,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return cuda(add(hStream, job));
 }
 
-// `syncMode` says how the driver's thread waits, which is for the worker's driver to know.
+// `syncMode` decides how the driver's thread waits, which matters only to the worker's driver.
 CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void* userData, unsigned int syncMode) {
   // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT.
   return syncMode > 1 ? CUDA_ERROR_INVALID_VALUE : custom::cuLaunchHostFunc(hStream, fn, userData);

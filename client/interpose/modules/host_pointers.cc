@@ -1,5 +1,5 @@
-// Remembers the last few kernels; the line is written when the failure arrives, because a kernel
-// may be given such a pointer and never follow it.
+// HostPointers: keeps the last few kernels. The line is logged when the failure arrives, because a
+// kernel may get such a pointer without ever following it.
 #include "client/interpose/modules/host_pointers.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Suspect {
   std::string kernel;
   Handle context = 0;
   std::size_t offset = 0;  // In the parameter block.
-  std::size_t index = 0;   // Of the parameter; kUnknown: the block's layout is not known.
+  std::size_t index = 0;   // Of the parameter. kUnknown: the block's layout is not known.
   bool registered = false;
 };
 constexpr std::size_t kUnknown = ~std::size_t{0};
@@ -34,7 +34,7 @@ struct Suspects {
   std::size_t count = 0;            // Guarded by mutex.
 };
 
-// Never destroyed: contexts end after exit handlers have run.
+// Never destroyed, because contexts end after exit handlers have run.
 Suspects& suspects() {
   static auto* const all = new Suspects;
   return *all;
@@ -48,7 +48,7 @@ std::size_t parameter_at(const Kernel& kernel, std::size_t offset) noexcept {
   return kUnknown;
 }
 
-// Once per process: the first failure is the cause of the others.
+// Logs once for each process, because the first failure causes the others.
 void name_suspect(Handle context, int result) {
   static std::atomic<bool> named{false};
   if (result != CUDA_ERROR_ILLEGAL_ADDRESS) return;
@@ -89,7 +89,7 @@ void remember(const Kernel& kernel, Handle context, std::size_t offset, bool reg
 }  // namespace
 
 void note_host_pointers(const Kernel& kernel, ByteView block, Handle context) noexcept try {
-  // Pointers are aligned, inside structures, too.
+  // Pointers are aligned, inside structures too.
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= block.size();
        at += sizeof(std::uint64_t)) {
     std::uint64_t value = 0;
@@ -98,10 +98,10 @@ void note_host_pointers(const Kernel& kernel, ByteView block, Handle context) no
     const auto range = find_range(value);
     if (!range.has_value() || !range->on_host()) continue;
     remember(kernel, context, at, range->kind == MemoryKind::kRegistered);
-    return;  // One pointer tells enough.
+    return;  // One pointer is enough.
   }
 } catch (...) {
-  // Memory ran out: the line is left out.
+  // Memory ran out. No line will be logged.
 }
 
 }  // namespace gpurun::client::interpose::modules

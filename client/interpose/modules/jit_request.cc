@@ -1,4 +1,4 @@
-// The compiler's options and logs (CUDA Driver API manual, "CUjit_option").
+// JitRequest: the compiler's options and logs (CUDA Driver API manual, "CUjit_option").
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace gpurun::client::interpose::modules {
 namespace {
 
-// An unsigned int (cuda.h): what stands above it means nothing.
+// The value is an unsigned int (cuda.h). Its upper half means nothing.
 std::uint32_t log_bytes(void* value) {
   const auto bytes = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(value));
   return std::min(bytes, static_cast<std::uint32_t>(protocol::kJitLogBytesMax));
@@ -66,7 +66,7 @@ std::size_t JitRequest::Log::write(const std::string& text, std::size_t room) co
 }
 
 void JitRequest::write(const protocol::ImageOutcome& outcome) const {
-  // The worker's compiler may have had nothing to do.
+  // The worker reports no time, so the time is always 0.
   if (wall_time_ != nullptr) *wall_time_ = nullptr;
   write_logs(outcome);
 }

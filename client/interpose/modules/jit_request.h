@@ -1,4 +1,4 @@
-// JitRequest: what the program said about the compiler (CUDA Driver API manual, "CUjit_option").
+// JitRequest: the program's options for the compiler (CUDA Driver API manual, "CUjit_option").
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,21 @@
 
 namespace gpurun::client::interpose::modules {
 
-// What it points to is the program's: it has to live for as long as something may be written there.
+// Points into memory of the program, which must live as long as an output may be written there.
 class JitRequest {
  public:
-  // Splits options into what the worker's driver gets and what is answered here. NOT_SUPPORTED for
-  // options that hold pointers to data of the program, INVALID_VALUE for malformed ones.
+  // Splits options into those for the worker's driver and those that the client answers. Returns
+  // NOT_SUPPORTED for options that hold pointers to data of the program, INVALID_VALUE for
+  // malformed ones.
   int read(const CUjit_option* options, void* const* values, unsigned count);
-  // Writes the logs, and their lengths, to where the program wants them.
+  // Writes the logs and their lengths to the program's outputs.
   void write_logs(const protocol::ImageOutcome& outcome) const;
-  // Writes the logs, their lengths, and the time that the compiler took.
+  // Writes the logs, their lengths, and 0 as the compiler's time.
   void write(const protocol::ImageOutcome& outcome) const;
-  // Likewise, but only what the driver has changed since `before`: of a link state's life.
+  // As above for the life of a link state, but writes only what the driver has changed since
+  // `before`.
   void write(const protocol::LinkReply& now, const protocol::LinkReply& before) const;
-  // What stands in the outputs before the driver has written anything.
+  // The values of the outputs before the driver has written anything.
   protocol::LinkReply untouched() const;
   bool empty() const noexcept { return !given_; }
   bool wants_wall_time() const noexcept { return wall_time_ != nullptr; }
@@ -36,9 +38,9 @@ class JitRequest {
  private:
   struct Log {
     void* buffer = nullptr;
-    void** length = nullptr;  // The value that held the room, and gets what was filled.
+    void** length = nullptr;  // The value that held the room and gets the filled length.
 
-    // Text with its NUL, cut to `room`. Returns the bytes written without it.
+    // Writes text with its NUL, cut to `room`. Returns the bytes written without the NUL.
     std::size_t write(const std::string& text, std::size_t room) const;
   };
 

@@ -1,4 +1,4 @@
-// Tables by image and device; the oldest goes when there are too many.
+// Kernel tables: tables by image and device. The oldest is forgotten when there are too many.
 #include "client/interpose/modules/kernel_table.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Kernel::Kernel(protocol::KernelDescription&& description)
 const Kernel* KernelTable::add(protocol::KernelDescription&& description) {
   const std::lock_guard lock(mutex_);
   const Kernel& kernel = store_.emplace_back(std::move(description));
-  // The key must live as long as the table: the first Kernel of a name lends it.
+  // The key must live as long as the table, so it points into the first Kernel of a name.
   const auto [it, inserted] = positions_.emplace(kernel.name, order_.size());
   if (inserted) {
     order_.push_back(&kernel);

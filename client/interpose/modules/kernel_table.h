@@ -1,6 +1,6 @@
-// What the client knows of an image's kernels: names, parameter layouts, attributes. Told by the
-// worker once per image and kind of device, and kept for every later load of the same bytes, beyond
-// the process too (table_cache.h).
+// Kernel tables: what the client knows of an image's kernels: names, parameter layouts, attributes.
+// The worker describes them once for each image and kind of device. The client keeps them for every
+// later load of the same bytes, also beyond the process (table_cache.h).
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace gpurun::client::interpose::modules {
 struct Kernel {
   explicit Kernel(protocol::KernelDescription&& description);
 
-  // 0 when the driver did not tell it.
+  // 0 when the driver did not report it.
   int attribute(int id) const noexcept {
     return id >= 0 && static_cast<unsigned>(id) < attribute_count
                ? attributes[static_cast<unsigned>(id)]
@@ -35,8 +35,8 @@ struct Kernel {
   }
 
   const std::string name;
-  const bool described;     // Else only the name is known.
-  const bool layout_known;  // Else a launch must bring its parameters packed.
+  const bool described;     // False: only the name is known.
+  const bool layout_known;  // False: a launch must bring packed parameters.
   const std::vector<protocol::KernelParameter> parameters;
   const std::uint32_t block_bytes;  // Of a packed parameter block.
   const std::uint64_t layout_hash;
@@ -44,29 +44,29 @@ struct Kernel {
   unsigned attribute_count = 0;
 };
 
-// The kernels of one image as one device runs it. Any thread; a Kernel lives as long as its table.
+// The kernels of one image as one device runs it. Any thread. A Kernel lives as long as its table.
 class KernelTable {
  public:
   explicit KernelTable(int server_device) : server_device_(server_device) {}
   KernelTable(const KernelTable&) = delete;
   KernelTable& operator=(const KernelTable&) = delete;
 
-  // Adds a kernel, or replaces what is known of it. The former Kernel stays valid.
+  // Adds a kernel, or replaces its description. The former Kernel stays valid.
   const Kernel* add(protocol::KernelDescription&& description);
   // Every kernel of the image has been added.
   void set_complete();
 
   const Kernel* find(std::string_view name) const;  // nullptr: not known.
   bool complete() const;
-  // Surely the image has no kernel of that name. Not to be told from a table without any: the image
-  // may have kernels, but no code that the device can run, and the driver's answer is another then.
+  // True: the image certainly has no kernel of that name. An image with an empty table may have
+  // kernels but no code for the device. The driver's answer differs then, so this returns false.
   bool lacks(std::string_view name) const;
   // In the driver's order.
   std::vector<const Kernel*> kernels() const;
-  // The worker has said that it keeps the image as long as the session lives.
+  // The worker has promised to keep the image as long as the session lives.
   bool kept() const noexcept { return kept_.load(std::memory_order_relaxed); }
   void set_kept() noexcept { kept_.store(true, std::memory_order_relaxed); }
-  // The attributes are those on this device, by the server's number.
+  // The device of the attributes, by the server's number.
   int server_device() const noexcept { return server_device_; }
 
  private:
@@ -75,14 +75,14 @@ class KernelTable {
   mutable std::mutex mutex_;
   std::deque<Kernel> store_;                           // Guarded by mutex_.
   std::vector<const Kernel*> order_;                   // Guarded by mutex_.
-  std::map<std::string_view, std::size_t> positions_;  // In order_; guarded by mutex_.
+  std::map<std::string_view, std::size_t> positions_;  // In order_. Guarded by mutex_.
   bool complete_ = false;                              // Guarded by mutex_.
 };
 
-// The tables of images that this process has loaded or asked for before. Any thread.
+// The tables of images that this process has loaded or asked about before. Any thread.
 class KnownImages {
  public:
-  // The oldest is forgotten beyond: its next load is a fence again.
+  // Above this bound the oldest table is forgotten. The next load of its image is a fence again.
   static constexpr std::size_t kImagesMax = 4096;
 
   // nullptr: not known.

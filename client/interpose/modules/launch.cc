@@ -1,4 +1,4 @@
-// Checks of a launch in the driver's order, and the packing of its parameter block.
+// Launch: checks in the driver's order, and the packing of the parameter block.
 #include "client/interpose/modules/launch.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 const auto kEnd = reinterpret_cast<const void*>(std::uintptr_t{0});
 const auto kBufferPointer = reinterpret_cast<const void*>(std::uintptr_t{1});
 const auto kBufferSize = reinterpret_cast<const void*>(std::uintptr_t{2});
-// Keys of an `extra` list before we call it endless.
+// The most keys of an `extra` list. A longer list counts as endless.
 constexpr int kExtraKeysMax = 16;
 
-// The program's own block.
+// Reads the program's own block.
 int read_extra(void* const* extra, ByteView* block) {
   const void* start = nullptr;
   const std::size_t* bytes = nullptr;
@@ -39,7 +39,7 @@ int read_extra(void* const* extra, ByteView* block) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// Most parameters are pointers and numbers, for which a call of memcpy() is long.
+// Most parameters are pointers and numbers, for which a general memcpy() call is slow.
 void copy_parameter(std::byte* to, const void* from, std::size_t bytes) noexcept {
   if (bytes == 8) {
     std::memcpy(to, from, 8);
@@ -64,7 +64,7 @@ int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& laun
     if (limits.block[axis] > 0 && width > static_cast<std::uint32_t>(limits.block[axis])) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // Two factors below 2^32 fit; beyond any limit the third does not matter.
+    // Two factors below 2^32 fit. Beyond the limit the third factor does not matter.
     if (threads > 0xffffffffu) return CUDA_ERROR_INVALID_VALUE;
     threads *= width;
   }
@@ -84,7 +84,7 @@ int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& laun
 int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
                   const protocol::LaunchPayload& launch,
                   std::span<const protocol::LaunchAttribute> attributes) noexcept {
-  constexpr std::uint64_t kBlocksMax = 16;  // Of the largest cluster that there is.
+  constexpr std::uint64_t kBlocksMax = 16;  // Of the largest possible cluster.
   std::uint32_t cluster[3] = {};
   for (unsigned axis = 0; axis < 3; ++axis) {
     cluster[axis] = static_cast<std::uint32_t>(std::max(required[axis], 0));
@@ -131,7 +131,7 @@ int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* 
     large_.resize(kernel.block_bytes);
     to = large_.data();
   } else {
-    std::memset(to, 0, kernel.block_bytes);  // Nothing of our stack goes out in the gaps.
+    std::memset(to, 0, kernel.block_bytes);  // Gaps must not leak bytes of our stack.
   }
   std::size_t index = 0;
   for (const protocol::KernelParameter& each : kernel.parameters) {

@@ -1,5 +1,5 @@
-// A launch, from the program's arguments to the record: limits, parameter block, attributes. The
-// part that knows no session; see launch_entries.cc.
+// Launch: a launch from the program's arguments to the record: limits, parameter block, attributes.
+// This part knows no session. See launch_entries.cc.
 #pragma once
 
 #include <array>
@@ -20,50 +20,51 @@ namespace gpurun::client::interpose::modules {
 
 struct Function;
 
-// What the device and the kernel allow at most; 0: unknown, and not checked.
+// The upper bounds of the device and the kernel. 0: unknown, and not checked.
 struct LaunchLimits {
   int grid[3] = {};
   int block[3] = {};
-  int device_threads = 0;  // In a block.
-  int kernel_threads = 0;  // Likewise, of this kernel: its registers or its own bound.
+  int device_threads = 0;  // In a block, by the device.
+  int kernel_threads = 0;  // In a block, by this kernel: its registers or its own bound.
   int dynamic_shared_bytes = 0;
   bool dynamic_shared_known = false;
 };
 
-// `device` may be nullptr: unknown. (In launch_entries.cc.)
+// `device` may be nullptr: unknown. Defined in launch_entries.cc.
 LaunchLimits limits_of(const Device* device, const Function& function);
 
-// 0, or what cuLaunchKernel returns (manual, "Execution Control"): INVALID_VALUE for a dimension
-// of 0 or beyond the device, or too much dynamic shared memory; LAUNCH_OUT_OF_RESOURCES for more
-// threads than this kernel can have.
+// Returns 0, or the result of cuLaunchKernel (manual, "Execution Control"). INVALID_VALUE: a
+// dimension is 0 or beyond the device, or there is too much dynamic shared memory.
+// LAUNCH_OUT_OF_RESOURCES: more threads than this kernel can have.
 int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept;
 
-// The emulated device refuses clusters of more than one block (NOT_SUPPORTED): 0, or that with a
-// log line, so that the program learns of it from the launch itself. `required` is the cluster that
-// the kernel was made for, 0 for none. What is wrong with a cluster otherwise, the driver says.
+// Refuses clusters of more than one block, which the emulated device does not support. Returns 0,
+// or NOT_SUPPORTED with a log line, so that the launch itself returns the error. `required` is the
+// cluster that the kernel was compiled for, 0 for none. The driver reports other errors of
+// clusters.
 int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
                   const protocol::LaunchPayload& launch,
                   std::span<const protocol::LaunchAttribute> attributes) noexcept;
 
-// Where a launch's parameters come from: `parameters` (one pointer each) or `extra`.
+// Packs a launch's parameters from `parameters` (one pointer each) or `extra`.
 struct PackedParameters {
-  // INVALID_VALUE: both or none are given although the kernel takes some, or `extra` is malformed,
-  // shorter than what the kernel takes or over limits::kKernelParameterBytesMax. NOT_SUPPORTED:
-  // `parameters` of a kernel whose layout nobody could tell.
+  // Returns INVALID_VALUE if both or none are given although the kernel takes some. Also if `extra`
+  // is malformed, shorter than the kernel's parameters or over limits::kKernelParameterBytesMax.
+  // Returns NOT_SUPPORTED for `parameters` of a kernel without a known layout.
   int pack(const Kernel& kernel, void* const* parameters, void* const* extra);
 
-  ByteView block;                 // Until this object ends, or in the program's memory.
-  std::uint64_t layout_hash = 0;  // 0: packed by the program.
+  ByteView block;                 // Valid until this object ends. May lie in the program's memory.
+  std::uint64_t layout_hash = 0;  // 0: the program packed the block.
 
  private:
-  // Most kernels take less; larger blocks are allocated.
+  // The blocks of most kernels fit here. Larger blocks are allocated.
   std::array<std::byte, 1024> small_;
   Bytes large_;
 };
 
-// Attributes as they travel. INVALID_VALUE for more than protocol::kLaunchAttributesMax,
-// NOT_SUPPORTED for one that cannot be carried. What is to be ignored is left out. `*count`: how
-// many were written.
+// Converts attributes to their wire form. Returns INVALID_VALUE for more than
+// protocol::kLaunchAttributesMax, NOT_SUPPORTED for one that cannot be carried. Attributes to be
+// ignored are left out. `*written` gets the number of the converted ones.
 int pack_attributes(const CUlaunchAttribute* attributes, unsigned count,
                     std::span<protocol::LaunchAttribute> into, unsigned* written);
 

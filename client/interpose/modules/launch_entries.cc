@@ -1,4 +1,4 @@
-// cuLaunchKernel and its relatives: checked and packed here, posted, never a round trip.
+// Launch entries: cuLaunchKernel and similar calls, checked and packed here, and always posted.
 #include <cstring>
 
 #include "client/interpose/capture.h"
@@ -35,13 +35,13 @@ using protocol::LaunchAttribute;
 using protocol::LaunchPayload;
 
 // A function of one context does not run in a stream of another (manual, cuLaunchKernel:
-// INVALID_HANDLE). A kernel of a library is of none.
+// INVALID_HANDLE). A library's kernel belongs to no context.
 bool is_of_another_context(const Function& function, const CallSite& site) {
   return site.stream > protocol::kStreamPerThread && function.kind == HandleKind::kFunction &&
          function.context != site.context;
 }
 
-// What differs from one launch function to the other.
+// The differences between the launch functions.
 struct Launch {
   std::uint16_t opcode;
   CUstream stream;
@@ -50,7 +50,7 @@ struct Launch {
   bool cooperative = false;
 };
 
-// A cooperative grid must be on the device all at once.
+// All blocks of a cooperative grid must fit on the device at once.
 int check_cooperative(const Device* device, const Function& function, const LaunchPayload& launch) {
   if (device == nullptr) return 0;
   const int per_multiprocessor = modules::max_active_blocks(
@@ -65,7 +65,7 @@ int check_cooperative(const Device* device, const Function& function, const Laun
              : 0;
 }
 
-// An event that the launch itself records is known to nobody but the worker.
+// Only the worker knows an event that the launch itself records.
 void note_events(const Here& here, const LaunchAttribute* attributes, unsigned count) noexcept {
   for (const LaunchAttribute* each = attributes; each != attributes + count; ++each) {
     if (each->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
@@ -90,7 +90,7 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   if (const int result = here.stream(call.stream, &stream); result != 0) return cuda(result);
 
   const Device* device = here.devices().device(here.context->ordinal);
-  CallSite site = here.stream_site(stream);  // A stream stands for its context.
+  CallSite site = here.stream_site(stream);  // A stream implies its context.
   if (is_of_another_context(*function, site)) return CUDA_ERROR_INVALID_HANDLE;
   int result = modules::check_launch(modules::limits_of(device, *function), payload);
   if (result != 0) return cuda(result);

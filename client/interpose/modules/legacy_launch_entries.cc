@@ -1,5 +1,5 @@
-// The launch calls of before CUDA 4: their state is kept here, and a launch is a cuLaunchKernel
-// with the parameters as one block.
+// Legacy launch entries: the launch calls from before CUDA 4. Their state is kept here, and a
+// launch is a cuLaunchKernel with the parameters as one block.
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/objects.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using driver_abi::LegacyLaunch;
 
-// The state of the function behind `given`, for a thread that has a context.
+// Finds the state of the function behind `given`. The thread must have a context.
 int find_legacy_launch(CUfunction given, LegacyLaunch** legacy) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return result;

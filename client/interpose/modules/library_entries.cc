@@ -1,4 +1,4 @@
-// cuLibrary*: see CUDA Driver API manual, "Library Management".
+// Library entries: cuLibrary*. See CUDA Driver API manual, "Library Management".
 #include "base/log.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/files.h"
@@ -12,7 +12,7 @@ using modules::Function;
 using modules::JitRequest;
 using modules::Loaded;
 
-// What the program said about the library itself.
+// The program's options for the library itself.
 struct LibraryOptions {
   bool preserved = false;
 
@@ -34,15 +34,15 @@ struct LibraryOptions {
   }
 };
 
-// `preserved`: where the program promises to leave the image; nullptr: it does not.
+// `preserved`: where the program promises to leave the image. nullptr: it does not promise that.
 int load_library(CUlibrary* library, const Result<driver_abi::Image>& image, JitRequest& jit,
                  const void* preserved) {
   Here here;
   if (const int result = here.enter(); result != 0) return result;
-  here.context = find_context(*here.process, here.lane->context());  // Wanted, not needed.
+  here.context = find_context(*here.process, here.lane->context());  // Optional.
   if (!image.ok()) return modules::image_error(image.status(), jit);
-  // Only what nvcc's registration code made is not judged before it is used: whoever brings an
-  // image of his own wants to hear at once what is wrong with it.
+  // Only images of nvcc's registration code are deferred. A program that brings its own image
+  // expects to get its errors at once.
   if (image->form != driver_abi::ImageForm::kWrapper) preserved = nullptr;
   Handle handle = 0;
   const int result = modules::load(here, HandleKind::kLibrary, *image, jit, preserved, &handle);
@@ -92,7 +92,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
   if (const int result = options.read(libraryOptions, numLibraryOptions); result != 0) {
     return cuda(result);
   }
-  // Manual, cuLibraryLoadFromFile: that option is not valid for files.
+  // Manual, cuLibraryLoadFromFile: this option is not valid for files.
   if (options.preserved) return CUDA_ERROR_INVALID_VALUE;
   Bytes bytes;
   if (const int result = modules::read_image_file(fileName, &bytes); result != 0) {

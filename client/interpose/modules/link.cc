@@ -1,4 +1,4 @@
-// The steps of a link, and the image that comes back in parts. See link.h.
+// Links: the steps of a link, and the image that comes back in parts. See link.h.
 #include "client/interpose/modules/link.h"
 
 #include <algorithm>
@@ -21,9 +21,9 @@ CallSite link_site(const Here& here, std::uint16_t row, Handle context) {
   return site;
 }
 
-// One round trip of a link, with its mutex held: the program's outputs are written, and `*part`
-// (optional) gets what the reply has of the image. Returns this step's own failure; an earlier
-// call's may be told here although this one has done its work: that goes to `*earlier`.
+// One round trip of a link. The link's mutex must be held. Writes the program's outputs. `*part`
+// (optional) gets the part of the image in the reply. Returns this step's own failure. `*earlier`
+// gets an earlier call's failure although this one has done its work.
 int step(const Here& here, Link& link, std::uint16_t row, ByteView payload, ByteView bulk,
          int* earlier, Bytes* part = nullptr) {
   if (server_lacks(row) || driver_lacks(row)) return call_lacking(*driver_abi::find_row(row));
@@ -49,7 +49,7 @@ int step(const Here& here, Link& link, std::uint16_t row, ByteView payload, Byte
   return link.latest.result;
 }
 
-// The rest of an image of which `image` has the beginning.
+// Fetches the rest of an image. `image` holds its beginning.
 int fetch_rest(const Here& here, Link& link, Bytes& image, int* earlier) {
   const std::uint64_t whole = link.latest.image_bytes;
   while (image.size() < whole) {
@@ -84,7 +84,7 @@ int create_link(const Here& here, const JitRequest& jit, std::shared_ptr<Link>* 
   request.error_log_bytes = jit.error_log_bytes;
   const Bytes payload = protocol::pack(request);
   int earlier = 0;
-  // Nobody else knows of it yet.
+  // No other thread knows this link yet.
   const int result = step(here, *made, opcode::cuLinkCreate_v2, payload, ByteView(), &earlier);
   if (result != 0) {
     here.handles().retire(made->handle);
@@ -144,7 +144,7 @@ int complete_link(const Here& here, Link& link, ByteView* image) {
   if (bytes.empty()) return CUDA_ERROR_UNKNOWN;
   const auto made = std::make_shared<const Bytes>(std::move(bytes));
   const std::lock_guard registry_lock(registry().mutex);
-  // What the program has an address of stays there.
+  // An image that the program has the address of stays there.
   const auto same = std::find_if(link.images.begin(), link.images.end(),
                                  [&made](const auto& each) { return *each == *made; });
   if (same != link.images.end()) {
@@ -160,7 +160,7 @@ int end_link(const Here& here, const Link& link) {
   Registry& all = registry();
   {
     const std::lock_guard lock(all.mutex);
-    // Another thread may have been faster.
+    // Another thread may have ended it first.
     if (all.links.erase(link.handle) == 0) return CUDA_ERROR_INVALID_HANDLE;
   }
   CallSite site = here.site(protocol::Order::kOrderedHost);

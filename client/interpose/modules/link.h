@@ -1,5 +1,5 @@
-// Linking in the worker's driver (cuLink*): one round trip for each step, and for each
-// 256 KiB of the image that comes out.
+// Links: linking in the worker's driver (cuLink*). Costs one round trip for each step, and one for
+// each 256 KiB of the linked image.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace gpurun::client::interpose::modules {
 
-// All: 0, or what the call returns, which may be an earlier call's failure although this one has
-// done its work: then its output is set. `here` has been entered; but for the first they need no
-// current context.
+// All return 0, or the call's result. That may be an earlier call's failure although this call did
+// its work. In that case the output is set. `here` must have been entered. Only create_link() needs
+// a current context.
 
-// `*link` with a handle, in the current context.
+// Creates `*link` with a handle, in the current context.
 int create_link(const Here& here, const JitRequest& jit, std::shared_ptr<Link>* link);
-// INVALID_HANDLE; the sticky error of the link's context, even for its end.
+// Returns INVALID_HANDLE, or the sticky error of the link's context, even for a call that ends it.
 int find_link(const Here& here, Handle handle, std::shared_ptr<Link>* link);
 // `name` may be nullptr.
 int add_input(const Here& here, Link& link, CUjitInputType type, ByteView data, const char* name,
@@ -24,9 +24,9 @@ int add_input(const Here& here, Link& link, CUjitInputType type, ByteView data, 
 int complete_link(const Here& here, Link& link, ByteView* image);
 int end_link(const Here& here, const Link& link);
 
-// An image that the program passes by its address alone: one that a link has made is as long as the
-// link has said, and is kept by `*kept`, whatever another thread does to the link. Else as
-// driver_abi::image_at().
+// The image that the program passes by its address alone. For the output of a link the length is
+// known, and `*kept` keeps its bytes alive even if another thread ends the link. For other images
+// this is driver_abi::image_at().
 Result<driver_abi::Image> image_of_program(const void* image, std::shared_ptr<const Bytes>* kept);
 
 }  // namespace gpurun::client::interpose::modules

@@ -1,4 +1,4 @@
-// cuLink*: see CUDA Driver API manual, "Module Management".
+// Link entries: cuLink*. See CUDA Driver API manual, "Module Management".
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/files.h"
 #include "client/interpose/modules/link.h"
@@ -9,7 +9,7 @@ namespace {
 using modules::JitRequest;
 using modules::Link;
 
-// Options of one input: the compiler's alone (manual, cuLinkAddData, which names these).
+// Options of one input: only the compiler's (manual, cuLinkAddData, lists them).
 int read_input_options(const CUjit_option* options, void* const* values, unsigned count,
                        JitRequest* jit) {
   if (const int result = jit->read(options, values, count); result != 0) return result;
@@ -86,7 +86,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
   }
   Bytes bytes;
   if (const int result = modules::read_image_file(path, &bytes); result != 0) return cuda(result);
-  // Data of that type ends with its NUL (manual, cuLinkAddData), which a file of text has not.
+  // Such data ends with its NUL (manual, cuLinkAddData), which a text file lacks.
   if (type == CU_JIT_INPUT_PTX) bytes.push_back(std::byte{0});
   return cuda(add(here, *link, type, bytes, path, jit));
 }

@@ -1,4 +1,4 @@
-// Sending images. See load.h.
+// Loading: sends images. See load.h.
 #include "client/interpose/modules/load.h"
 
 #include <algorithm>
@@ -21,11 +21,11 @@ using protocol::ImageOutcome;
 using protocol::Order;
 using State = Loaded::State;
 
-// Bytes of images that go along with the one that is wanted.
+// Bytes of the other images in the request for one image.
 constexpr std::size_t kCompanionBytesMax = std::size_t{128} << 10;
 
-// Over what travels in a record and up to here an image that is new to this user goes along with
-// the question about it: hardly ever has the worker got it from elsewhere.
+// An image that is new to this user goes along with the question about it up to this size. It must
+// be too large for a record. The worker hardly ever has such an image from elsewhere.
 constexpr std::size_t kUnaskedImageBytesMax = std::size_t{1} << 20;
 
 int server_device(const Here& here) {
@@ -39,14 +39,13 @@ CallSite load_site(const Here& here, HandleKind kind, Order order) {
   site.opcode =
       kind == HandleKind::kLibrary ? opcode::cuLibraryLoadData : opcode::cuModuleLoadDataEx;
   site.form = protocol::Form::kRaw;
-  // Without a context there is nothing to be ordered after.
+  // Without a context there is no earlier work to be ordered after.
   if (site.context == 0 && order == Order::kContext) site.order = Order::kLane;
   if (site.order != Order::kLane) site.flags = protocol::kFlagPassesStreams;
   return site;
 }
 
-// One round trip. An earlier call's failure may be told here although this one has done its work:
-// that goes to `earlier`.
+// One round trip. `earlier` gets an earlier call's failure although this one has done its work.
 int ask(const Here& here, const CallSite& site, std::span<const ImageLoad> loads, ByteView bulk,
         std::vector<ImageOutcome>* outcomes, int* earlier) {
   const Bytes payload = protocol::pack(loads);
@@ -82,7 +81,7 @@ void settle(Loaded& loaded, int result, std::shared_ptr<KernelTable> table, bool
   all.changed.notify_all();
 }
 
-// nullptr: not one of ours.
+// nullptr: not one of our devices.
 const Device* device_of_server(const Here& here, int ordinal) {
   const DeviceSnapshot& all = *here.process->all_devices;
   for (int i = 0; i < all.device_count(); ++i) {
@@ -98,9 +97,9 @@ std::shared_ptr<KernelTable> make_table(ImageOutcome&& outcome, int device) {
   return table;
 }
 
-// What this process or an earlier one was told of the image. nullptr: nothing.
+// The table that this process or an earlier one got for the image. nullptr: none.
 std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded) {
-  // GPURUN_SYNC is for who wants to hear what fails where it fails.
+  // With GPURUN_SYNC each call must return its own failure, so the worker is asked.
   if (here.session().every_call_is_a_fence()) return nullptr;
   const int ordinal = server_device(here);
   if (auto table = registry().known.find(loaded.digest, ordinal); table != nullptr) return table;
@@ -120,7 +119,7 @@ void settle(const Here& here, Loaded& loaded, ImageOutcome&& outcome, bool with_
     const int result = outcome.result != 0 ? outcome.result : int{CUDA_ERROR_UNKNOWN};
     return settle(loaded, result, nullptr, true);
   }
-  // Options may change what the compiler makes of an image: its table is this load's own.
+  // Options may change the compiler's output for an image, so this table is not shared.
   const Device* device = with_options ? nullptr : device_of_server(here, outcome.device);
   if (device != nullptr) {
     TableCache::of_user().add(table_key(loaded.digest, *here.process->all_devices, *device,
@@ -147,20 +146,20 @@ ImageLoad request_for(const Loaded& loaded, const JitRequest* jit) {
   return load;
 }
 
-// Whether the image can go along with the question, beside the record; then it goes alone.
+// Whether the image can go along with the question, beside the record. It then goes alone.
 bool may_go_along(const Loaded& loaded) {
   const std::uint64_t bytes = protocol::bundle_bytes(loaded.image);
   return bytes > protocol::kInlineImageBytesMax && bytes <= kUnaskedImageBytesMax;
 }
 
-// Where nothing is kept, and of what is always asked about, nobody knows whether it is new.
+// Without a cache, and if every load asks, it is unknown whether the image is new.
 bool goes_along(const Here& here, const Loaded& loaded, bool with_options) {
   return may_go_along(loaded) && !with_options && !here.session().every_call_is_a_fence() &&
          TableCache::of_user().keeps() && known_table(here, loaded) == nullptr;
 }
 
-// We have the image's table, and the worker the image, or we believe so and offer it: nobody waits.
-// False: it has to be asked.
+// Posts a load without waiting. The table is known, and the worker has the image or is offered it.
+// False: the worker must be asked.
 bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
   const ImageLoad load = request_for(loaded, nullptr);
   const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
@@ -180,20 +179,20 @@ bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> t
   return true;
 }
 
-// The worker said that it does not have the image.
+// The worker replied that it does not have the image.
 void send_image(const Here& here, Loaded& loaded, const JitRequest* jit, ImageOutcome* outcome,
                 int* earlier) {
   const Bytes bundle = protocol::make_bundle(loaded.image);
   const ImageLoad load = request_for(loaded, jit);
   std::vector<ImageOutcome> outcomes;
-  // The context is there, the first request has run in it: only this lane waits for the bytes.
+  // The context exists, because the first request ran in it. So only this lane waits for the bytes.
   outcome->result = ask(here, load_site(here, loaded.kind, Order::kLane),
                         std::span<const ImageLoad>(&load, 1), bundle, &outcomes, earlier);
   if (outcome->result == 0) *outcome = std::move(outcomes.front());
 }
 
-// Loads all of `batch`, which are kLoading and ours. Each is settled afterwards. Returns an earlier
-// call's failure, else 0.
+// Loads all of `batch`, which this thread has marked kLoading. Settles each of them. Returns an
+// earlier call's failure, otherwise 0.
 int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
   const bool with_options = jit != nullptr && !jit->empty();
   std::vector<ImageLoad> loads;
@@ -205,7 +204,7 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
       settle(*loaded, CUDA_ERROR_INVALID_IMAGE, nullptr, true);
       continue;
     }
-    // The first has its digest by then, and is not small.
+    // ensure() has computed the digest of the batch's first image, which may be large.
     if (loaded->digest == Sha256Digest{}) {
       loaded->digest = protocol::bundle_digest(loaded->image);
     }
@@ -242,7 +241,7 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
   return earlier;
 }
 
-// A library of ours before the program has asked for it, being loaded. nullptr: not to be had.
+// Creates a library, marked as loading, before the program asks for it. nullptr: not possible.
 Loaded* make_unasked(const Here& here, const void* wrapper, std::size_t bytes_max) {
   Result<driver_abi::Image> image = driver_abi::image_at(wrapper, protocol::kInlineImageBytesMax);
   if (!image.ok() || protocol::bundle_bytes(*image) > bytes_max) return nullptr;
@@ -256,13 +255,13 @@ Loaded* make_unasked(const Here& here, const void* wrapper, std::size_t bytes_ma
   return made->handle == 0 ? nullptr : made.release();
 }
 
-// Adds to a batch of which the first has to be asked about.
+// Adds neighbours to a batch if the worker must be asked about its first image.
 void add_neighbours(const Here& here, std::vector<Loaded*>* batch) {
   const void* const wrapper = batch->front()->wrapper;
   if (wrapper == nullptr) return;
   std::size_t bytes = 0;
   for (const Loaded* each : *batch) bytes += protocol::bundle_bytes(each->image);
-  // Without the registry's mutex: the loader has locks of its own.
+  // Called without the registry's mutex, because the loader has locks of its own.
   const std::vector<const void*> neighbours = neighbouring_wrappers(wrapper);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -279,7 +278,7 @@ void add_neighbours(const Here& here, std::vector<Loaded*>* batch) {
   }
 }
 
-// The library that was loaded unasked for what the program asks now. nullptr: there is none.
+// The library that was already loaded as a neighbour. nullptr: there is no such library.
 Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wrapper) {
   Registry& all = registry();
   Loaded* loaded = nullptr;
@@ -289,11 +288,11 @@ Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wra
     if (found == all.by_wrapper.end() || !found->second->unasked) return nullptr;
     loaded = found->second;
     loaded->unasked = false;
-    // Ends as ensure()'s wait does.
+    // Ends like the wait in ensure().
     all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
   }
-  // Another shared object may have come to the same place; and why it failed the program shall
-  // hear.
+  // Another shared object may have been mapped at the same place. After a failure, the program's
+  // own load must report the reason.
   if (loaded->state == State::kReady && loaded->digest == protocol::bundle_digest(image)) {
     return loaded;
   }
@@ -301,7 +300,7 @@ Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wra
   return nullptr;
 }
 
-// Whatever happens, nobody waits for ever.
+// Settles every image on every way out, so that no thread waits forever.
 int submit_and_settle(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
   const auto fail_rest = [&batch](int result) {
     for (Loaded* loaded : batch) {
@@ -324,11 +323,11 @@ int submit_and_settle(const Here& here, const std::vector<Loaded*>& batch, JitRe
   return earlier;
 }
 
-// `wanted` and what may go along with it, marked as ours. With the registry's mutex held.
+// `wanted` and the images that may go along with it, marked as ours. Registry::mutex must be held.
 std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
   std::vector<Loaded*> batch;
-  // Before anything is marked, for add_neighbours() too: what is marked and in no batch is never
-  // settled.
+  // Reserve before any image is marked, for add_neighbours() too. An image that is marked but in no
+  // batch would never be settled.
   batch.reserve(protocol::kLoadsMax);
   batch.push_back(wanted);
   wanted->state = State::kLoading;
@@ -396,9 +395,10 @@ int ensure(Here& here, Loaded* loaded) {
     std::vector<Loaded*> batch;
     {
       std::unique_lock lock(all.mutex);
-      // No deadline, as a driver's load has none: it ends with the load of the thread that marked
-      // it, for submit_and_settle() settles on every way out. That thread waits for the worker's
-      // answer at most until the session dies, and it does when the worker is silent for too long.
+      // No deadline, as a driver's load has none. The wait ends with the load of the thread that
+      // marked it, because submit_and_settle() settles on every way out. That thread waits for the
+      // worker at most until the session ends, which it does when the worker is silent for too
+      // long.
       all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
       if (loaded->state == State::kReady) return 0;
       if (loaded->state == State::kFailed) return loaded->failure;
@@ -409,7 +409,7 @@ int ensure(Here& here, Loaded* loaded) {
       if (!may_go_along(*loaded) && known_table(here, *loaded) == nullptr) {
         add_neighbours(here, &batch);
       }
-    } catch (const std::bad_alloc&) {  // Fewer go along.
+    } catch (const std::bad_alloc&) {  // Fewer images go along.
     }
     if (const int earlier = submit_and_settle(here, batch, nullptr); earlier != 0) return earlier;
   }
@@ -420,7 +420,7 @@ int unload(Here& here, Loaded* loaded) {
   {
     Registry& all = registry();
     std::unique_lock lock(all.mutex);
-    // Ends as ensure()'s wait does.
+    // Ends like the wait in ensure().
     all.changed.wait(lock, [loaded] { return loaded->state != State::kLoading; });
     sent = loaded->state == State::kReady;
   }
@@ -429,7 +429,7 @@ int unload(Here& here, Loaded* loaded) {
     CallSite site;
     site.order = Order::kOrderedHost;
     site.context = loaded->context;  // 0, for a library: after the calls of all contexts.
-    // The end of a module shows what kernels have printed (Programming Guide, "Formatted Output").
+    // The end of a module prints the output of its kernels (Programming Guide, "Formatted Output").
     result = loaded->kind == HandleKind::kLibrary
                  ? post_row(here, opcode::cuLibraryUnload, site, {}, loaded->handle)
                  : call_row(here, opcode::cuModuleUnload, site, {}, loaded->handle);

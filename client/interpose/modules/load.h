@@ -1,13 +1,16 @@
-// Loading an image: what is sent, what is waited for, and the names of kernels afterwards.
+// Loading an image: what the client sends, what it waits for, and how kernels get their handles.
 //
-// An image of which nothing is known is one round trip (two when it is over 1 MiB and the worker
-// does not have it, or comes with options for the compiler). Once this user has been told of
-// its kernels (table_cache.h), a load of it is posted: by its digest if the worker keeps it, else
-// with the image offered in case that the worker has lost it. A library whose image the program
-// preserves and that nvcc's registration code made is not even sent before something in it is asked
-// for, and then, if it has to be asked about, with
-// every other one that waits and with its neighbours (neighbours.h), small ones that nobody has
-// asked for yet: so a program of many source files does not wait once for each.
+// An unknown image costs one round trip. It costs two if it has options for the compiler, or if it
+// is over 1 MiB and the worker does not have it.
+//
+// Once this user knows the image's kernels (table_cache.h), a load of it is posted. The load names
+// the digest if the worker keeps the image. Otherwise it also offers the image, in case the worker
+// has lost it.
+//
+// A library is deferred if nvcc's registration code made it and the program preserves its image. It
+// is sent when the program first asks for something in it. If the worker must be asked about it,
+// all other deferred libraries and small unused neighbours (neighbours.h) go with it. So a program
+// of many source files does not wait once for each.
 #pragma once
 
 #include <string>
@@ -20,31 +23,31 @@
 
 namespace gpurun::client::interpose::modules {
 
-// A module or library of `image`. `preserved`: not nullptr: the wrapper of nvcc's that the image is
-// of, which stays where it is until the library's end. 0 and the handle; else the CUresult of the
-// driver.
+// Loads a module or library of `image`. `preserved`: nvcc's wrapper of the image, which stays in
+// place until the library's end. nullptr: none. Returns 0 and the handle, or the driver's CUresult.
 int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
          const void* preserved, Handle* handle);
 
-// Makes sure that the worker has `loaded`, which may be a round trip, and that its table is there.
+// Ensures that the worker has `loaded` and that its table is there. May cost a round trip.
 int ensure(Here& here, Loaded* loaded);
 
-// The kernel or function of that name, with a handle; `loaded` has been ensured.
+// The kernel or function of that name, with a handle. `loaded` must have been ensured.
 int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function);
 
-// How many kernels the driver counts in `loaded`, which has been ensured: those that cannot run,
-// too.
+// The number of kernels that the driver counts in `loaded`, including those that cannot run.
+// `loaded` must have been ensured.
 int count_kernels(Here& here, Loaded* loaded, unsigned* count);
 
-// The function of `kernel` in the current context; the module of `library` there.
+// The function of `kernel` in the current context, and the module of `library` there.
 int function_of_kernel(Here& here, Function* kernel, Function** function);
 int module_of_library(Here& here, Loaded* library, Loaded** module);
 
-// A global variable of `loaded`, which has been ensured, in the current context. Asked for once.
+// A global variable of `loaded` in the current context. `loaded` must have been ensured. The worker
+// is asked once.
 int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* address,
                  std::size_t* bytes);
 
-// Tells the worker that it ends, and forgets it.
+// Notifies the worker of the unload and forgets `loaded`.
 int unload(Here& here, Loaded* loaded);
 
 }  // namespace gpurun::client::interpose::modules

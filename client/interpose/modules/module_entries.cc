@@ -1,4 +1,4 @@
-// cuModule*: see CUDA Driver API manual, "Module Management".
+// Module entries: cuModule*. See CUDA Driver API manual, "Module Management".
 #include <cstdlib>
 #include <cstring>
 

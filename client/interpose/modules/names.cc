@@ -1,4 +1,5 @@
-// Names of kernels: which are known here get their handle here, and the worker is told in passing.
+// Names of kernels: a known kernel gets its handle in the client, and the worker learns it from a
+// posted call.
 #include "base/log.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/load.h"
@@ -11,8 +12,8 @@ using protocol::KernelDescription;
 using protocol::NameRequest;
 using protocol::Order;
 
-// Where a record stands that gives something of `loaded` a name: at once when the worker is known
-// to have it, else after its load, which was posted.
+// The site of a record that names something of `loaded`. Immediate if the worker has confirmed the
+// load. Otherwise ordered after the load, which was posted.
 CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::uint16_t row) {
   CallSite site;
   site.opcode = row;
@@ -22,13 +23,13 @@ CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::
   if (!confirmed) {
     site.order = Order::kContext;
     site.flags = protocol::kFlagPassesStreams;
-    // A library may have been loaded in another context than it is used in.
+    // A library may have been loaded in another context than the one that uses it.
     if (site.context == 0 || site.context != here.lane->context()) site.context = 0;
   }
   return site;
 }
 
-// One round trip: the worker names and describes it. An earlier call's failure goes to `earlier`.
+// One round trip. The worker names and describes it. `earlier` gets an earlier call's failure.
 int ask(const Here& here, const CallSite& site, const NameRequest& request,
         KernelDescription* description, int* earlier) {
   const Bytes payload = protocol::pack(request);
@@ -48,7 +49,7 @@ int ask(const Here& here, const CallSite& site, const NameRequest& request,
   return 0;
 }
 
-// A trace names what was launched, also when it has long been unloaded.
+// A trace names launched kernels even after they were unloaded.
 void name_for_trace(const Here& here, const Function& function) {
   Recorder* const recorder = here.session().stats().recorder();
   if (recorder != nullptr) recorder->name_kernel(function.handle, function.info.name);
@@ -59,7 +60,7 @@ int post(const Here& here, const CallSite& site, const NameRequest& request) {
   return here.session().post(*here.lane, site, ByteView(payload));
 }
 
-// What was named before, unless the worker has told since that it could not be.
+// An object that was named before. Returns the failure if the worker has reported one for it since.
 template <typename Object>
 int known_good(const Here& here, Object* object, Object** out) {
   const int failure = here.check(object->handle, object->kind);
@@ -114,7 +115,7 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
   if (inserted) {
     here.handles().set_object(handle, made.release());
   } else {
-    here.handles().retire(handle);  // Another thread was first; the worker's second name is idle.
+    here.handles().retire(handle);  // Another thread was first. The second name stays unused.
   }
   *function = it->second;
   return earlier;
@@ -226,7 +227,7 @@ int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* addr
     range.ordinal = here.context->ordinal;
     range.context = here.context->handle;
     range.owner = loaded->handle;
-    // False when another handle of the module was asked before.
+    // Fails when another handle of the module was asked before.
     if (variable.bytes != 0) static_cast<void>(add_range(range));
     const std::lock_guard lock(all.mutex);
     loaded->variables[key] = variable;

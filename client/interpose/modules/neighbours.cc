@@ -1,4 +1,4 @@
-// The wrappers that lie beside it in the object's data, found by their magic numbers.
+// Neighbours: the wrappers beside a wrapper in its object's data, found by their magic numbers.
 #include "client/interpose/modules/neighbours.h"
 
 #include <link.h>
@@ -28,7 +28,7 @@ struct Object {
     }
   };
   std::uintptr_t wanted = 0;
-  Range home{0, 0};  // The segment that holds `wanted`; empty: this is not the object.
+  Range home{0, 0};  // The segment that holds `wanted`. Empty: this is not the object.
   std::vector<Range> ranges;
 
   bool holds(std::uintptr_t at, std::size_t bytes) const {
@@ -53,7 +53,7 @@ int look_at(dl_phdr_info* info, std::size_t, void* user) {
   return object.home.end != 0 ? 1 : 0;
 }
 
-// What stands beside a variable is no business of AddressSanitizer's here: it lies in our segment.
+// Reads beyond a variable, which AddressSanitizer would report. The bytes lie in the segment.
 __attribute__((no_sanitize("address"))) Wrapper read_wrapper(std::uintptr_t at) {
   const auto* from = reinterpret_cast<const volatile std::uint32_t*>(at);
   std::uint32_t words[sizeof(Wrapper) / sizeof(std::uint32_t)];

@@ -6,10 +6,11 @@
 
 namespace gpurun::client::interpose::modules {
 
-// nvcc's registration code keeps one wrapper (driver_abi/image_length.h) per source file in the
-// section .nvFatBinSegment; the linker lays them side by side. Those that stand beside `wrapper`
-// without a gap, nearest first, without itself: of version 1, with an image inside the same object.
-// Empty when `wrapper` lies in no loaded object (an image that the program made itself).
+// nvcc's registration code keeps one wrapper (driver_abi/image_length.h) for each source file in
+// the section .nvFatBinSegment. The linker places them side by side. Returns the wrappers that
+// adjoin `wrapper` without a gap, nearest first, without `wrapper` itself. They are of version 1
+// and have an image inside the same object. Empty when `wrapper` lies in no loaded object, as for
+// an image that the program made itself.
 inline constexpr std::size_t kNeighboursMax = 256;
 std::vector<const void*> neighbouring_wrappers(const void* wrapper);
 

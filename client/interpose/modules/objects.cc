@@ -1,4 +1,5 @@
-// How the objects come and go; what has ended is kept a while for those who still look at it.
+// Module objects: how the objects come and go. Ended objects stay a while for threads that still
+// read them.
 #include "client/interpose/modules/objects.h"
 
 #include <utility>
@@ -9,7 +10,7 @@
 namespace gpurun::client::interpose::modules {
 namespace {
 
-// With the registry's mutex held.
+// The registry's mutex must be held.
 void bury(Registry& all, std::unique_ptr<Function> function) {
   all.retired.push_back(std::move(function));
   if (all.retired.size() > Registry::kEndedMax) all.retired.pop_front();
@@ -94,7 +95,7 @@ void end_of_context(const Here& here, Handle context) {
   const std::lock_guard lock(all.mutex);
   const std::vector<Loaded*> alive(all.alive.begin(), all.alive.end());
   std::erase_if(all.links, [context](const auto& each) {
-    return each.second->context == context;  // Its handle is retired with the context's others.
+    return each.second->context == context;  // retire_context() retires its handle.
   });
   for (Loaded* loaded : alive) {
     if (loaded->context == context) {

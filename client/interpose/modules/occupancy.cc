@@ -1,4 +1,4 @@
-// How warps, registers and shared memory are rounded, and which of them runs out first.
+// Occupancy: how warps, registers and shared memory are rounded, and which limit is reached first.
 #include "client/interpose/modules/occupancy.h"
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 namespace gpurun::client::interpose::modules {
 namespace {
 
-// Registers are given out to warps in runs of 256, from four register files, one for each warp
+// Registers are allocated to warps in units of 256, from four register files, one for each warp
 // scheduler (all devices since compute capability 5.0).
 constexpr int kRegisterRun = 256;
 constexpr int kRegisterFiles = 4;
 constexpr int kUnlimited = 1 << 30;
-// Static and dynamic together, until the program asks for more.
+// Static and dynamic together, unless the program asks for more.
 constexpr int kSharedWithoutAsking = 48 << 10;
 
 template <typename T>
@@ -19,7 +19,7 @@ T round_up(T value, T to) {
   return (value + to - 1) / to * to;
 }
 
-// Shared memory is given out in runs of 256 bytes, of 128 from capability 8.0 on.
+// Shared memory is allocated in units of 256 bytes, or 128 from capability 8.0 on.
 std::size_t shared_run(const OccupancyDevice& device) {
   return device.capability_major >= 8 ? 128 : 256;
 }
@@ -41,7 +41,7 @@ int by_shared(const OccupancyDevice& device, const OccupancyFunction& function,
   const auto fixed = static_cast<std::size_t>(function.static_shared_bytes) +
                      static_cast<std::size_t>(device.shared_reserved_per_block);
   const auto whole = static_cast<std::size_t>(device.shared_per_multiprocessor);
-  // A lower limit of the program's own bounds its launches and not this answer.
+  // A lower limit of the program bounds its launches, but not this answer.
   const auto usual =
       static_cast<std::size_t>(std::max(kSharedWithoutAsking - function.static_shared_bytes, 0));
   if (dynamic_bytes > whole || dynamic_bytes > std::max(most_dynamic(function), usual)) return 0;
@@ -86,7 +86,7 @@ PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction
        aligned -= device.warp_threads) {
     const int threads = std::min(aligned, limit);
     const int blocks = max_active_blocks(device, function, threads, dynamic_shared(user, threads));
-    // The larger of two equally good ones: it was met first.
+    // The larger of two equally good sizes, because it comes first.
     if (blocks * threads > most_threads) {
       most_threads = blocks * threads;
       best = {threads, blocks * device.multiprocessors};

@@ -1,8 +1,10 @@
-// Occupancy: how many blocks of a kernel fit on a multiprocessor, from the attributes of device and
-// kernel. The rules are those that the CUDA Programming Guide publishes ("Hardware Multithreading",
-// "Compute Capabilities", table of technical specifications) and Nsight Compute's occupancy
-// calculator shows; that no block has more dynamic shared memory than its function may ask for, the
-// toolkit's cuda_occupancy.h. Pure.
+// Occupancy: the number of a kernel's blocks that fit on a multiprocessor, from the attributes of
+// device and kernel. Pure.
+//
+// The CUDA Programming Guide publishes the rules ("Hardware Multithreading", "Compute
+// Capabilities", table of technical specifications). Nsight Compute's occupancy calculator shows
+// the same. The toolkit's cuda_occupancy.h has the rule that no block exceeds its function's limit
+// of dynamic shared memory.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +37,7 @@ struct OccupancyFunction {
   int registers = 0;  // Per thread.
   int threads_max = 0;
   int static_shared_bytes = 0;
-  // What a launch may ask for: 48 KiB less the static part, unless the program set another limit
+  // The limit of a launch: 48 KiB less the static part, unless the program set another limit
   // (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES).
   int dynamic_shared_bytes_max = kUnknown;
   static constexpr int kUnknown = 0x7fffffff;
@@ -43,25 +45,25 @@ struct OccupancyFunction {
   static OccupancyFunction of(const Function& function);
 };
 
-// Blocks of `block_threads` that one multiprocessor holds; 0: none can run. Launch bounds of the
-// kernel do not count, and a lower limit of dynamic shared memory neither (driver 580 on an H200:
-// tests/programs/behaviour/local_answers.cu).
+// The number of blocks of `block_threads` that one multiprocessor holds. 0: none can run. Launch
+// bounds of the kernel do not count, nor does a lower limit of dynamic shared memory (driver 580 on
+// an H200: tests/programs/behaviour/local_answers.cu).
 int max_active_blocks(const OccupancyDevice& device, const OccupancyFunction& function,
                       int block_threads, std::size_t dynamic_shared_bytes) noexcept;
 
-// Dynamic shared memory that each of `blocks` blocks on a multiprocessor may have at most, as the
-// driver counts it: without what it reserves for each block, so that one block less may fit with
-// all of it. Nothing when so many blocks do not fit.
+// The most dynamic shared memory that each of `blocks` blocks on a multiprocessor may have. Like
+// the driver, this ignores the memory that the driver reserves for each block. So one block less
+// may fit when all of it is used. Nothing when that many blocks do not fit.
 std::optional<std::size_t> available_dynamic_shared(const OccupancyDevice& device,
                                                     const OccupancyFunction& function, int blocks,
                                                     int block_threads) noexcept;
 
-// The largest block with which most threads run, and the smallest grid that then fills the device.
+// The block size with which most threads run, and the smallest grid that then fills the device.
 struct PotentialBlock {
   int block_threads = 0;
   int grid_blocks = 0;
 };
-// `dynamic_shared(user, threads)`: what a block of so many threads needs.
+// `dynamic_shared(user, threads)`: the dynamic shared memory of a block of `threads` threads.
 PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction& function,
                           std::size_t (*dynamic_shared)(void* user, int threads), void* user,
                           int threads_max);

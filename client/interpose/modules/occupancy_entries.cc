@@ -1,5 +1,6 @@
-// cuOccupancy*: answered from the attributes of device and kernel (CUDA Driver API manual,
-// "Occupancy"). Clusters alone are asked for: how they are placed is the device's own.
+// Occupancy entries: cuOccupancy*, answered from the attributes of device and kernel (CUDA Driver
+// API manual, "Occupancy"). Only questions about clusters go to the worker, because each device
+// places clusters in its own way.
 #include "client/interpose/modules/occupancy.h"
 
 #include <cstring>
@@ -79,7 +80,7 @@ struct SharedNeed {
   }
 };
 
-// The worker asks its driver: function and configuration travel as a launch's.
+// The worker asks its driver. Function and configuration travel like a launch's.
 CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
                      const CUlaunchConfig* config) {
   if (answer == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -104,7 +105,7 @@ CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
   payload.block[2] = config->blockDimZ;
   payload.shared_bytes = config->sharedMemBytes;
   payload.attribute_count = attribute_count;
-  // The stream stands for its context, and with it for a part of the device.
+  // The stream implies its context, and with it a part of the device.
   Handle stream = 0;
   if (const int result = here.stream(config->hStream, &stream); result != 0) return cuda(result);
   CallSite site = here.stream_site(stream);

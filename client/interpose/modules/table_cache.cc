@@ -1,4 +1,5 @@
-// Reads a file with every doubt, writes one under a name of its own and renames it.
+// TableCache: reads a file as hostile input, and writes one under a temporary name, then renames
+// it.
 #include "client/interpose/modules/table_cache.h"
 
 #include <dirent.h>
@@ -46,7 +47,7 @@ std::string hex(const std::uint8_t* bytes, std::size_t count) {
 }
 std::string name_of(const Sha256Digest& key) { return hex(key.data(), key.size()); }
 
-// Nobody else may have put anything there. Not valid: nothing is kept.
+// Only this user may write to the folder. An invalid descriptor means that nothing is kept.
 UniqueFd open_folder(const std::string& path) {
   if (path.empty()) return UniqueFd();
   UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -100,7 +101,7 @@ std::optional<protocol::ImageOutcome> read_table(int file, const Sha256Digest& k
   return std::move(outcome);
 }
 
-// The oldest go while there is too much.
+// Removes the oldest files if there are too many.
 void make_room(int folder) {
   struct File {
     std::string name;
@@ -128,7 +129,7 @@ void make_room(int folder) {
     return std::pair(left.written.tv_sec, left.written.tv_nsec) <
            std::pair(right.written.tv_sec, right.written.tv_nsec);
   });
-  // A quarter at once, so that not every program that comes has to look.
+  // Removes a quarter at once, so that not every process has to clean up.
   std::size_t count = files.size();
   for (const File& file : files) {
     if (count <= TableCache::kFilesMax / 4 * 3 && bytes <= TableCache::kBytesMax / 4 * 3) return;
@@ -187,7 +188,7 @@ std::optional<protocol::ImageOutcome> TableCache::find(const Sha256Digest& key) 
   const UniqueFd folder = open_folder(folder_);
   if (!folder.valid()) return std::nullopt;
   const std::string name = name_of(key);
-  // A pipe in its place must not hold us.
+  // A pipe in its place must not block the process.
   const UniqueFd file(
       openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid() && errno == ENOENT) return std::nullopt;
@@ -210,10 +211,10 @@ void TableCache::add(const Sha256Digest& key, const protocol::ImageOutcome& outc
   if (sizeof head + payload.size() > kFileBytesMax) return;
   UniqueFd folder = open_folder(folder_);
   if (!folder.valid() && errno == ENOENT) {
-    // XDG Base Directory Specification: the base is made, too, for this user alone.
+    // XDG Base Directory Specification: the base folder is created too, for this user alone.
     const std::size_t slash = folder_.rfind('/');
     if (slash != 0) mkdir(folder_.substr(0, slash).c_str(), 0700);
-    mkdir(folder_.c_str(), 0700);  // Another process may have done so just now.
+    mkdir(folder_.c_str(), 0700);  // Another process may have created it just now.
     folder = open_folder(folder_);
   }
   std::uint8_t noise[8];
@@ -222,13 +223,13 @@ void TableCache::add(const Sha256Digest& key, const protocol::ImageOutcome& outc
   const UniqueFd file(openat(folder.get(), part.c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return;
-  // Not synchronised: who reads it hashes it.
+  // No fsync, because each reader checks the hash.
   const bool whole = write_all(file.get(), bytes_of(head)) && write_all(file.get(), payload);
   if (!whole || renameat(folder.get(), part.c_str(), folder.get(), name_of(key).c_str()) != 0) {
     unlinkat(folder.get(), part.c_str(), 0);
     return;
   }
-  // To look takes longer than to add, and a program waits for it.
+  // A check takes longer than an addition, and the program waits for it.
   if (noise[0] % kAddedPerLook == 0) make_room(folder.get());
 }
 

@@ -1,11 +1,13 @@
-// TableCache: what the worker once told of an image's kernels, on this user's disk, so that a
-// program which has run before needs no round trip to load its code.
+// TableCache: the worker's descriptions of images' kernels on this user's disk. A program that has
+// run before needs no round trip to load its code.
 //
-// One file per key: a head with the key and the SHA-256 of what follows, then the packed outcome of
-// the load (protocol/module_calls.h). A file is hostile input like anything from a peer: it is
-// bounded, must be this user's own, is hashed, parsed and checked; one that fails is removed. Files
-// appear whole (written beside, then renamed). What cannot be read or kept costs a round trip and
-// is no error: there is no home, it is read-only, the disk is full.
+// Each key has one file. The file begins with a head that holds the key and the SHA-256 of the
+// rest. The packed outcome of the load follows (protocol/module_calls.h).
+//
+// A file is hostile input, like anything from a peer. It must be within its bound and owned by this
+// user. It is hashed, parsed and checked, and removed if that fails. Files appear whole: they are
+// written under another name, then renamed. A file that cannot be read or kept costs a round trip
+// and is not an error. That includes a missing or read-only home and a full disk.
 //
 // Any thread, any number of processes. No descriptor stays open.
 #pragma once
@@ -21,10 +23,10 @@
 
 namespace gpurun::client::interpose::modules {
 
-// Everything that a table depends on: the image, the server's driver and release, the device's
-// kind; how the table is written, so that none of another build is misread; and who said it, so
-// that no server is believed about another: `server` is "host:port", of which the port does not
-// count.
+// The hash of everything that a table depends on: the image, the server's driver and release, and
+// the device's kind. It covers `format`, so that no table of another build is misread. It covers
+// `server`, so that no server is trusted for another one. `server` is "host:port", and the port
+// does not count.
 Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
                        const Device& device, std::string_view server,
                        const std::string& server_release,
@@ -32,24 +34,25 @@ Sha256Digest table_key(const Sha256Digest& image, const DeviceSnapshot& devices,
 
 class TableCache {
  public:
-  // Of one table; larger ones are not kept.
+  // Bound of one table. Larger tables are not kept.
   static constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
-  // Of all, but for what was added since somebody last looked, which one of kAddedPerLook does; the
-  // files that were written first go beyond.
+  // Bounds of all tables together, except those added since the last check. On average one of
+  // kAddedPerLook additions checks them. The files that were written first are removed.
   static constexpr std::size_t kBytesMax = std::size_t{64} << 20;
   static constexpr std::size_t kFilesMax = 4096;
-  static constexpr unsigned kAddedPerLook = 16;  // At random: processes know nothing of each other.
+  static constexpr unsigned kAddedPerLook = 16;  // At random: processes are independent.
 
-  // An absolute path, made when there is something to keep; empty: nothing is kept or found.
+  // `folder` is an absolute path, created when there is something to keep. Empty: nothing is kept
+  // or found.
   explicit TableCache(std::string folder) : folder_(std::move(folder)) {}
 
-  // This user's: gpurun-kernels in XDG_CACHE_HOME, else in .cache of HOME. None with
-  // GPURUN_CACHE=off or without either. Immortal; made at the first call.
+  // This user's cache: gpurun-kernels in XDG_CACHE_HOME, or else in .cache of HOME. Disabled with
+  // GPURUN_CACHE=off, or without both variables. Immortal. Created at the first call.
   static const TableCache& of_user();
   bool keeps() const noexcept { return !folder_.empty(); }
 
   std::optional<protocol::ImageOutcome> find(const Sha256Digest& key) const;
-  // Without logs; of a load that succeeded.
+  // `outcome` must be of a load that succeeded, and without logs.
   void add(const Sha256Digest& key, const protocol::ImageOutcome& outcome) const;
 
  private:

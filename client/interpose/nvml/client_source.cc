@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 of a program under gpurun: the facts are those of the session that the client's
-// libcuda.so.1, which lies beside this library, is attached to.
+// Client source: the facts of libnvidia-ml.so.1 for a program under gpurun. They come from the
+// session of the client's libcuda.so.1, which lies beside this library.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ const NvmlSource* find_session() {
   const std::size_t slash = own.rfind('/');
   const std::string path =
       (slash == std::string::npos ? std::string() : own.substr(0, slash + 1)) + "libcuda.so.1";
-  // Never closed: programs ask while they end.
+  // Never closed, because programs ask while they end.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   using GetTable = CUresult (*)(const void**, const CUuuid*);
@@ -32,13 +32,13 @@ const NvmlSource* find_session() {
   return view->bytes >= sizeof(ClientView) ? view->nvml : nullptr;
 }
 
-// nullptr: what lies beside us is no client library.
+// nullptr: the library beside this one is not the client library.
 const NvmlSource* session() {
   static constinit PublishedOnce<const NvmlSource*> found;
   return found.get(find_session);
 }
 
-// The front calls nothing but open() before open() has succeeded.
+// The front calls only open() until it has succeeded.
 constexpr NvmlSource kSource = {
     .open = [] { return session() == nullptr ? kNvmlDriverNotLoaded : session()->open(); },
     .device_count = [] { return session()->device_count(); },
