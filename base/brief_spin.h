@@ -1,11 +1,11 @@
-// BriefSpin: keeps a thread awake for a moment before it goes to sleep, as long as that pays.
+// BriefSpin: a short poll before a thread goes to sleep, for as long as polling pays.
 //
-// To put a thread to sleep and wake it costs both sides a system call and a switch, on virtual
-// machines of today some ten microseconds; what is waited for in the midst of a conversation often
-// comes sooner. Between two looks the thread yields its processor, for the other end may need it. A
-// thread whose waits are long stops trying, and so does for a while one whose processor others
-// kept when it had yielded: it would come back after their time slices, while one that sleeps and
-// is woken goes before them (docs/adr/0029). One thread at a time.
+// Sleeping and waking costs both sides a system call and a thread switch. In the midst of a
+// conversation the awaited event often comes sooner than that. Between two polls the thread yields
+// its processor, because the other end may need it. A thread that only has long waits stops
+// polling. A thread also stops for a while after a yield that kept it off its processor for long.
+// Such a thread would run again only after the other threads' time slices, and a woken sleeper runs
+// before them (docs/adr/0029). One thread at a time.
 #pragma once
 
 #include <sched.h>
@@ -15,12 +15,12 @@
 
 namespace gpurun {
 
-// The time, and what a thread does between two looks. A test has its own.
+// The clock, and the yield between two polls. Tests replace both.
 struct OwnProcessor {
   using Clock = std::chrono::steady_clock;
   static Clock::time_point now() noexcept { return Clock::now(); }
   static void yield() noexcept {
-    // Some hundred nanoseconds, for which a hyper-thread beside this one has the core.
+    // Pauses first, so that a hyper-thread beside this one has the core for a moment.
     for (int i = 0; i < 8; ++i) {
 #if defined(__x86_64__) || defined(__i386__)
       __builtin_ia32_pause();
@@ -37,19 +37,20 @@ class BasicBriefSpin {
  public:
   using Clock = typename Processor::Clock;
   static constexpr std::chrono::microseconds kSpan{30};
-  // After so many tries in a row that were in vain none is made.
+  // After so many unsuccessful polls in a row, wait() polls no more.
   static constexpr int kMissesMax = 8;
-  // Away for so long after a yield: others want the processor.
+  // A yield that takes so long means that other threads want the processor.
   static constexpr std::chrono::microseconds kKept{200};
-  // Waits without a try after that: the first time, and at most, after twice as many each time.
+  // So many waits do not poll after such a yield. The number doubles each time, up to the maximum.
   static constexpr int kRestMin = 64, kRestMax = 4096;
-  // So many tries in a row without it: nobody else wants the processor any more.
+  // After so many successful polls in a row, the processor counts as free again.
   static constexpr int kCalm = 1024;
 
-  // `span`: for how long at most; 0: never.
+  // `span`: the longest time of one poll. 0 disables polling.
   explicit BasicBriefSpin(std::chrono::nanoseconds span = kSpan) noexcept : span_(span) {}
 
-  // True: `ready`, which was asked again and again, says yes. False: go to sleep, and say slept().
+  // Calls `ready` repeatedly. Returns true when it returned true. After false the caller goes to
+  // sleep and then calls slept().
   template <typename Ready>
   bool wait(Ready ready) {
     if (span_.count() == 0 || misses_ == kMissesMax) return false;
@@ -79,8 +80,8 @@ class BasicBriefSpin {
     return false;
   }
 
-  // So long it took asleep. What was about as short as a try makes further ones worth while: being
-  // woken takes its time, too.
+  // `time`: how long the thread slept. A sleep about as short as a poll makes polling worthwhile
+  // again, because a wake-up takes time too.
   void slept(std::chrono::nanoseconds time) noexcept {
     if (time < 2 * span_) misses_ = 0;
   }

@@ -1,5 +1,5 @@
-// Borrowed and owned bytes. A ByteView is borrowed until the call returns unless a comment says
-// longer.
+// Borrowed and owned bytes. A ByteView is borrowed until the call returns, unless a comment gives a
+// longer time.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline MutableBytes mutable_bytes(void* start, std::size_t byte_count) {
   return {static_cast<std::byte*>(start), byte_count};
 }
 
-// The bytes of one object; T must be trivially copyable.
+// The bytes of one object. T must be trivially copyable.
 template <typename T>
 ByteView bytes_of(const T& object) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,4 +1,4 @@
-// The thread has a table of descriptors of its own, which the kernel closes at its end.
+// A thread with a descriptor table of its own: the kernel closes that table when the thread ends.
 #include "base/close_unawaited.h"
 
 #include <sched.h>
@@ -20,7 +20,7 @@ void close_unawaited(UniqueFd file) noexcept {
     });
     const bool own = has_it.get_future().get();
     if (own) {
-      file.reset();  // Not the last.
+      file.reset();  // Not the last: the thread has a copy.
       is_closed.set_value(true);
     } else {
       static_cast<void>(file.release());

@@ -1,14 +1,15 @@
-// Closes a descriptor of which somebody else has decided what its close does.
+// close_unawaited(): closes a descriptor when another process may have made close() block.
 #pragma once
 
 #include "base/unique_fd.h"
 
 namespace gpurun {
 
-// Returns soon, also where the close of this last descriptor of a socket would wait for what its
-// sender has arranged (SO_LINGER, socket(7)), or where it takes such ones with it, unread
-// (unix(7)). A thread has it last, and ends: the kernel lets no exiting task linger. Where there is
-// no thread to be had, or none may have a table of descriptors of its own, it stays open.
+// Returns soon, even if close() would block. A socket's last close blocks if its sender has set
+// SO_LINGER (socket(7)). It also closes descriptors that were sent over it and not received
+// (unix(7)), and these may linger. A helper thread closes the last descriptor by ending, because
+// the kernel lets no exiting task linger. The descriptor stays open if no thread can start, or if
+// the thread cannot have a descriptor table of its own.
 void close_unawaited(UniqueFd file) noexcept;
 
 }  // namespace gpurun

@@ -1,4 +1,4 @@
-// The distance is that of optimal string alignment.
+// nearest_word(): the distance is that of optimal string alignment.
 #include "base/command_suggestion.h"
 
 #include <algorithm>

@@ -7,17 +7,17 @@
 
 namespace gpurun {
 
-// The candidate that `word` is a misspelling of: one that begins with it, if there is just one,
-// else the one at the smallest distance (letters added, lost, replaced, or swapped with a
-// neighbour), if that is at most a third of the word. Empty: none, or the word has fewer than three
-// letters.
+// Returns the candidate that `word` is a misspelling of. If just one candidate begins with `word`,
+// it is that one. If not, it is the one at the smallest distance, which is at most a third of the
+// word. The distance counts letters added, lost, replaced, or swapped with a neighbour. Empty:
+// there is no such candidate, or the word has fewer than three letters.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean WORD?", or "" for an empty word.
 std::string suggestion(const std::string& word);
 
-// The suggestion for the first unknown option or subcommand in `argv`, of which `app` is the parser
-// (CLI::App, which this header needs no declaration of).
+// Returns the suggestion for the first unknown option or subcommand in `argv`. `app` is the parser,
+// a CLI::App, which this header does not need a declaration of.
 template <typename App>
 std::string did_you_mean(const App& app, int argc, const char* const* argv) {
   const App* command = &app;

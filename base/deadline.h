@@ -1,4 +1,4 @@
-// Deadline: an absolute point in monotonic time, the only way in which a wait is bounded.
+// Deadline: an absolute point in monotonic time. Every bounded wait takes one.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline in(std::chrono::nanoseconds span) { return Deadline(Clock::now() + span); }
-  // For waits that something else bounds (a fence: the silence deadline). Say what at the spot.
+  // For waits that something else bounds (a fence: the silence deadline). The call site names it.
   static Deadline never() { return Deadline(Clock::time_point::max()); }
 
   bool is_never() const { return when_ == Clock::time_point::max(); }
   bool passed() const { return !is_never() && Clock::now() >= when_; }
   Clock::time_point when() const { return when_; }
 
-  // What is left, at least 0; meaningless for never().
+  // The time left, at least 0. Meaningless for never().
   std::chrono::nanoseconds remaining() const {
     const auto left = when_ - Clock::now();
     return left.count() > 0 ? left : std::chrono::nanoseconds(0);

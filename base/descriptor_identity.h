@@ -1,8 +1,9 @@
-// DescriptorIdentity: tells whether a descriptor's number still stands for what it stood for.
+// DescriptorIdentity: the identity of an open file, to check that a descriptor still refers to it.
 //
-// In somebody else's process the program may close any number, and open something of its own under
-// it. Whoever would write to, read from, shut down or close a number there asks first. Between the
-// question and the call stays a moment in which another thread can do so.
+// Inside another program's process, the program may close any descriptor and open its own file
+// under the same number. Code there checks the identity before it writes to, reads from, shuts down
+// or closes a descriptor. Another thread can still change the descriptor between the check and the
+// call.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,9 +15,9 @@ namespace gpurun {
 
 class DescriptorIdentity {
  public:
-  DescriptorIdentity() = default;  // Of nothing: holds of no descriptor.
+  DescriptorIdentity() = default;  // Of no file: holds() returns false.
 
-  // As it is now. Sockets and pipes have a number of their own in their kernel file system.
+  // The identity of `fd` as it is now. Sockets and pipes have an inode of their own in the kernel.
   static DescriptorIdentity of(int fd) noexcept {
     DescriptorIdentity identity;
     struct stat about = {};
@@ -30,7 +31,7 @@ class DescriptorIdentity {
     return identity;
   }
 
-  // Safe in a signal handler and in a child of a process with threads; keeps errno.
+  // Safe in a signal handler and in a child of a process with threads. Keeps errno.
   bool holds(int fd) const noexcept {
     const DescriptorIdentity now = of(fd);
     return known_ && now.known_ && device_ == now.device_ && file_ == now.file_;

@@ -1,10 +1,10 @@
-// DescriptorMark: tells, by a cheaper system call than DescriptorIdentity's, whether a descriptor's
-// number still stands for what it stood for.
+// DescriptorMark: a cheaper check than DescriptorIdentity that a descriptor still refers to its
+// file.
 //
-// The mark is the signal that the open file would send on input if it were in O_ASYNC mode, which
-// it is not (F_SETSIG, fcntl(2)): a real-time signal, in place of the 0 that every other file has.
-// Only a file whose owner has chosen the same signal passes for a marked one; to close what
-// somebody else may have opened, or to shut it down, DescriptorIdentity is to be asked.
+// The mark is the signal that the open file would send on input in O_ASYNC mode (F_SETSIG,
+// fcntl(2)). The file is not in that mode. The mark is a real-time signal, and every other file has
+// 0. A file passes for a marked one only if its owner has chosen the same signal. Before a close or
+// shutdown of a descriptor that the program may have reopened, check DescriptorIdentity.
 #pragma once
 
 #include <fcntl.h>
@@ -16,10 +16,10 @@ namespace gpurun {
 
 class DescriptorMark {
  public:
-  DescriptorMark() = default;  // None.
+  DescriptorMark() = default;  // No mark: holds() returns false.
 
-  // Marks what `fd` stands for, with another signal than the last thirty times. A kernel, or a
-  // filter of system calls, may refuse: then there is no mark.
+  // Marks the file of `fd` with another signal than the last 29 marks. A kernel or a system call
+  // filter may refuse, and then there is no mark.
   static DescriptorMark put(int fd) noexcept {
     static std::atomic<unsigned> puts{0};
     DescriptorMark mark;
@@ -31,7 +31,7 @@ class DescriptorMark {
   }
 
   bool is_there() const noexcept { return signal_ != 0; }
-  // Safe in a signal handler and in a child of a process with threads; keeps errno.
+  // Safe in a signal handler and in a child of a process with threads. Keeps errno.
   bool holds(int fd) const noexcept {
     const int before = errno;
     const int signal = fcntl(fd, F_GETSIG);
@@ -40,7 +40,7 @@ class DescriptorMark {
   }
 
  private:
-  // Linux' real-time signals are 32 to 64; the C library keeps the first two for itself.
+  // Linux has the real-time signals 32 to 64. The C library keeps the first two for itself.
   static constexpr int kHighest = 64, kSignals = 30;
 
   int signal_ = 0;

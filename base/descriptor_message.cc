@@ -1,4 +1,4 @@
-// The kernel delivers such a message whole, or says that it has cut it off.
+// Messages with descriptors: the kernel delivers one whole, or flags that it was truncated.
 #include "base/descriptor_message.h"
 
 #include <errno.h>

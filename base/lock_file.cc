@@ -1,4 +1,4 @@
-// Nothing tells when a lock comes free within a deadline, so it is asked for again and again.
+// lock_file(): flock() has no timeout, so the lock is polled until the deadline.
 #include "base/lock_file.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ Result<UniqueFd> lock_file(int folder, const std::string& name, const std::strin
     if (file.ok() && flock(file->get(), LOCK_EX | LOCK_NB) == 0) return file;
     const bool busy = file.ok() && (errno == EWOULDBLOCK || errno == EINTR);
     if (file.ok() && !busy) return Status::from_errno(errno, path);
-    // Root has made it and not given it to this user yet.
+    // Root has created the file and has not given it to this user yet.
     const bool not_ours_yet = !file.ok() && file.status().code() == Code::kRefused &&
                               faccessat(folder, name.c_str(), R_OK, AT_EACCESS) != 0 &&
                               errno == EACCES;

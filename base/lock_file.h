@@ -1,5 +1,5 @@
-// A lock among processes: a file of its own that no other user can open. A folder, or a file that
-// others may read, can be locked by them as well, for as long as they like.
+// lock_file(): a lock among processes, on a file of its own that no other user can open. Other
+// users can also lock a folder, or a file that they may read, for as long as they like.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace gpurun {
 
-// Locks the file `name` of mode 0600 in `folder`, which it makes where it is missing, until the
-// descriptor goes. The caller has seen that only its own user, root and the folder's owner can
-// write in `folder`. What root makes in another user's folder becomes that user's. `path` is the
-// file's, for messages. kRefused: the file is a link, or other users can open it. kDeadline:
-// another process holds the lock.
+// Locks the file `name` in `folder` until the returned descriptor is closed. Creates the file, with
+// mode 0600, if it is missing. The caller has checked that only its own user, root and the folder's
+// owner can write in `folder`. A file that root creates in another user's folder becomes that
+// user's. `path` names the file in messages. kRefused: the file is a link, or other users can open
+// it. kDeadline: another process holds the lock.
 Result<UniqueFd> lock_file(int folder, const std::string& name, const std::string& path,
                            Deadline deadline);
 

@@ -1,4 +1,4 @@
-// A record is put together in a buffer on the stack and leaves with one write(2).
+// write(): a record is built in a buffer on the stack and leaves with one write(2).
 #include "base/log.h"
 
 #include <unistd.h>
@@ -60,7 +60,7 @@ void write(Level level, const char* format, ...) noexcept {
   if (wanted > 0) used += wanted;
   if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
   line[used++] = '\n';
-  // A closed or full stderr is the program's business; there is nobody left to tell.
+  // A closed or full stderr is the program's business, and there is no other place to report it.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, static_cast<size_t>(used));
   errno = saved_errno;
 }

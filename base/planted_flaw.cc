@@ -1,4 +1,4 @@
-// Compiled with a sanitizer only.
+// planted_flaw(): compiled with a sanitizer only.
 #include "base/planted_flaw.h"
 
 #include <pthread.h>
@@ -15,8 +15,7 @@ namespace {
 constexpr std::size_t kBytes = 16;
 
 void overflow() {
-  volatile std::size_t size =
-      kBytes;  // Or UBSan, which sees it coming, would be the first to tell.
+  volatile std::size_t size = kBytes;  // Volatile: UBSan would otherwise report the overflow first.
   auto* bytes = static_cast<volatile char*>(std::malloc(size));
   if (bytes == nullptr) return;
   bytes[size] = 1;

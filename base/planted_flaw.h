@@ -1,5 +1,5 @@
-// Flaws that builds with a sanitizer make on demand, so that a test can tell that the sanitizer
-// sees into every process of a run (tests/sanitizers). All other builds have nothing of it.
+// planted_flaw(): a defect on demand in builds with a sanitizer. A test uses it to check that the
+// sanitizer works in every process of a run (tests/sanitizers). Other builds contain no such code.
 #pragma once
 
 #if defined(GPURUN_ASAN) || defined(GPURUN_TSAN)
@@ -8,8 +8,7 @@
 
 namespace gpurun {
 
-// GPURUN_PLANTED_FLAW=`where`-overflow, -race or -undefined: goes wrong that way, once in a
-// process.
+// GPURUN_PLANTED_FLAW=`where`-overflow, -race or -undefined: makes that defect, once in a process.
 #ifdef GPURUN_PLANTED_FLAWS
 void planted_flaw(const char* where) noexcept;
 #else

@@ -1,4 +1,4 @@
-// A decoder of UTF-8 (RFC 3629, section 4) that accepts no overlong form and no surrogate.
+// UTF-8 decoder (RFC 3629, section 4) that accepts no overlong form and no surrogate.
 #include "base/printable.h"
 
 #include <cstddef>

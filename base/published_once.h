@@ -1,8 +1,10 @@
 // PublishedOnce: a value that the first caller of get() builds and that lives until the process
-// ends. It replaces a static variable of a function where a forked child may come: the compiler
-// guards such a variable with a lock, and a child waits for ever for a lock that another thread of
-// its parent held. PublishedOnce has no lock. Threads that call get() at once may each build a
-// value, and all but one are discarded.
+// ends.
+//
+// It replaces a function's static variable in code that a forked child may run. The compiler guards
+// such a variable with a lock. A child waits forever for a lock that another thread of its parent
+// held. PublishedOnce has no lock. Threads that call get() at once may each build a value, and all
+// but one are discarded.
 #pragma once
 
 #include <atomic>

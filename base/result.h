@@ -1,5 +1,5 @@
-// Result<T>: a value or the Status that says why there is none. The surface of std::expected, which
-// replaces it once the compiler floor knows it.
+// Result<T>: a value, or the Status that explains its absence. It has the interface of
+// std::expected, which replaces it once the compiler floor has it.
 #pragma once
 
 #include <cassert>

@@ -1,6 +1,6 @@
 // SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104). Pure functions without allocation, safe from
-// any thread, so that the client library needs no cryptographic library to be proved or to name an
-// image.
+// any thread. With them the client library proves an attach and names images without a
+// cryptographic library.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ using Sha256Digest = std::array<std::uint8_t, 32>;
 class Sha256 {
  public:
   void update(ByteView bytes) noexcept;
-  Sha256Digest finish() noexcept;  // Once; the object is spent.
+  Sha256Digest finish() noexcept;  // Once. The object is spent.
 
  private:
   void absorb(const std::uint8_t* block) noexcept;
@@ -36,14 +36,14 @@ class HmacSha256 {
  public:
   explicit HmacSha256(ByteView key) noexcept;
   void update(ByteView bytes) noexcept { inner_.update(bytes); }
-  Sha256Digest finish() noexcept;  // Once; the object is spent.
+  Sha256Digest finish() noexcept;  // Once. The object is spent.
 
  private:
   Sha256 inner_;
   Sha256 outer_;
 };
 
-// True when equal; takes the same time wherever they differ.
+// Returns true when both are equal. The time does not depend on where they differ.
 bool equal_in_constant_time(ByteView left, ByteView right) noexcept;
 
 }  // namespace gpurun

@@ -1,4 +1,4 @@
-// Keeps the numbers 0, 1 and 2 for what they are for.
+// keep_standard_descriptors(): reserves the descriptors 0, 1 and 2 for standard input and output.
 #pragma once
 
 #include <fcntl.h>
@@ -6,9 +6,9 @@
 
 namespace gpurun {
 
-// Puts /dev/null where whoever started this process has closed one of the three, so that nothing
-// that is opened later gets its number, and messages after it. `flags`: O_CLOEXEC leaves programs
-// that this process executes as they would be without it. First in main().
+// Opens /dev/null for each of the three that the parent process has closed. A file that is opened
+// later would get the number, and then the messages. `flags`: with O_CLOEXEC, programs that this
+// process executes find the descriptors as the parent left them. Call it first in main().
 inline void keep_standard_descriptors(int flags) {
   int fd = 0;
   do {

@@ -1,4 +1,4 @@
-// The words of a status, and which code an errno stands for.
+// Status: messages, and the code for each errno.
 #include "base/status.h"
 
 #include <cerrno>
@@ -81,7 +81,7 @@ Code code_of_errno(int error_number) {
   }
 }
 
-// strerror_r exists in two versions; overloads take whichever result this libc's has.
+// strerror_r exists in two versions. The overloads accept the result of either.
 [[maybe_unused]] const char* message_of(int, const char* buffer) { return buffer; }
 [[maybe_unused]] const char* message_of(const char* message, const char*) { return message; }
 

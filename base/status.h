@@ -1,8 +1,7 @@
-// Status: what became of an operation that can fail. A value, cheap when it succeeded.
+// Status: the outcome of an operation that can fail. Cheap on success.
 //
-// The one who first decides what the error is writes the message, with the exact cause; those who
-// pass it on stay silent. A CUresult that CUDA's driver decided travels in `cuda_error()`
-// unchanged.
+// The code that first detects an error writes the message, with the exact cause. Code that passes
+// the error on adds nothing. A CUresult of the CUDA driver travels in `cuda_error()` unchanged.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +13,19 @@ namespace gpurun {
 
 enum class Code : std::uint8_t {
   kOk,
-  kInvalidArgument,    // The caller's input is wrong; nothing was done.
-  kDeadline,           // The wait ended; what was waited for may still happen.
+  kInvalidArgument,    // The caller's input is wrong. Nothing was done.
+  kDeadline,           // The wait ended. The awaited event may still happen.
   kPeerGone,           // The other process closed or died. Final for this connection.
   kProtocol,           // The peer broke the wire contract. Final for this connection.
-  kTooLarge,           // Over a bound of protocol/limits.h; nothing was done.
-  kRefused,            // The peer understood and said no (access, version, no GPU free).
+  kTooLarge,           // Over a bound of protocol/limits.h. Nothing was done.
+  kRefused,            // The peer understood and declined (access, version, no GPU free).
   kUnavailable,        // Nothing listens there, or a file, device or library is missing.
   kResourceExhausted,  // Memory, descriptors or threads ran out.
-  kCuda,               // CUDA's driver failed: see cuda_error().
+  kCuda,               // The CUDA driver failed: see cuda_error().
   kInternal,           // A bug of ours.
 };
 
-// The name of `code`, for messages: "peer gone".
+// The name of `code` for messages, such as "peer gone".
 const char* code_name(Code code) noexcept;
 
 class [[nodiscard]] Status {
@@ -34,9 +33,9 @@ class [[nodiscard]] Status {
   Status() noexcept = default;  // Success.
   Status(Code code, std::string message);
 
-  // A failure that CUDA decided; `result` is its CUresult and reaches the application unchanged.
+  // A failure that CUDA decided. `result` is its CUresult and reaches the application unchanged.
   static Status cuda(int result, std::string message);
-  // A failed system call: the code that fits `error_number`, "what: strerror".
+  // A failed system call. The code fits `error_number`, and the message is "what: strerror".
   static Status from_errno(int error_number, const std::string& what);
 
   bool ok() const noexcept { return failure_ == nullptr; }

@@ -1,13 +1,14 @@
-// What debuggers, profilers and `top -H` call the calling thread.
+// name_this_thread(): the name that debuggers, profilers and `top -H` show for the calling thread.
 //
-// For processes of our own; client/thread.h names the threads that we start in somebody else's.
+// For our own processes. client/thread.h names the threads that we start in another program's
+// process.
 #pragma once
 
 #include <sys/prctl.h>
 
 namespace gpurun {
 
-// At most 15 bytes of `name` (prctl(2)). Threads that this one starts begin with the same.
+// Takes at most 15 bytes of `name` (prctl(2)). Threads that this one starts inherit the name.
 inline void name_this_thread(const char* name) noexcept { prctl(PR_SET_NAME, name); }
 
 }  // namespace gpurun

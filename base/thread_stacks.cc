@@ -1,5 +1,6 @@
-// The limit may be one that this process cannot raise: the first thread then moves to a stack that
-// was mapped for it. It stays the first thread, which namespaces and the death signal depend on.
+// with_ordinary_stacks(): if this process cannot raise the limit, the first thread moves to a stack
+// that was mapped for it. It stays the first thread, which namespaces and the death signal depend
+// on.
 #include "base/thread_stacks.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ void use_ordinary_stacks_for_threads() {
   pthread_attr_destroy(&attributes);
 }
 
-// Whether the first thread's stack may grow so far by now.
+// Returns whether the first thread's stack may now grow to the ordinary size.
 bool has_ordinary_stack() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kOrdinaryStackBytes) return true;
@@ -29,7 +30,7 @@ bool has_ordinary_stack() {
   return setrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur == kOrdinaryStackBytes;
 }
 
-// makecontext() passes no pointers.
+// Holds the arguments, because makecontext() passes no pointers.
 struct Moved {
   int (*body)(int, char**) = nullptr;
   int argc = 0;
@@ -44,7 +45,7 @@ void run_moved() { moved.result = moved.body(moved.argc, moved.argv); }
 
 int with_ordinary_stacks(int (*body)(int, char**), int argc, char** argv) {
   use_ordinary_stacks_for_threads();
-#ifdef GPURUN_PLANTED_FLAWS  // A sanitizer knows the first stack only.
+#ifdef GPURUN_PLANTED_FLAWS  // Sanitizers know the first stack only.
   return body(argc, argv);
 #else
   constexpr std::size_t kGuardBytes = std::size_t{64} << 10;

@@ -1,8 +1,8 @@
-// Stacks of threads that do not depend on the shell's `ulimit -s`.
+// with_ordinary_stacks(): thread stacks that do not depend on the shell's `ulimit -s`.
 //
-// The C library gives a thread as much stack as the process's limit was at its start, and the
-// kernel lets the first thread's grow so far. A limit that a user sets for a program, or a script
-// for all, would be that of a server's threads, too.
+// The C library sizes each thread's stack by the limit that the process started with. The kernel
+// lets the first thread's stack grow up to the same limit. Without this, a limit that a user sets
+// for a program, or a script for all programs, would apply to a server's threads.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace gpurun {
 
 inline constexpr std::size_t kOrdinaryStackBytes = std::size_t{8} << 20;
 
-// Runs `body`, in the first thread, with an ordinary stack, and gives one to each thread that is
-// started without a size of its own. From main(), once. Returns what `body` does.
+// Runs `body` in the first thread with an ordinary stack, and returns its result. Each thread that
+// is started without a size of its own gets an ordinary stack. Call it from main(), once.
 int with_ordinary_stacks(int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace gpurun

@@ -22,7 +22,7 @@ class UniqueFd {
   bool valid() const { return fd_ >= 0; }
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    // close() is never repeated after EINTR: on Linux the descriptor is gone already.
+    // close() is never repeated after EINTR, because on Linux the descriptor is already free.
     if (fd_ >= 0) close(fd_);
     fd_ = fd;
   }

@@ -1,4 +1,4 @@
-// The environment decides, and only absolute paths count.
+// User and service folders: the environment decides, and only absolute paths count.
 #include "base/user_folders.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A short write is followed by one of the rest, which fails with the reason.
+// write_whole(): writes the rest after a short write, and that write fails with the reason.
 #include "base/write_whole.h"
 
 #include <unistd.h>

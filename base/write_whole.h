@@ -1,7 +1,7 @@
-// write_whole(): all bytes to a descriptor, with the error that stopped it.
+// write_whole(): writes all bytes to a descriptor, and returns the error that stopped it.
 //
-// A disk that fills up takes a part of a write and fails the next one: errno says nothing of a
-// short write. Blocks as long as the descriptor does. Any thread.
+// On a disk that fills up, a write is short and the next one fails. A short write alone sets no
+// errno. Blocks as long as the descriptor does. Any thread.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace gpurun {
 
-// `name` names the file in the message. On failure a part may be written; `written`, if it is not
-// null, says how many bytes.
+// `name` names the file in the message. On failure a part may be written. `written`, if it is not
+// null, receives the number of bytes.
 Status write_whole(int fd, ByteView bytes, const std::string& name, std::size_t* written = nullptr);
 
 inline Status write_whole(int fd, std::string_view text, const std::string& name,

@@ -1,5 +1,5 @@
-// Arrays whose elements begin as zero bytes. A large one is memory as the system gives it: no page
-// of it is touched before an element there is used.
+// Arrays with elements that begin as zero bytes. The system gives a large one untouched memory: a
+// page is first touched when an element in it is used.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace gpurun {
 
-// `count` elements of T, whose initial value must be all zero bytes; nullptr: no memory. Freed by
-// free_zeroed().
+// Allocates `count` elements of T. The initial value of T must be all zero bytes. Returns nullptr
+// when there is no memory. free_zeroed() frees it.
 template <typename T>
 T* make_zeroed(std::size_t count) noexcept {
   static_assert(std::is_trivially_destructible_v<T> && std::is_standard_layout_v<T>);

@@ -1,5 +1,5 @@
-// The client's half of the attach: every connection's first frame is proved already, because the
-// ticket carries the server's challenge; so attaching costs one round trip and the worker's start.
+// attach(): the first frame of each connection already carries its proof, because the ticket
+// contains the server's challenge. An attach therefore costs one round trip and the worker's start.
 #include "client/attach.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using protocol::ControlFrame;
 using protocol::ControlMessage;
 
-// What all connections of one session say, but for `index`.
+// The words of all connections of one session, except for `index`.
 Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
                                      unsigned connections) {
   Result<protocol::Id> id = protocol::random_array<protocol::Id>();
@@ -53,7 +53,7 @@ Result<protocol::Accept> receive_accept(transport::Connection& log, const protoc
   if (!frame.ok()) return frame.status();
   Result<ControlMessage> message = protocol::decode(frame->payload);
   if (!message.ok()) return message.status();
-  // Without a tag when the server no longer knows the lease, and so has no key either.
+  // The answer has no tag when the server no longer knows the lease, because then it has no key.
   if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
     return Status(Code::kRefused, "server " + server + ": " + refused->reason);
   }
@@ -67,7 +67,7 @@ Result<protocol::Accept> receive_accept(transport::Connection& log, const protoc
   return std::move(*accept);
 }
 
-// With how the worker died, or the server ended, if that is the reason and gpurun hears of it.
+// Adds how the worker died or the server ended, if gpurun reports that.
 Status explained(const Status& status, const AttachOptions& options, const protocol::Id& session) {
   const bool ended = status.code() == Code::kPeerGone || status.code() == Code::kUnavailable;
   if (options.deaths == nullptr || !ended) return status;
@@ -145,7 +145,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;
   }
-  // The connects; with TLS its handshakes; the worker's answer.
+  // The connects, the TLS handshakes, and the worker's answer.
   attached.round_trips = session.encrypted ? 3 : 2;
   return attached;
 }

@@ -1,7 +1,7 @@
-// Attach: from a ticket to connections over which a worker answers.
+// attach(): from a ticket to connections over which a worker answers.
 //
-// Connects once for the log and once for each bulk lane, proves the ticket on each, and waits for
-// the worker's proof. What it returns goes to Session::start() and DeviceSnapshot::parse().
+// Connects once for the log and once for each bulk connection, proves the ticket on each, and waits
+// for the worker's proof. The result goes to Session::start() and DeviceSnapshot::parse().
 #pragma once
 
 #include <chrono>
@@ -27,26 +27,26 @@ class DeathBoard;
 
 struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
-  // Others may join them later (Channels::more), where the server takes them.
+  // More connections may join later (Channels::more), if the server accepts them.
   bool more_later = false;
-  // Over what, best first (client/transports.h).
+  // The allowed transports, best first (client/transports.h).
   std::vector<TransportKind> transports = all_transports();
-  // Descriptors of ours in a stranger's process; see transport::Options.
+  // The lowest number for our descriptors in the program's process. See transport::Options.
   int fd_min = 0;
-  // Where it is asked how a worker died that was heard of no more; nullptr: nowhere.
+  // Where to ask how a worker died when its connection ends. nullptr: nowhere.
   DeathBoard* deaths = nullptr;
-  // What we call; another table is for tests.
+  // The rows that this client calls. Tests pass another table.
   std::span<const driver_abi::Row> rows = driver_abi::rows();
-  // What we offer and require (protocol/features.h); others are for tests.
+  // The features that this client offers and requires (protocol/features.h). Tests pass others.
   protocol::Features features = protocol::our_features(protocol::Sender::kClient);
-  // For each connection to be made.
+  // The time for each connection to open.
   std::chrono::milliseconds connect_deadline = std::chrono::seconds(limits::kHandshakeDeadlineS);
-  // At the server's local socket, until it lets the first connection in, where there is TCP to go
-  // to instead.
+  // The time for the server's local socket to accept the first connection, if TCP is also allowed.
   std::chrono::milliseconds door_patience = std::chrono::seconds(1);
-  // That, the daemon's part and the start of the worker with its driver, together. As long as
-  // gpurund itself waits for that driver when it starts: many GPUs without NVIDIA's persistence
-  // daemon take tens of seconds, and nothing says meanwhile that the worker lives.
+  // The total time, for the connections, the daemon's part, and the start of the worker with its
+  // driver. It equals the time that gpurund itself waits for that driver. Many GPUs without
+  // NVIDIA's persistence daemon take tens of seconds, and the worker sends no sign of life in the
+  // meantime.
   std::chrono::milliseconds deadline{60'000};
 };
 
@@ -55,26 +55,28 @@ struct Attached {
   Bytes snapshot;              // A wire::Snapshot: for DeviceSnapshot::parse().
   int driver_version = 0;      // cuDriverGetVersion of the server's driver.
   std::string server_release;  // gpurun's version on the server.
-  // protocol::Feature bits that both ends offer.
+  // The protocol::Feature bits that both ends offer.
   std::uint64_t features = 0;
-  // First memory of the session's one device.
+  // The first memory of the session's one device.
   std::optional<protocol::CreditGrant> credits;
-  // Opcodes of our rows that the server does not know, ascending (protocol/rows_agreement.h).
+  // Opcodes of our rows that the server does not know, in ascending order
+  // (protocol/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
-  // Opcodes of rows that the server knows and its driver cannot serve, ascending.
+  // Opcodes of rows that the server knows and its driver cannot serve, in ascending order.
   std::vector<std::uint16_t> unserved;
-  // One for the connects, with TLS one for its handshakes, one for the worker's answer.
+  // One for the connects, one for the TLS handshakes if there are any, one for the worker's answer.
   unsigned round_trips = 0;
-  // What the connections go over, for people: "TCP, not encrypted (no shared memory: ...)".
+  // The transport, for people: "TCP, not encrypted (no shared memory: ...)".
   std::string transport;
 };
 
-//   kUnavailable  nothing listens there, or no transport that is allowed leads there: a sentence.
-//   kRefused      the server's sentence: lease over, versions differ, driver does not start.
-//                 Or ours: a row of the two tables differs, a feature that one requires is missing.
-//   kProtocol     what answers there is no gpurund of ours, or it does not know the ticket.
-//   kDeadline     nobody accepts the connection, or nothing is heard of the worker: a sentence.
-//   kPeerGone
+//   kUnavailable  nothing listens there, or no allowed transport leads there.
+//   kRefused      the server refused: the lease is over, the versions differ, or its driver does
+//                 not start. Or the client refused: a row of the two tables differs, or a required
+//                 feature is missing.
+//   kProtocol     the peer is not our gpurund, or it does not know the ticket.
+//   kDeadline     nothing accepts the connection, or the worker does not answer.
+//   kPeerGone     the connection ended.
 Result<Attached> attach(const SessionData& session, const AttachOptions& options);
 
 }  // namespace gpurun::client

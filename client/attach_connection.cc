@@ -1,4 +1,5 @@
-// The worker takes part in the handshake, so that this waits for its start as well.
+// open_attach_connection(): the worker takes part in the handshake, so the call waits for its
+// start.
 #include "client/attach_connection.h"
 
 #include <utility>
@@ -39,11 +40,11 @@ Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connectio
 
 Status offer_memory(const AttachConnection& one, transport::DescriptorKeeper* keeper,
                     transport::Connection& connection, OpenedConnection* opened) {
-  if (keeper != nullptr) keeper->before_change();  // No child has the memory, or its file.
+  if (keeper != nullptr) keeper->before_change();  // No child may get the memory or its file.
   auto memory = transport::shm::offer(connection, transport::shm::kRingBytes, one.deadline,
                                       &opened->why_no_memory);
   if (keeper != nullptr) keeper->after_change(connection.fd());
-  // Whoever has gone by now may have said why: that is heard where the answer is.
+  // A peer that has ended may have sent the reason. The code that reads the answer reports it.
   if (memory.status().code() == Code::kPeerGone) return {};
   if (!memory.ok()) return memory.status();
   opened->memory = *std::move(memory);
@@ -61,7 +62,7 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   const bool local = !one.local.empty();
   auto connection =
       transport::connect(local ? one.local : "tcp://" + one.server, one.connected, options);
-  // Also where sockets of this kind are forbidden: there is another way.
+  // Also covers systems that forbid such sockets: the caller then tries another transport.
   if (!connection.ok() && local) {
     return Status(Code::kUnavailable, connection.status().message());
   }

@@ -1,4 +1,4 @@
-// One connection of an attach, up to its first words.
+// AttachConnection: one connection of an attach, up to its first message.
 #pragma once
 
 #include <chrono>
@@ -17,34 +17,35 @@ namespace gpurun::client {
 
 struct AttachConnection {
   std::string server;
-  std::string local;  // "unix:NAME": there, and memory is shared; empty: at `server`, by TCP.
+  // "unix:NAME": a local socket, over which memory is shared. Empty: `server` by TCP.
+  std::string local;
   protocol::Attach words;
-  protocol::Key key;                     // Tags them, and the answer.
-  std::optional<protocol::Key> tls_key;  // The session's; empty: nothing is encrypted.
+  protocol::Key key;                     // Tags the words and the answer.
+  std::optional<protocol::Key> tls_key;  // The session's. Empty: nothing is encrypted.
   int fd_min = 0;
   Deadline connected;
   Deadline deadline;
-  std::chrono::milliseconds patience;  // What the latter was, for messages.
+  std::chrono::milliseconds patience;  // The span of `deadline`, for messages.
 };
 
-// One that has been opened. The server's answer, or its refusal, comes as `connection` is; what
-// comes behind it passes through `memory`, if there is any.
+// An opened connection. The server's answer or refusal comes over `connection`. Later bytes pass
+// through `memory`, if there is any.
 struct OpenedConnection {
   std::unique_ptr<transport::Connection> connection;
   transport::shm::SharedMemory memory = {};
-  std::string why_no_memory = {};  // Of a local one.
+  std::string why_no_memory = {};  // Of a local connection.
 
-  // After the answer, or where none comes.
+  // Call it after the answer, or where no answer comes.
   Result<std::unique_ptr<transport::Connection>> carry_calls() &&;
 };
 
-// Connects, shakes hands where the session is encrypted, says the words, and offers memory where it
-// is to be shared. Errors as of attach().
+// Connects, shakes hands if the session is encrypted, and sends the words. Then offers memory if it
+// is to be shared. Errors as attach().
 Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
                                                 transport::DescriptorKeeper* keeper = nullptr);
 
-// Closes a connection that was opened so, and that nobody gets: under its keeper's eyes, who else
-// might take what has its number next for it.
+// Closes a connection that was opened in this way and is not needed. It notifies the keeper, which
+// could otherwise take the next file with that number for the connection.
 void let_go(transport::DescriptorKeeper& keeper,
             std::unique_ptr<transport::Connection>& connection) noexcept;
 

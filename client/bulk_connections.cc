@@ -1,4 +1,4 @@
-// How many connections share what Bulk sends: those that join, and how many of them are in use.
+// Bulk, number of connections: which ones join, and how many share the bytes.
 #include <algorithm>
 #include <utility>
 
@@ -60,7 +60,7 @@ void Bulk::note_received(const Incoming& in, std::uint64_t bytes) {
   note_lack();
 }
 
-// As many senders as are to share what there is; each looks for itself.
+// Puts as many senders to work as the count gives. Each sender checks by itself.
 void Bulk::note_counts() {
   if (count_->in_use() == used_) return;
   used_ = count_->in_use();
@@ -68,7 +68,7 @@ void Bulk::note_counts() {
   to_send_.notify_all();
 }
 
-// Without the lock, as all that the listener hears.
+// Without the lock, because it calls the listener.
 void Bulk::ask_for_more() {
   if (!lacks_.load(std::memory_order_relaxed)) return;
   {
@@ -121,7 +121,7 @@ void Bulk::add(std::unique_ptr<transport::Connection> connection, unsigned their
   const std::lock_guard<std::mutex> lock(mutex_);
   const ConnectionCount::Time now = ConnectionCount::Clock::now();
   if (!started) {
-    may_join_ = false;  // Its place is taken, so it is the last.
+    may_join_ = false;  // Its place is used up, so no other may join.
     return not_opened(now);
   }
   ++open_;

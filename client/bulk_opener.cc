@@ -1,4 +1,4 @@
-// One connection after another: the next is wanted, if at all, when this one has been tried.
+// BulkOpener: opens one connection at a time, and the next only after Bulk has tried the last.
 #include "client/bulk_opener.h"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace gpurun::client {
 void BulkOpener::look() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_ || running_) return;
-  thread_.join();  // Of the time before: it has nothing left to do.
+  thread_.join();  // The last thread has nothing left to do.
   running_ = thread_
                  .start(
                      "gpurun-bulk-new",

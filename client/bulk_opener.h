@@ -1,5 +1,6 @@
-// BulkOpener: brings a session the further bulk connections that its Bulk wants, on a thread that
-// lives as long as some are wanted. What cannot be had is no failure of the session.
+// BulkOpener: opens the further bulk connections that a session's Bulk wants. It does so on a
+// thread that lives while some are wanted. A connection that cannot be opened does not fail the
+// session.
 #pragma once
 
 #include <mutex>
@@ -18,10 +19,10 @@ class BulkOpener {
   BulkOpener(const BulkOpener&) = delete;
   BulkOpener& operator=(const BulkOpener&) = delete;
 
-  // The Bulk may want more. Any thread; does not wait.
+  // Checks whether the Bulk wants more. Any thread. Does not block.
   void look();
-  // Begins nothing more, gives up what has begun, and waits for its end, which comes at once unless
-  // a name is being looked up. Before its connections are closed.
+  // Starts no more connections, gives up the one that is being opened, and waits for the thread.
+  // That takes no time unless a name is being resolved. Call it before its connections are closed.
   void stop();
 
  private:
@@ -34,8 +35,8 @@ class BulkOpener {
   std::mutex mutex_;  // Guards all below.
   bool stopping_ = false;
   bool running_ = false;
-  OpeningDescriptor* opening_ = nullptr;  // Of the connection that is being opened, if one is.
-  std::vector<int> watched_;              // Descriptors; the thread's, then stop()'s.
+  OpeningDescriptor* opening_ = nullptr;  // The connection that is being opened, or nullptr.
+  std::vector<int> watched_;              // Descriptors. Used by the thread, then by stop().
   Thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Start and end of Bulk, and its receiving half.
+// Bulk: start and end, and the receiving half.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ using protocol::FrameKind;
 
 namespace {
 
-// Within one machine a whole chunk comes by way of memory that stays in the cache: the kernel
-// copies faster to there, and holds the socket, at which the sender waits, for less long
-// (docs/adr/0026). TLS has such memory of its own.
+// Within one machine a whole chunk passes through a buffer that stays in the cache. The kernel
+// copies to it faster, and holds the socket for less long, which the sender waits for
+// (docs/adr/0026). TLS has such a buffer of its own.
 bool comes_through_cache(const transport::Connection& connection,
                          const protocol::ChunkOnWire& chunk) {
   const transport::Capabilities& can = connection.capabilities();
@@ -51,7 +51,7 @@ Bulk::~Bulk() {
 }
 
 Status Bulk::start() {
-  // Address space alone: pages come with their first use and are used again from then on.
+  // Only address space: pages come with their first use and are reused from then on.
   void* memory = mmap(nullptr, limits::kBulkWindowBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return Status(Code::kResourceExhausted, "no memory for bulk bytes");
@@ -122,7 +122,8 @@ bool Bulk::cancel(std::uint64_t transfer) {
   if (in.counted) count_out_->dropped(ConnectionCount::Clock::now(), in.total - in.received);
   incoming_.erase(left);
   lock.unlock();
-  // What was told of its end, over another connection than some of its bytes, others wait for.
+  // If its completion has come, over another connection than some of its bytes, other threads wait
+  // for it.
   if (in.watermark != 0) {
     if (Status status = complete(in.watermark); !status.ok()) {
       listener_.failed(listener_.user, std::move(status));
@@ -139,7 +140,7 @@ void Bulk::run_receiver(Channel& channel) {
   listener_.failed(listener_.user, std::move(status));
 }
 
-// Unbounded here and below: silence is watched on the log channel, which shuts this one down.
+// Unbounded here and below. The log channel watches for silence and shuts this connection down.
 Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                            Scratch& scratch) {
   const auto head = heads.receive(connection);
@@ -165,9 +166,9 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   return received;
 }
 
-// Transfers 1 to `behind` were said before the chunk that a connection has brought, whichever
-// brings them: none of their chunks stands behind one that waits for them, so that what the
-// earliest waits for has come.
+// Waits until transfers 1 to `behind` have arrived. The worker sent them before this chunk, over
+// any connection. This cannot deadlock: none of their chunks follows a chunk that waits for them.
+// What the earliest chunk waits for has therefore arrived.
 Status Bulk::await_turn(std::uint64_t behind) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (behind > last_transfer_.load(std::memory_order_acquire)) {
@@ -187,7 +188,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
     const std::uint64_t behind = told.watermark - (last && told.watermark != 0 ? 1 : 0);
     GPURUN_RETURN_IF_ERROR(await_turn(behind));
   }
-  std::optional<HostBox> box;  // Else its call has failed: thrown away.
+  std::optional<HostBox> box;  // Empty: its call has failed, and the bytes are dropped.
   bool measures = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -264,7 +265,7 @@ Status Bulk::abandoned(const BulkHeader& header) {
       found->second.claimed = found->second.total;  // No further chunk gets in.
     }
   }
-  // One that somebody waits for stays until its cancel(), which tells that it did not come.
+  // An unattended transfer ends here. One that a thread waits for stays until its cancel().
   if (unattended) cancel(header.transfer);
   return header.watermark == 0 ? Status() : complete(header.watermark);
 }
@@ -282,13 +283,13 @@ Status Bulk::complete(std::uint64_t watermark) {
     GPURUN_RETURN_IF_ERROR(go_through());
     through = completed_through_;
     completed_.notify_all();
-    if (!lines_.empty()) to_send_.notify_one();  // One that was asked for may have waited for it.
+    if (!lines_.empty()) to_send_.notify_one();  // A transfer that was asked for may have waited.
   }
   listener_.completed(listener_.user, through);
   return {};
 }
 
-// With the lock held, as the next: all that stands behind nothing that is missing.
+// With the lock held, as the next. Passes all completions that have no gap before them.
 Status Bulk::go_through() {
   for (;;) {
     const std::uint64_t next = completed_through_ + 1;
@@ -306,7 +307,7 @@ Status Bulk::go_through() {
   }
 }
 
-// A call that has failed meanwhile: thrown away.
+// Drops the bytes if the call has failed.
 Status Bulk::write_whole(std::uint64_t transfer, ByteView bytes) {
   const auto found = incoming_.find(transfer);
   if (found == incoming_.end()) return {};

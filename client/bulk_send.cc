@@ -1,4 +1,4 @@
-// The sending half of Bulk: the window, its slots, and whose turn it is.
+// Bulk, sending half: the window, its slots, and the order of the transfers.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ std::byte* Bulk::slot_start(std::size_t slot) const noexcept {
   return window_ + slot * limits::kBulkChunkBytes;
 }
 
-// Of the window, for a chunk that is the oldest transfer's turn, or anybody's.
+// Returns whether the window has a slot for `out`. Reserved slots are for the oldest transfer, or
+// for transfers in turn.
 bool Bulk::has_slot_for(const Outgoing& out) const noexcept {
   if (out.in_turn) return !free_slots_.empty();
   if (free_slots_.size() > kReservedSlots + kTurnSlots) return true;
@@ -35,7 +36,7 @@ bool Bulk::has_slot_for(const Outgoing& out) const noexcept {
   return false;
 }
 
-// What is copied before the head has gone never takes the slots with which the head goes on.
+// Bytes that are copied before the head has gone never take the slots that the head needs.
 bool Bulk::may_copy(const Outgoing& out) const noexcept {
   if (out.filled - std::max(out.retired, out.head_end) >= kTransferWindowBytes) return false;
   if (out.head != out.head_end) return free_slots_.size() > kReservedSlots + kTurnSlots;
@@ -86,11 +87,11 @@ Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
     return Status(Code::kProtocol, "the worker wants what was never begun");
   }
   const auto found = outgoing_.find(transfer);
-  if (found == outgoing_.end()) return {};  // Abandoned meanwhile, on another connection.
+  if (found == outgoing_.end()) return {};  // Abandoned, over another connection.
   if (!found->second->on_demand) {
     return Status(Code::kProtocol, "the worker wants what was not offered");
   }
-  // Its stream waits for it alone: before later ones, which go ahead of their turn.
+  // Its stream waits for this transfer alone. It goes before transfers that go ahead of their turn.
   if (!found->second->later) lines_[found->second->line].push_front(found->second);
   begin_later(*found->second);
   found->second->after = watermark;
@@ -178,7 +179,7 @@ std::size_t Bulk::chunk_bytes(const Outgoing& out, std::uint64_t offset) {
       std::min<std::uint64_t>(limits::kBulkChunkBytes, out.source.size() - offset));
 }
 
-// With a slot, which there must be, and which is the chunk's credit even where it is not used.
+// Takes a slot, which must be free. The slot is the chunk's credit even if its memory is not used.
 Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
   Chunk chunk;
   chunk.slot = free_slots_.back();
@@ -196,7 +197,7 @@ void Bulk::begin_read(Outgoing& out, ByteView piece) {
 
 void Bulk::end_read(Outgoing& out, ByteView piece) {
   --out.reading;
-  // A piece that two threads read at once stands there twice.
+  // A piece that two threads read at once is listed twice.
   reading_.erase(std::find_if(reading_.begin(), reading_.end(), [&out, piece](const Reading& each) {
     return each.transfer == out.transfer && each.piece.data() == piece.data() &&
            each.piece.size() == piece.size();
@@ -204,7 +205,7 @@ void Bulk::end_read(Outgoing& out, ByteView piece) {
   read_.notify_all();
 }
 
-// Copies the next bytes behind the head, with the lock given up meanwhile.
+// Copies the next bytes behind the head. Releases the lock while it copies.
 void Bulk::copy_next(std::unique_lock<std::mutex>& lock, Outgoing& out) {
   const Chunk chunk = take_chunk(out, out.filled);
   out.filled += chunk.bytes;
@@ -245,9 +246,10 @@ void Bulk::free_slot(std::size_t slot) {
 bool Bulk::send(std::uint64_t transfer) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto found = outgoing_.find(transfer);
-  if (found == outgoing_.end()) return !ended_;  // Abandoned: the worker says why on the log.
+  if (found == outgoing_.end()) return !ended_;  // Abandoned: the log says why.
   const std::shared_ptr<Outgoing> out = found->second;
-  // What fits the window never waits for the worker; of more, the end alone.
+  // A source that fits the window is copied whole and never waits for the worker. Of a larger
+  // source, only the end is copied.
   const std::uint64_t kept = in_memory_ && out->source.size() > kTransferWindowBytes
                                  ? kCopiedBesideMemoryBytes
                                  : kTransferWindowBytes;
@@ -263,7 +265,7 @@ bool Bulk::send(std::uint64_t transfer) {
                [&] { return is_over() || (out->filled < out->source.size() && may_copy(*out)); });
     if (!is_over()) copy_next(lock, *out);
   }
-  // Also when the session has ended: the send ends with its connection.
+  // Waits even if the session has ended: the send ends with its connection.
   read_.wait(lock, [&] { return out->reading == 0; });
   if (free_slots_.size() <= kReservedSlots + kTurnSlots) {
     room_.notify_all();  // Another one is the oldest now.
@@ -282,20 +284,21 @@ bool Bulk::send_later(std::uint64_t transfer) {
   return true;
 }
 
-// Some of it may go now. Its chunks go in their order: the head first.
+// Returns whether some of it may go now. Its chunks go in order, the head first.
 bool Bulk::may_send(const Outgoing& out) const noexcept {
   if (out.sent - out.retired >= kTransferWindowBytes) return false;
   if (out.head == out.head_end) return !out.ready.empty();
   return out.after <= completed_through_ && has_slot_for(out);
 }
 
-// The first that has not all been handed over, if it can go on.
+// Returns the first transfer that is not all handed over, if it can go on.
 std::shared_ptr<Bulk::Outgoing> Bulk::first_to_send(InLine& line) {
   while (!line.empty() && line.front()->handed_over()) line.pop_front();
   return !line.empty() && may_send(*line.front()) ? line.front() : nullptr;
 }
 
-// That of the first line after the one that had its turn last which can go on.
+// Returns the next transfer of the first line that can go on, after the line that had the last
+// turn.
 std::shared_ptr<Bulk::Outgoing> Bulk::next_to_send() {
   auto at = lines_.upper_bound(last_served_);
   for (std::size_t left = lines_.size(); left != 0; --left) {
@@ -314,7 +317,7 @@ Status Bulk::send_receipts(std::unique_lock<std::mutex>& lock, transport::Connec
   return status;
 }
 
-// Of what may go now, if it fits beside what goes already.
+// Takes the next chunk that may go, if it fits beside the chunks that go already.
 Bulk::Taken Bulk::take_next(const protocol::ChunksToSend& beside) {
   Taken taken;
   const std::shared_ptr<Outgoing> out = next_to_send();
@@ -396,7 +399,7 @@ void Bulk::run_sender(Channel& channel) {
       unused_.wait(lock, [&] { return ended_ || in_use(channel); });
       if (ended_) return;
     }
-    // Who has become unused meanwhile passes on what he was woken for.
+    // A sender that is no longer in use forwards the wake-up that it consumed.
     to_send_.wait(lock, [&] {
       return ended_ || !in_use(channel) || receipts_.due() || next_to_send() != nullptr;
     });

@@ -1,4 +1,4 @@
-// The ring: every entry's first word says how long it is once it is committed, and 0 before.
+// CommandLog: every entry's first word is its length once it is committed, and 0 before.
 #include "client/command_log.h"
 
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 namespace gpurun::client {
 namespace {
 
-// The first 8 bytes of every entry, records and padding alike.
+// The first 8 bytes of every entry. Records and padding both have them.
 struct EntryHead {
   std::uint32_t bytes;
   std::uint16_t opcode;
@@ -32,9 +32,9 @@ std::uint64_t entry_sequence(const std::byte* entry) noexcept {
   return sequence;
 }
 
-// So often, in bytes, is_far() looks; and this much room there is before the first acknowledgement
-// of what follows, beside twice what was under way lately: for the largest record behind so much
-// that a worker which has nothing else to say does not acknowledge it at once.
+// kLookBytes: how often is_far() looks, in bytes. kWarmBytes: the room before the first
+// acknowledgement of later records, beside twice the bytes that were under way lately. It fits the
+// largest record behind bytes that the worker does not acknowledge at once.
 constexpr std::uint64_t kLookBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kWarmBytes = std::uint64_t{384} << 10;
 static_assert(kWarmBytes >= limits::kRecordBytesMax + (std::uint64_t{128} << 10));
@@ -109,7 +109,7 @@ bool CommandLog::something_to_send() const noexcept {
   const std::uint64_t tail = tail_.load(std::memory_order_acquire);
   while (position < tail) {
     const std::uint32_t bytes = entry_bytes(at(position)).load(std::memory_order_acquire);
-    if (bytes == 0) return false;  // Its own thread will look at the role after its commit.
+    if (bytes == 0) return false;  // That thread checks the role after its commit.
     if (entry_form(at(position)) != 0) return true;
     position += bytes;
   }

@@ -1,4 +1,4 @@
-// The decision, stretch by stretch.
+// ConnectionCount: decides after each stretch.
 #include "client/connection_count.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void ConnectionCount::Stretch::add(const Stretch& other) {
   core_time += other.core_time;
 }
 
-// Time in which something was under way, up to `now`.
+// Adds the time up to `now` in which something was under way.
 void ConnectionCount::pass(Time now) {
   if (under_way_ != 0) {
     const Span since = now - last_;
@@ -85,7 +85,7 @@ void ConnectionCount::use(unsigned count) {
   settled_ = {};
 }
 
-// One core for each thread that sends, as far as they have shown to need one.
+// Returns whether there are cores for `count` sending threads, by their measured share of a core.
 bool ConnectionCount::cores_for(unsigned count) const {
   const double busy = std::chrono::duration<double>(before_.busy).count();
   const double core_time = std::chrono::duration<double>(before_.core_time).count();
@@ -95,14 +95,14 @@ bool ConnectionCount::cores_for(unsigned count) const {
   return their_cores_ == 0 || needed <= their_cores_;
 }
 
-// How many to try; as many as are in use: no more.
+// Returns how many to try. The number in use means no more.
 unsigned ConnectionCount::next_more() const {
   unsigned count = std::min(2 * in_use_, bounds_.connections);
   while (count > in_use_ && !cores_for(count)) --count;
   return count;
 }
 
-// After a whole stretch: `before_` is of as many connections as are in use.
+// After a whole stretch: `before_` is for the number of connections in use.
 void ConnectionCount::begin_when_due(Time now) {
   if (wanted_ > open_ || now < not_before_) return;
   if (quiet_.bytes < kQuietBytes && quiet_.busy < kQuietBusy) return;
@@ -113,8 +113,8 @@ void ConnectionCount::begin_when_due(Time now) {
   if (open_ >= more) begin(in_use_, more);
 }
 
-// What was in use is measured anew: stretches before may have been slow for other reasons, as those
-// over memory that nobody had touched. But not what the trial before has just measured.
+// Measures the number in use anew. Earlier stretches may have been slow for other reasons, such as
+// memory that was never touched. What the last trial has just measured is kept.
 void ConnectionCount::begin(unsigned few, unsigned many) {
   const bool up = in_use_ == few;
   trial_ = Trial{few, many, up, {}, 0};
@@ -152,9 +152,9 @@ void ConnectionCount::decide(Time now, bool many) {
   trial_.reset();
   wanted_ = open_;
   if (chosen != in_use_) use(chosen);
-  if (!up && !many) rest_ = kRestMin;  // The link is another one now.
+  if (!up && !many) rest_ = kRestMin;  // The link has changed.
   if (!up || !many) return rest(now, up && in_use_ > 1);
-  // Perhaps still more are faster still: that is tried at once.
+  // Even more may be even faster, which is tried at once.
   rest_ = kRestMin;
   quiet_.bytes = kQuietBytes;
   begin_when_due(now);

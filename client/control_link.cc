@@ -1,4 +1,4 @@
-// The client's half of the control link: hello, challenge, lease request, grant.
+// ControlLink: hello, challenge, lease request and grant.
 #include "client/control_link.h"
 
 #include <poll.h>
@@ -57,7 +57,7 @@ Result<std::unique_ptr<ControlLink>> ControlLink::connect_with_token(std::string
   return open(address, bytes_of(token.secret), &token, deadline, security);
 }
 
-// With a token its secret is `secret`.
+// With a token, `secret` is the token's.
 Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address, ByteView secret,
                                                        const protocol::Token* token,
                                                        Deadline deadline,
@@ -77,8 +77,8 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
   return link;
 }
 
-// Inside TLS nothing is said yet: both ends know the channel's exporter, and the hello, with all
-// that is proved by it, waits for the request. Without TLS the server's nonce comes first.
+// Inside TLS nothing is sent yet. Both ends know the channel's exporter. The hello, and all that is
+// proved by it, waits for the request. Without TLS the server's nonce comes first.
 Status ControlLink::greet(ByteView secret, const protocol::Token* token,
                           const std::optional<protocol::Nonce>& exporter, Deadline deadline) {
   const Result<protocol::Nonce> ours = protocol::random_array<protocol::Nonce>();
@@ -128,8 +128,8 @@ Result<protocol::Nonce> ControlLink::hear_challenge(Deadline deadline) {
   return challenge->nonce;
 }
 
-// The request is the proof; that of a token comes right before it. All goes out at once: in one
-// record inside TLS, which a server that refuses the hello has then taken as a whole.
+// The request is the proof. A token's request comes right before it. All goes out at once. Inside
+// TLS that is one record, which a server that refuses the hello has then read as a whole.
 Status ControlLink::ask(const ControlMessage& request) {
   const Bytes payload = protocol::encode(request);
   const Bytes frame = protocol::control_frame(
@@ -141,7 +141,7 @@ Status ControlLink::ask(const ControlMessage& request) {
   return hear_challenge(handshake_deadline()).status();
 }
 
-// True as well when the deadline has passed, or the connection has ended.
+// Also returns true when the deadline has passed, or the connection has ended.
 bool ControlLink::answered_within(std::chrono::milliseconds span, Deadline deadline) const {
   const Deadline end = Deadline::in(span);
   while (!connection_->holds_received()) {
@@ -159,7 +159,8 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
                                        static_cast<std::uint64_t>(request.wait.count()), own_host(),
                                        request.program, static_cast<std::uint32_t>(getpid())};
   GPURUN_RETURN_IF_ERROR(ask(message));
-  // The server's answer comes when its wait ends, at the latest; then it has time to say so.
+  // The server answers when its wait ends, at the latest. After that it has time to send the
+  // answer.
   const Deadline deadline =
       Deadline::in(request.wait + std::chrono::seconds(limits::kHandshakeDeadlineS));
   std::optional<protocol::Queued> place;
@@ -174,7 +175,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     if (!frame.ok()) return frame.status();
     const Result<ControlMessage> answer = protocol::decode(frame->payload);
     if (!answer.ok()) return answer.status();
-    // A server that knows another secret cannot tag its refusal so that we believe it.
+    // A server that knows another secret cannot tag its refusal in a way that we believe.
     if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
       refused_for_good_ = refused->for_good;
       return refused_by(address_, *refused);
@@ -197,7 +198,8 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.challenge = grant->challenge;
     data.device_count = grant->devices;
     data.encrypted = encrypted();
-    // Whoever goes through something else, which may delay, meter or forward, means to.
+    // A user that goes through a proxy, which may delay, meter or forward, wants the session to do
+    // so too.
     const auto there = transport::tcp::peer_address(fd());
     const bool direct = there.ok() && there->to_string() == grant->reached_at;
     if (direct && !data.encrypted && !grant->local.empty()) {

@@ -1,4 +1,4 @@
-// Copies between the program's memory and the device: inside their records when small, else as
+// Copies between the program's memory and the device: small ones inside their records, others as
 // bulk.
 #include <cstring>
 
@@ -12,12 +12,14 @@ using protocol::Form;
 
 namespace {
 
-// So much of the log may be under way where copies over kInlineBytesMax travel in it: a record
-// costs less than a transfer, but delays what other threads append, and no chunk of it is packed.
+// Copies over kInlineBytesMax travel in the log only while no more than this is under way. A record
+// costs less than a transfer. But it delays what other threads append, and no chunk of it is
+// packed.
 constexpr std::uint64_t kLittleUnderWay = std::uint64_t{512} << 10;
 
-// The stream whose turn the bytes are for. Handles of streams are the session's own; the program's
-// three words for streams mean another one in each context or thread.
+// Returns the line of the stream that the bytes are for. Created streams have handles of the
+// session. The three reserved streams differ in each context or thread, so they get a second
+// number.
 std::optional<Bulk::Line> line_of(const Lane& lane, const CallSite& site) {
   if (site.order != protocol::Order::kStream) return std::nullopt;
   if (site.stream > protocol::kStreamPerThread) return Bulk::Line{site.stream, 0};
@@ -68,7 +70,7 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
   if (source.size() > limits::kBulkBytesMax) return kResultInvalidValue;
   std::uint64_t number = 0;
   {
-    // Transfers are numbered as their records: see Bulk.
+    // Transfers are numbered in the order of their records: see Bulk.
     const std::lock_guard<std::mutex> lock(bulk_order);
     if (reading == Reading::kInTurn) {
       site.bulk = bulk->open_in_turn(source, line_of(lane, site));
@@ -81,7 +83,7 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
       return refused;
     }
   }
-  // The record goes out now: the worker retires no byte of a call that it does not know.
+  // The record goes out now, because the worker retires no byte of a call that it does not know.
   wake_sender();
   stats.count_sent(site.opcode, source.size());
   bool going = true;
@@ -167,7 +169,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
     return result;
   }
   site.bulk = bulk->mint();
-  // The first words of either payload.
+  // Both payloads begin with these fields.
   CopyPayload copy;
   std::memcpy(&copy, head.data(), sizeof copy);
   copy.destination = bulk->expect(site.bulk, destination, !wait);

@@ -1,4 +1,5 @@
-// What a thread has had of a core: ConnectionCount is told how much sending and receiving take.
+// core_time_of_thread(): the core time of a thread. ConnectionCount needs the cost of sending and
+// receiving.
 #pragma once
 
 #include <time.h>
@@ -7,7 +8,7 @@
 
 namespace gpurun::client {
 
-// Of so many sends or receives one tells what all take of a core: to ask is a system call.
+// One send or receive in so many is measured, because the measurement is a system call.
 inline constexpr unsigned kTurnsPerLook = 8;
 
 inline std::chrono::steady_clock::duration core_time_of_thread() noexcept {

@@ -1,4 +1,4 @@
-// Pieces, quarantine and what may be given back, behind CreditBook.
+// CreditBook: its pieces, its quarantine, and what may be given back.
 #include "client/credit_book.h"
 
 #include <algorithm>
@@ -83,8 +83,8 @@ void CreditBook::release(std::uint64_t ticket) {
   quarantine_.erase(found);
 }
 
-// Another piece may come to lie at the same place before the tickets are done. What reaches into
-// neighbours stays there.
+// Another piece may take the same place before the tickets are released. The parts of a range in
+// neighbouring pieces stay.
 void CreditBook::drop_quarantined(const Range& piece) {
   const std::uint64_t end = piece.base + piece.bytes;
   for (auto kept = quarantine_.begin(); kept != quarantine_.end();) {
@@ -135,7 +135,7 @@ CreditBook::Range CreditBook::take_piece_apart(Handle context) {
   return {};
 }
 
-// What of the piece is not in quarantine is free.
+// The parts of the piece that are not in quarantine are free.
 CreditBook::Range CreditBook::take_out(Pieces::const_iterator taken) {
   const Range piece{taken->first, taken->second.bytes};
   std::vector<Range> quarantined;

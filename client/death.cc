@@ -1,5 +1,5 @@
-// The end of the peer: everybody is woken, every call returns kResultPeerGone from now on, and one
-// message says what happened.
+// The end of the peer: all waiting threads are woken, and every call returns kResultPeerGone from
+// now on. One message gives the reason.
 #include <chrono>
 
 #include "base/log.h"
@@ -17,7 +17,7 @@ void Session::Impl::die(Status cause) {
     if (!death.ok() || ending.load(std::memory_order_acquire)) return;
     death = cause;
   }
-  // Calls wait meanwhile: who hears of the end may end, and the message with him.
+  // Calls wait during this. A thread that learns of the end may end the process before the message.
   std::string how;
   if (channels.deaths != nullptr && cause.code() == Code::kPeerGone) {
     how = channels.deaths->ask(channels.id, kNewsPatience);
@@ -44,8 +44,8 @@ void Session::Impl::die(Status cause) {
   wake_lanes();
 }
 
-// A worker that ends says goodbye on the log and then closes all; on the way one may overtake the
-// other.
+// A worker that ends sends a goodbye on the log and then closes all connections. On the way one may
+// overtake the other.
 void Session::Impl::connection_failed(Status cause) {
   constexpr std::chrono::milliseconds kLastWords{500};
   if (cause.code() == Code::kPeerGone) {
@@ -58,7 +58,7 @@ void Session::Impl::connection_failed(Status cause) {
 
 void Session::Impl::wake_lanes() {
   const auto wake = [](Lane& lane, void*) {
-    // Under its mutex: it either sees the change or is already asleep.
+    // Under its mutex: the lane either sees the change or is already asleep.
     const std::lock_guard<std::mutex> lock(lane.mutex_);
     lane.arrived_.notify_all();
   };

@@ -1,4 +1,4 @@
-// The page: one place for the server, the others for workers, the oldest of which gives way.
+// DeathBoard: one place for the server, and the others for workers. A new worker takes the oldest.
 #include "client/death_board.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ enum State : std::uint32_t { kNothing = 0, kNews = 1, kTold = 2 };
 
 struct Place {
   std::atomic<std::uint32_t> state;
-  std::uint32_t number;  // Of this announcement; its place is used again.
+  std::uint32_t number;  // Of this announcement. Its place is reused.
   std::uint8_t session[sizeof(protocol::Id)];
   char how[104];
 };
@@ -30,7 +30,7 @@ constexpr std::size_t kPlaces = 31;
 constexpr std::size_t kServer = 0;
 
 struct Page {
-  std::atomic<std::uint32_t> attached;  // Not 0: some process has asked for its GPU.
+  std::atomic<std::uint32_t> attached;  // Not 0: a process has asked for its GPU.
   std::uint8_t unused[sizeof(Place) - sizeof attached];
   Place places[kPlaces];
 };
@@ -121,7 +121,7 @@ std::string DeathBoard::ask(const protocol::Id& session,
       }
     }
     if (std::chrono::steady_clock::now() >= end) return {};
-    nanosleep(&kBetweenLooks, nullptr);  // Nothing waits for this but the end.
+    nanosleep(&kBetweenLooks, nullptr);  // Only the end of the process waits for this.
   }
 }
 

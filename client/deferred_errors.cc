@@ -1,4 +1,4 @@
-// The last failures in a ring, and the contexts that are lost for good.
+// DeferredErrors: the last failures in a ring, and the contexts that are lost.
 #include "client/deferred_errors.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The mask. A line goes when the feature works over the wire, with the test that shows it.
+// MaskedAttribute table. Remove a line, and add a test, when the feature works over the wire.
 #include "client/device_attribute_mask.h"
 
 #include "driver_abi/cuda_abi.h"

@@ -1,4 +1,4 @@
-// What came is kept until a thread of the program calls, which then writes it.
+// DeviceOutput: keeps what came until a thread of the program calls, which then writes it.
 #include "client/device_output.h"
 
 #include <utility>
@@ -21,7 +21,7 @@ void DeviceOutput::keep(ByteView bytes, bool of_errors) {
 
 void DeviceOutput::write_kept() noexcept {
   if (!any_.load(std::memory_order_acquire)) return;
-  // stdout's own lock keeps the order. It comes first: this thread may hold it already.
+  // stdout's own lock keeps the order. It comes first, because this thread may hold it already.
   flockfile(to_);
   Bytes bytes, errors;
   {

@@ -1,4 +1,4 @@
-// The waits that are ahead of their news, oldest first.
+// DevicePace: the waits that are ahead of their news, oldest first.
 #include "client/device_pace.h"
 
 namespace gpurun::client {

@@ -1,12 +1,13 @@
-// DevicePace: whether the device keeps up with the program, as far as one round trip lets us see.
+// DevicePace: estimates whether the device keeps up with the program, to within one round trip.
 //
-// A wait that is answered before the news of it have come (docs/adr/0036) hides the time of the
-// wire and must not hide the device's: a program that runs ahead of a slow device would find its
-// steps free, and then stand. So it is answered only while what it waits for, and the oldest of
-// what was answered before and has not been told, was called less than two round trips ago.
+// A wait that is answered before its news have come (docs/adr/0036) hides the time of the wire. It
+// must not hide the device's time: a program that runs ahead of a slow device would measure its
+// steps as free, and then stall. So a wait is answered early only within two round trips of two
+// calls. One is the call that it waits for. The other is the oldest call that was answered early
+// and is not reported yet.
 //
-// How long a round trip takes is the least that any fence of the session took. Before the first
-// fence nothing is answered early. Any thread; the lock is never held over a wait.
+// A round trip is the shortest time of any fence of the session. Before the first fence nothing is
+// answered early. Any thread. The lock is never held over a wait.
 #pragma once
 
 #include <array>
@@ -22,23 +23,23 @@ class DevicePace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Waits that are answered and whose ends have not been told: no more than that.
+  // The most waits that are answered with ends that are not reported yet.
   static constexpr std::size_t kAheadMax = 64;
-  // Beyond two round trips: what threads that wake up and records on their way take.
+  // Added to two round trips, for threads that wake up and records on their way.
   static constexpr std::chrono::microseconds kSlack{200};
 
-  // `slack` for tests.
+  // Tests set `slack`.
   explicit DevicePace(Clock::duration slack = kSlack) noexcept : slack_(slack) {}
 
-  // A fence took so long, from its call to its reply.
+  // A fence took so long from its call to its reply.
   void fence_took(Clock::duration time) noexcept;
 
-  // The program waits for `record`, a call made at `posted` whose end will be told. True: the wait
-  // may be answered now, and counts as answered.
+  // The program waits for `record`, a call made at `posted`. Its end will be reported. Returns true
+  // if the wait may be answered now, and counts it as answered.
   bool answers(std::uint64_t record, Clock::time_point posted, Clock::time_point now) noexcept;
 
-  // The end of `record` is told: what was recorded before and is still awaited has been told, or
-  // never will be.
+  // The end of `record` is reported. The ends of earlier records have been reported, or never will
+  // be.
   void told(std::uint64_t record) noexcept;
 
  private:
@@ -46,7 +47,7 @@ class DevicePace {
     std::uint64_t record = 0;
     Clock::time_point posted;
   };
-  // How long after its call the end of a record may be told.
+  // How long after its call the end of a record may be reported.
   Clock::duration bound() const noexcept {
     return 2 * Clock::duration(round_trip_.load(std::memory_order_relaxed)) + slack_;
   }
@@ -54,7 +55,7 @@ class DevicePace {
   const Clock::duration slack_;
   std::atomic<Clock::rep> round_trip_{0};  // 0: no fence yet.
   std::mutex mutex_;
-  std::array<Answered, kAheadMax> ahead_;  // From first_, count_ of them, around the end.
+  std::array<Answered, kAheadMax> ahead_;  // count_ of them from first_ on, around the end.
   std::size_t first_ = 0;
   std::atomic<std::size_t> count_{0};  // Written under mutex_.
 };

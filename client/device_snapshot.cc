@@ -1,4 +1,4 @@
-// Parses the snapshot once into plain tables.
+// DeviceSnapshot: parses the message once into plain tables.
 #include "client/device_snapshot.h"
 
 #include <capnp/message.h>

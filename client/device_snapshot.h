@@ -1,6 +1,6 @@
-// DeviceSnapshot: everything that a program may ask about the session's devices, as the server told
-// it once, masked (client/device_attribute_mask.h), filtered and ordered by CUDA_VISIBLE_DEVICES.
-// Immutable; any thread.
+// DeviceSnapshot: all that a program may ask about the session's devices. The server sends it once.
+// The attributes are masked (client/device_attribute_mask.h). CUDA_VISIBLE_DEVICES filters and
+// orders the devices. Immutable. Any thread.
 #pragma once
 
 #include <array>
@@ -23,36 +23,38 @@ struct Device {
   Uuid uuid_v2{};
   std::uint64_t total_memory_bytes = 0;
   std::string pci_bus_id;
-  // By CUdevice_attribute; empty: the driver does not know it.
+  // By CUdevice_attribute. Empty: the driver does not know the attribute.
   std::vector<std::optional<int>> attributes;
-  // What each launch is checked against, from `attributes`; 0: unknown.
+  // The limits that each launch is checked against, from `attributes`. 0: unknown.
   struct LaunchBounds {
     std::array<int, 3> grid{};
     std::array<int, 3> block{};
     int threads = 0;
   };
   LaunchBounds launch_bounds;
-  int library_capability = 0;  // Major * 10 + minor for NVIDIA's math libraries; 0: as everybody.
+  // The compute capability that NVIDIA's math libraries get, as major * 10 + minor. 0: the same as
+  // other callers.
+  int library_capability = 0;
 
-  // 0 when unknown.
+  // Returns 0 when the value is unknown.
   int attribute(int id) const;
 };
 
 class DeviceSnapshot {
  public:
-  // `visible` is the value of CUDA_VISIBLE_DEVICES, nullptr when it is not set. kProtocol: not a
-  // snapshot.
+  // `visible` is the value of CUDA_VISIBLE_DEVICES, or nullptr when it is not set. kProtocol: the
+  // message is not a snapshot.
   static Result<DeviceSnapshot> parse(ByteView message, const char* visible);
 
   int driver_version() const { return driver_version_; }
-  // As NVML tells it: "580.95.05". A likely one where the server does not say.
+  // The release as NVML reports it: "580.95.05". If the server gives none, a likely one.
   const std::string& driver_release() const { return driver_release_; }
   bool emulated() const { return emulated_; }
-  // What the program sees: ordinals 0 to count - 1.
+  // The devices that the program sees: ordinals 0 to count - 1.
   int device_count() const { return static_cast<int>(devices_.size()); }
-  // nullptr when `ordinal` names no device.
+  // Returns nullptr when no device has this ordinal.
   const Device* device(int ordinal) const;
-  // The program's ordinal of a server's device, -1 when it is not visible.
+  // Returns the program's ordinal of a server's device, or -1 when the device is not visible.
   int ordinal_of_server(int server_ordinal) const;
   bool can_access_peer(int ordinal, int other) const;
   std::optional<int> peer_attribute(int ordinal, int other, int id) const;

@@ -1,6 +1,6 @@
-// Doorbell: wakes one sleeping thread, at the cost of one system call per sleep and none else.
+// Doorbell: wakes one sleeping thread, at the cost of one system call per sleep.
 //
-// ring() may come from any thread, also before the wait: it is not lost. One waiter.
+// Any thread may call ring(), also before the wait: it is not lost. One waiter.
 #pragma once
 
 #include <linux/futex.h>
@@ -15,15 +15,15 @@ namespace gpurun::client {
 
 class Doorbell {
  public:
-  // How often its waiter went to sleep, and was woken by a system call of a ringer.
+  // How often its waiter went to sleep, and how often a ringer woke it by a system call.
   struct Counts {
     std::atomic<std::uint64_t> sleeps{0};
     std::atomic<std::uint64_t> wakes{0};
   };
-  // From now on these are counted, with the system calls and nowhere else. Before the first wait().
+  // Counts into `counts` from now on, only at the system calls. Call it before the first wait().
   void count_into(Counts* counts) noexcept { counts_ = counts; }
 
-  // No system call unless the waiter sleeps and nobody has rung since.
+  // Makes no system call unless the waiter sleeps and no thread has rung since.
   void ring() noexcept {
     if (state_.exchange(kRung, std::memory_order_seq_cst) == kAsleep) {
       syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
@@ -31,20 +31,22 @@ class Doorbell {
     }
   }
 
-  // There is a ring() that no wait() has taken: the next one returns at once. The waiter.
+  // Returns whether a ring() is there that no wait() has taken: the next wait() returns at once.
+  // For the waiter.
   bool rung() const noexcept { return state_.load(std::memory_order_relaxed) == kRung; }
 
-  // Returns after a ring() that no earlier wait() has taken. Unbounded: the ringer's death rings.
+  // Returns after a ring() that no earlier wait() has taken. Unbounded: the ringer must also ring
+  // when it ends.
   void wait() noexcept {
     std::uint32_t seen = kQuiet;
     state_.compare_exchange_strong(seen, kAsleep, std::memory_order_seq_cst);
     while (state_.load(std::memory_order_seq_cst) != kRung) {
       if (counts_ != nullptr) counts_->sleeps.fetch_add(1, std::memory_order_relaxed);
-      // EINTR, EAGAIN and spurious wake-ups look the same: look again.
+      // EINTR, EAGAIN and spurious wake-ups look the same, so check again.
       syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, kAsleep, nullptr, nullptr, 0);
     }
-    // An exchange, not a store: it also takes a ring() that came since the look above, and sees
-    // what its thread did before.
+    // An exchange, not a store: it also takes a ring() that came since the check above, and sees
+    // what the ringing thread did before.
     state_.exchange(kQuiet, std::memory_order_seq_cst);
   }
 

@@ -1,4 +1,4 @@
-// Slots by the event's index, in chunks that are made when first used.
+// EventCompletions: slots by the event's index, in chunks that are made at first use.
 #include "client/event_completions.h"
 
 #include "base/zeroed_array.h"
@@ -41,8 +41,8 @@ EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
     }
     place.store(chunk, std::memory_order_release);
   }
-  // The index's earlier event has ended; its numbers are all below those of this one, so what is
-  // still told of it changes nothing.
+  // The index's earlier event has ended. Its numbers are all below this event's, so late reports
+  // about it change nothing.
   Slot* slot = &chunk[index % kChunkSlots];
   slot->event.store(0, std::memory_order_relaxed);
   for (auto* number :
@@ -80,7 +80,7 @@ bool EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told)
   }
   const unsigned unasked = slot->unasked.load(std::memory_order_relaxed);
   if (unasked == kUnaskedRecords) return false;
-  // Two threads that record one event at once may count wrongly: no more than a guess hangs on it.
+  // Two threads that record one event at once may miscount. The count only feeds a guess.
   slot->unasked.store(unasked + 1, std::memory_order_relaxed);
   if (unasked == 0) unasked_events_.fetch_add(1, std::memory_order_relaxed);
   return false;

@@ -1,20 +1,21 @@
-// EventCompletions: what the client knows of recorded events, so that asking about one costs no
-// round trip: what the worker told, and what it will tell unasked.
+// EventCompletions: what the client knows of recorded events, so that a query needs no round trip.
+// It keeps what the worker has reported, and what the worker will report unasked.
 //
-// A `wanted` event's records carry kFlagTell, and the worker tells the end of each. That is one
-// that the program has asked about once (query, synchronise); and of any other the first records,
-// since it may be asked about, unless most events of this program never are: one that only streams
-// wait for soon costs nothing. An event that may be recorded by something else than a record of
-// ours (a graph, a launch attribute, another process) is never known here.
+// The records of a `wanted` event carry kFlagTell, and the worker reports the end of each. An event
+// is wanted once the program has queried or synchronised it. The first records of any other event
+// are wanted too, because the program may query it. That ends if the program never queries most of
+// its events. An event that only streams wait for therefore soon costs nothing. An event is never
+// known here if anything but our records may record it: a graph, a launch attribute or another
+// process.
 //
-// That an event is *not* complete is known here as long as nothing comes: the program learns how
-// far the device is by what comes from the worker alone, so an event that was not complete, or not
-// recorded, when the last such thing came may be called so still (docs/adr/0009).
+// An event is known *not* to be complete as long as nothing arrives. The program learns of the
+// device's progress only from what the worker sends. An event that was not complete, or not
+// recorded, at the last arrival may still be called not complete (docs/adr/0009).
 //
-// Of an event that the program has waited for it is kept where it was recorded last: what it waits
-// for may be an upload, whose bytes have long been read (docs/adr/0036).
+// If the program has waited for an event, the place of the event's last record is kept. The wait
+// may be for an upload with bytes that were read long ago (docs/adr/0036).
 //
-// Any thread; no locks but at an event's first use. One slot per index of the handle table.
+// Any thread. No locks except at an event's first use. One slot per index of the handle table.
 #pragma once
 
 #include <array>
@@ -34,8 +35,8 @@ class EventCompletions {
  public:
   enum class State : std::uint8_t {
     kAsk,       // Only the worker knows.
-    kComing,    // The worker tells it unasked.
-    kArriving,  // It has told; the bytes before it are still on the way.
+    kComing,    // The worker reports it unasked.
+    kArriving,  // Reported. The bytes before it are still on the way.
     kComplete,  // Also of an event that was never recorded (manual, cuEventQuery).
   };
 
@@ -44,71 +45,73 @@ class EventCompletions {
   EventCompletions& operator=(const EventCompletions&) = delete;
   ~EventCompletions();
 
-  // Records of an event that are told without anybody's having asked about it.
+  // Records of an event that are reported although the program never asked about it.
   static constexpr unsigned kUnaskedRecords = 4;
-  // Events that were recorded and that nobody has asked about: so many, and so many for each that
-  // somebody did. Beyond no event is told of before somebody asks. Each stream whose events are
-  // told takes a thread of the worker while it works (server/worker/completions.h).
+  // Recorded events that the program has not asked about: so many, and so many more for each event
+  // that it has asked about. Beyond that, no event is reported before the program asks. Each stream
+  // with reported events takes a thread of the worker while it works (server/worker/completions.h).
   static constexpr std::size_t kUnaskedEvents = 32;
   static constexpr std::size_t kUnaskedForEachAsked = 4;
 
-  // Where a record of an event stands.
+  // The place of a record of an event.
   struct Place {
     std::uint64_t record = 0;
     Handle stream = 0;  // As CallSite::stream.
     std::chrono::steady_clock::time_point posted;
-    bool ends_upload = false;  // StreamProgress::ends_upload(), then.
+    bool ends_upload = false;  // StreamProgress::ends_upload() at the record.
   };
 
-  // Whether the next record of `event` shall be told.
+  // Returns whether the next record of `event` must carry kFlagTell.
   bool wanted(Handle event) const noexcept;
-  // The call `sequence` records `event`, with kFlagTell if `told`. Before it is committed.
-  // True: the program has waited for the event, so place() wants to know where.
+  // The call `sequence` records `event`, with kFlagTell if `told`. Call it before the record is
+  // committed. Returns true if the program has waited for the event. The caller then calls place().
   bool recorded(Handle event, std::uint64_t sequence, bool told) noexcept;
   void place(Handle event, const Place& place) noexcept;
-  // Of the record `record` of `event`, if place() was told of it and of no later one.
+  // Returns the place of the record `record` of `event`, if place() has it and no later one.
   std::optional<Place> place_of(Handle event, std::uint64_t record) noexcept;
-  // The program waits for `event`: the places of its records are wanted from now on.
+  // The program waits for `event`. The places of its records are kept from now on.
   void waited(Handle event) noexcept;
   // `event` may be recorded without a call of recorded() from now on.
   void recorded_elsewhere(Handle event) noexcept;
-  // Other processes have `event` too, from now on.
+  // Other processes also have `event` from now on.
   void share(Handle event) noexcept;
   bool is_shared(Handle event) const noexcept;
-  // Some event ever was shared.
+  // Returns whether any event was ever shared.
   bool any_shared() const noexcept { return any_shared_.load(std::memory_order_acquire); }
 
   // The program asks about `event`, which is wanted from now on. Returns its last record.
   std::uint64_t asked(Handle event) noexcept;
-  // Of the record `record` of `event` or a later one, with `bulk_completions` arrived.
+  // Returns the state of the record `record` of `event`, or of a later one. `bulk_completions` have
+  // arrived.
   State state(Handle event, std::uint64_t record, std::uint64_t bulk_completions) const noexcept;
 
-  // The worker says that the record made by `sequence` is complete, and its bytes are there after
-  // `watermark` bulk completions; with a `result` that it will not say. Who reads the log.
+  // The worker reports that the record made by `sequence` is complete. Its bytes are there after
+  // `watermark` bulk completions. With a nonzero `result` the worker will not report the end. For
+  // the thread that reads the log.
   void completed(Handle event, std::uint64_t sequence, int result,
                  std::uint64_t watermark) noexcept;
 
-  // The program may learn something now that it did not know: before it can.
+  // Call it before the program can learn something new.
   void something_comes() noexcept { came_.fetch_add(1, std::memory_order_acq_rel); }
-  // How much has come.
+  // How many times something has come.
   std::uint64_t came() const noexcept { return came_.load(std::memory_order_acquire); }
-  // The worker has answered that `event` is not complete, when asked after `came` had come.
+  // The worker has answered that `event` is not complete. `came` is came() at the question.
   void not_ready(Handle event, std::uint64_t came) noexcept;
-  // Nothing has come since `event` was recorded, or was last answered to be not complete. Of one
-  // whose last record is kComing: it may be called not complete.
+  // Returns whether nothing has come since `event` was recorded, or was last answered as not
+  // complete. If the last record is kComing, the event then counts as not complete.
   bool nothing_came(Handle event) const noexcept;
 
  private:
   // Begins as zero bytes (make_zeroed()).
   struct Slot {
     std::atomic<Handle> event{0};
-    std::atomic<std::uint64_t> recorded{0};   // Its last record; 0: none.
+    std::atomic<std::uint64_t> recorded{0};   // Its last record. 0: never recorded.
     std::atomic<std::uint64_t> told{0};       // The last one with kFlagTell.
     std::atomic<std::uint64_t> completed{0};  // The latest that is complete.
-    std::atomic<std::uint64_t> untold{0};     // The latest of which nothing will be told.
+    std::atomic<std::uint64_t> untold{0};     // The latest with an end that will not be reported.
     std::atomic<std::uint64_t> watermark{0};  // Of `completed`.
-    std::atomic<std::uint64_t> came{0};       // When it was last known not to be complete.
-    std::atomic<unsigned> unasked{0};         // Records while nobody asked; up to kUnaskedRecords.
+    std::atomic<std::uint64_t> came{0};       // came() when it was last known not to be complete.
+    std::atomic<unsigned> unasked{0};         // Records without a query. At most kUnaskedRecords.
     std::atomic<bool> asked{false};
     std::atomic<bool> elsewhere{false};
     std::atomic<bool> shared{false};
@@ -119,10 +122,10 @@ class EventCompletions {
   static constexpr std::size_t kChunkSlots = 1024;
   static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
 
-  // nullptr: nothing is known of it.
+  // nullptr: nothing is known of the event.
   Slot* find(Handle event) const noexcept;
-  // Of a slot's place, unless another thread has it just now: then this one does without, since
-  // what is not known is asked about.
+  // Access to a slot's place. If another thread has it, has() is false and this thread does
+  // without: it asks the worker.
   class Placing {
    public:
     explicit Placing(Slot& slot) noexcept
@@ -139,7 +142,8 @@ class EventCompletions {
     const bool has_;
   };
 
-  // Its own, made now if need be. nullptr: no memory; then no event counts as never recorded.
+  // Returns the event's slot, and makes it if needed. nullptr: there is no memory, and then no
+  // event counts as never recorded.
   Slot* claim(Handle event) noexcept;
 
   std::atomic<std::uint64_t> came_{0};

@@ -1,5 +1,5 @@
-// Waiting for a reply, or for an event's news: the thread that waits reads the log itself when
-// nobody else does.
+// Fences: waiting for a reply or for an event's news. The waiting thread reads the log itself when
+// no other thread does.
 #include <utility>
 
 #include "client/session_impl.h"
@@ -8,11 +8,11 @@
 namespace gpurun::client {
 namespace {
 
-// So long polls are answered here in a row: if what the worker tells unasked were late, for want of
-// helpers (kParkingThreadsMax), who asks is told.
+// So long the client answers polls by itself in a row. The worker's unasked reports may be late,
+// because it lacks helpers (kParkingThreadsMax). After this time a poll asks the worker.
 constexpr std::chrono::milliseconds kPollsUnasked{100};
 
-// Gives the role up, also when memory ends.
+// Gives the role up, also when memory runs out.
 class HeldRole {
  public:
   explicit HeldRole(ReceivingRole& role) noexcept : role_(role) {}
@@ -67,7 +67,7 @@ void Session::Impl::wait_for(Lane& lane, Look look) {
       std::unique_lock<std::mutex> lock(lane.mutex_);
       const Lacks lacking = look();
       if (lacking == Lacks::kNothing) return;
-      // No deadline: kernels may run for hours. The silence deadline of whoever reads bounds it.
+      // No deadline: kernels may run for hours. The reading thread's silence deadline bounds it.
       if (lacking == Lacks::kBytes || !receiving.take_from_watcher()) {
         lane.arrived_.wait(lock);
         continue;
@@ -78,7 +78,7 @@ void Session::Impl::wait_for(Lane& lane, Look look) {
       const HeldRole held(receiving);
       status = receive_until([&] { return lacks() != Lacks::kNews; });
       if (status.ok()) status = receive_held();
-      // With the role: nobody may read on and find another reason first.
+      // While this thread has the role, no other thread can read on and find another reason first.
       if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
     }
   }
@@ -98,7 +98,7 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     }
     return lane.answered_ ? Lacks::kBytes : Lacks::kNews;
   });
-  // Nobody writes there any more: nothing is awaited.
+  // No thread writes to the lane any more, because nothing is awaited.
   if (answered) {
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
@@ -143,11 +143,12 @@ EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& s
   using State = EventCompletions::State;
   const NoCancellation uncancelled;
   const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
-  // Nothing was called since: the record has to get there first, and this is a round trip like any.
+  // No call was made since, so the record has to get there first. This is a round trip like any
+  // other.
   const bool round_trip = log.last_sequence() == record;
   if (round_trip) send_log_through(record);
   State state = State::kComing;
-  // Counted before the look that decides: who receives notes first, then reads the count.
+  // Counted before the check that decides: the receiving thread first notes, then reads the count.
   event_waiters.fetch_add(1, std::memory_order_acq_rel);
   wait_for(lane, [&] {
     state = event_state(site.subject, record);
@@ -179,7 +180,7 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
   }
   const bool runs =
       state == State::kComing && !wait && impl.still_not_ready(lane, site.subject, record);
-  // What came between the two looks may have been the news.
+  // What came between the two checks may have been the news.
   if (state == State::kComing && !runs) state = impl.event_state(site.subject, record);
   if (state != State::kComplete && !runs) return false;
   impl.output.write_kept();
@@ -213,7 +214,7 @@ int Session::Impl::post_early_wait(Lane& lane, CallSite site, Work work, ByteVie
   const std::span<const ByteView> parts(&payload, 1);
   std::uint64_t sequence = 0;
   if (const int result = append(lane, site, parts, false, &sequence); result != 0) return result;
-  // Questions that are made from now on are held back behind it, in whatever lane.
+  // The worker holds later queries back behind this wait, in every lane.
   events.something_comes();
   wake_sender();
   output.write_kept();
@@ -253,8 +254,8 @@ bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite s
       !impl.progress.may_wait_for_upload(lane.id(), site.context, site.stream, record.record)) {
     return false;
   }
-  // The upload may stand behind a copy of another stream, whose source the program may overwrite
-  // when the wait returns.
+  // The upload may be queued behind a copy of another stream. The program may overwrite that copy's
+  // source when the wait returns.
   if (!sources_read_within(std::chrono::milliseconds(0))) return false;
   if (!impl.pace.answers(record.record, place->posted, Impl::Clock::now())) return false;
   *result = impl.post_early_wait(lane, site, Work::kNone, payload);

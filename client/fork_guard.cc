@@ -1,4 +1,4 @@
-// A page that the kernel wipes in a forked child tells it from its parent; what a child forgets.
+// ForkGuard: a page that the kernel wipes in a forked child tells the child from its parent.
 #include "client/fork_guard.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 namespace gpurun::client::fork_guard {
 namespace {
 
-// Written by whoever took `entry` from 0 to kTaken, and by whoever frees it.
+// Written by the thread that took `entry` from 0 to kTaken, or that frees it.
 struct Watched {
   std::atomic<int> entry{0};  // Descriptor + 1; 0: free.
   DescriptorIdentity identity;
@@ -38,7 +38,7 @@ void in_child() { static_cast<void>(generation()); }
 void close_in_child() noexcept {
   for (Watched& each : watched) {
     const int fd = each.entry.exchange(0, std::memory_order_acquire) - 1;
-    // The program may have something of its own under the number by now.
+    // The program may have reused the number by now.
     if (fd >= 0 && each.identity.holds(fd)) close(fd);
   }
 }

@@ -1,4 +1,4 @@
-// Two orders of the same ranges, by start and by size, behind FreeRanges.
+// FreeRanges: the same ranges in two orders, by start and by size.
 #include "client/free_ranges.h"
 
 #include <iterator>

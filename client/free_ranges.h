@@ -1,5 +1,5 @@
-// FreeRanges: which addresses are free. Best fit by size, neighbours are
-// merged. A book only: it touches no memory and calls nobody. One thread at a time.
+// FreeRanges: the free addresses. Best fit by size, and neighbours are merged. It keeps records
+// only, touches no memory and calls nothing. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace gpurun::client {
 
 class FreeRanges {
  public:
-  // The start of `bytes` (over 0) that are free no more; 0: there is no range so large. Of ranges
-  // that fit equally well the lowest.
+  // Takes `bytes` (over 0) and returns their start, or 0 if no range is so large. Of ranges that
+  // fit equally well it takes the lowest.
   std::uint64_t take(std::uint64_t bytes);
-  // Free from now on; what take() gave, a part of it, or more memory.
+  // Makes a range free. It may be what take() returned, a part of that, or more memory.
   void give(std::uint64_t start, std::uint64_t bytes);
 
-  // All of it is free now, and exists no more.
+  // The range is free now, and exists no more.
   void remove(std::uint64_t start, std::uint64_t bytes);
 
-  // How many bytes before `end` are free; 0: none right before it.
+  // Returns how many bytes right before `end` are free.
   std::uint64_t before(std::uint64_t end) const;
   std::uint64_t largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
   std::size_t count() const { return by_start_.size(); }

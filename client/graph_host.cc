@@ -1,4 +1,4 @@
-// The two threads that do it, and the lines of a box as one run of bytes.
+// GraphHost: its two threads, and the messages between them and the worker.
 #include "client/graph_host.h"
 
 #include <algorithm>
@@ -154,7 +154,8 @@ void GraphHost::answer(const Turn& turn) {
       read_box(operation.from, at, bytes);
       payload.offset = at;
       const ByteView parts[] = {bytes_of(payload), bytes};
-      // Other calls' failures are not ours: a turn that is not answered stands for ever.
+      // Failures of other calls do not matter here: a turn without an answer would block the graph
+      // forever.
       static_cast<void>(session.post(*lane, turn_site(), parts));
       if (!session.alive()) return;
     }

@@ -1,9 +1,9 @@
-// GraphHost: what nodes of the program's graphs do in this process: host functions, and copies from
-// and to its memory, when a launch of the graph stands at them (protocol/graph_host.h).
+// GraphHost: runs the nodes of the program's graphs that belong to this process. These are host
+// functions, and copies from and to its memory (protocol/graph_host.h).
 //
-// Functions run one after the other on one thread of ours, as CUDA may run them; bytes are fetched
-// on another, so that no function can hold up a copy. What a copy brings is written by
-// whoever reads the session's log, before he hears what the worker says later.
+// Functions run one after the other on one thread of ours, which CUDA allows. A second thread reads
+// the bytes that go out, so that no function can delay a copy. The thread that reads the session's
+// log writes the bytes that come in, before it handles later items from the worker.
 #pragma once
 
 #include <atomic>
@@ -27,38 +27,39 @@ class Session;
 class GraphHost {
  public:
   struct Operation {
-    void (*function)(void*) = nullptr;  // A function, or
+    void (*function)(void*) = nullptr;  // A host function, or
     void* user = nullptr;
-    HostBox from, to;  // a copy: `from`: it goes out; `to`: it comes in; both: it stays here.
+    HostBox from, to;  // a copy. `from`: out. `to`: in. Both: within this process.
   };
 
-  // That wait for their thread. In an honest worker each holds a thread of the driver.
+  // Turns that wait for their thread. In an honest worker each one holds a thread of the driver.
   static constexpr std::size_t kTurnsMax = 65'536;
 
   explicit GraphHost(Session*& session) noexcept : session_(session) {}
   GraphHost(const GraphHost&) = delete;
   GraphHost& operator=(const GraphHost&) = delete;
 
-  // Any thread. The operation's number; 0: no memory or thread for it. It lives until the worker
-  // says that it is gone.
+  // Any thread. Returns the operation's number, or 0 when there is no memory or thread for it. The
+  // operation lives until the worker reports it gone.
   std::uint64_t add(const Operation& operation);
-  // The worker was not told of it.
+  // Removes an operation that the worker never learned of.
   void forget(std::uint64_t number) noexcept;
-  // How many live.
+  // The number of live operations.
   std::size_t operations();
-  // There are functions or copies into the program's memory, so that graphs may write there at any
-  // time.
+  // True while there are functions, or copies into the program's memory. Graphs may then write
+  // there at any time.
   bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
-  // A graph lives that reads or writes the program's memory, and may do so at any time.
+  // True while a graph lives that reads or writes the program's memory, which it may do at any
+  // time.
   bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
 
-  // Who reads the log. kProtocol: no such operation, or not its kind, or bytes beyond its end, or
-  // more turns at once than kTurnsMax.
+  // For the thread that reads the log. kProtocol: there is no such operation, or it is of another
+  // kind, or the bytes go beyond its end, or more than kTurnsMax turns wait.
   Status turn(std::uint64_t number, ByteView payload);
   Status bytes(std::uint64_t number, ByteView payload);
   Status gone(std::uint64_t number);
 
-  void stop() noexcept;  // Ends the threads; nothing is waited for but a function that runs.
+  void stop() noexcept;  // Ends the threads. Waits only for a function that runs.
 
  private:
   struct Turn {
@@ -78,8 +79,8 @@ class GraphHost {
   void answer(const Turn& turn);
 
   Session*& session_;
-  std::atomic<std::size_t> living_{0};   // How many operations_, and
-  std::atomic<std::size_t> writers_{0};  // of them that write.
+  std::atomic<std::size_t> living_{0};   // The number of operations_.
+  std::atomic<std::size_t> writers_{0};  // The number of those that write.
   std::mutex mutex_;                     // Guards all below.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
   std::uint64_t last_ = 0;

@@ -1,4 +1,4 @@
-// The slots behind the values: whether one lives, and in which generation.
+// HandleTable: the slots, each with its handle, generation and object.
 #include "client/handles.h"
 
 #include "base/zeroed_array.h"
@@ -7,8 +7,8 @@
 namespace gpurun::client {
 namespace {
 
-// An index rests until this many others have been retired, so that a program which uses a handle
-// just after it ended is told so even in a generation's narrow window of 2^28.
+// An index is reused only after this many others have been retired. A program that uses a handle
+// just after its end then gets an error even when a generation's 2^28 values wrap around.
 constexpr std::size_t kRestingIndexes = 1024;
 
 Handle compose(HandleKind kind, std::uint32_t generation, std::uint32_t index) {

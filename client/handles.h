@@ -1,11 +1,12 @@
-// Handles: the values that the program holds for streams, events, modules, ... They are minted in
-// the client, so that a creation needs no round trip, and the worker maps them to its driver's own.
+// Handles: the values that the program holds for streams, events, modules and other objects.
 //
-// A handle is 64 bits: tag (8), kind (6), generation (28), index (22). The tag makes it an address
-// that no x86-64 or AArch64 process can map, so it collides with no pointer, and a program that
-// dereferences it stops at once. It is never 0, 1 or 2, which CUDA reserves for streams.
+// The client mints handles, so that a creation needs no round trip. The worker maps them to its
+// driver's handles. A handle is 64 bits: tag (8), kind (6), generation (28), index (22). The tag
+// makes it an address that no x86-64 or AArch64 process can map. It therefore equals no pointer,
+// and a program that dereferences it stops at once. A handle is never 0, 1 or 2, which CUDA
+// reserves for streams.
 //
-// Any thread may call everything. A lookup takes no lock; minting and retiring take a short one.
+// Any thread may call everything. A lookup takes no lock. Minting and retiring take a short one.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ inline constexpr int kHandleInvalid = 400;         // CUDA_ERROR_INVALID_HANDLE
 inline constexpr int kHandleContextInvalid = 201;  // CUDA_ERROR_INVALID_CONTEXT
 inline constexpr int kHandleOutOfMemory = 2;       // CUDA_ERROR_OUT_OF_MEMORY
 
-// The kind that `handle` claims; kNone when it is no handle of ours. Says nothing about its life.
+// Returns the kind that `handle` claims, or kNone if it is not one of our handles. It may be dead.
 inline HandleKind claimed_kind(Handle handle) noexcept {
   return protocol::claimed_handle_kind(handle);
 }
@@ -42,38 +43,39 @@ class HandleTable {
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable();
 
-  // A new live handle of `kind`. `context` is the context it belongs to (0: none), `object`
-  // whatever the owner wants to find again; the table does not own it. 0 when
-  // limits::kHandlesMax are alive, or there is no memory: the caller returns
+  // Returns a new live handle of `kind`. `context` is the context that it belongs to, or 0.
+  // `object` is the owner's pointer, which the table does not own. Returns 0 when
+  // limits::kHandlesMax are alive, or when there is no memory. The caller then returns
   // CUDA_ERROR_OUT_OF_MEMORY.
   Handle mint(HandleKind kind, Handle context, void* object);
 
-  // 0 when `handle` is alive and of `kind`; the recorded failure when it is poisoned; else
-  // CUDA_ERROR_INVALID_HANDLE, or INVALID_CONTEXT when a context was wanted. O(1).
+  // Returns 0 when `handle` is alive and of `kind`, and the recorded failure when it is poisoned.
+  // Any other handle gives CUDA_ERROR_INVALID_HANDLE, or INVALID_CONTEXT if `kind` is a context.
+  // O(1).
   int check(Handle handle, HandleKind kind) const noexcept;
 
-  // The same for a call that ends the handle: 0 for a poisoned one, too.
+  // As check(), for a call that ends the handle: a poisoned one also gives 0.
   int check_end(Handle handle, HandleKind kind) const noexcept;
 
-  // Of a live handle; 0 / nullptr for any other.
+  // Of a live handle. Any other gives 0 or nullptr.
   Handle context_of(Handle handle) const noexcept;
   void* object_of(Handle handle) const noexcept;
-  // nullptr replaced by what the owner learned later. False when the handle is not alive.
+  // Replaces the object. Returns false when the handle is not alive.
   bool set_object(Handle handle, void* object) noexcept;
 
-  // The creation failed on the server with `result` (not 0): each use returns it from now on.
+  // The creation failed on the server with `result` (not 0). Each later use returns `result`.
   void poison(Handle handle, int result) noexcept;
 
-  // Ends the handle; its index comes back later under another generation. Returns its object, or
-  // nullptr when it was not alive.
+  // Ends the handle. A later handle reuses its index with another generation. Returns its object,
+  // or nullptr when it was not alive.
   void* retire(Handle handle) noexcept;
-  // The server returned it once more, to be released once more (allocations:
-  // cuMemRetainAllocationHandle): so many more calls of release() are needed.
+  // The server returned the handle once more (allocations: cuMemRetainAllocationHandle). Each
+  // retain() needs one more release().
   void retain(Handle handle) noexcept;
-  // As retire(), for the last owner; nullptr, and the handle lives on, for others.
+  // As retire(), if this is the last owner. Otherwise returns nullptr, and the handle lives on.
   void* release(Handle handle) noexcept;
-  // Ends every handle whose context is `context` (its destruction) but not the context's own.
-  // Calls `visit(kind, handle, object)` for each first.
+  // Ends every handle of `context`, except the context's own, when the context is destroyed. Calls
+  // `visit(kind, handle, object)` for each one first.
   using Visitor = void (*)(void* user, HandleKind kind, Handle handle, void* object);
   void retire_context(Handle context, Visitor visit, void* user) noexcept;
 
@@ -94,17 +96,18 @@ class HandleTable {
   };
 
   Slot* find(Handle handle) const noexcept;
-  void* end(Slot* slot, Handle handle) noexcept;  // With mutex_ held; nullptr for nullptr.
+  void* end(Slot* slot, Handle handle) noexcept;  // With mutex_ held. nullptr for nullptr.
 
   mutable std::mutex mutex_;
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  std::vector<std::uint32_t> free_;  // Indexes; guarded by mutex_. Oldest first out, see retire().
-  std::size_t free_head_ = 0;        // Guarded by mutex_.
-  std::uint32_t used_ = 0;           // Indexes ever handed out; guarded by mutex_.
+  // Indexes. Guarded by mutex_. The oldest is reused first, see retire().
+  std::vector<std::uint32_t> free_;
+  std::size_t free_head_ = 0;  // Guarded by mutex_.
+  std::uint32_t used_ = 0;     // Indexes ever handed out. Guarded by mutex_.
   std::atomic<std::size_t> live_count_{0};
 };
 
-// Each call looks up a few: these are inlined.
+// Inline, because each call looks up a few handles.
 
 inline HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
   if (handle >> protocol::kHandleTagShift != protocol::kHandleTag) return nullptr;

@@ -1,4 +1,4 @@
-// Piece by piece, each of one line.
+// read_box(), write_box(): copy piece by piece, each within one line.
 #include "client/host_box.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gpurun::client {
 namespace {
 
-// The piece of a line at the box's byte `offset`, at most `most` bytes.
+// Returns the piece of a line at the box's byte `offset`, of at most `most` bytes.
 std::byte* piece_at(const HostBox& box, std::uint64_t offset, std::size_t most, std::size_t* size) {
   const std::uint64_t line = offset / box.width;
   const std::uint64_t within = offset % box.width;

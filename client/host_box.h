@@ -1,4 +1,4 @@
-// HostBox: the program's side of a copy: lines of `width` bytes, with or without gaps between them.
+// HostBox: the program's side of a copy. Lines of `width` bytes, with or without gaps between them.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace gpurun::client {
 
 struct HostBox {
   std::uint64_t address = 0;
-  std::uint64_t line_pitch = 0;   // From line to line,
-  std::uint64_t slice_pitch = 0;  // from slice to slice, in bytes.
+  std::uint64_t line_pitch = 0;   // Bytes from line to line.
+  std::uint64_t slice_pitch = 0;  // Bytes from slice to slice.
   std::uint64_t width = 0;
   std::uint64_t lines = 1;
   std::uint64_t slices = 1;
@@ -24,11 +24,11 @@ struct HostBox {
             1};
   }
   std::uint64_t bytes() const noexcept { return width * lines * slices; }
-  // Between its first byte and its last there is nothing but its bytes.
+  // Returns whether the box is one run of bytes without gaps.
   bool is_dense() const noexcept {
     return (lines == 1 || line_pitch == width) && (slices == 1 || slice_pitch == width * lines);
   }
-  // All that lies between them.
+  // The memory from the first byte to the last, gaps included.
   MutableBytes reach() const noexcept {
     const std::uint64_t bytes =
         width == 0 ? 0 : (slices - 1) * slice_pitch + (lines - 1) * line_pitch + width;
@@ -36,7 +36,7 @@ struct HostBox {
   }
 };
 
-// Copies between `bytes`, which lie close, and the box from its byte `offset` on.
+// Copies between `bytes`, which have no gaps, and the box from its byte `offset` on.
 void read_box(const HostBox& box, std::uint64_t offset, MutableBytes bytes) noexcept;
 void write_box(const HostBox& box, std::uint64_t offset, ByteView bytes) noexcept;
 

@@ -1,4 +1,5 @@
-// The file is locked from looking to writing, so that of two first meetings one is the first.
+// Known servers: the file is locked from the lookup to the write, so that one of two first meetings
+// is the first.
 #include "client/known_servers.h"
 
 #include <fcntl.h>
@@ -23,10 +24,10 @@ namespace {
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
 constexpr const char* kPinned = "pinned";
 
-// The folders above the file, which only their user may enter.
+// Makes the folders above the file, which only their user may enter.
 void make_folders(const std::string& path) {
   for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
-    mkdir(path.substr(0, at).c_str(), 0700);  // What is missing then is told by open().
+    mkdir(path.substr(0, at).c_str(), 0700);  // open() reports what is missing then.
   }
 }
 
@@ -89,7 +90,7 @@ struct Entry {
   bool pinned = false;
 };
 
-// The line of `server`. Names of hosts are the same in capital and small letters.
+// Returns the line of `server`. Host names ignore the case of letters.
 std::optional<Entry> find_entry(const std::string& text, const std::string& server) {
   std::istringstream lines(text);
   std::string line;
@@ -106,7 +107,7 @@ std::string place_of(const std::string& path, const Entry& entry) {
   return path + ":" + std::to_string(entry.number);
 }
 
-// The entry if it has that key. None: the server was never met.
+// Returns the entry if it has that key, or nullopt if the server was never met.
 Result<std::optional<Entry>> look_up_in(const std::string& text, const std::string& path,
                                         const std::string& server, const std::string& shown) {
   std::optional<Entry> entry = find_entry(text, server);
@@ -117,7 +118,7 @@ Result<std::optional<Entry>> look_up_in(const std::string& text, const std::stri
 Status append(int fd, const std::string& path, const std::string& text, const std::string& line) {
   const bool line_is_open = !text.empty() && text.back() != '\n';
   const Status written = write_whole(fd, (line_is_open ? "\n" : "") + line + "\n", path);
-  // Half a fingerprint would be another server's at the next meeting.
+  // A part of a fingerprint would look like another server's at the next meeting.
   if (!written.ok()) static_cast<void>(!ftruncate(fd, static_cast<off_t>(text.size())));
   return written;
 }
@@ -131,7 +132,7 @@ Status replace_line(const std::string& path, const std::string& text, int number
     changed_text += (at == number ? line : each) + "\n";
   }
   const std::string draft = path + ".new";
-  unlink(draft.c_str());  // Of a process that died.
+  unlink(draft.c_str());  // It is of a process that died.
   const UniqueFd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return Status::from_errno(errno, draft);
   Status written = write_whole(file.get(), changed_text, draft);
@@ -191,8 +192,8 @@ Result<Acquaintance> pin_server(const std::string& path, const std::string& serv
   return remember(path, server, key, true);
 }
 
-// Without the lock: a reader sees the file before a change or after it, and a line that is being
-// appended has its mark last.
+// Takes no lock: a reader sees the file before a change or after it. A line that is being appended
+// has its mark last.
 Result<std::optional<PinnedKey>> pinned_key(const std::string& path, const std::string& server) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.valid() && (errno == ENOENT || errno == ENOTDIR)) return std::optional<PinnedKey>();

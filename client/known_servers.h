@@ -1,8 +1,8 @@
-// Known servers: whose key a user has met at which address, as ssh's known_hosts.
+// Known servers: the keys that a user has met, by address, as in ssh's known_hosts.
 //
-// A text file, one server a line: "HOST:PORT sha256:HEX [pinned]"; '#' begins a comment. `pinned`
-// marks a key that the user has confirmed, as `gpurun login` does. Each user has one, which only
-// that user may write. Not for the client library; any thread.
+// A text file with one server a line: "HOST:PORT sha256:HEX [pinned]". '#' begins a comment.
+// `pinned` marks a key that the user has confirmed, as `gpurun login` does. Each user has a file,
+// which only that user may write. Not for the client library. Any thread.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@
 
 namespace gpurun::client {
 
-// known_servers in gpurun's folder of this user's configuration (XDG Base Directory
-// Specification); empty: the environment names no such folder.
+// known_servers in gpurun's folder of this user's configuration (XDG Base Directory Specification).
+// Empty: the environment names no such folder.
 std::string default_known_servers();
 
 enum class Acquaintance { kKnown, kNew };
 
-// kKnown: `server` has shown this key before. kNew: it was never met, and is known from now on.
-// kRefused: it had another key, or the file cannot be believed; a sentence that says what to do.
+// kKnown: `server` has shown this key before. kNew: it was never met, and is recorded now.
+// kRefused: it had another key, or the file is not trusted. The message says what to do.
 // kUnavailable and others: the file cannot be read or written.
 Result<Acquaintance> meet_server(const std::string& path, const std::string& server,
                                  const transport::tls::Fingerprint& key);
 
-// The same without remembering a server that was never met.
+// As meet_server(), but a server that was never met is not recorded.
 Result<Acquaintance> look_up_server(const std::string& path, const std::string& server,
                                     const transport::tls::Fingerprint& key);
 
@@ -38,8 +38,8 @@ struct PinnedKey {
   std::string place;  // FILE:LINE.
 };
 
-// The key that is pinned for `server`. None: there is no such line, or no such file. Makes no file.
-// kRefused: the file cannot be believed, or the line has no fingerprint.
+// Returns the key that is pinned for `server`, or nullopt if there is no such line or no such file.
+// It creates no file. kRefused: the file is not trusted, or the line has no fingerprint.
 // kUnavailable and others: the file cannot be read.
 Result<std::optional<PinnedKey>> pinned_key(const std::string& path, const std::string& server);
 

@@ -1,4 +1,4 @@
-// The registry of lanes: one for each living thread that has called CUDA.
+// Lane registry: one lane for each living thread that has called CUDA.
 #include "client/lane.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 namespace gpurun::client {
 namespace {
 
-// Plain pointers: no thread_local with a destructor, which would pin or outlive this library.
+// A plain pointer: a thread_local with a destructor would pin or outlive this library.
 thread_local Lane* current_lane = nullptr;
 
 constexpr std::size_t kChunkLanes = 1024;
@@ -25,10 +25,10 @@ struct Registry {
   std::array<std::atomic<std::atomic<Lane*>*>, kChunks> chunks{};
 };
 
-// Immortal: threads end after the library's own end. A forked child makes its own.
+// Immortal, because threads end after the library's own end. A forked child makes its own.
 std::atomic<Registry*> current_registry{nullptr};
 
-// The key outlives forks: what it holds in a child of the parent's lanes is cleared.
+// The key outlives forks. In a child, its value is cleared if it is a lane of the parent.
 std::atomic<bool> key_made{false};
 pthread_key_t key;  // Once key_made.
 

@@ -1,4 +1,5 @@
-// The way of who reads the log from a lane's number to the lane. Not for the entry points.
+// LaneRegistry: from a lane's number to the lane, for the thread that reads the log. Entry points
+// do not use it.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +8,17 @@ namespace gpurun::client {
 
 class Lane;
 
-// nullptr for a number that no lane of this process ever had. Lanes are never freed, only reused.
+// Returns nullptr for a number that no lane of this process ever had. Lanes are reused, never
+// freed.
 Lane* lane_of_id(std::uint32_t id) noexcept;
 void for_each_lane(void (*visit)(Lane& lane, void* user), void* user);
 
-// The threads' side of it.
+// The client threads' side of the registry.
 struct LaneRegistry {
-  // A lane for the calling thread; nullptr: limits::kLanesMax live. Lane::current() is the one that
-  // asks, once a thread.
+  // Returns a lane for the calling thread, or nullptr when limits::kLanesMax are live.
+  // Lane::current() calls it once in each thread.
   static Lane* take();
-  // The pthread key's destructor: what the thread kept is forgotten, the lane is used again.
+  // The pthread key's destructor. It clears the thread's state and makes the lane reusable.
   static void thread_ends(void* lane);
 };
 

@@ -1,5 +1,5 @@
-// A worker to which gpurund has passed the connection answers on it; until then nothing else is
-// said.
+// LateAttach: a worker answers on the connection after gpurund has passed it on. Nothing else is
+// sent before that answer.
 #include "client/late_attach.h"
 
 #include <utility>
@@ -9,8 +9,8 @@
 namespace gpurun::client {
 namespace {
 
-// Longer than the server's ends take for their parts: what we give up while the worker takes it in
-// would be the end of a connection of the session to it.
+// Longer than the server's own deadlines. If this side gave up while the worker was accepting the
+// connection, the worker would see a connection of the session end.
 constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace

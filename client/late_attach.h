@@ -1,8 +1,8 @@
-// LateAttach: further bulk connections of an attached session, proved as its first ones were.
+// LateAttach: further bulk connections of an attached session, proved in the same way as its first.
 //
-// It keeps the key that tags the words of this session's attach, and of an encrypted one its
-// pre-shared key: neither opens another session. Each connection has an index of its own, which is
-// used up also where the attempt fails: the server takes none twice.
+// It keeps the key that tags this session's attach messages, and the pre-shared key if the session
+// is encrypted. Neither key opens another session. Each connection has an index of its own. A
+// failed attempt uses its index up as well, because the server accepts none twice.
 #pragma once
 
 #include "client/attach_connection.h"
@@ -12,14 +12,14 @@ namespace gpurun::client {
 
 class LateAttach final : public MoreConnections {
  public:
-  // `like`: one of the session's connections, of which words.count has been opened.
+  // `like`: one of the session's connections. The session has opened like.words.count of them.
   explicit LateAttach(const AttachConnection& like);
 
-  // kResourceExhausted: there have been limits::kConnectionsMax. Others as of attach().
+  // kResourceExhausted: limits::kConnectionsMax were opened already. Other errors as attach().
   Result<Joined> open(transport::DescriptorKeeper& keeper) override;
 
  private:
-  // The worker's cores.
+  // Returns the worker's number of cores.
   Result<unsigned> hear_answer(transport::Connection& connection) const;
 
   AttachConnection next_;

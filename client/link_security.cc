@@ -1,4 +1,4 @@
-// Nothing is said to a server before it is known who it is.
+// LinkSecurity: nothing is sent to a server before its identity is known.
 #include "client/link_security.h"
 
 #include <utility>
@@ -37,12 +37,12 @@ Status check_key(const tls::Fingerprint& shown, const std::string& server,
   return {};
 }
 
-// Whether the user, or the token, has named what the server's key must be.
+// Returns whether the user, or the token, has named the server's key.
 bool names_a_key(const LinkSecurity& security) {
   return security.fingerprint.has_value() || !security.authorities_file.empty();
 }
 
-// The key that the user has pinned for `server` and not overridden by naming another.
+// Returns the key that the user has pinned for `server` and not overridden by naming another.
 Result<std::optional<PinnedKey>> pinned_for(const LinkSecurity& security,
                                             const std::string& server) {
   if (security.own_server || names_a_key(security)) return std::optional<PinnedKey>();
@@ -86,7 +86,7 @@ Result<LinkDecision> decide_link(const LinkSecurity& security, const std::string
                       "--insecure-plaintext and GPURUN_INSECURE_PLAINTEXT, or remove that line");
   }
   LinkDecision decision;
-  // An address of this machine may lead elsewhere (ssh -L): a key that is named is checked.
+  // An address of this machine may lead elsewhere (ssh -L), so a named key is checked.
   decision.tls = security.always_tls || names_a_key(security) || pinned->has_value() ||
                  !(in_this_machine || security.insecure_plaintext);
   decision.pinned = *std::move(pinned);
@@ -118,7 +118,8 @@ Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connectio
   if (!handshake.ok()) return handshake.status();
   Result<tls::Channel> channel = (*handshake)->finish(*connection, deadline);
   if (!channel.ok()) return name_pin(channel.status(), *decision);
-  // Authorities and a told fingerprint may both be wanted; without either the first meeting counts.
+  // Authorities and a given fingerprint may both be required. Without either, the first meeting
+  // counts.
   if (decision->pinned) {
     GPURUN_RETURN_IF_ERROR(check_pinned(*channel->peer, server, *decision->pinned));
   } else if (security.authorities_file.empty() || security.fingerprint) {
@@ -126,7 +127,7 @@ Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connectio
   }
   link.exporter = channel->binding;
   tls::TlsOptions options;
-  options.reads_ahead = false;  // Who holds the link polls its descriptor.
+  options.reads_ahead = false;  // The link's owner polls its descriptor.
   auto secured = tls::secure(std::move(connection), *std::move(channel), options);
   if (!secured.ok()) return secured.status();
   link.connection = *std::move(secured);

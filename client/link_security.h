@@ -1,10 +1,9 @@
-// LinkSecurity: whether a control link is encrypted, and which server it believes.
+// LinkSecurity: whether a control link is encrypted, and which server it trusts.
 //
-// Beyond this machine a link speaks TLS 1.3 unless its user has said that nothing need be
-// encrypted. A link speaks TLS 1.3 everywhere if the server's key is pinned (known_servers.h), or
-// is named by a fingerprint or by authorities. The server's key is known in one of four ways: its
-// fingerprint was told, authorities have signed its certificate for this host, it is the pinned
-// one, or it is the one that was met here first.
+// Beyond this machine a link uses TLS 1.3 unless its user has allowed plaintext. A link uses TLS
+// 1.3 everywhere if the server's key is pinned (known_servers.h), or named by a fingerprint or by
+// authorities. There are four ways to know the server's key. Its fingerprint was given, authorities
+// have signed its certificate for this host, it is pinned, or it was met first at this address.
 #pragma once
 
 #include <functional>
@@ -22,25 +21,25 @@
 namespace gpurun::client {
 
 struct LinkSecurity {
-  bool always_tls = false;          // Within this machine as well, though no key is named.
-  bool insecure_plaintext = false;  // Beyond it nothing need be encrypted.
+  bool always_tls = false;          // Also within this machine, though no key is named.
+  bool insecure_plaintext = false;  // Beyond it plaintext is allowed.
   std::optional<transport::tls::Fingerprint> fingerprint = {};
   std::string authorities_file = {};
   std::string known_servers = {};  // Empty: default_known_servers().
-  // The server is the caller's own child, which speaks no TLS unless told: pinned keys are those of
+  // The server is the caller's own child, and uses TLS only on request. Pinned keys belong to
   // servers that had its port before.
   bool own_server = false;
-  // What a user should know: a server was met for the first time.
+  // Reports what a user should know: a server was met for the first time.
   std::function<void(const std::string&)> say = {};
 };
 
 struct SecuredLink {
   std::unique_ptr<transport::Connection> connection;
-  // The channel's exporter (protocol/proof.h); none: nothing is encrypted.
+  // The channel's exporter (protocol/proof.h). Empty: nothing is encrypted.
   std::optional<protocol::Nonce> exporter = {};
 };
 
-// kInvalidArgument: a key is named, and nothing need be encrypted.
+// kInvalidArgument: a key is named, and plaintext is allowed.
 Status check_link_security(const LinkSecurity& security);
 
 struct LinkDecision {
@@ -48,19 +47,19 @@ struct LinkDecision {
   std::optional<PinnedKey> pinned = {};  // The key that the server must show.
 };
 
-// How a link to `server` ("host:port"), which has an address of this machine or not, is secured.
-//   kInvalidArgument   the server's key is named or pinned, and nothing need be encrypted.
-//   And what pinned_key() says.
+// Decides how a link to `server` ("host:port") is secured.
+//   kInvalidArgument   the server's key is named or pinned, and plaintext is allowed.
+// And the errors of pinned_key().
 Result<LinkDecision> decide_link(const LinkSecurity& security, const std::string& server,
                                  bool in_this_machine);
 
-// A failed TLS handshake, with the line that pins the key of the server.
+// Adds to a failed TLS handshake the line that pins the server's key.
 Status name_pin(const Status& failure, const LinkDecision& decision);
 
-// `connection` has just been made, to `host` by the name `server` ("host:port").
+// Secures `connection`, which was just opened to `host` by the name `server` ("host:port").
 //   kInvalidArgument   as decide_link().
-//   kRefused           the server's key is not the one that it should be, or it has none.
-//   kProtocol          it does not speak TLS.
+//   kRefused           the server's key is not the expected one, or it has no key.
+//   kProtocol          it does not use TLS.
 //   kDeadline, kPeerGone
 Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connection,
                                 const std::string& host, const std::string& server,

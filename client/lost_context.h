@@ -7,9 +7,9 @@
 
 namespace gpurun::client {
 
-// Called with each failure that ends `context` (0: every one), before the program reads it, on the
-// thread that reads the log, which may be any that waits: it must not make calls. nullptr: nobody
-// wants to know. `result` is the CUresult.
+// Called with each failure that ends `context` (0: every one), before the program reads it. It runs
+// on the thread that reads the log, which may be any waiting thread. It must not make calls.
+// nullptr: no callback. `result` is the CUresult.
 using ContextLost = void (*)(Handle context, int result);
 inline std::atomic<ContextLost> on_context_lost{nullptr};
 

@@ -1,4 +1,4 @@
-// The pages: a question's number, which sleepers wait for, and a place for each process.
+// MemoryBoard: the number of the last question, as a futex, and a place for each process.
 #include "client/memory_board.h"
 
 #include <fcntl.h>
@@ -20,11 +20,11 @@ namespace gpurun::client {
 namespace {
 
 struct Place {
-  std::atomic<std::uint32_t> process;   // 0: nobody's.
-  std::atomic<std::uint32_t> answered;  // The last question that was.
+  std::atomic<std::uint32_t> process;   // 0: the place is free.
+  std::atomic<std::uint32_t> answered;  // The last question that it answered.
   std::atomic<std::uint32_t> silent;    // 1: it did not answer in time.
-  std::atomic<std::uint32_t> contexts;  // A bit for each device that it has one on.
-  std::atomic<std::uint64_t> died;  // When somebody noticed, in ms of CLOCK_MONOTONIC; 0: not yet.
+  std::atomic<std::uint32_t> contexts;  // A bit for each device with a context.
+  std::atomic<std::uint64_t> died;      // ms of CLOCK_MONOTONIC at the discovery. 0: not yet.
   std::atomic<std::uint64_t> idle[MemoryBoard::kDevices];
   std::atomic<std::uint64_t> used[MemoryBoard::kDevices];
 };
@@ -42,12 +42,12 @@ constexpr timespec kBetweenLooks = {0, 200'000};
 
 Pages* pages_of(MemoryBoard* board) noexcept { return reinterpret_cast<Pages*>(board); }
 
-// The last bits of a question: the place of who asked.
+// The last bits of a question are the place of its asker.
 constexpr unsigned kAskerBits = 8;
 constexpr std::uint32_t kAskers = std::uint32_t{1} << kAskerBits;
 static_assert(kPlaces < kAskers, "the last one has no place");
 
-// Its count and its asker make a question: of two the earlier has the smaller count.
+// A question is a count and its asker. Of two, the earlier has the smaller count.
 bool is_before(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) < 0;
 }
@@ -79,7 +79,7 @@ std::uint64_t now_ms() noexcept {
          static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000 + 1;
 }
 
-// Whether its process lives; that one does not is noted.
+// Returns whether its process lives, and notes a death.
 bool lives(Place& place) noexcept {
   const std::uint32_t process = place.process.load(std::memory_order_acquire);
   if (process == 0 || place.died.load(std::memory_order_acquire) != 0) return false;
@@ -135,7 +135,7 @@ int MemoryBoard::join(std::uint32_t process) noexcept {
     place.answered.store(pages.question.load(), std::memory_order_release);
     return true;
   };
-  // First what ran under this number before, in this process or a dead one.
+  // First a place of the same number, from this process earlier or from a dead one.
   for (const std::uint32_t owner : {process, std::uint32_t{0}}) {
     for (int at = 0; at < kPlaces; ++at) {
       if (pages.places[at].process.load() == owner && take(at, owner)) return at;
@@ -210,7 +210,7 @@ bool MemoryBoard::ask(int place, std::chrono::milliseconds patience) noexcept {
         other.silent.store(1, std::memory_order_release);
         break;
       }
-      nanosleep(&kBetweenLooks, nullptr);  // Nothing waits for this but who has no memory.
+      nanosleep(&kBetweenLooks, nullptr);  // Only a process without memory waits for this.
     }
   }
   return asked;

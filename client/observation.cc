@@ -1,4 +1,4 @@
-// Questions to the worker, with an end to their patience.
+// Worker observation: questions to the worker, with a bounded wait.
 #include "client/observation.h"
 
 #include <condition_variable>
@@ -16,7 +16,7 @@
 namespace gpurun::client {
 namespace {
 
-// What no worker of ours has more of: events and names at their bounds.
+// More than this comes from no worker of ours: events and names at their bounds.
 constexpr std::uint64_t kRecordingBytesMax = std::uint64_t{16} << 20;
 constexpr unsigned kClocksAtBegin = 4;
 constexpr unsigned kClocksAtEnd = 8;
@@ -30,14 +30,14 @@ Result<Bytes> ask(Session& session, const protocol::ObservePayload& payload) {
   site.order = protocol::Order::kImmediate;
   Reply reply;
   reply.result = -1;
-  // What it returns may be an earlier failure of the program's, which is none of ours.
+  // What call() returns may be an earlier failure of the program's, which does not concern us.
   const int returned = session.call(*lane, site, bytes_of(payload), &reply);
   if (reply.result == 0) return Bytes(reply.payload.begin(), reply.payload.end());
   if (returned == kResultPeerGone) return Status(Code::kPeerGone, "the worker is gone");
   return Status(Code::kUnavailable, "the worker answered error " + std::to_string(reply.result));
 }
 
-// Work for a thread of its own, and its answer. Shared, since the thread may outlive who waits.
+// A task for its own thread, and the answer. Shared, because the thread may outlive the waiter.
 template <typename Answer>
 struct Errand {
   std::function<Result<Answer>()> work;
@@ -112,7 +112,7 @@ Result<protocol::WorkerStatistics> ask_statistics(Session& session,
 
 namespace {
 
-// Fewer when it does not answer.
+// Returns fewer samples when the worker does not answer.
 std::vector<protocol::ClockSample> sample_clocks(Session& session, unsigned count) {
   std::vector<protocol::ClockSample> samples;
   for (unsigned i = 0; i < count; ++i) {

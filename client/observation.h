@@ -1,4 +1,5 @@
-// What the worker counted, asked for when the program ends (protocol/observation.h).
+// Worker observation: what the worker has counted and recorded (protocol/observation.h). Asked for
+// when the program ends.
 #pragma once
 
 #include <chrono>
@@ -16,25 +17,26 @@ namespace gpurun::client {
 // How long the end of a program waits for a worker that does not answer.
 inline constexpr std::chrono::milliseconds kObservationPatience{2'000};
 
-// All its events may have to come.
+// For a recording, which may bring all the worker's events.
 inline constexpr std::chrono::milliseconds kRecordingPatience{20'000};
 
-// Asks on a thread of its own: a worker that is busy or gone holds up nobody for longer than
-// `patience`, and then the thread stays behind (the process ends). Costs one round trip. `session`
-// lives for ever.
-//   kDeadline      no answer within `patience`
-//   kPeerGone      the session has ended
-//   kProtocol      the answer is none
-//   kUnavailable   the worker counts nothing, no thread or no lane is to be had
+// Asks on a thread of its own, so that a worker that is busy or gone delays the caller for at most
+// `patience`. The thread then stays behind, because the process ends. Costs one round trip.
+// `session` must live forever.
+//   kDeadline      no answer within `patience`.
+//   kPeerGone      the session has ended.
+//   kProtocol      the answer is malformed.
+//   kUnavailable   the worker counts nothing, or there is no thread or lane.
 Result<protocol::WorkerStatistics> ask_statistics(Session& session,
                                                   std::chrono::milliseconds patience);
 
-// The worker records from now on; a few looks at its clock. A round trip each, on this thread. As
-// ask_statistics(), but without an end to its patience: the session has just begun.
+// The worker records from now on. Returns a few readings of its clock, at a round trip each, on
+// this thread. Errors as ask_statistics(), but without a time limit, because the session has just
+// begun.
 Result<std::vector<protocol::ClockSample>> begin_recording(Session& session);
 
-// What the worker has recorded, as it came, and its clock at the end. As ask_statistics(); a few
-// round trips more.
+// What the worker has recorded, unparsed, and its clock at the end. As ask_statistics(), with a few
+// more round trips.
 struct WorkersRecording {
   Bytes bytes;
   std::vector<protocol::ClockSample> clocks;

@@ -1,4 +1,4 @@
-// The fork guard's, with a way to shut it down.
+// OpeningDescriptor: watched by the fork guard, and shut down by give_up().
 #include "client/opening_descriptor.h"
 
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 namespace gpurun::client {
 
-// It is closed by now. A child that is being made may have it still, and is to know of it.
+// The descriptor is closed by now. A child that is being made may still have it and must close it.
 OpeningDescriptor::~OpeningDescriptor() {
   fork_guard::hold_off_forks();
   fork_guard::forget(fd_);
@@ -23,7 +23,7 @@ void OpeningDescriptor::before_change() noexcept {
 
 void OpeningDescriptor::after_change(int fd) noexcept {
   fork_guard::forget(fd_);
-  fork_guard::watch(fd);  // Under the same number it may be another one.
+  fork_guard::watch(fd);  // Even if the number is the same, the file may be another one.
   fork_guard::let_forks();
   fd_ = fd;
   identity_ = DescriptorIdentity::of(fd);
@@ -35,7 +35,7 @@ bool OpeningDescriptor::wanted() const noexcept {
   return !given_up_;
 }
 
-// The program may have something of its own under the number by now.
+// The program may have reused the number by now.
 void OpeningDescriptor::give_up() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   given_up_ = true;

@@ -1,5 +1,5 @@
-// The receiving half of the log channel: replies to their lanes, errors, output, life signs. Run by
-// whoever has the receiving role.
+// Receiver: the receiving half of the log channel. It passes on replies to their lanes, errors,
+// output and life signs. The thread with the receiving role runs it.
 
 #include <algorithm>
 #include <atomic>
@@ -17,18 +17,18 @@
 namespace gpurun::client {
 namespace {
 
-// Replies that the worker keeps for us until we say that we have them.
+// Replies that the worker keeps until the client acknowledges them.
 constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
-// Failures of answered calls that a session warns of: a loop of failing calls must not fill a
-// terminal.
+// The warnings about failures of answered calls in a session. A loop of failing calls must not fill
+// a terminal.
 constexpr std::uint32_t kFailuresTold = 16;
-// Likewise of the worker's own words: so many, each cut at so many bytes.
+// The worker's own messages that are shown, and the bytes that each is cut to.
 constexpr std::uint32_t kWordsTold = 16;
 constexpr std::size_t kWordBytesMax = 1024;
 std::atomic<std::uint32_t> g_words_told{0};
 
-// A program that hears of the failure from a later call, or never asks, cannot tell by itself which
-// call it was.
+// A program that learns of the failure from a later call, or never asks, cannot find out which call
+// failed.
 void tell_failure(const protocol::ReplyHeader& header, bool sticky, bool warn) {
   const auto level = warn ? log::Level::kWarning : log::Level::kInfo;
   if (!log::enabled(level)) return;
@@ -46,7 +46,7 @@ std::string shown(ByteView text) {
   return printable({reinterpret_cast<const char*>(text.data()), text.size()}, ' ');
 }
 
-// What the worker has to say of a call, at once: the program may make no further one.
+// Shows the worker's message about a call at once, because the program may make no further call.
 void warn(const protocol::ReplyHeader& header, ByteView words) {
   if (g_words_told.fetch_add(1, std::memory_order_relaxed) >= kWordsTold) return;
   const std::string text = shown(words.first(std::min(words.size(), kWordBytesMax)));
@@ -56,7 +56,7 @@ void warn(const protocol::ReplyHeader& header, ByteView words) {
 
 }  // namespace
 
-// The receiver thread: hears what comes while nobody waits for a reply.
+// The receiver thread: receives while no thread waits for a reply.
 void Session::Impl::run_receiver() {
   transport::Watch* const watch = receiving.watch();
   const auto over = [this] { return ending.load(std::memory_order_acquire) || !session->alive(); };
@@ -66,21 +66,22 @@ void Session::Impl::run_receiver() {
       status = receive_more(Deadline::in(next_beat - Clock::now()));
       continue;
     }
-    // Its own clock: next_beat is the role's, and whoever has that beats.
+    // It has its own clock, because next_beat belongs to the role, and the role's holder sends life
+    // signs.
     const Status waited = watch->wait(Deadline::in(options.heartbeat));
     if (over()) return;
     if (!waited.ok() && waited.code() != Code::kDeadline) {
       status = waited;
     } else if (receiving.take()) {
       status = receive_what_came();
-      if (!status.ok()) break;  // The role stays here: nobody may find another reason first.
+      if (!status.ok()) break;  // The role stays here, or another thread could find another reason.
       receiving.give_up();
     }
   }
   if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
 }
 
-// One look only: what has come behind it wakes the watcher again.
+// One check only: later bytes wake the watcher again.
 Status Session::Impl::receive_what_came() {
   GPURUN_RETURN_IF_ERROR(receive_what_is_there(false));
   return receive_held();
@@ -98,7 +99,7 @@ Status Session::Impl::handle_frames() {
 
 Status Session::Impl::receive_more(Deadline deadline) {
   beat_when_due();
-  // Any byte is a sign of life, so ask for one and not for the rest of the frame.
+  // Any byte is a sign of life, so this waits for one byte and not for the rest of the frame.
   const Result<std::size_t> got = channels.log->receive(reader.space(), 1, deadline);
   if (!got.ok()) return got.status().code() == Code::kDeadline ? check_silence() : got.status();
   return heard(*got);
@@ -137,7 +138,8 @@ Status Session::Impl::check_silence() const {
 void Session::Impl::beat_when_due() {
   if (Clock::now() < next_beat) return;
   next_beat = Clock::now() + options.heartbeat;
-  // The sender thread sends it: who receives must not block behind a peer that reads nothing.
+  // The sender thread sends it: the receiving thread must not block behind a peer that reads
+  // nothing.
   heartbeat_due.store(true, std::memory_order_release);
   doorbell.ring();
 }
@@ -148,7 +150,7 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
                                        std::to_string(frame.header.acknowledged) +
                                        ", which was never sent");
   }
-  // An addition of 0, because only a read-modify-write is ordered after the release above.
+  // Adds 0, because only a read-modify-write is ordered after the release above.
   if (room_waiters.fetch_add(0, std::memory_order_acq_rel) != 0) {
     const std::lock_guard<std::mutex> lock(room_mutex);
     room.notify_all();
@@ -171,8 +173,8 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
   }
 }
 
-// What a thread waits for, and the worker has taken, it owes a reply: else the thread would wait
-// for ever, for a worker that lives.
+// The worker owes a reply to each call that it has taken and that a thread waits for. Without this
+// check the thread could wait forever, for a worker that lives.
 Status Session::Impl::check_owed(const protocol::FrameHeader& heartbeat) {
   if (heartbeat.sequence == 0) return {};
   struct Waiting {
@@ -198,7 +200,7 @@ Status Session::Impl::handle_replies(const protocol::Frame& frame) {
     const Result<protocol::ReplyView> item = protocol::parse_reply(rest);
     if (!item.ok()) return item.status();
     rest = rest.subspan(item->header.bytes);
-    if (item->header.sequence <= taken) continue;  // Sent again after a cut: known.
+    if (item->header.sequence <= taken) continue;  // Sent again after a cut.
     if (item->header.sequence != taken + 1) {
       return Status(Code::kProtocol, "reply item " + std::to_string(item->header.sequence) +
                                          " follows " + std::to_string(taken));
@@ -221,7 +223,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
   }
   bulk->after_reads();
   const bool says_nothing = header.kind == protocol::ReplyKind::kReply &&
-                            header.result == kResultNotReady;  // Of what is done.
+                            header.result == kResultNotReady;  // About what is complete.
   if (!says_nothing) events.something_comes();
   switch (header.kind) {
     case protocol::ReplyKind::kReply:
@@ -261,7 +263,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
   return Status(Code::kProtocol, "unknown reply kind");
 }
 
-// Until bulk connections have brought completions 1 to `through`; meanwhile the worker hears of us.
+// Waits until bulk connections have brought completions 1 to `through`. Sends life signs meanwhile.
 Status Session::Impl::await_copies(std::uint64_t through) {
   Clock::time_point moved = Clock::now();
   for (std::uint64_t at = bulk_completions.load(std::memory_order_acquire); at < through;) {
@@ -280,7 +282,7 @@ Status Session::Impl::await_copies(std::uint64_t through) {
   return {};
 }
 
-// Bytes of a copy that came here. Where there is no room for what waits they wait by themselves.
+// Takes bytes of a copy that came on the log. Waits here if there is no room to keep them.
 Status Session::Impl::take_copy(const protocol::ReplyView& item) {
   const protocol::ReplyHeader& header = item.header;
   for (;;) {
@@ -291,7 +293,7 @@ Status Session::Impl::take_copy(const protocol::ReplyView& item) {
   }
 }
 
-// What the end of a record says of its stream, and of the device.
+// Notes what the end of a record shows of its stream, and of the device.
 void Session::Impl::note_progress(const protocol::ReplyHeader& header) {
   pace.told(header.call_sequence);
   const auto place = events.place_of(header.subject, header.call_sequence);
@@ -299,14 +301,14 @@ void Session::Impl::note_progress(const protocol::ReplyHeader& header) {
 }
 
 void Session::Impl::wake_event_waiters() {
-  // An addition of 0, because only a read-modify-write is ordered after what was just noted.
+  // Adds 0, because only a read-modify-write is ordered after what was just noted.
   if (event_waiters.fetch_add(0, std::memory_order_acq_rel) != 0) wake_lanes();
 }
 
 Status Session::Impl::handle_reply(const protocol::ReplyView& item) {
   const bool lost = (item.header.flags & protocol::kReplyFlagSticky) != 0;
   if (lost && item.header.context != 0 && item.header.result != 0) {
-    // From now on also calls that we answer ourselves say so.
+    // Calls that the client answers itself also return it from now on.
     DeferredErrors::Error error;
     error.context = item.header.context;
     error.result = item.header.result;
@@ -351,7 +353,7 @@ Status Session::Impl::handle_call_error(const protocol::ReplyHeader& header) {
   if (++failures == kFailuresTold) {
     GPURUN_LOG(kWarning, "further failures are logged at level info only (GPURUN_LOG)");
   }
-  // A creation: using what it made returns this failure.
+  // A creation: later uses of the handle return this failure.
   if (header.subject != 0) session->handles().poison(header.subject, header.result);
   if (sticky) wake_event_waiters();
   return {};

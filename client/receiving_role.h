@@ -1,6 +1,8 @@
-// ReceivingRole: who reads the log channel. At most one thread at a time: one that waits for a
-// reply, so that the reply wakes it and nobody before it, or else the receiver thread, which sleeps
-// at the connection's watch meanwhile (docs/adr/0023).
+// ReceivingRole: the right to read the log channel, which at most one thread has at a time.
+//
+// A thread that waits for a reply takes the role, so that the reply wakes that thread directly. In
+// the meantime the receiver thread sleeps at the connection's watch. At other times the receiver
+// thread has the role (docs/adr/0023).
 #pragma once
 
 #include <pthread.h>
@@ -19,23 +21,24 @@ class ReceivingRole {
   ReceivingRole(const ReceivingRole&) = delete;
   ReceivingRole& operator=(const ReceivingRole&) = delete;
 
-  // Before any thread. Without a watch the receiver thread has the role for good.
+  // Called before any thread starts. Without a watch the receiver thread keeps the role.
   void start(std::unique_ptr<transport::Watch> watch) noexcept {
     watch_ = std::move(watch);
     if (watch_ == nullptr) taken_.store(1, std::memory_order_relaxed);
   }
-  // nullptr: none.
+  // nullptr: there is no watch.
   transport::Watch* watch() const noexcept { return watch_.get(); }
 
-  // The receiver thread's. What the holder has seen and kept is the next one's.
+  // For the receiver thread. The next holder inherits the state that the holder has read and kept.
   bool take() noexcept {
     std::uint32_t free = 0;
     return taken_.compare_exchange_strong(free, 1, std::memory_order_acquire);
   }
   void give_up() noexcept { taken_.store(0, std::memory_order_release); }
 
-  // A waiting thread's: meanwhile the watch is paused. In this order: the receiver thread, whom the
-  // watch wakes, must find the role free, or it would ask again and again.
+  // For a waiting thread. The watch is paused while this thread has the role. give_to_watcher()
+  // gives the role up before it resumes the watch: a receiver thread that wakes and finds the role
+  // taken would poll.
   bool take_from_watcher() noexcept {
     if (watch_ == nullptr) return false;
     watch_->pause();
@@ -53,8 +56,8 @@ class ReceivingRole {
   std::unique_ptr<transport::Watch> watch_;
 };
 
-// While a thread of the program has to do with the session's connections it cannot be cancelled: a
-// frame cut in half, or a role that nobody gives up, would be the end for all of them.
+// Disables cancellation while a thread of the program uses the session's connections. A frame cut
+// in half, or a role that is never given up, would end the session for all threads.
 class NoCancellation {
  public:
   NoCancellation() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

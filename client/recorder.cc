@@ -1,4 +1,4 @@
-// Rings of words: a reader at the program's end meets writers that have not seen it yet.
+// Recorder: rings of words. A reader at the program's end meets writers that have not seen it yet.
 #include "client/recorder.h"
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ static_assert(kWords * sizeof(std::uint64_t) == sizeof(RecordedEvent));
 
 }  // namespace
 
-// In pages that are taken as they are written: nothing but the count is set at first.
+// Its pages are allocated as they are written, because only the count is set at first.
 struct Recorder::Ring {
   Ring() noexcept {}  // NOLINT: leaves the words alone.
 
@@ -41,7 +41,7 @@ struct Recorder::Ring {
     std::memcpy(from, &event, sizeof event);
     const std::uint64_t number = added.load(std::memory_order_relaxed);
     std::uint64_t* const to = words[number % kEvents];
-    // Release: who reads one of them also reads that the event before is there (collect()).
+    // Release: a reader of one of them also sees that the event before is there (collect()).
     for (std::size_t i = 0; i < kWords; ++i) {
       std::atomic_ref<std::uint64_t>(to[i]).store(from[i], std::memory_order_release);
     }
@@ -59,14 +59,14 @@ struct Recorder::Ring {
     return event;
   }
 
-  // The oldest event that is not being written over when so many were added: the next one's slot
-  // may be written to already.
+  // Returns the oldest event that is not being overwritten after so many. The next event's slot may
+  // be written already.
   static std::uint64_t oldest_whole(std::uint64_t count) noexcept {
     return count < kEvents ? 0 : count - kEvents + 1;
   }
 
-  // Appends what is whole, and returns how many older ones are not. The lane's thread may go on
-  // meanwhile: what it wrote over while it was read is left out.
+  // Appends what is whole, and returns how many older events are not. The lane's thread may go on
+  // meanwhile. What it overwrote during the read is left out.
   std::uint64_t collect(std::vector<RecordedEvent>* events) {
     const std::uint64_t end = added.load(std::memory_order_acquire);
     const std::uint64_t begin = oldest_whole(end);

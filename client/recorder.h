@@ -1,8 +1,8 @@
-// Recorder: what this process writes down of its calls for `gpurun --trace` (protocol/recording.h).
+// Recorder: this process's record of its calls, for `gpurun --trace` (protocol/recording.h).
 //
-// One ring for each lane, which its thread alone writes, and one for who sends: no lock, no
-// allocation but of the ring, with a thread's first event. The newest
-// kRecordedEventsMax events of each are kept. A process that does not trace has none.
+// One ring for each lane, which only its thread writes, and one for the sending thread. There is no
+// lock. Only a thread's first event allocates, for the ring. Each ring keeps the newest
+// kRecordedEventsMax events. A process that does not trace has no recorder.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 
 namespace gpurun::client {
 
-// GPURUN_TRACE names a folder. Asked when a session starts, and at a thread's calls.
+// GPURUN_TRACE names a folder. Checked when a session starts, and at a thread's calls.
 bool recording_wanted() noexcept;
 
 class Recorder {
  public:
-  // Lanes beyond are not recorded, only counted as dropped.
+  // Further lanes are not recorded, only counted as dropped.
   static constexpr std::size_t kLanesMax = 64;
 
   Recorder() = default;
@@ -35,21 +35,22 @@ class Recorder {
   // Steady clock, nanoseconds.
   static std::uint64_t now() noexcept;
 
-  // By the lane's own thread; event.thread names it.
+  // For the lane's own thread, which event.thread names.
   void add(const protocol::RecordedEvent& event) noexcept;
-  // By whoever has the sending role.
+  // For the holder of the sending role.
   void add_batch(const protocol::RecordedEvent& event) noexcept;
-  // Before the program makes calls: where the file goes, the two clocks as of then, and why the
-  // worker does not record; empty: it does.
+  // Call it before the program makes calls: the folder of the file, the two clocks at that time,
+  // and why the worker does not record. Empty: it does.
   void begin(std::string folder, std::vector<protocol::ClockSample> clocks, std::string no_worker);
   const std::string& folder() const noexcept { return folder_; }
   const std::vector<protocol::ClockSample>& clocks() const noexcept { return clocks_; }
   const std::string& no_worker() const noexcept { return no_worker_; }
 
-  // Any thread. What a kernel's handle stands for in add()'s `subject`.
+  // Any thread. Names the kernel with the handle that add()'s `subject` holds.
   void name_kernel(std::uint64_t handle, std::string_view name);
 
-  // What was recorded; nothing is from now on. Any thread, once, while others may still add.
+  // Returns what was recorded. Nothing is recorded from now on. Any thread, once, while others may
+  // still add.
   protocol::Recording take();
 
  private:

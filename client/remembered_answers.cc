@@ -1,4 +1,4 @@
-// A map by what was asked; a counter tells whether an answer that comes is older than a change.
+// RememberedAnswers: a map by question. A counter shows whether an answer is older than a change.
 #include "client/remembered_answers.h"
 
 #include <string_view>

@@ -1,5 +1,6 @@
-// The sending half of the log channel, and the flush rule: a record is sent by the thread that
-// waits for its reply, or by the sender thread as soon as that is idle; never after a time.
+// Sender: the sending half of the log channel, and the flush rule. A record is sent by the thread
+// that waits for its reply, or by the sender thread as soon as that is idle. It is never sent by a
+// timer.
 #include <array>
 
 #include "base/brief_spin.h"
@@ -8,7 +9,8 @@
 namespace gpurun::client {
 namespace {
 
-// One frame at most, so that a waiting thread does not send megabytes of others before its own.
+// At most one frame, so that a waiting thread does not send megabytes of others before its own
+// record.
 constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 
 }  // namespace
@@ -24,11 +26,12 @@ void Session::Impl::wake_sender() noexcept {
 
 void Session::Impl::release_role() noexcept { role.store(0, std::memory_order_seq_cst); }
 
-// Every frame acknowledges, so that who waits for replies need not wake the sender for it.
+// Every frame acknowledges, so that threads that wait for replies need not wake the sender for it.
 protocol::FrameHeader Session::Impl::frame_header(protocol::FrameKind kind) {
   protocol::FrameHeader header;
   header.kind = kind;
-  // Before the look at what was taken: what comes between is said again, never not at all.
+  // Before replies_taken is read: a reply that comes in between is acknowledged twice, never
+  // missed.
   acknowledge_due.exchange(false, std::memory_order_acq_rel);
   header.acknowledged = replies_taken.load(std::memory_order_acquire);
   replies_acknowledged.store(header.acknowledged, std::memory_order_relaxed);
@@ -38,8 +41,8 @@ protocol::FrameHeader Session::Impl::frame_header(protocol::FrameKind kind) {
 Status Session::Impl::send_empty_frame(protocol::FrameKind kind) {
   const auto header = frame_header(kind);
   const ByteView part = bytes_of(header);
-  // Unbounded: a deadline that falls inside a frame would end the connection. Whoever finds the
-  // peer silent shuts the connection down, which ends this.
+  // Unbounded: a deadline inside a frame would end the connection. The thread that finds the peer
+  // silent shuts the connection down, which ends this call.
   return channels.log->send(std::span<const ByteView>(&part, 1), Deadline::never());
 }
 
@@ -74,7 +77,7 @@ Status Session::Impl::send_batch(std::uint64_t* last_sequence) {
 
 void Session::Impl::send_log() {
   for (;;) {
-    if (!take_role()) return;  // Its holder looks again when it is done.
+    if (!take_role()) return;  // Its holder checks again when it is done.
     Status status;
     const bool beats = heartbeat_due.exchange(false, std::memory_order_acq_rel);
     if (beats) status = send_empty_frame(protocol::FrameKind::kHeartbeat);
@@ -96,8 +99,8 @@ void Session::Impl::send_log_through(std::uint64_t sequence) {
   std::uint64_t last = 0;
   do {
     status = send_batch(&last);
-    // 0: another thread's uncommitted record stands before ours (it sends when it commits), or ours
-    // went out before we took the role.
+    // 0: another thread's uncommitted record is before ours, and that thread sends when it commits.
+    // Or our record went out before we took the role.
   } while (status.ok() && last != 0 && last < sequence);
   release_role();
   if (!status.ok()) return connection_failed(std::move(status));
@@ -122,9 +125,9 @@ void Session::Impl::run_sender() {
   }
 }
 
-// Calls come in bursts, and a burst often ends with one that is waited for, which takes them all
-// along: a moment for that, as long as more come and at most a few microseconds. Where others want
-// the processor it is not ours for a time slice: then no more is gathered for a while.
+// Calls come in bursts. A burst often ends with a call that waits, and the waiting thread sends the
+// whole burst. So the sender yields for a moment while more calls come. If other threads keep the
+// processor for long, the sender gathers nothing for a while.
 void Session::Impl::gather() {
   constexpr int kLooksMax = 8;
   if (gather_rest > 0) {

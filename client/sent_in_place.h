@@ -1,9 +1,9 @@
-// SentInPlace: a thread of ours sends a piece of the program's memory from where it lies.
+// SentInPlace: marks a send of a piece of the program's memory from where it lies.
 //
-// The worker's answer to the last byte may come, and the program overwrite the piece, before the
-// send has returned here. That is in order, as the worker has had every byte by then; but only the
-// network says so, and ThreadSanitizer notes what a send has read when it returns, as a race with
-// the program. Hence the piece counts as read from the start of the send on.
+// Before the send returns here, the worker's answer to the last byte may come and the program may
+// overwrite the piece. That is correct, because the worker has every byte by then. But only the
+// network orders it. ThreadSanitizer notes what a send has read when it returns, and reports a race
+// with the program. So the piece counts as read from the start of the send on.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 
 #ifdef GPURUN_TSAN
-// Of its runtime, in no header of it (compiler-rt: lib/tsan/rtl/tsan_interface.cpp and
+// Of its runtime. No header declares them (compiler-rt: lib/tsan/rtl/tsan_interface.cpp and
 // tsan_interface_ann.cpp).
 extern "C" {
 void __tsan_read_range(void* start, unsigned long bytes);
@@ -23,8 +23,8 @@ void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 namespace gpurun::client {
 
-// For as long as one thread's send lasts. `pieces_read`: counts it; who acquires the count comes
-// after the reads.
+// Lives as long as one thread's send. It adds to `pieces_read`, and a thread that acquires the
+// count comes after the reads.
 class SentInPlace {
  public:
   SentInPlace([[maybe_unused]] ByteView piece, std::atomic<std::uint64_t>& pieces_read) {

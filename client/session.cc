@@ -1,4 +1,4 @@
-// Start and end of a session, and the way of a call into the log.
+// Session: its start and end, and the way of a call into the log.
 #include "client/session.h"
 
 #include <sched.h>
@@ -22,7 +22,7 @@ void for_each_connection(Session::Channels& channels, Visit visit) {
   for (auto& connection : channels.bulk) visit(*connection);
 }
 
-// Processors on which this process may run.
+// Returns the number of processors that this process may use.
 unsigned cores() {
   cpu_set_t ours;
   CPU_ZERO(&ours);
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
   if (!impl.log.ok()) return Status(Code::kResourceExhausted, "no memory for the command log");
   for_each_connection(impl.channels,
                       [](transport::Connection& each) { fork_guard::watch(each.fd()); });
-  // Without one the receiver thread reads all, which is slower and no more.
+  // Without a watch the receiver thread reads everything, which is slower but correct.
   if (Result<std::unique_ptr<transport::Watch>> watch = impl.channels.log->watch(); watch.ok()) {
     fork_guard::watch((*watch)->fd());
     impl.receiving.start(*std::move(watch));
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
 Session::~Session() {
   if (impl_ == nullptr) return;
   if (impl_->belongs_to_ancestor()) {
-    // Neither threads nor descriptors are this process's: leave them alone.
+    // Neither the threads nor the descriptors belong to this process, so they are left alone.
     static_cast<void>(impl_.release());
     return;
   }
@@ -155,7 +155,7 @@ CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes, const CommandLog::M
   const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
   stats.count_full_log();
   std::unique_lock<std::mutex> lock(room_mutex);
-  // Counted before the look that decides: who receives frees first, then reads the count.
+  // Counted before the check that decides: the receiving thread first frees, then reads the count.
   room_waiters.fetch_add(1, std::memory_order_acq_rel);
   room.wait(lock, [&] {
     if (!session->alive()) return true;
@@ -181,8 +181,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
       reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
               progress.marks(site.context, site.stream, site.work));
   if (slot.start == nullptr) return kResultPeerGone;
-  // In its place: from a copy of it the processor would load more bytes at once than were stored at
-  // once, for which it has to wait. The first field is commit()'s to write: it is how the sender
+  // Written in place. A copied header would be loaded in wider pieces than it was stored in, and
+  // the processor stalls on such loads. commit() writes the first field, which is how the sender
   // knows.
   auto& header = *reinterpret_cast<protocol::RecordHeader*>(slot.start);
   header.opcode = site.opcode;
@@ -218,7 +218,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (copy) progress.copied_early(lane.id(), slot.sequence);
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
   if (copy || ends) lane.early_ = slot.sequence;
-  // Questions of all lanes stand behind a free.
+  // Queries of all lanes wait for a free.
   if (ends && (site.flags & protocol::kFlagBarrier) != 0) events.something_comes();
   lane.posted_ = true;
   if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);

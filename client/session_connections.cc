@@ -1,4 +1,4 @@
-// Over TCP all connections are made at once, so that they cost one round trip together.
+// open_session_connections(): over TCP all connections open at once, which costs one round trip.
 #include "client/session_connections.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Connections = std::vector<OpenedConnection>;
 
-// One connection to be made, and what came of it.
+// One connection to be made, and its result.
 struct Opening {
   AttachConnection one;
   std::optional<Result<OpenedConnection>> connection;
@@ -27,8 +27,8 @@ struct Opening {
 };
 using Openings = std::vector<std::unique_ptr<Opening>>;
 
-// A table of descriptors that threads share grows only behind a grace period of the kernel's, which
-// takes 4 to 15 ms. Most programs have no thread yet: then it grows for nothing.
+// A descriptor table that threads share grows only after a grace period of the kernel. Most
+// programs have no thread yet, and then the table grows without that wait.
 void make_room_for_descriptors(int fd_min) {
   const UniqueFd any(eventfd(0, EFD_CLOEXEC));
   const UniqueFd high(any.valid() ? fcntl(any.get(), F_DUPFD_CLOEXEC, fd_min) : -1);
@@ -43,8 +43,8 @@ Openings openings_of(const AttachConnection& like) {
   return openings;
 }
 
-// Each on a thread of its own but the first. Encrypted, all of them: this one starts OpenSSL
-// meanwhile. In the order of `openings`.
+// Opens each connection on a thread of its own, except the first. If they are encrypted, the first
+// has a thread as well, and this thread starts OpenSSL. The result has the order of `openings`.
 Result<Connections> open_at_once(const AttachConnection& like) {
   Openings openings = openings_of(like);
   const auto open_one = [](void* argument) -> void* {
@@ -58,13 +58,13 @@ Result<Connections> open_at_once(const AttachConnection& like) {
     openings[i]->thread = std::make_unique<Thread>();
     failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
   }
-  // Who needs it says why not.
+  // A failure here is reported by the connections that need the context.
   if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::KnownBy::kKey));
   if (failure.ok() && !encrypted) open_one(openings[0].get());
   Connections connections;
   for (const auto& opening : openings) {
     if (opening->thread != nullptr && opening->thread->started()) opening->thread->join();
-    if (!opening->connection.has_value()) continue;  // `failure` says why.
+    if (!opening->connection.has_value()) continue;  // `failure` has the reason.
     if (!opening->connection->ok() && failure.ok()) failure = opening->connection->status();
     if (opening->connection->ok()) connections.push_back(*std::move(*opening->connection));
   }
@@ -72,8 +72,9 @@ Result<Connections> open_at_once(const AttachConnection& like) {
   return connections;
 }
 
-// One after another: within a machine nothing of it is waited for. kUnavailable, of the first one
-// only: the name leads nowhere, or not by `door`, and nothing has been said to anybody.
+// Opens one after another, because nothing waits within a machine. kUnavailable is for the first
+// one only: the name leads nowhere, or does not accept by `door`. The server has then received
+// nothing.
 Result<Connections> open_in_turn(const AttachConnection& like, Deadline door) {
   Connections connections;
   for (const auto& opening : openings_of(like)) {

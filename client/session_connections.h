@@ -1,5 +1,5 @@
-// The connections with which a session begins: which transport leads to the server, and all of them
-// opened over it.
+// SessionConnections: the connections with which a session begins, all over the one transport that
+// leads to the server.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,16 @@
 namespace gpurun::client {
 
 struct SessionConnections {
-  std::vector<OpenedConnection> all;  // By their index; not empty.
-  AttachConnection like;              // How they were opened: others may follow.
+  std::vector<OpenedConnection> all;  // By index. Not empty.
+  AttachConnection like;              // How they were opened, for later ones.
   std::string transport;              // For people: "TCP, not encrypted (no shared memory: ...)".
 };
 
-// Opens `like.words.count` connections as `like` says but for its index, over the first of
-// `transports` that leads there. A local socket that has not let the first one in within
-// `door_patience`, or half of the time to connect, does not, where another way follows.
-// kUnavailable: none does, or nothing listens; others as of attach().
+// Opens `like.words.count` connections, which differ from `like` in their index only. Uses the
+// first of `transports` that leads to the server. If another transport follows, a local socket must
+// accept the first connection within `door_patience` and within half of the time to connect. If
+// not, it counts as leading nowhere. kUnavailable: no transport leads there, or nothing listens.
+// Other errors as attach().
 Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const std::vector<TransportKind>& transports,
                                                     const AttachConnection& like,

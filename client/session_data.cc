@@ -1,5 +1,5 @@
-// The format: a first line "gpurun session 1", then "name value" lines in any order, binary values
-// in hexadecimal. An unknown name is skipped, so that a newer gpurun may say more.
+// SessionData's format: a first line "gpurun session 1", then "name value" lines in any order.
+// Binary values are in hexadecimal. An unknown name is skipped, so that a newer gpurun may add one.
 #include "client/session_data.h"
 
 #include <errno.h>
@@ -53,10 +53,10 @@ Status malformed(const std::string& what) {
   return Status(Code::kInvalidArgument, "session data: " + what);
 }
 
-// The names that must have come.
+// The names that must be present.
 enum Seen : unsigned { kLease = 1, kTicket = 2, kKey = 4, kChallenge = 8, kDevices = 16 };
 
-// Returns the name's bit, 0 for an unknown one; `ok` is false when the value is malformed.
+// Returns the name's bit, or 0 for an unknown name. `ok` is false when the value is malformed.
 unsigned parse_line(std::string_view name, std::string_view value, SessionData& data, bool& ok) {
   if (name == "server") {
     ok = !value.empty();
@@ -96,14 +96,15 @@ Status check_file(int fd, const std::string& path) {
   if (about.st_uid != geteuid()) {
     return Status(Code::kRefused, path + " belongs to another user");
   }
-  // Nobody opens a memory file by its mode: it has no name, and no link.
+  // A memory file's mode opens it to no one: it has no name and no link.
   if ((about.st_mode & 077) != 0 && about.st_nlink > 0) {
     return Status(Code::kRefused, path + " may be read by others; its mode must be 0600");
   }
   return Status();
 }
 
-// What this program was started with, whatever it has done to its environment since; "" without.
+// The value that this program was started with, whatever it has done to its environment since, or
+// "".
 std::string started_with(const char* name) {
   const UniqueFd fd(open("/proc/self/environ", O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return {};
@@ -116,7 +117,7 @@ std::string started_with(const char* name) {
     if (count <= 0) return {};
     for (const char byte : std::string_view(bytes, static_cast<std::size_t>(count))) {
       if (byte != '\0') {
-        // No entry is too long for what is searched, which is a path.
+        // An entry that does not fit is not the one searched for, which is a path.
         if (entry.size() < kEntryBytesMax) entry += byte;
         continue;
       }
@@ -173,7 +174,7 @@ Result<SessionData> read_session_data(const std::string& path) {
   std::string text(kSessionDataBytesMax + 1, '\0');
   std::size_t bytes = 0;
   while (bytes < text.size()) {
-    // From the start, wherever the file's own offset stands: a memory file shares it.
+    // Reads from the start, because processes share the offset of a memory file.
     const ssize_t count =
         pread(fd.get(), text.data() + bytes, text.size() - bytes, static_cast<off_t>(bytes));
     if (count < 0 && errno == EINTR) continue;

@@ -1,8 +1,9 @@
-// SessionData: what gpurun hands to the processes that it starts, so that each can attach: where
-// the server is, and the ticket. It lies in a file that GPURUN_SESSION names (a memory file of
-// gpurun's, or one of mode 0600), never in the environment itself, which other users may read.
+// SessionData: what gpurun passes to the processes that it starts, so that each can attach. It
+// holds the server's address and the ticket. It is in a file that GPURUN_SESSION names: a memory
+// file of gpurun's, or one of mode 0600. It is never in the environment itself, which other users
+// may read.
 //
-// The format is lines of "name value", so that a person can read it; see session_data.cc.
+// The format is lines of "name value", which a person can read. See session_data.cc.
 #pragma once
 
 #include <string>
@@ -14,35 +15,34 @@
 
 namespace gpurun::client {
 
-// Names the file.
+// The variable that names the file.
 inline constexpr const char* kSessionVariable = "GPURUN_SESSION";
-// A longer file is no session data.
+// A longer file is rejected.
 inline constexpr std::size_t kSessionDataBytesMax = 64 * 1024;
 
 struct SessionData {
-  std::vector<std::string> servers;  // "host:port", one for now.
+  std::vector<std::string> servers;  // "host:port". One for now.
   protocol::Id lease{};
   protocol::Id ticket{};
-  protocol::Key ticket_key{};   // Secret, for as long as the lease lives.
+  protocol::Key ticket_key{};   // Secret while the lease lives.
   protocol::Nonce challenge{};  // The server's part of every attach key.
-  unsigned device_count = 0;    // What the lease granted.
-  std::string deaths;           // Path of gpurun's DeathBoard; empty: none.
-  bool encrypted = false;       // Connections speak TLS, as the control link did.
-  // Where the server may be reached from within its machine (protocol/local_address.h); empty:
-  // nowhere.
+  unsigned device_count = 0;    // The number that the lease granted.
+  std::string deaths;           // Path of gpurun's DeathBoard. Empty: there is no board.
+  bool encrypted = false;       // Connections use TLS, as the control link did.
+  // The server's address within its own machine (protocol/local_address.h). Empty: it has none.
   std::string local = {};
 };
 
 std::string serialise_session_data(const SessionData& data);
-// kInvalidArgument says what is wrong with it.
+// kInvalidArgument: the message gives the reason.
 Result<SessionData> parse_session_data(std::string_view text);
 
-// Reads the file at `path`. kUnavailable: there is none. kRefused: others may read it (mode), or it
-// belongs to another user.
+// Reads the file at `path`. kUnavailable: there is no file. kRefused: other users may read it
+// (mode), or it belongs to another user.
 Result<SessionData> read_session_data(const std::string& path);
-// From the file that GPURUN_SESSION names, or named when this program was started.
-//   kUnavailable  not started by gpurun.
-//   kPeerGone     it was, and cannot read that file; the message says why that may be.
+// Reads the file that GPURUN_SESSION names, or named when this program started.
+//   kUnavailable  gpurun did not start this program.
+//   kPeerGone     gpurun did, and the file cannot be read. The message gives a likely reason.
 Result<SessionData> session_data_from_environment();
 
 }  // namespace gpurun::client

@@ -1,4 +1,4 @@
-// What the environment asks of a session.
+// SessionOptions: read from the environment.
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -20,7 +20,7 @@ bool says_off(const char* variable) {
   return value != nullptr && std::strcmp(value, "off") == 0;
 }
 
-// The number that a variable holds. Another text counts as none, and is said once for each
+// Returns the number that a variable holds. Another text counts as unset, with one warning for each
 // variable.
 long number_of(const char* variable, long least, long most, long otherwise,
                std::atomic_flag* said) {

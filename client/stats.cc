@@ -1,4 +1,4 @@
-// Counters by function and of the session, added to without locks.
+// Stats: counters by function and of the session, added to without locks.
 #include "client/stats.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Stats: what a session counted, per function and of itself, for GPURUN_STATS=1 and
-// `gpurun --stats`; and what it wrote down, for `gpurun --trace`.
+// Stats: what a session counts, per function and in total, for GPURUN_STATS=1 and `gpurun --stats`.
+// It also owns the recorder for `gpurun --trace`.
 //
-// Counting is any thread's, without locks: relaxed additions. Nothing is counted when it is off,
-// and finding that out is one load that never changes. Who records also counts.
+// Any thread counts, without locks, by relaxed additions. When counting is off nothing is counted,
+// and the check is one load that never changes. A session that records also counts.
 #pragma once
 
 #include <array>
@@ -26,19 +26,19 @@ class Stats {
 
   explicit Stats(bool enabled, bool records = false);
   bool enabled() const noexcept { return counters_ != nullptr; }
-  bool wanted() const noexcept { return wanted_; }  // Not only because something is recorded.
+  bool wanted() const noexcept { return wanted_; }           // Asked for, not only recorded.
   Recorder* recorder() noexcept { return recorder_.get(); }  // nullptr: nothing is recorded.
 
   // The program called the function, whether or not that sends anything.
   void count_entry(std::uint16_t opcode) noexcept;
   // The program was in the function from `begin` on, by the clock of now().
   void record_entry(std::uint32_t lane, std::uint16_t opcode, std::uint64_t begin) noexcept;
-  // A call was appended with a record of `bytes`; `payload` is that of a launch, as far as it goes.
+  // A call was appended with a record of `bytes`. `payload` is a launch's, as far as it goes.
   void count(const protocol::RecordHeader& header, std::uint64_t bytes, ByteView payload) noexcept;
-  // That much of it travelled beside its record: to the worker, and from there.
+  // Bytes of the call that travelled beside its record, to the worker and from it.
   void count_sent(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   void count_received(std::uint16_t opcode, std::uint64_t bytes) noexcept;
-  // The lane's thread has waited that long for the reply to the call of that number.
+  // The lane's thread has waited so long for the reply to the call of that number.
   struct Waited {
     std::uint16_t opcode = 0;
     std::uint32_t lane = 0;
@@ -46,15 +46,15 @@ class Stats {
     Nanoseconds time{0};
   };
   void count_fence(const Waited& waited) noexcept;
-  // Likewise, for something that the worker tells unasked: nothing was sent.
+  // As count_fence(), for news that the worker sends unasked: nothing was sent.
   void count_wait(const Waited& waited) noexcept;
-  // A thread begins to wait for room in the command log; and has waited that long.
+  // A thread begins to wait for room in the command log, and has then waited so long.
   void count_full_log() noexcept;
   void count_full_log_end(Nanoseconds waited) noexcept;
-  // One frame of these calls, `bytes` of records, was sent in so many.
+  // One frame of these calls, with `bytes` of records, was sent in `wire_bytes`.
   void count_batch(std::uint64_t first, std::uint64_t last, std::uint64_t bytes,
                    std::uint64_t wire_bytes) noexcept;
-  // Where the sender's doorbell counts; nullptr when nothing is counted.
+  // The sender's doorbell counts here. nullptr when nothing is counted.
   Doorbell::Counts* sender_bell() noexcept {
     return counters_ == nullptr ? nullptr : &counters_->sender_bell;
   }
@@ -67,28 +67,28 @@ class Stats {
     std::uint64_t waits = 0;
     std::uint64_t record_bytes = 0;
     std::uint64_t sent_bytes = 0;      // Beside the records.
-    std::uint64_t received_bytes = 0;  // Likewise, without the replies' own.
+    std::uint64_t received_bytes = 0;  // Beside the replies.
     Nanoseconds waited{0};             // In fences and waits.
-    Nanoseconds longest{0};            // Of them.
+    Nanoseconds longest{0};            // The longest one.
 
     std::uint64_t bytes() const noexcept { return record_bytes + sent_bytes + received_bytes; }
   };
-  // What was called or sent at all, longest wait first.
+  // Everything that was called or sent, longest wait first.
   std::vector<Row> rows() const;
 
-  // How many batches had a size of each class (protocol::size_class()).
+  // How many batches had a size in each class (protocol::size_class()).
   static constexpr std::size_t kSizes = protocol::kSizeClasses;
   using Sizes = std::array<std::uint64_t, kSizes>;
   struct Batches {
     std::uint64_t count = 0;
     std::uint64_t records = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t wire_bytes = 0;  // What they were sent in: less where they went packed.
+    std::uint64_t wire_bytes = 0;  // As sent: less if packed.
     Sizes by_records{};
     Sizes by_bytes{};
     std::uint64_t full_logs = 0;  // How often a thread waited for room.
     Nanoseconds full_log_waited{0};
-    std::uint64_t sender_sleeps = 0;  // System calls of the sending thread and of who woke it.
+    std::uint64_t sender_sleeps = 0;  // System calls of the sending thread and of its wakers.
     std::uint64_t sender_wakes = 0;
   };
   Batches batches() const;

@@ -1,4 +1,4 @@
-// The table that a run ends with, and the reasons why it was slower than local.
+// Statistics report: the table that a run ends with, and the reasons why it was slower than local.
 #include "client/stats_report.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::uint64_t round_trips(const StatsSubject& subject, const Statistics& statist
 double microseconds(Nanoseconds time) { return static_cast<double>(time.count()) / 1000.0; }
 double milliseconds(Nanoseconds time) { return microseconds(time) / 1000.0; }
 
-// File and host names may hold anything.
+// File and host names may contain anything.
 std::string json_string(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -91,7 +91,7 @@ std::string json_sizes(const Stats::Sizes& sizes) {
   return text + "]";
 }
 
-// "1: 400, 2-3: 12, 64-127: 3", without what there was none of.
+// "1: 400, 2-3: 12, 64-127: 3", without the empty classes.
 std::string shown_sizes(const Stats::Sizes& sizes) {
   std::string text;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -187,7 +187,7 @@ std::string json_worker(const protocol::WorkerStatistics& worker) {
   return text + "]}";
 }
 
-// What a local run would not have waited for, most first.
+// The waits that a local run would not have had, longest first.
 void append_reasons(std::string* text, const StatsSubject& subject, const Statistics& statistics) {
   constexpr std::size_t kReasonsMax = 5;
   std::vector<std::pair<Nanoseconds, std::string>> reasons;

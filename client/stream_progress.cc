@@ -1,4 +1,4 @@
-// Slots by the handle's index, in chunks that are made when first used.
+// StreamProgress: slots by the handle's index, in chunks that are made at first use.
 #include "client/stream_progress.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
     }
     place.store(chunk, std::memory_order_release);
   }
-  // The index's earlier owner has ended; whoever still asks about it finds another one's.
+  // The index's earlier owner has ended. A thread that still asks about it finds another owner's.
   Slot* slot = &chunk[index % kChunkSlots];
   slot->owner.store(0, std::memory_order_relaxed);
   for (auto* number :
@@ -99,11 +99,11 @@ void StreamProgress::issued_anywhere(std::uint64_t sequence) noexcept {
 void StreamProgress::complete(Waits waits, Handle context, Handle stream,
                               std::uint64_t sequence) noexcept {
   if (waits == Waits::kNot) return;
-  // A stream's next call stands behind every copy that was answered early; a context's wait is for
-  // that context.
+  // A wait for a stream also waits for every copy that was answered early. A wait for a context
+  // covers that context only.
   if (waits == Waits::kForStream) raise(waited_, sequence);
   const bool whole = waits == Waits::kForContext;
-  // Of a per-thread stream nothing is kept: there is one for each thread.
+  // Nothing is kept for per-thread streams, because each thread has one.
   if (!whole && stream == protocol::kStreamPerThread) return;
   Slot* slot = find(!whole && is_created(stream) ? stream : context);
   if (slot == nullptr) return;
@@ -128,20 +128,21 @@ bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noex
   }
   const std::uint64_t legacy_done = std::max(value_of(of_context->done), all_done);
   if (value_of(of_context->issued) > legacy_done) return false;
-  // The legacy stream waits for the context's others, but for those that do not block.
+  // The legacy stream waits for the context's other streams, except non-blocking ones.
   const bool legacy = waits == Waits::kForStream && stream < protocol::kStreamPerThread;
   if (legacy) return value_of(of_context->others_issued) <= legacy_done;
   return value_of(of_context->others_issued) <= all_done && value_of(anywhere_issued_) <= all_done;
 }
 
-// The last call but for those of kAny and kNone.
+// Returns the last call, except those of kAny and kNone.
 std::uint64_t StreamProgress::last_of(const Slot& own) noexcept {
   return std::max(
       {value_of(own.quiet_issued), value_of(own.record_issued), value_of(own.wait_issued)});
 }
 
 bool StreamProgress::no_others_copy(std::uint32_t lane) const noexcept {
-  // Whatever waits stands behind such a copy: one that has succeeded since proves its end.
+  // Every wait also waits for such a copy. A wait that has succeeded since proves that the copy
+  // ended.
   const std::uint64_t copy = value_of(early_copy_);
   const bool of_lane = (copy & ((std::uint64_t{1} << kLaneBits) - 1)) == lane;
   return copy == 0 || of_lane || copy >> kLaneBits < value_of(waited_);

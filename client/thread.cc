@@ -1,4 +1,4 @@
-// Starts a thread with all signals blocked, and a small stack.
+// Thread: starts with all signals blocked and a small stack.
 #include "client/thread.h"
 
 #include <link.h>
@@ -9,15 +9,15 @@
 
 namespace gpurun::client {
 namespace {
-// Our threads keep no large objects on their stacks; the rest is room for the log's 4 KiB lines
-// and the C library.
+// Our threads keep no large objects on their stacks. The rest is room for the log's 4 KiB lines and
+// the C library.
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
-// glibc takes a thread's copy of all thread-local variables from its stack, and programs have such
-// of megabytes: pthread_create() fails with EINVAL, or little of the stack is left. This counts
-// those of libraries that were opened later, too, which come elsewhere: address space, no more.
-// (__pthread_get_minstack() would tell, but only by dlsym(), whose lock a thread that loads a
-// library holds while it waits for us.)
+// glibc takes a thread's copy of all thread-local variables from its stack, and some programs have
+// megabytes of them. Without this room pthread_create() fails with EINVAL, or little of the stack
+// is left. The sum also counts libraries that were opened later. Their variables come from
+// elsewhere, so that costs address space only. Do not use __pthread_get_minstack(): it is found by
+// dlsym() only. A thread that loads a library holds dlsym()'s lock while it waits for us.
 std::size_t thread_storage_bytes() {
   std::size_t bytes = 0;
   dl_iterate_phdr(

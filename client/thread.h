@@ -1,4 +1,4 @@
-// Thread: a thread of ours inside somebody else's process: all signals blocked, a small stack.
+// Thread: a thread of ours in the program's process, with all signals blocked and a small stack.
 #pragma once
 
 #include <pthread.h>
@@ -12,14 +12,14 @@ class Thread {
   Thread() = default;
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
-  // Must have been joined, left alone or never started.
+  // It must have been joined, left alone or never started.
   ~Thread() = default;
 
-  // `name`: at most 15 bytes, for debuggers. kResourceExhausted: no thread to be had.
+  // `name`: at most 15 bytes, for debuggers. kResourceExhausted: no thread could be started.
   Status start(const char* name, void* (*body)(void*), void* argument) noexcept;
   bool started() const noexcept { return started_; }
   void join() noexcept;
-  // It runs on, and nobody joins it.
+  // Detaches the thread, which runs on.
   void leave_alone() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// One file, in as many writes as it takes, under its name when it is whole.
+// write_trace_file(): writes one file in parts, and gives it its name when it is whole.
 #include "client/trace.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace gpurun::client {
 namespace {
 
-// In place of what has that name: an earlier process's, which was killed as it wrote.
+// Replaces a file of that name, which an earlier process left when it was killed during the write.
 Status write_new(const std::string& path, ByteView bytes) {
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return Status::from_errno(errno, path);
   const UniqueFd to(
@@ -38,7 +38,8 @@ Status write_trace_file(const std::string& folder, const protocol::TraceFile& fi
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes.size() > limit.rlim_cur) {
     return Status(Code::kTooLarge, path + ": larger than files of this process may be");
   }
-  // Under another name at first: what is killed here leaves nothing that gpuctl takes for a trace.
+  // Another name at first: a process that is killed here leaves nothing that gpuctl takes for a
+  // trace.
   const std::string part = path + ".part";
   Status written = write_new(part, bytes);
   if (written.ok() && rename(part.c_str(), path.c_str()) != 0) {

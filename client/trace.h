@@ -1,4 +1,5 @@
-// The file that a process leaves for `gpuctl trace` when it ends (protocol/recording.h).
+// write_trace_file(): the file that a process leaves for `gpuctl trace` when it ends
+// (protocol/recording.h).
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace gpurun::client {
 
-// Writes it into the folder, under the program's name and the process's number, in place of what
-// has that name; nobody else may read it. It is whole or not there. Never raises a signal: a file
-// beyond the process's limit is not begun. The Status says what could not be done, and names the
+// Writes the file into the folder, under the program's name and the process's number. It replaces a
+// file of that name, and no other user may read it. The file is whole or not there. Never raises a
+// signal: a file beyond the process's limit is not begun. The Status gives the reason and names the
 // file.
 Status write_trace_file(const std::string& folder, const protocol::TraceFile& file);
 

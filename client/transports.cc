@@ -1,4 +1,4 @@
-// A list of names with commas between them.
+// parse_transports(): reads a list of names separated by commas.
 #include "client/transports.h"
 
 #include <algorithm>

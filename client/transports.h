@@ -1,5 +1,5 @@
-// Transports: over what a session's connections may go, best first, as the user allows it:
-// GPURUN_TRANSPORTS=shm,tcp restricts and orders them.
+// Transports: the ways that a session's connections may take, best first. GPURUN_TRANSPORTS=shm,tcp
+// restricts and orders them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace gpurun::client {
 
 enum class TransportKind : std::uint8_t {
-  kSharedMemory,  // "shm": with a server of this machine, where nothing is encrypted.
-  kTcp,           // "tcp": with TLS, or without, as the control link.
+  kSharedMemory,  // "shm": with a server on this machine. Nothing is encrypted.
+  kTcp,           // "tcp": with TLS or without, as the control link.
 };
 
 inline constexpr const char* kTransportsVariable = "GPURUN_TRANSPORTS";
@@ -21,8 +21,8 @@ inline std::vector<TransportKind> all_transports() {
   return {TransportKind::kSharedMemory, TransportKind::kTcp};
 }
 
-// "shm,tcp": each at most once, at least one; empty text: all of them. kInvalidArgument says what
-// is wrong.
+// Parses "shm,tcp": each at most once, and at least one. Empty text means all of them.
+// kInvalidArgument: the message gives the reason.
 Result<std::vector<TransportKind>> parse_transports(std::string_view text);
 
 }  // namespace gpurun::client

@@ -1,5 +1,5 @@
-// What programs know of nvJitLink's interface (nvJitLink.h of CUDA 12.0 to 13.5): numbers that
-// never changed, and types that are pointers and integers.
+// ABI of nvJitLink (nvJitLink.h of CUDA 12.0 to 13.5): numbers that never changed, and types that
+// are pointers and integers.
 #pragma once
 
 namespace gpurun::nvjitlink {

@@ -1,4 +1,4 @@
-// Looks into each form of input.
+// PtxInputs: examines each form of input.
 #include "client/nvjitlink/ptx_inputs.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ bool begins_with(ByteView bytes, std::uint32_t magic) {
   return bytes.size() >= 20 && driver_abi::load_u32(bytes, 0) == magic;
 }
 
-// What NVJITLINK_INPUT_ANY is, as far as it is told apart from LTO-IR.
+// The type of an NVJITLINK_INPUT_ANY input. What is not recognised is LTO-IR.
 InputType type_of(ByteView bytes) {
   if (begins_with(bytes, driver_abi::kFatbinContainerMagic)) return kFatbin;
   if (driver_abi::is_archive(bytes)) return kLibrary;

@@ -1,4 +1,5 @@
-// PtxInputs: of the inputs of one link the PTX, and what must be compiled to PTX first.
+// PtxInputs: the PTX among the inputs of one link, and the inputs that must be compiled to PTX
+// first.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,10 @@ struct Compilable {
 // Not thread-safe.
 class PtxInputs {
  public:
-  // `architecture`: of -arch (90 of sm_90a); it decides which PTX of a fat binary is taken.
+  // `architecture`: of -arch (90 of sm_90a). It decides which PTX of a fat binary is taken.
   explicit PtxInputs(std::uint32_t architecture) : architecture_(architecture) {}
 
-  // `bytes` must live as long as this. A failure's message says which input it is and what it has
+  // `bytes` must live as long as this. The message of a failure names the input, and what it has
   // instead of PTX.
   Status add(InputType type, ByteView bytes, std::string_view name);
 
@@ -42,11 +43,11 @@ class PtxInputs {
   std::vector<Compilable> compilable_;
 };
 
-// NN of an option "-arch=sm_NN" or "-arch=compute_NN", with or without a letter behind; `otherwise`
-// where no option is one.
+// Returns NN of an option "-arch=sm_NN" or "-arch=compute_NN", with or without a letter behind.
+// Without such an option returns `otherwise`.
 std::uint32_t architecture_of(const std::vector<std::string>& options, std::uint32_t otherwise);
 
-// Whether these bytes are an image that we made (driver_abi/linked_image.h).
+// Returns whether these bytes are an image that we made (driver_abi/linked_image.h).
 bool is_linked_image(ByteView bytes);
 
 }  // namespace gpurun::nvjitlink

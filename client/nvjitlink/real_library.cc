@@ -1,4 +1,4 @@
-// Opens the first library that has nvJitLinkCreate.
+// real_function(): opens the first library that has nvJitLinkCreate.
 #include "client/nvjitlink/real_library.h"
 
 #include <dlfcn.h>

@@ -1,13 +1,15 @@
-// libgpurun-nvjitlink.so: stands in front of NVIDIA's nvJitLink where the device is emulated and
-// runs PTX only. All is NVIDIA's answer, errors and logs too, but for the linked "cubin": that is
-// an image of the PTX that went in (driver_abi/linked_image.h), LTO-IR being compiled to PTX by
-// NVIDIA's library itself. gpurun preloads it, so its names come before the library's own for
-// programs that link with it and for those that ask dlsym(RTLD_DEFAULT, ...) first (cuda.bindings).
+// libgpurun-nvjitlink.so: replaces NVIDIA's nvJitLink where the device is emulated and runs PTX
+// only. All answers come from NVIDIA's library, also errors and logs, except the linked "cubin".
+// That is an image of the PTX that went in (driver_abi/linked_image.h). NVIDIA's library compiles
+// LTO-IR to PTX for it. gpurun preloads this library, so its names come before NVIDIA's. That holds
+// for programs that link with it, and for those that call dlsym(RTLD_DEFAULT, ...) first
+// (cuda.bindings).
 //
-// What has machine code only fails in nvJitLinkComplete, with the reason in the error log. Where
-// NVIDIA's library is not on the machine, PTX is linked all the same: what is wrong with it shows
-// when the image is loaded. (A program that looks for nvJitLink finds us, and would no more take
-// the driver's linker instead.)
+// An input with only machine code fails in nvJitLinkComplete, with the reason in the error log. PTX
+// is linked even if NVIDIA's library is not on the machine. Errors in the PTX then show when the
+// image is loaded. (A program that looks for nvJitLink finds us, and would no longer use the
+// driver's linker instead.)
+//
 // A link belongs to one thread at a time, as NVIDIA's does.
 #include <cstdint>
 #include <cstring>
@@ -26,7 +28,7 @@
 namespace gpurun::nvjitlink {
 namespace {
 
-// The emulated device's own (docs/man/gpurun-emulated.7.md), where no option says another.
+// The emulated device's own (docs/man/gpurun-emulated.7.md), unless an option gives another.
 constexpr std::uint32_t kUsualArchitecture = 121;
 
 struct Input {
@@ -35,9 +37,9 @@ struct Input {
   std::string name;
 };
 
-// What a handle of ours points at.
+// The object behind a handle of ours.
 struct Link {
-  void* real = nullptr;  // Null: there is no library of NVIDIA's.
+  void* real = nullptr;  // Null: NVIDIA's library is not there.
   std::vector<std::string> options;
   std::vector<Input> inputs;
   Bytes image;          // After a successful end.
@@ -68,7 +70,7 @@ struct RealLink {
   }
 };
 
-// LTO-IR to PTX: the same options with -lto and -ptx.
+// Compiles LTO-IR to PTX, with the same options and -lto and -ptx.
 int compile(Link* link, const void* caller, const std::vector<Compilable>& inputs,
             std::string* text) {
   if (link->real == nullptr) {
@@ -104,7 +106,7 @@ int compile(Link* link, const void* caller, const std::vector<Compilable>& input
   return outcome;
 }
 
-// The image, once NVIDIA's linker has agreed with the inputs.
+// Makes the image, once NVIDIA's linker has accepted the inputs.
 int make_image(Link* link, const void* caller) {
   PtxInputs ptx(architecture_of(link->options, kUsualArchitecture));
   for (const Input& input : link->inputs) {
@@ -125,9 +127,9 @@ int make_image(Link* link, const void* caller) {
   return kSuccess;
 }
 
-// What we have made in an earlier link is nothing that NVIDIA's linker knows: its texts are.
-// `data` is what the caller has passed: nvJitLink looks beyond the end of a PTX text for its NUL
-// (measured, 13.5: "bad input" without one), which programs may have left out of the length.
+// NVIDIA's linker does not know an image that we made in an earlier link, but it knows its texts.
+// `data` is what the caller has passed. nvJitLink looks beyond the end of a PTX text for its NUL
+// (13.5: "bad input" without one), which programs may have left out of the length.
 int add_to_real(Link* link, const Input& input, const void* data, const void* caller) {
   const auto give = [&](int type, const void* start, std::size_t bytes) {
     return call(caller, "nvJitLinkAddData", link->real, type, start, bytes, input.name.c_str());
@@ -157,7 +159,7 @@ int add(Link* link, int type, const void* data, std::size_t bytes, const char* n
   return outcome;
 }
 
-// nvJitLink's functions answer, whatever happens in them: memory may run out in ours.
+// nvJitLink's functions return in all cases, so this catches exhausted memory.
 template <typename Function>
 int answer(const Function& function) noexcept {
   try {
@@ -169,7 +171,7 @@ int answer(const Function& function) noexcept {
 
 Link* link_of(void* handle) { return static_cast<Link*>(handle); }
 
-// Ours instead of NVIDIA's.
+// Returns whether the log is ours and not NVIDIA's.
 bool has_own_log(void* handle) {
   return !link_of(handle)->failure.empty() || link_of(handle)->real == nullptr;
 }
@@ -220,7 +222,7 @@ int nvJitLinkAddFile(void* handle, int type, const char* path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return static_cast<int>(kInvalidInput);
     std::string content{std::istreambuf_iterator<char>(file), {}};
-    // As a text in memory must end.
+    // A text in memory ends with a NUL.
     const std::size_t bytes = content.size() + (type == kPtx ? 1 : 0);
     return add(link_of(handle), type, content.c_str(), bytes, path, caller);
   });
@@ -233,7 +235,7 @@ int nvJitLinkComplete(void* handle) {
     Link* link = link_of(handle);
     if (link->real != nullptr) {
       const int outcome = call(caller, "nvJitLinkComplete", link->real);
-      // Who asks for PTX does not ask for a cubin.
+      // A caller that asks for PTX does not ask for a cubin.
       if (outcome != kSuccess || has_option(*link, "-ptx")) return outcome;
     }
     const int ours = make_image(link, caller);
@@ -317,11 +319,11 @@ int nvJitLinkGetLinkedLTOIR(void* handle, void* code) {
 }
 
 int nvJitLinkVersion(unsigned* major, unsigned* minor) {
-  // Without NVIDIA's library a failure: numba then makes PTX, where it would make LTO-IR.
+  // Fails without NVIDIA's library: numba then makes PTX, and not LTO-IR.
   return call(GPURUN_CALLER, "nvJitLinkVersion", major, minor);
 }
 
-// The names under which programs that were compiled with a release's header link.
+// The names that programs use if they were compiled with a release's header.
 GPURUN_NVJITLINK_VERSIONED_NAMES
 
 }  // extern "C"

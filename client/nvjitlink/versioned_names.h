@@ -1,12 +1,13 @@
-// nvJitLink's functions have a name for each release beside the plain one (nvJitLink.h: "we will
-// have separate API version for each library version"): __nvJitLinkCreate_13_0 and so on.
+// Versioned names: nvJitLink's functions have a name for each release beside the plain one, such as
+// __nvJitLinkCreate_13_0. nvJitLink.h: "we will have separate API version for each library
+// version".
 #pragma once
 
 #define GPURUN_NVJITLINK_NAME(function, release) \
   extern __attribute__((alias(                   \
       "nvJitLink" #function))) decltype(nvJitLink##function) __nvJitLink##function##_##release;
 
-// Of 12.0 to 13.9: a release that is not there yet costs nothing.
+// For 12.0 to 13.9. A release that does not exist yet costs nothing.
 #define GPURUN_NVJITLINK_RELEASES(function) \
   GPURUN_NVJITLINK_NAME(function, 12_0)     \
   GPURUN_NVJITLINK_NAME(function, 12_1)     \
