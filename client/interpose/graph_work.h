@@ -13,6 +13,7 @@ namespace gpurun::client::interpose {
 struct GraphWork {
   protocol::GraphNodePayload payload;
   GraphHost::Operation operation;  // Unused when payload.work is kCopyDevice.
+  bool sure = true;                // The client knows all memory on the device that it names.
 };
 
 GraphWork work_of(CUhostFn function, void* user);

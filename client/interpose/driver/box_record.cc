@@ -110,19 +110,13 @@ class BoxRun {
     return part.slice + part.slices == copy_.slices && part.line + part.lines == copy_.lines;
   }
 
-  bool knows(const CopySide& of) const {
-    if (of.place != Place::kArray) return find_range(of.address).has_value();
-    const ArrayBox box = {of.x, of.y, of.z, copy_.width, copy_.lines, copy_.slices};
-    return check_array_box(here_, of.array, box) == Sound::kRight;
-  }
-
   int within() {
     CallSite site = site_;
     site.form = protocol::Form::kCopyDevice;
     site.flags |= protocol::kFlagBox;
     const BoxCopyPayload payload = box(whole());
     const bool sure =
-        knows(copy_.source) && knows(copy_.destination) &&
+        is_known(here_, copy_.source, copy_) && is_known(here_, copy_.destination, copy_) &&
         (copy_.source.place != copy_.destination.place ||
          check_array_pair(here_, copy_.source.array, copy_.destination.array) == Sound::kRight);
     if (sure) return here_.session().post(*here_.lane, site, bytes_of(payload));
@@ -132,7 +126,7 @@ class BoxRun {
 
   int in() {
     const CopySide& from = copy_.source;
-    const bool sure = knows(copy_.destination);
+    const bool sure = is_known(here_, copy_.destination, copy_);
     const bool early = sure && may_return_early(here_, site_, copy_.destination, waiting_);
     const std::uint64_t reach = extent(from, copy_).value_or(0);
     const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&

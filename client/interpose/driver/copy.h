@@ -63,6 +63,9 @@ int describe_copy(const Here& here, const CUDA_MEMCPY3D& given, Copy* copy);
 // Whether known device memory and arrays hold all of the copy, and host memory can lie at its
 // addresses. Also checks the size limit of a copy.
 bool stays_inside(const Here& here, const Copy& copy);
+// Whether the client knows the memory or array of a side on the device. If not, only the worker's
+// driver can refuse the copy, so the call waits for its result.
+bool is_known(const Here& here, const CopySide& side, const Copy& copy);
 
 enum class Waiting : std::uint8_t {
   kSynchronous,   // cuMemcpy: complete on return, or not distinguishable from complete.

@@ -272,6 +272,12 @@ void Copy::merge() {
   }
 }
 
+bool is_known(const Here& here, const CopySide& side, const Copy& copy) {
+  if (side.place != Place::kArray) return find_range(side.address).has_value();
+  const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
+  return check_array_box(here, side.array, box) == Sound::kRight;
+}
+
 bool stays_inside(const Here& here, const Copy& copy) {
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(copy.width, copy.lines, &bytes) ||

@@ -39,6 +39,8 @@ int work_of(const Here& here, const Copy& copy, GraphWork* work) {
   payload.slices = copy.slices;
   if (from_device) payload.source = device_side(copy.source);
   if (to_device) payload.destination = device_side(copy.destination);
+  work->sure = (!from_device || is_known(here, copy.source, copy)) &&
+               (!to_device || is_known(here, copy.destination, copy));
   if (!from_device) work->operation.from = box_of(copy.source, copy);
   if (!to_device) work->operation.to = box_of(copy.destination, copy);
   if (from_device) {
@@ -84,7 +86,8 @@ int capture_work(const Here& here, Handle stream, GraphWork work) {
   const std::uint16_t row = work.payload.work == protocol::GraphWork::kFunction
                                 ? opcode::cuGraphAddHostNode
                                 : opcode::cuGraphAddMemcpyNode;
-  return send_work(here, row, here.stream_site(stream), std::move(work), {}, false);
+  const bool awaited = !work.sure;
+  return send_work(here, row, here.stream_site(stream), std::move(work), {}, awaited);
 }
 
 }  // namespace gpurun::client::interpose

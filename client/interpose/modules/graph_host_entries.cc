@@ -54,9 +54,10 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   if (const int result = make_work(here, &work); result != 0) return result;
   const Handle node = mint_node(here.handles(), handle_of(graph), 0);
   if (node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool awaited = sound == Sound::kUnknown || !work.sure;
   work.payload.graph = handle_of(graph);
   work.payload.node = node;
-  const int result = send_work(here, row, site, std::move(work), behind, sound == Sound::kUnknown);
+  const int result = send_work(here, row, site, std::move(work), behind, awaited);
   if (result != 0) {
     here.handles().retire(node);
     return result;
