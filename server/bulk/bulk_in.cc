@@ -1,4 +1,4 @@
-// Which chunk belongs where, and which receipt is due.
+// BulkIn: the place of each chunk, and the receipts to send.
 #include "server/bulk/bulk_in.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t byte
   transfer.total = header.total;
   transfer.total_known = true;
   Landing landing;
-  if (transfer.given_up) return landing;  // On its way over another connection.
+  if (transfer.given_up) return landing;  // It was on its way over another connection.
   if (transfer.kind == Kind::kAbandoned) {
     if (transfer.claimed.through() == transfer.total) transfers_.erase(header.transfer);
     return landing;
@@ -66,7 +66,7 @@ Result<BulkIn::Landing> BulkIn::claim(const BulkHeader& header, std::size_t byte
 bool BulkIn::landed(const BulkHeader& header, std::size_t bytes, const Landing& landing) {
   if (landing.into == nullptr) {
     came_.notify_all();
-    return true;  // The call may have to say that it cannot be held.
+    return true;  // The call may have to report that the bytes cannot be held.
   }
   Says says;
   bool go_on = false;
@@ -106,7 +106,7 @@ void BulkIn::given_up(const BulkHeader& header) {
     const std::lock_guard lock(mutex_);
     const auto at = transfers_.try_emplace(header.transfer).first;
     Transfer& transfer = at->second;
-    if (transfer.kind == Kind::kAbandoned) {  // Both are done with it.
+    if (transfer.kind == Kind::kAbandoned) {  // Both sides have ended it.
       transfers_.erase(at);
       return;
     }
@@ -115,7 +115,7 @@ void BulkIn::given_up(const BulkHeader& header) {
     transfer.given_up = true;
     transfer.failure = kErrorUnknown;
     if (transfer.kind == Kind::kUnnamed) remember_end(header.transfer);
-    came_.notify_all();  // Who has asked for it hears that it will not be whole.
+    came_.notify_all();  // Wakes the thread that requested it, because it will never be whole.
   }
   listener_.arrived(listener_.user);
 }
@@ -151,7 +151,7 @@ int BulkIn::expect_whole(std::uint64_t number, std::uint64_t sequence) {
   return 0;
 }
 
-// False: it cannot be held; the call fails, and says so.
+// False: the payload cannot be held. The call then fails with the reason.
 bool BulkIn::make_whole(Transfer& transfer) {
   if (transfer.whole != nullptr) return true;
   if (transfer.failure != 0 || !transfer.total_known) return false;
@@ -167,8 +167,9 @@ bool BulkIn::make_whole(Transfer& transfer) {
   return transfer.whole != nullptr;
 }
 
-// A receipt for each chunk by which there is more without a gap: they are sent by their number
-// (BulkLanes), and the client may have no room for another chunk that would bring the next.
+// Sends a receipt for each chunk by which the bytes without a gap have grown. BulkLanes counts
+// receipts before it sends them. The client may have no room for another chunk that would bring the
+// next receipt.
 void BulkIn::tell_what_came(std::uint64_t number, const Transfer& transfer, std::uint64_t before,
                             Says& says) {
   const std::uint64_t through = transfer.came.through();
@@ -177,7 +178,7 @@ void BulkIn::tell_what_came(std::uint64_t number, const Transfer& transfer, std:
   }
 }
 
-// What came before its call was known.
+// Moves the chunks that came before their call was known.
 void BulkIn::move_to_whole(std::uint64_t number, Transfer& transfer, Says& says) {
   if (transfer.staged.empty() || !make_whole(transfer)) return;
   const std::uint64_t before = transfer.came.through();
@@ -239,7 +240,7 @@ int BulkIn::fetch_whole(std::uint64_t number, std::uint64_t sequence,
   listener_.say(listener_.user, FrameKind::kChunkWanted, BulkHeader{number, 0, 0, 0});
   std::unique_lock lock(mutex_);
   int result = 0;
-  // Bounded by the life of the session.
+  // The wait ends with the session at the latest.
   came_.wait(lock, [&] {
     result = stopped_ ? int{kErrorUnknown} : take(number, payload);
     return result != 0 || *payload != nullptr;

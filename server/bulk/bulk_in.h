@@ -1,11 +1,11 @@
-// BulkIn: the bytes that the client sends beside its calls, from their arrival to where they are
-// wanted: copies to the device, in staging slots, and whole payloads (module images).
+// BulkIn: the bytes that the client sends beside its calls, from their arrival to their use. These
+// are copies to the device, in staging slots, and whole payloads (module images).
 //
-// Bytes may come before the call that names them is decoded. What is staged is bounded by the
-// client's window, limits::kBulkWindowBytes: it gets room for more only as slots retire. A peer
-// that sends what does not fit the contract gets kProtocol, which ends the session.
+// Bytes may come before the call that names them is decoded. The client's window,
+// limits::kBulkWindowBytes, bounds the staged bytes: it grows again only as slots retire. A peer
+// that breaks the contract gets kProtocol, which ends the session.
 //
-// Any thread, but for what a comment gives to the executor's.
+// Any thread, except for the functions that a comment reserves for the executor.
 #pragma once
 
 #include <condition_variable>
@@ -24,48 +24,48 @@
 
 namespace gpurun::server {
 
-// Whole payloads that wait for their calls, together; CUDA_ERROR_OUT_OF_MEMORY beyond.
+// The bytes of all whole payloads that wait for their calls. CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::uint64_t kWholeBytesMax = std::uint64_t{2} * limits::kImageBytesMax;
-// Transfers of failed calls whose bytes may still come, or that the client gave up before their
-// call came; the oldest is forgotten beyond.
+// Transfers of failed calls that may still get bytes, or that the client gave up before their call
+// came. Beyond this the oldest is forgotten.
 inline constexpr std::size_t kAbandonedMax = 65'536;
 
 class BulkIn {
  public:
-  // What BulkIn tells, without a lock held.
+  // The notices of BulkIn, sent without a lock held.
   struct Listener {
     void* user = nullptr;
-    // A call that waits for bytes may go on.
+    // A call that waits for bytes may continue.
     void (*arrived)(void* user) = nullptr;
-    // kChunkReceipt, kChunkAbandoned and kChunkWanted are due.
+    // A kChunkReceipt, kChunkAbandoned or kChunkWanted must be sent.
     void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header) = nullptr;
   };
   BulkIn(Staging& staging, Listener listener) : staging_(staging), listener_(listener) {}
   BulkIn(const BulkIn&) = delete;
   BulkIn& operator=(const BulkIn&) = delete;
 
-  // A connection's receiver.
+  // For the receiver of a connection.
 
-  // Where the bytes of a chunk go. Followed by landed() once they are there.
+  // The place for the bytes of a chunk. landed() follows once they are there.
   struct Landing {
-    std::byte* into = nullptr;            // nullptr: nobody wants them any more.
+    std::byte* into = nullptr;            // nullptr: the bytes are not wanted any more.
     bool staged = false;                  // `into` is a slot.
     std::shared_ptr<WholePayload> whole;  // Keeps `into` alive.
   };
-  // kProtocol: no such chunk can be, or it comes twice, or the client has no credit for it.
+  // kProtocol: no such chunk can exist, or it comes twice, or the client has no credit for it.
   Result<Landing> claim(const protocol::BulkHeader& header, std::size_t bytes);
-  // True: a call that waits for bytes may go on.
+  // True: a call that waits for bytes may continue.
   bool landed(const protocol::BulkHeader& header, std::size_t bytes, const Landing& landing);
 
-  // The client will send nothing more of it: its call fails.
+  // The client sends nothing more of the transfer, and its call fails.
   void given_up(const protocol::BulkHeader& header);
 
-  // The executor.
+  // For the executor.
 
-  // The call `sequence` names `transfer`, of `total` bytes. 0, also when it said so before;
-  // INVALID_VALUE when that cannot be: the transfer is another call's, or of another size.
+  // The call `sequence` names `transfer`, of `total` bytes. Returns 0, also for a repetition of the
+  // same call. INVALID_VALUE: the transfer belongs to another call or has another size.
   int expect_copy(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total);
-  // Likewise for a whole payload; the chunks say how large.
+  // As expect_copy(), for a whole payload. The chunks give its size.
   int expect_whole(std::uint64_t transfer, std::uint64_t sequence);
 
   struct Chunk {
@@ -73,34 +73,36 @@ class BulkIn {
     std::uint64_t offset = 0;
     std::size_t size = 0;
   };
-  // The next bytes of a copy, in order; nothing when they have not come.
+  // The next bytes of a copy, in order. Nothing when they have not come.
   std::optional<Chunk> next(std::uint64_t transfer);
-  // Where those lie that next() would give; nullptr likewise.
+  // The address of the bytes that next() would return. nullptr when they have not come.
   const std::byte* at_hand(std::uint64_t transfer) const;
-  // Every byte of the copy has been given out by next().
+  // next() has returned every byte of the copy.
   bool all_given(std::uint64_t transfer) const;
   // The device has the chunk. In the order of next().
   void retired(std::uint64_t transfer, const Chunk& chunk);
 
-  // 0 and the payload once it is whole; nullptr before. OUT_OF_MEMORY, INVALID_VALUE: it will not
-  // be. It is the caller's then, and the transfer is over.
+  // Returns 0 and the payload once it is whole, and 0 and nullptr before. OUT_OF_MEMORY,
+  // INVALID_VALUE: it will never be whole. After success the caller owns the payload and the
+  // transfer has ended.
   int take_whole(std::uint64_t transfer, std::shared_ptr<WholePayload>* payload);
 
-  // Likewise for one that the client only offers, from a thread that may block: asks for it and
-  // waits until it is whole or will not be. One call at a time asks for a transfer.
+  // As take_whole(), for a payload that the client only offers. On a thread that may block:
+  // requests the payload and waits until it is whole or never will be. Only one call at a time per
+  // transfer.
   int fetch_whole(std::uint64_t transfer, std::uint64_t sequence,
                   std::shared_ptr<WholePayload>* payload);
-  // The session ends: nothing more comes. Wakes fetch_whole(), which returns UNKNOWN then.
+  // The session ends, and nothing more comes. Wakes fetch_whole(), which then returns UNKNOWN.
   void stop();
 
-  // The call `sequence` has ended. What it did not consume is abandoned.
+  // The call `sequence` has ended. Bytes that it did not consume are abandoned.
   void end_call(std::uint64_t transfer, std::uint64_t sequence);
 
-  // Transfers that are remembered, for tests.
+  // The number of remembered transfers, for tests.
   std::size_t remembered() const;
 
  private:
-  // Which bytes of a transfer have come so far; pieces in any order, none twice.
+  // The bytes of a transfer that have come so far, as pieces in any order, none twice.
   class Coverage {
    public:
     bool add(std::uint64_t offset, std::uint64_t bytes);  // False: it was there already.
@@ -115,15 +117,15 @@ class BulkIn {
     Kind kind = Kind::kUnnamed;
     bool total_known = false;
     bool drained = false;   // Chunks that came before the name have been moved to `whole`.
-    int failure = 0;        // It will not be whole.
+    int failure = 0;        // It will never be whole.
     bool given_up = false;  // By the client.
     std::uint64_t call = 0;
     std::uint64_t total = 0;
     Coverage claimed;
-    Coverage came;  // kWhole.
+    Coverage came;  // For kWhole.
     std::map<std::uint64_t, Chunk> staged;
-    std::uint64_t given = 0;    // kCopy: bytes given out.
-    std::uint64_t retired = 0;  // kCopy.
+    std::uint64_t given = 0;    // For kCopy: bytes returned by next().
+    std::uint64_t retired = 0;  // For kCopy.
     std::shared_ptr<WholePayload> whole;
   };
   using Says = std::deque<std::pair<protocol::FrameKind, protocol::BulkHeader>>;
@@ -140,7 +142,7 @@ class BulkIn {
   Staging& staging_;
   const Listener listener_;
   mutable std::mutex mutex_;      // Guards all below.
-  std::condition_variable came_;  // A whole payload, or the end.
+  std::condition_variable came_;  // A whole payload is complete, or the session ends.
   bool stopped_ = false;
   std::map<std::uint64_t, Transfer> transfers_;
   std::deque<std::uint64_t> abandoned_;  // Oldest first.

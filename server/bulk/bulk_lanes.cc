@@ -1,4 +1,4 @@
-// The threads of the bulk connections, and which of them sends what.
+// BulkLanes: the threads of the bulk connections, and the choice of what each sends.
 #include "server/bulk/bulk_lanes.h"
 
 #include <algorithm>
@@ -16,17 +16,17 @@ using protocol::FrameKind;
 
 namespace {
 
-// Chunks are bounded by their slots; this bounds news of failed copies.
+// Slots bound the chunks. This bounds the notices of failed copies.
 constexpr std::size_t kSaidMax = 65'536;
-// A copy's bytes that whoever has them sends by itself. Larger ones are sent beside what the device
-// is doing for the next.
+// Copies of at most this size are sent by the thread that has their bytes. Larger ones are sent by
+// the sender while the device works on the next.
 constexpr std::size_t kSentAtOnceMax = std::size_t{64} << 10;
 
-// Set on receivers, which look for receipts after each frame: nobody need be woken for those that
-// become due while such a thread is at work.
+// Set on receivers, which look for receipts after each frame. No thread is woken for receipts that
+// become due while such a thread works.
 thread_local bool looks_for_receipts = false;
 
-// What a thread keeps together, while it does.
+// The items that a thread gathers.
 struct Gathered {
   bool on = false;
   std::size_t chunks = 0, bytes = 0;
@@ -86,17 +86,17 @@ bool BulkLanes::add(std::unique_ptr<transport::Connection> connection, const Beg
   if (!started_ || stopping_ || lanes_.size() + 1 >= limits::kConnectionsMax) return false;
   Lane& lane = lanes_.emplace_back(connection.get(), lanes_.size(), packs_);
   lane.owned = std::move(connection);
-  // No thread of it runs, so that the client may still be refused, or go.
+  // No thread of it runs yet, so the client may still be refused, or leave.
   if (!begin(*lane.connection).ok()) {
     lanes_.pop_back();
     return false;
   }
   try {
-    // Its receiver gives the receipts that there are to give on it. A sender more, before there are
-    // chunks for it, would be woken for those of all connections.
+    // Its receiver sends the pending receipts on it. A sender before there are chunks for it would
+    // only be woken for the chunks of other connections.
     threads_.emplace_back([this, &lane] { run_receiver(lane); });
   } catch (const std::system_error&) {
-    // And the session with it: the client may have sent over it already.
+    // This ends the session too, because the client may have sent over the connection already.
     lane.connection->shut_down();
     return false;
   }
@@ -107,7 +107,7 @@ unsigned BulkLanes::lanes_for(std::uint64_t wished) {
   if (!spreads_ || wished <= 1) return 1;
   const auto most = static_cast<unsigned>(std::min<std::uint64_t>(wished, limits::kConnectionsMax));
   if (most <= senders_) return most;
-  // Somebody joins: for now it goes over those that there are.
+  // A connection is joining. For now the bytes use those that there are.
   const std::unique_lock lock(joining_, std::try_to_lock);
   try {
     while (lock.owns_lock() && started_ && !stopping_ && senders_ < most &&
@@ -117,7 +117,7 @@ unsigned BulkLanes::lanes_for(std::uint64_t wished) {
       ++senders_;
     }
   } catch (const std::system_error&) {
-    // Over fewer, then.
+    // Continues with fewer.
   }
   return std::clamp(most, 1U, senders_.load());
 }
@@ -152,7 +152,7 @@ void BulkLanes::send_gathered() {
   send_small();
 }
 
-// The calling thread will send it with what follows.
+// True: the calling thread sends it with later items.
 bool BulkLanes::keeps_together(const Said& said) {
   if (!gathered.on) return false;
   gathered.bytes += said.bytes.size();
@@ -169,7 +169,7 @@ bool BulkLanes::may_carry(std::uint64_t bytes) const noexcept {
   return listener_.carry != nullptr && spreads_ && bytes <= limits::kItemCopyBytesMax;
 }
 
-// Where nothing is to be said before it: it would wait for that at the client.
+// Only if the queue is empty. Otherwise the bytes would wait at the client for earlier items.
 bool BulkLanes::goes_with_the_log(const Said& said) {
   const bool whole = said.kind == FrameKind::kChunk && said.bytes.size() == said.header.total;
   if (!whole || !may_carry(said.header.total)) return false;
@@ -194,7 +194,7 @@ void BulkLanes::say(const Said& said) {
       note_receipt(said.header);
     } else {
       said_.push_back(said);
-      kept_ = kept ? kept_ + 1 : 0;  // They go before it.
+      kept_ = kept ? kept_ + 1 : 0;  // The gathered items go before it.
       full = said_.size() == kSaidMax;
       if (!small) due_.notify_all();
     }
@@ -205,15 +205,15 @@ void BulkLanes::say(const Said& said) {
                    Status(Code::kProtocol, "the client reads nothing on its bulk connections"));
 }
 
-// With the lock held. A receipt costs both sides a thread's sleep, or a part of one's turn.
+// With the lock held. A receipt costs both sides the wake-up of a thread, or a part of its turn.
 void BulkLanes::note_receipt(const BulkHeader& receipt) {
   const bool large = receipt.total > limits::kBulkChunkBytes;
   const bool due = receipts_.note(receipt, large && receipt.offset == receipt.total);
   if (due && !looks_for_receipts) due_.notify_all();
 }
 
-// With the lock held, as the next. What is said is begun in its order, over whichever connection:
-// so the client may wait, before it writes a chunk, for what was said before (BulkHeader).
+// With the lock held, as the next functions. Items start in their order, over any connection. So
+// before it writes a chunk the client may wait for earlier items (BulkHeader).
 bool BulkLanes::may_say_next(const Lane& lane) const {
   if (said_.empty()) return false;
   return &lane == first_ ||
@@ -233,13 +233,13 @@ bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
   *said = said_.front();
   said_.pop_front();
   kept_ = std::min(kept_, said_.size());
-  // Whoever else may send what has become the next slept for what was before it.
+  // Other senders that may send the new first item were asleep because of the item before it.
   if (said_.size() > kept_ && said_.front().lanes != said->lanes) due_.notify_all();
   return true;
 }
 
-// The next that is said, if it is a chunk of a transfer of at most `total_max` bytes that goes with
-// those that the lane has begun.
+// Takes the next item if it is a chunk of a transfer of at most `total_max` bytes that fits the
+// chunks that the lane has begun.
 bool BulkLanes::take_chunk(const Lane& lane, std::uint64_t total_max, Said* said) {
   const std::lock_guard lock(mutex_);
   if (said_.empty()) return false;
@@ -249,7 +249,7 @@ bool BulkLanes::take_chunk(const Lane& lane, std::uint64_t total_max, Said* said
   return fits && next_to_say(lane, said);
 }
 
-// With lane.sending, as the next.
+// With lane.sending, as the next function.
 void BulkLanes::begin_chunks(Lane& lane, std::uint64_t total_max) {
   for (Said said; take_chunk(lane, total_max, &said);) {
     lane.chunks.add(lane.packer, said.header, said.bytes);
@@ -257,7 +257,7 @@ void BulkLanes::begin_chunks(Lane& lane, std::uint64_t total_max) {
   }
 }
 
-// Every byte is the connection's. True: a copy that waits may go on.
+// The connection has every byte. True: a copy that waits may continue.
 bool BulkLanes::begun_has_gone(Lane& lane) {
   bool room = false;
   for (const Said& said : lane.begun) {
@@ -268,9 +268,9 @@ bool BulkLanes::begun_has_gone(Lane& lane) {
   return room;
 }
 
-// The small copies that are said next, without waiting: who has the bytes may have calls of other
-// streams to see to. Where somebody else sends, something else comes first, or the bytes are better
-// packed, they are the sender's, and so is what the connection does not take at once.
+// Sends the next small copies without waiting, because the calling thread may have calls of other
+// streams. The sender takes over if another thread is sending, if other items come first, or if
+// packing is better. It also gets what the connection does not take at once.
 void BulkLanes::send_small() {
   Lane& lane = *first_;
   std::unique_lock sending(lane.sending, std::try_to_lock);
@@ -288,7 +288,7 @@ void BulkLanes::send_small() {
     if (lane.begun.empty()) break;
     const Result<std::size_t> went = lane.connection->send_some(lane.chunks.left());
     if (went.ok()) lane.chunks.went(lane.packer, *went);
-    rest = !lane.chunks.left().empty();  // Also of a connection that is gone: its sender hears why.
+    rest = !lane.chunks.left().empty();  // Also when the connection is gone.
     if (!rest) room |= begun_has_gone(lane);
   }
   {
@@ -300,9 +300,8 @@ void BulkLanes::send_small() {
   if (room) changed();
 }
 
-// The sender has the lane before it takes what it will send: so bytes leave in the order in which
-// they were said, whoever sends them, and of two copies to one place the later one is there at
-// last.
+// The sender locks the lane before it takes its items. So bytes leave in their order, whichever
+// thread sends them, and of two copies to one place the later one remains.
 Status BulkLanes::send_next(Lane& lane) {
   std::unique_lock sending(lane.sending);
   if (!lane.has_rest) {
@@ -311,7 +310,7 @@ Status BulkLanes::send_next(Lane& lane) {
     bool word = false;
     {
       const std::lock_guard lock(mutex_);
-      receipts = receipts_.take();  // First: the client waits for room.
+      receipts = receipts_.take();  // First, because the client waits for room.
       word = receipts.empty() && &lane == first_ && next_is_word() && next_to_say(lane, &said);
     }
     if (!receipts.empty()) return send_receipts(lane, receipts);
@@ -358,8 +357,8 @@ void BulkLanes::run_receiver(Lane& lane) {
   if (!stopping_) listener_.failed(listener_.user, status);
 }
 
-// Those that are due, here if nobody sends on this connection just now: the client's receiver takes
-// what comes whatever its sender does, so that this waits for nothing that waits for us.
+// Sends the pending receipts if no other thread sends on this connection. The client's receiver
+// takes them whatever its sender does, so this never waits for a peer that waits for us.
 Status BulkLanes::give_receipts(Lane& lane) {
   const std::unique_lock sending(lane.sending, std::try_to_lock);
   for (;;) {
@@ -381,7 +380,7 @@ Status BulkLanes::send_receipts(Lane& lane, const protocol::Receipts::Batch& rec
   return protocol::send_bulk_words(*lane.connection, FrameKind::kChunkReceipt, receipts.headers());
 }
 
-// Unbounded, as above.
+// Waits without a deadline for the client's bytes.
 Status BulkLanes::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                                 Bytes& scratch) {
   const auto head = heads.receive(connection);

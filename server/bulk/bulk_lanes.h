@@ -1,9 +1,11 @@
-// BulkLanes: the bulk connections of a session: a sender and a receiver thread for each (one that
-// has joined has a sender once a copy is to go over it), and what is to be sent. Bytes to the
-// device go to in(), bytes from it come from out(). A receiver that has receipts to give and finds
-// nobody sending gives them by itself, and so does with a small copy's bytes whoever hears that the
-// device has written them; the executor with those of copies that follow one another together
-// (docs/adr/0026).
+// BulkLanes: the bulk connections of a session, with a sender and a receiver thread for each, and
+// the queue of what they send. A connection that joined later gets its sender once a copy is to use
+// it.
+//
+// Bytes to the device go to in(), and bytes from it come from out(). A receiver with receipts to
+// send sends them itself if no other thread is sending. The thread that learns that the device has
+// written a small copy sends its bytes. The executor sends the bytes of consecutive small copies
+// together (docs/adr/0026).
 #pragma once
 
 #include <atomic>
@@ -33,42 +35,44 @@ namespace gpurun::server {
 
 class BulkLanes {
  public:
-  // What BulkLanes tells, without a lock held, from threads of its own and of those that call it.
+  // The notices of BulkLanes, sent without a lock held, from its own threads and from calling
+  // threads.
   struct Listener {
     void* user = nullptr;
-    // A held call may go on. Not after stop().
+    // A held call may continue. Not called after stop().
     void (*changed)(void* user) = nullptr;
-    // Likewise, from a connection's thread that has time to see to it by itself.
+    // As `changed`, from a connection's thread that has time to continue the call itself.
     void (*time)(void* user) = nullptr;
-    // All bytes of a small copy: the log may carry them, with what is said on it next. False: it
-    // has enough to carry. nullptr: the client knows of no such thing.
+    // All bytes of a small copy: the log may carry them, with its next items. False: the log has
+    // enough to carry. nullptr: the client does not support this.
     bool (*carry)(void* user, const protocol::BulkHeader& header, ByteView bytes) = nullptr;
-    // A connection died, or the client broke the contract. More than once.
+    // A connection died, or the client broke the contract. May be called more than once.
     void (*failed)(void* user, const Status& cause) = nullptr;
   };
 
-  // Borrows the connections. `packs`: the client knows packed chunks (Feature::kPackedChunks);
-  // `spreads`: it takes chunks of a copy over several connections (Feature::kSpreadCopies).
+  // Borrows the connections. `packs`: the client supports packed chunks (Feature::kPackedChunks).
+  // `spreads`: it takes the chunks of a copy over several connections (Feature::kSpreadCopies).
   BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads);
-  ~BulkLanes();  // After stop(), and when nothing of the driver's touches staging memory any more.
+  ~BulkLanes();  // After stop(), once the driver does not touch staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
 
   // kResourceExhausted: no memory or no threads.
   Status start(Listener listener);
-  // One more connection while the others are at work. `begin` says the first words on it. After
-  // start(). False: stopped already, there are limits::kConnectionsMax, `begin` failed, or no
-  // thread is to be had; the connection has been closed. Any thread.
+  // Adds a connection while the others work. `begin` sends the first message on it. After start().
+  // False: stopped already, there are limits::kConnectionsMax, `begin` failed, or there is no
+  // thread. The connection has then been closed. Any thread.
   using Begin = std::function<Status(transport::Connection&)>;
   bool add(std::unique_ptr<transport::Connection> connection, const Begin& begin);
-  // Over how many connections bytes for the client may go now where it wishes for so many: 1 to
-  // `wished`. Any thread.
+  // The number of connections that bytes for the client may use now, from 1 to `wished`. Any
+  // thread.
   unsigned lanes_for(std::uint64_t wished);
-  // Shuts the connections down and waits for the threads. Twice does no harm.
+  // Shuts the connections down and waits for the threads. A second call does no harm.
   void stop();
 
-  // While this lives its thread keeps the bytes of small copies together, until there are enough of
-  // them, it says so, or this ends. One for a thread at a time; `lanes` may be nullptr.
+  // During the life of this object its thread gathers the bytes of small copies. They go when there
+  // are enough, at send_gathered(), and when the object ends. One object for a thread at a time.
+  // `lanes` may be nullptr.
   class Gathering {
    public:
     explicit Gathering(BulkLanes* lanes) noexcept;
@@ -79,10 +83,10 @@ class BulkLanes {
    private:
     BulkLanes* const lanes_;
   };
-  // What the calling thread has kept together goes now: something else comes behind it. Does not
+  // Sends the bytes that the calling thread has gathered, because another item follows. Does not
   // wait.
   void send_gathered();
-  // The log may carry a copy of so many bytes.
+  // Whether the log may carry a copy of that size.
   bool may_carry(std::uint64_t bytes) const noexcept;
 
   BulkIn& in() noexcept { return in_; }
@@ -95,18 +99,19 @@ class BulkLanes {
     protocol::FrameKind kind = protocol::FrameKind::kHeartbeat;
     protocol::BulkHeader header;
     ByteView bytes;
-    unsigned lanes = 1;  // The first so many may send it.
+    unsigned lanes = 1;  // Any of the first `lanes` connections may send it.
   };
   struct Lane {
     Lane(transport::Connection* over, std::size_t number, bool packs)
         : connection(over), index(number), packer(packs) {}
     transport::Connection* const connection;
     const std::size_t index;
-    std::unique_ptr<transport::Connection> owned;  // Of one that was added.
-    std::mutex sending;  // Before mutex_; never held when the executor is told. Guards all below.
+    std::unique_ptr<transport::Connection> owned;  // For a connection that was added.
+    std::mutex sending;  // Before mutex_. Never held when the executor is notified. Guards all
+                         // below.
     protocol::ChunkPacker packer;
     protocol::ChunksToSend chunks;
-    std::vector<Said> begun;  // Those of `chunks`, of which something is left.
+    std::vector<Said> begun;  // The items in `chunks` that are not sent completely.
     bool has_rest = false;    // Set and cleared with both locks.
   };
 
@@ -132,23 +137,24 @@ class BulkLanes {
   void changed();
 
   const bool packs_, spreads_;
-  std::deque<Lane> lanes_;  // From start() on it grows under joining_, and each stays where it is.
-  Lane* first_ = nullptr;   // Fixed.
+  std::deque<Lane> lanes_;  // After start() it grows under joining_, and each lane keeps its
+                            // address.
+  Lane* first_ = nullptr;   // Constant.
   Staging staging_in_;
   Staging staging_out_;
   BulkIn in_;
   BulkOut out_;
   Listener listener_;
   std::atomic<bool> stopping_{false};
-  std::atomic<unsigned> senders_{0};  // The first so many lanes have one.
+  std::atomic<unsigned> senders_{0};  // The number of lanes that have a sender, from the first on.
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable due_;
   std::deque<Said> said_;
-  std::size_t kept_ = 0;  // So many of the last wait for what follows: no sender begins for them.
+  std::size_t kept_ = 0;  // The number of last items that wait for more. No sender starts for them.
   protocol::Receipts receipts_{limits::kChunksPerReceipt};
 
-  std::mutex joining_;  // Before all others. Guards lanes_, and the next.
+  std::mutex joining_;  // Before all others. Guards lanes_ and what follows.
   bool started_ = false;
   std::vector<std::thread> threads_;
 };

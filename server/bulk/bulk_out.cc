@@ -1,4 +1,4 @@
-// Numbers transfers in the order in which the device is done with them.
+// BulkOut: numbers transfers in the order in which the device finishes them.
 #include "server/bulk/bulk_out.h"
 
 #include <algorithm>
@@ -30,14 +30,14 @@ int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t to
   return 0;
 }
 
-// With the lock held, as the next.
+// With the lock held, as the next functions.
 std::byte* BulkOut::take_staging() {
   std::byte* const slot = staging_.take();
   if (slot == nullptr) lacks_slots_ = true;
   return slot;
 }
 
-// Once for each that has found no slot, or enough on its way.
+// Returns true once after a copy has found no slot, or enough bytes on their way.
 bool BulkOut::may_go_on() {
   const std::size_t least = kBytesAheadMin + more_lanes_ * limits::kBulkChunkBytes;
   if (!starving_ || (unsent_ > least && !lacks_slots_)) return false;
@@ -46,8 +46,8 @@ bool BulkOut::may_go_on() {
   return true;
 }
 
-// Each connection has a chunk that it sends, and one behind it. What several have ahead holds up
-// nobody who has nothing on its way.
+// Each connection has one chunk that it sends and one behind it. Bytes ahead for several
+// connections do not delay a copy that has nothing on its way.
 bool BulkOut::may_ask(const Transfer& transfer) const {
   if (transfer.asked == 0 && transfer.unsent == 0 && unsent_ >= kBytesAheadMax) {
     return spread_unsent_ != 0;
@@ -129,8 +129,8 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
   if (room) listener_.room(listener_.user);
 }
 
-// Once. Where some of it is on its way over several connections, copies to the same place that are
-// said later come behind its end as well: it has a number.
+// Notifies the client once. If part of the transfer went over several connections, the notice has a
+// number. Later copies to the same place then also come after its end.
 void BulkOut::abandon(std::uint64_t number, Transfer& transfer) {
   if (std::exchange(transfer.abandoned, true)) return;
   const bool spread = spreads_ && transfer.lanes > 1 && transfer.said != 0;
@@ -159,7 +159,7 @@ void BulkOut::end_call(std::uint64_t number, std::uint64_t sequence, std::uint64
   Transfer& transfer = found->second;
   if (transfer.call != sequence) return;
   if (transfer.failure == 0) transfer.failure = result;
-  // Where all of it was said there is nothing to give up: it comes, and has its number.
+  // A transfer that was sent completely cannot be abandoned. It arrives, and has its number.
   if (transfer.failure != 0 && transfer.said != transfer.total) abandon(number, transfer);
   transfer.closed = true;
   forget_when_done(found);
@@ -208,7 +208,7 @@ bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   staging_.give_back(slot);
   unsent_ -= counts(bytes);
-  // It is remembered as long as it has unsent chunks.
+  // A transfer with unsent chunks is always remembered.
   const auto found = transfers_.find(number);
   --found->second.unsent;
   if (found->second.lanes > 1) --spread_unsent_;
@@ -219,7 +219,7 @@ bool BulkOut::gone(std::uint64_t number, std::byte* slot, std::size_t bytes) {
 Status BulkOut::receipt(const BulkHeader& header) {
   const std::lock_guard lock(mutex_);
   const auto found = transfers_.find(header.transfer);
-  if (found == transfers_.end()) return {};  // All of it has gone.
+  if (found == transfers_.end()) return {};  // All of it has left.
   if (header.total == found->second.total && header.offset <= found->second.said) return {};
   return Status(Code::kProtocol, "transfer " + std::to_string(header.transfer) +
                                      ": a receipt for bytes that were never sent");

@@ -1,4 +1,4 @@
-// A list of free slots in one mapping.
+// Staging: a list of free slots in one mapping.
 #include "server/bulk/staging.h"
 
 #include <sys/mman.h>
@@ -26,8 +26,8 @@ Staging::Staging(std::size_t bytes) : bytes_(bytes), parts_(bytes / kPartBytes) 
   }
 }
 
-// What was registered stays mapped, for the process soon ends: the driver would take what comes to
-// lie there for what it has registered.
+// Registered memory stays mapped, because the driver would take a later mapping at that place for
+// the registered one. The process soon ends anyway.
 Staging::~Staging() {
   if (start_ == nullptr) return;
   if (was_registered_) {
@@ -104,7 +104,7 @@ Staging::Went Staging::register_next(const DriverFunctions& driver, int entered,
   std::byte* memory = start_ + part * kPartBytes;
   int result = entered;
   if (result == 0) result = driver.cuMemHostRegister(memory, kPartBytes, kHostRegisterPortable);
-  if (result == kErrorAlreadyRegistered) result = 0;  // It outlived its context.
+  if (result == kErrorAlreadyRegistered) result = 0;  // The registration outlived its context.
   const std::lock_guard lock(mutex_);
   was_registered_ = was_registered_ || result == 0;
   if (!outdated_) {

@@ -1,4 +1,4 @@
-// One mapping for each, so that what is not written costs no memory.
+// WholePayload: one mapping for each payload, so that unwritten pages cost no memory.
 #include "server/bulk/whole_payload.h"
 
 #include <sys/mman.h>

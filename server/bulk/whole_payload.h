@@ -8,10 +8,10 @@
 
 namespace gpurun::server {
 
-// A private mapping, followed by at least one zero byte. Pages come as they are written.
+// A private mapping, followed by at least one zero byte. It gets pages as they are written.
 class WholePayload {
  public:
-  // nullptr: no address space.
+  // nullptr: there is no address space.
   static std::shared_ptr<WholePayload> create(std::size_t bytes);
   ~WholePayload();
   WholePayload(const WholePayload&) = delete;

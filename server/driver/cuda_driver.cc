@@ -1,4 +1,5 @@
-// Opens the driver and resolves the whole table once, so that dispatch is an array look-up.
+// CudaDriver: opens the driver and resolves the whole table once, so that dispatch is an array
+// look-up.
 #include "server/driver/cuda_driver.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 namespace gpurun::server {
 namespace {
 
-// Our client library answers this table; a driver that does would forward to us for ever.
+// Our client library answers this table. As a driver it would forward to itself without end.
 bool is_our_client(void* library) {
   auto* get_export_table = reinterpret_cast<CUresult (*)(const void**, const CUuuid*)>(
       dlsym(library, "cuGetExportTable"));
@@ -39,7 +40,7 @@ Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const std::string& path) {
   if (path.empty() || path.front() != '/') {
     return Status(Code::kInvalidArgument, "the driver's path " + path + " is not absolute");
   }
-  // Local and deep: neither we nor what the driver loads may bind to the other's symbols.
+  // Local and deep, so that neither we nor the driver's libraries bind to the other's symbols.
   int mode = RTLD_NOW | RTLD_LOCAL;
 #if !defined(GPURUN_ASAN) && !defined(GPURUN_TSAN)  // The sanitizers refuse it.
   mode |= RTLD_DEEPBIND;

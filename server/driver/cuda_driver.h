@@ -1,6 +1,6 @@
-// CudaDriver: a CUDA driver library opened at run time by absolute path: NVIDIA's, the emulated
-// device, or a test's. Nothing links it, and the worker refuses our own client library in its
-// place.
+// CudaDriver: a CUDA driver library that is opened at run time by absolute path: NVIDIA's, the
+// emulated device, or a test's. Nothing links it, and the worker refuses our own client library in
+// its place.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace gpurun::server {
 
 class CudaDriver {
  public:
-  // Opens the library in a scope of its own. kInvalidArgument: not absolute, or our own client
-  // library. kUnavailable: the loader's words. Nothing of CUDA is called yet.
+  // Opens the library in a scope of its own. kInvalidArgument: the path is not absolute, or is our
+  // own client library. kUnavailable: the loader's message. The call does not use CUDA yet.
   static Result<std::unique_ptr<CudaDriver>> open(const std::string& path);
 
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
-  // The library stays mapped: a driver does not survive being unloaded.
+  // The library stays mapped, because a driver does not survive being unloaded.
   ~CudaDriver() = default;
 
-  // cuInit and the version; once, before anything else. kCuda: as the driver said.
+  // Calls cuInit and reads the version. Once, before anything else. kCuda: the driver's error.
   Status initialize();
-  // What cuDriverGetVersion says; 0 before initialize().
+  // The result of cuDriverGetVersion. 0 before initialize().
   int version() const { return version_; }
   const std::string& path() const { return path_; }
 
-  // The driver's function for a row; nullptr when it has none (it is older than the table). Any
-  // thread.
+  // The driver's function for a row. nullptr when the driver has none, because it is older than the
+  // table. Any thread.
   void* function(std::uint16_t opcode) const noexcept;
   bool has(std::uint16_t opcode) const noexcept { return function(opcode) != nullptr; }
-  // By the exported name, typed: driver.call(&cuMemFree_v2, "cuMemFree_v2", address). NOT_FOUND
-  // when the driver lacks it.
+  // Calls a function by its exported name, typed: driver.call(&cuMemFree_v2, "cuMemFree_v2",
+  // address). NOT_FOUND when the driver lacks it.
   template <typename... Parameters, typename... Arguments>
   CUresult call(CUresult (*)(Parameters...), const char* symbol, Arguments... arguments) const {
     auto* entry = reinterpret_cast<CUresult (*)(Parameters...)>(symbol_address(symbol));
@@ -53,8 +53,8 @@ class CudaDriver {
   int version_ = 0;
 };
 
-// GPURUN_DRIVER(driver, cuMemFree_v2, address): a typed call of the driver's own cuMemFree_v2; the
-// name here is only its type, and nothing of that name is linked.
+// GPURUN_DRIVER(driver, cuMemFree_v2, address) is a typed call of the driver's own cuMemFree_v2.
+// The name here is only its type, and nothing of that name is linked.
 #define GPURUN_DRIVER(driver, name, ...) \
   (driver).call(static_cast<decltype(&::name)>(nullptr), #name __VA_OPT__(, ) __VA_ARGS__)
 

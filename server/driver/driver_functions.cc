@@ -1,4 +1,4 @@
-// Looks up the call path's own driver functions by the names that CUDA exports.
+// DriverFunctions: looks up the call path's driver functions by the names that CUDA exports.
 #include "server/driver/driver_functions.h"
 
 #include <dlfcn.h>

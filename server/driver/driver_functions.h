@@ -1,8 +1,9 @@
-// The few driver functions that the call path itself calls: hot records, staging, events. The long
-// tail goes through libffi from the table and is not named here.
+// DriverFunctions: the few driver functions that the call path itself calls, for hot records,
+// staging and events. Other rows go through libffi from the table and are not named here.
 //
-// Types are CUDA's by shape only (handles are void*, CUdeviceptr is 64 bits): the product is built
-// without a CUDA toolkit. Semantics are those of the functions' namesakes in the CUDA Driver API.
+// Types are CUDA's only by shape (handles are void*, CUdeviceptr is 64 bits), because the product
+// is built without a CUDA toolkit. Each function has the semantics of its namesake in the CUDA
+// Driver API.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +62,8 @@ struct DriverFunctions {
   int (*cuMemHostRegister)(void*, std::size_t, unsigned) = nullptr;
   int (*cuMemHostUnregister)(void*) = nullptr;
 
-  // Looks each up by its exported name (cuMemcpyHtoDAsync_v2, ...) in `library`, a dlopen handle.
-  // kUnavailable names the first that is missing.
+  // Looks each function up by its exported name (cuMemcpyHtoDAsync_v2, ...) in `library`, a dlopen
+  // handle. kUnavailable names the first one that is missing.
   static Result<DriverFunctions> from_library(void* library);
 };
 

@@ -1,9 +1,9 @@
-// CUresults that the worker itself decides (cuda.h); all others come from the driver.
+// Error numbers: the CUresults that the worker itself decides (cuda.h). All others come from the
+// driver.
 #pragma once
 
 namespace gpurun::server {
 
-// CUresults that the worker itself decides (cuda.h).
 inline constexpr int kErrorInvalidValue = 1;
 inline constexpr int kErrorOutOfMemory = 2;
 inline constexpr int kErrorInvalidContext = 201;

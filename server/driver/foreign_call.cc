@@ -1,4 +1,4 @@
-// Maps a row's parameters to libffi's types.
+// ForeignCall: maps a row's parameters to libffi's types.
 #include "server/driver/foreign_call.h"
 
 #include <string>
@@ -81,7 +81,7 @@ Result<std::unique_ptr<ForeignCall>> ForeignCall::prepare(const driver_abi::Row&
 
 int ForeignCall::invoke(void* function, void** arguments) const {
   ffi_arg result = 0;
-  // libffi does not write to the description; its interface only lacks the const.
+  // libffi does not write to the description. Its interface only lacks the const.
   ffi_call(const_cast<ffi_cif*>(&cif_), FFI_FN(function), &result, arguments);
   return static_cast<int>(result);
 }

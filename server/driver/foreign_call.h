@@ -1,5 +1,5 @@
-// ForeignCall: calls a driver function whose signature is known from its row only, through libffi.
-// The one way in which generated rows reach the driver.
+// ForeignCall: a call through libffi of a driver function with a signature that only its row gives.
+// It is the only way in which generated rows reach the driver.
 #pragma once
 
 #include <ffi.h>
@@ -14,16 +14,16 @@
 
 namespace gpurun::server {
 
-// A row's signature as libffi wants it. Immutable once prepared; any thread.
+// A row's signature in libffi's form. Immutable once prepared. Any thread.
 class ForeignCall {
  public:
-  // kInternal: a row that the generic codec cannot carry.
+  // kInternal: the generic codec cannot carry the row.
   static Result<std::unique_ptr<ForeignCall>> prepare(const driver_abi::Row& row);
   ForeignCall(const ForeignCall&) = delete;
   ForeignCall& operator=(const ForeignCall&) = delete;
 
-  // Calls `function` (the driver's own, of the row's signature) with one pointer to storage for
-  // each parameter; returns its CUresult.
+  // Calls `function`, which is the driver's and has the row's signature. `arguments` has one
+  // pointer to storage for each parameter. Returns the CUresult.
   int invoke(void* function, void** arguments) const;
 
  private:

@@ -1,4 +1,4 @@
-// Asks everything that the driver answers without a context.
+// Snapshot: asks for everything that the driver answers without a context.
 #include "server/driver/snapshot.h"
 
 #include <capnp/message.h>
@@ -79,7 +79,7 @@ void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
   store(out.initAttributes(static_cast<unsigned>(values.size())), values);
 }
 
-// Of NVIDIA's kernel module; "" where there is none.
+// The release of NVIDIA's kernel module. "" if it is not loaded.
 std::string loaded_release() {
   std::string release;
   std::ifstream("/sys/module/nvidia/version") >> release;

@@ -1,4 +1,4 @@
-// Takes the snapshot of all devices that a client answers its device queries from.
+// Snapshot: the facts of all devices from which a client answers its device queries.
 #pragma once
 
 #include "base/bytes.h"
@@ -8,14 +8,14 @@
 
 namespace gpurun::server {
 
-// A wire::Snapshot message. The driver must be initialized; it is asked some hundred questions per
+// A wire::Snapshot message. The driver must be initialized. It is asked some hundred questions per
 // device, so the worker keeps the result. kCuda: the driver cannot even count its devices.
 Result<Bytes> take_snapshot(const CudaDriver& driver);
 
-// Our emulated device's own answers; nullptr from any other driver.
+// The view of our emulated device. nullptr for any other driver.
 const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver);
 
-// Whether it is our emulated device's, which does not change. The driver must be initialized.
+// Whether the driver is our emulated device, which does not change. The driver must be initialized.
 bool is_emulated(const CudaDriver& driver);
 
 }  // namespace gpurun::server

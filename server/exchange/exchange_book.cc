@@ -1,4 +1,4 @@
-// Entries by handle; bounds are counted anew at each put, of which there are few.
+// ExchangeBook: entries by handle. Bounds are counted anew at each put, because puts are rare.
 #include "server/exchange/exchange_book.h"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace gpurun::server {
 namespace {
 
-// In one go, so that one worker does not keep the daemon from others.
+// Messages in one call, so that one worker does not keep the daemon from others.
 constexpr int kMessagesMax = 16;
 
 }  // namespace

@@ -1,8 +1,9 @@
-// ExchangeBook: the daemon's side of exchanges: what workers have given, by 64 random bytes.
+// ExchangeBook: the daemon's side of exchanges: the entries that workers have given, by 64 random
+// bytes.
 //
-// A handle opens for workers of the lease of the worker that made it, for as long as that worker
-// runs and has not dropped it. What is given is neither read nor used here; a worker that gives
-// more than its bounds is told that there is no room.
+// A handle opens for workers of the lease of the worker that made it, while that worker runs and
+// has not dropped it. The daemon neither reads nor uses the content. A worker beyond its bounds
+// gets kFull.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,14 @@ struct ExchangeLimits {
 // One thread.
 class ExchangeBook {
  public:
-  using Owner = const void*;  // A worker, as long as it runs.
+  using Owner = const void*;  // A worker, while it runs.
 
   explicit ExchangeBook(ExchangeLimits limits = {}) : limits_(limits) {}
   ExchangeBook(const ExchangeBook&) = delete;
   ExchangeBook& operator=(const ExchangeBook&) = delete;
 
-  // Answers what waits at the worker's end of `socket`, at most a few messages; never waits. False:
-  // the worker broke the rules, or has gone, and is not to be served again.
+  // Answers the requests that wait at the worker's end of `socket`, at most a few messages. Never
+  // blocks. False: the worker broke the rules or is gone, and must not be served again.
   bool serve(int socket, Owner owner, const protocol::Id& lease);
   // The worker has ended.
   void forget(Owner owner);

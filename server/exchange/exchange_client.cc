@@ -1,4 +1,4 @@
-// Asks, and waits for the answer.
+// ExchangeClient: sends a request and waits for its answer.
 #include "server/exchange/exchange_client.h"
 
 #include <spdlog/spdlog.h>
@@ -11,7 +11,7 @@
 namespace gpurun::server {
 namespace {
 
-// The daemon only looks into a book; it may be starting workers meanwhile.
+// The daemon only looks into a map, but it may be starting workers meanwhile.
 constexpr timeval kPatience = {30, 0};
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace gpurun::server {
 
-// Any thread; one question at a time, each answered within seconds or never again.
+// Any thread. One request at a time. Each is answered within seconds, or the exchange is given up.
 class ExchangeClient {
  public:
   explicit ExchangeClient(UniqueFd socket);
@@ -18,7 +18,7 @@ class ExchangeClient {
 
   // `descriptors` stay the caller's. False: there is no room, or no daemon.
   bool put(ByteView content, const std::vector<int>& descriptors, protocol::SharingHandle* handle);
-  // False: nobody of this lease has given that, or it has gone. `content` has at most
+  // False: no worker of this lease has given that, or it is gone. `content` has at most
   // kExchangeContentBytes.
   bool get(const protocol::SharingHandle& handle, Bytes* content,
            std::vector<UniqueFd>* descriptors);
@@ -29,7 +29,7 @@ class ExchangeClient {
            std::vector<UniqueFd>* descriptors);
 
   std::mutex mutex_;
-  UniqueFd socket_;  // Guarded by mutex_. Not valid: it is given up.
+  UniqueFd socket_;  // Guarded by mutex_. Not valid: the exchange is given up.
 };
 
 }  // namespace gpurun::server

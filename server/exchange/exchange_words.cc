@@ -1,4 +1,4 @@
-// Checked as far as a message can be by itself.
+// ExchangeWords: checks of a message that need nothing but the message.
 #include "server/exchange/exchange_words.h"
 
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 namespace gpurun::server {
 namespace {
 
-// What is memory to its driver: a file of memory, or a device's. What else there is is not taken.
+// True for a memory file or a device, which a driver can use as memory. Other files are refused.
 bool is_memory(const UniqueFd& file) {
   struct stat about = {};
   return fstat(file.get(), &about) == 0 && (S_ISREG(about.st_mode) || S_ISCHR(about.st_mode));

@@ -1,4 +1,5 @@
-// What a program asks of a capture that goes on, and its end (protocol/captures.h).
+// Captures: the program's queries of an active capture, and the end of a capture
+// (protocol/captures.h).
 #include "protocol/captures.h"
 
 #include <cstring>
@@ -21,7 +22,7 @@ struct Seen {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
-  const CUgraphNode* nodes = nullptr;  // The driver's own, until the stream's next call.
+  const CUgraphNode* nodes = nullptr;  // The driver's own list, valid until the stream's next call.
   const CUgraphEdgeData* edges = nullptr;
   std::size_t count = 0;
 };
@@ -35,7 +36,8 @@ int look(const CudaDriver& driver, CUstream stream, Seen* seen) {
                        &seen->graph, &seen->nodes, &seen->count);
 }
 
-// The client's handle of what the driver told: a known one, else `minted`, which now stands for it.
+// Returns the client's handle of the driver's value: a known one, else `minted`, which is then
+// bound to it.
 int tell(Call& call, std::uint64_t value, HandleKind kind, std::uint64_t minted,
          std::uint64_t* told) {
   *told = call.handles().client_handle_of(value, kind);
@@ -107,9 +109,9 @@ CallOutcome run_question(Call& call) {
   return CallOutcome::done(answer(call, question, spares.data()));
 }
 
-// A capture that failed has taken its graph along. If the program had asked for it, the client says
-// that handle in place of a new one: it stands for nothing any more, and the driver may use the
-// value again.
+// A failed capture has destroyed its graph. If the program had queried that graph, the client
+// passes its handle in place of a new one. The handle is invalid now, and the driver may reuse the
+// value.
 CallOutcome run_end(Call& call) {
   const CallOutcome outcome = HandlerState::of(call).dispatch().run(call);
   const driver_abi::Row* const row = driver_abi::find_row(call.header().opcode);

@@ -1,4 +1,4 @@
-// Mapping pieces of windows and taking them back; the handlers of credits.
+// DeviceWindows: maps pieces of windows and takes them back. The handlers of credits are here too.
 #include "server/handlers/device_windows.h"
 
 #include <algorithm>
@@ -16,14 +16,13 @@ using protocol::CreditRequest;
 using protocol::MemoryReturn;
 using protocol::ReturnKind;
 
-// The program may have little memory left to share among clients.
+// Little memory may be left for several clients to share.
 constexpr std::uint64_t kShareOfFree = 16;
-// Parts of a grant, of which each can be given back: 2 MiB of the first ones. Each is an allocation
-// of the driver's, of which it shall not have thousands.
+// The parts of a grant, each of which can be given back: 2 MiB for the first grants. Each part is
+// an allocation of the driver, which should not have thousands of them.
 constexpr std::uint64_t kPartsOfGrant = 16;
 
-// Of the memory that comes with an attach: what small programs need, and no loss where it is
-// unused.
+// The memory that comes with an attach: enough for small programs, and a small loss if unused.
 constexpr std::uint64_t kFirstBytes = std::uint64_t{8} << 20;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -37,7 +36,7 @@ CUmemAllocationProp DeviceWindow::properties() const {
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device_;
-  // So that it can be shared with another worker (share()).
+  // This allows sharing with another worker (share()).
   int exportable = 0;
   if (GPURUN_DRIVER(driver_, cuDeviceGetAttribute, &exportable,
                     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
@@ -48,8 +47,8 @@ CUmemAllocationProp DeviceWindow::properties() const {
   return properties;
 }
 
-// With VMM, access of peers is no matter of contexts: who can reach the memory may, as after
-// cuCtxEnablePeerAccess.
+// With VMM, peer access does not depend on contexts. All devices that can reach the memory get
+// access, as after cuCtxEnablePeerAccess.
 std::vector<CUmemAccessDesc> DeviceWindow::who_reaches() const {
   std::vector<CUmemAccessDesc> access_of;
   int devices = 0;
@@ -69,14 +68,15 @@ std::vector<CUmemAccessDesc> DeviceWindow::who_reaches() const {
   return access_of;
 }
 
-// The first request shows whether the client holds what came unasked: else that goes, for a window
-// where the client wishes it, or none.
+// The first request shows whether the client holds the unrequested window. If not, the window is
+// dropped, and the request decides about a window.
 void DeviceWindow::drop_unless_held(const CreditRequest& request) {
   if (!std::exchange(unasked_, false) || state_ != State::kOpen ||
       (request.wished_window == base_ && request.window_bytes >= bytes_)) {
     return;
   }
-  // Where the driver still has something mapped, addresses stay and the client declines the window.
+  // While the driver still has something mapped, the addresses stay and the client declines the
+  // window.
   for (const auto& [at, piece] : pieces_) {
     if (piece.leaving) return;
   }
@@ -122,7 +122,7 @@ void DeviceWindow::open(const CreditRequest& request) {
   state_ = State::kOpen;
 }
 
-// 0: there is none.
+// 0: there is no gap.
 std::uint64_t DeviceWindow::find_gap(std::uint64_t bytes) const {
   std::uint64_t at = base_;
   for (const auto& [start, piece] : pieces_) {
@@ -132,7 +132,7 @@ std::uint64_t DeviceWindow::find_gap(std::uint64_t bytes) const {
   return base_ + bytes_ - at >= bytes ? at : 0;
 }
 
-// How many bytes from there on have no memory, where a piece could begin; else 0.
+// The number of bytes from `at` on without memory, if a piece could begin there. Else 0.
 std::uint64_t DeviceWindow::gap_at(std::uint64_t at) const {
   if (at < base_ || at - base_ >= bytes_ || (at - base_) % granule_ != 0) return 0;
   const auto next = pieces_.upper_bound(at);
@@ -143,7 +143,7 @@ std::uint64_t DeviceWindow::gap_at(std::uint64_t at) const {
   return (next == pieces_.end() ? base_ + bytes_ : next->first) - at;
 }
 
-// How much to give to a client that needs `least`.
+// The number of bytes to give to a client that needs `least`.
 std::uint64_t DeviceWindow::generous(std::uint64_t least) const {
   std::size_t free_bytes = 0, total_bytes = 0;
   if (GPURUN_DRIVER(driver_, cuMemGetInfo_v2, &free_bytes, &total_bytes) != 0) return least;
@@ -189,8 +189,8 @@ int DeviceWindow::place_at(std::uint64_t at, std::uint64_t bytes, CreditGrant* g
   return 0;
 }
 
-// Generously, else just enough; right behind what the client has idle, so that it is one memory
-// with that, else where there is room.
+// Tries a generous size, then the least size. Memory directly behind the client's idle memory comes
+// first, because both then form one range.
 int DeviceWindow::place(const CreditRequest& request, CreditGrant* grant) {
   const std::uint64_t room_behind = gap_at(request.behind);
   const std::uint64_t least_behind = round_up(request.behind_bytes, granule_);
@@ -234,8 +234,8 @@ int DeviceWindow::grant(const CreditRequest& request, CreditGrant* grant) {
   CUdeviceptr plain = 0;
   const int result = GPURUN_DRIVER(driver_, cuMemAlloc_v2, &plain, request.bytes);
   if (result != 0) return result;
-  // What another process gave back between the two is a piece's: taken so, half of one would serve
-  // nobody.
+  // Another process may have given memory back between the two calls, so the window is tried again.
+  // Such memory is of a piece's size, and a plain allocation would leave an unusable rest.
   if (state_ == State::kOpen && place(request, grant) == 0) {
     (void)GPURUN_DRIVER(driver_, cuMemFree_v2, plain);
   } else {
@@ -287,11 +287,11 @@ int DeviceWindow::take_back(std::uint64_t at) {
   }
   found->second.leaving = true;
   const Piece piece = found->second;
-  // A first request that came meanwhile would find addresses that it cannot give up.
+  // A first request that came meanwhile would find addresses that it cannot free.
   if (!unasked_) lock.unlock();
   const int result = unmap(at, piece);
   if (!lock.owns_lock()) lock.lock();
-  // Where the driver still has something mapped nothing can be placed again.
+  // Nothing can be placed again where the driver still has something mapped.
   if (result == 0) pieces_.erase(at);
   return result;
 }
@@ -323,7 +323,7 @@ std::uint64_t DeviceWindow::committed_bytes() const {
 
 namespace {
 
-// Copies; only what has the payload's very size.
+// Copies the payload if its size is exactly right.
 template <typename Payload>
 bool copy_payload(const Call& call, Payload* payload) {
   if (call.payload().size() != sizeof *payload) return false;
@@ -335,7 +335,7 @@ CallOutcome run_allocate(Call& call) {
   HandlerState& state = HandlerState::of(call);
   if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
   CreditRequest request;
-  // Nobody else would learn what was given.
+  // Without a reply the grant would be lost.
   if (!call.awaited() || !copy_payload(call, &request)) {
     return CallOutcome::done(kErrorInvalidValue);
   }
@@ -367,7 +367,7 @@ CallOutcome run_free(Call& call) {
       payload.kind < ReturnKind::kFreed || payload.kind > ReturnKind::kOrder) {
     return CallOutcome::done(kErrorInvalidValue);
   }
-  if (payload.kind == ReturnKind::kOrder) return CallOutcome::done(0);  // The executor's business.
+  if (payload.kind == ReturnKind::kOrder) return CallOutcome::done(0);  // For the executor.
   int result = call.driver_context() == nullptr ? 0 : call.driver().cuCtxSynchronize();
   if (result == 0) result = take_back(state, payload);
   if (result == 0) call.executor().tell_work_done(call.header(), payload.ticket);

@@ -1,6 +1,8 @@
-// DeviceWindows: the worker's book of device memory that the client cuts up by itself
-// (docs/adr/0005): the window of each device, and the pieces of it that have memory. All addresses
-// are chosen here or by the driver; what the client names is looked up and never taken on trust.
+// DeviceWindows: the device memory that the client allocates from by itself (docs/adr/0005). The
+// worker keeps the window of each device and the pieces of it that have memory.
+//
+// All addresses are chosen here or by the driver. Addresses from the client are looked up and never
+// trusted.
 #pragma once
 
 #include <cstdint>
@@ -18,48 +20,50 @@
 
 namespace gpurun::server {
 
-// One device. Any thread; no lock is held while memory is given back, which may wait for the
-// device.
+// One device. Any thread. Giving memory back may wait for the device. take_back() releases the lock
+// meanwhile, once the first request has come.
 class DeviceWindow {
  public:
-  // `driver` is borrowed and outlives this. Nothing of the driver is called yet.
+  // `driver` is borrowed and outlives this. The constructor does not call the driver.
   DeviceWindow(const CudaDriver& driver, int device) : driver_(driver), device_(device) {}
   DeviceWindow(const DeviceWindow&) = delete;
   DeviceWindow& operator=(const DeviceWindow&) = delete;
 
-  // Memory for one allocation: a piece, or the driver's own where there is no window, no room in it
-  // or not a whole piece left. A context of the device is current. INVALID_VALUE for what is over a
-  // bound, else the CUresult of the driver; `*grant` tells of the window in any case.
+  // Memory for one allocation: a piece of the window. The driver's own allocation serves where
+  // there is no window, no room in it, or not enough memory for a piece. A context of the device is
+  // current. INVALID_VALUE for a request over a bound, else the driver's CUresult. `*grant` names
+  // the window whenever one is open.
   int grant(const protocol::CreditRequest& request, protocol::CreditGrant* grant);
-  // Before any request: a window and a little memory, which needs no context. False: there is none,
-  // and the client's first request decides.
+  // For use before any request: a window and a little memory, which needs no context. False: there
+  // is no such window, and the client's first request decides.
   bool grant_first(protocol::CreditGrant* grant);
-  // Takes the memory of the piece at `piece`. INVALID_VALUE: there is none, nor was there one that
-  // a request which overtook this has made go.
+  // Takes the memory of the piece at `piece`. INVALID_VALUE: there is no such piece. It succeeds
+  // for a piece that an overtaking request has already removed.
   int take_back(std::uint64_t piece);
-  // Takes all, and the addresses. There is no window from now on.
+  // Takes all pieces and the addresses. There is no window from now on.
   int close();
 
-  // Whether the address is in the window, whatever lies there.
+  // Whether the address is in the window, with or without memory.
   bool reaches(std::uint64_t address) const;
-  // A piece of memory on its way between workers.
+  // A piece of memory that goes from one worker to another.
   struct SharedPiece {
-    UniqueFd memory;  // As cuMemExportToShareableHandle gives it.
+    UniqueFd memory;  // From cuMemExportToShareableHandle.
     std::uint64_t bytes = 0;
   };
-  // The pieces that [address, address + bytes) lies in, in order, and where it begins in the first.
-  // INVALID_VALUE: there are none, or they are another process's; else the driver's.
+  // The pieces that contain [address, address + bytes), in order, and the offset in the first one.
+  // INVALID_VALUE: there are no such pieces, or they are another process's. Else the driver's
+  // CUresult.
   int share(std::uint64_t address, std::uint64_t bytes, std::vector<SharedPiece>* pieces,
             std::uint64_t* offset) const;
-  // Maps another worker's pieces next to each other: in the window if there is one, which is opened
-  // with `request` if need be, else wherever the driver has addresses. `*grant` as from grant();
-  // `*at`: where they begin.
+  // Maps another worker's pieces next to each other. They go into the window if there is one, which
+  // `request` opens if needed, else to any addresses of the driver. `*grant` is as from grant().
+  // `*at` is their first address.
   int adopt(const protocol::CreditRequest& request, const std::vector<SharedPiece>& pieces,
             protocol::CreditGrant* grant, std::uint64_t* at);
-  // Of adopt(): unmaps what begins there. INVALID_VALUE: nothing does.
+  // Unmaps the pieces that adopt() placed at `at`. INVALID_VALUE: there are none there.
   int release(std::uint64_t at);
 
-  // Of all pieces of its own, for tests.
+  // Of all pieces of its own memory, for tests.
   std::uint64_t committed_bytes() const;
 
  private:
@@ -67,11 +71,11 @@ class DeviceWindow {
   struct Piece {
     std::uint64_t bytes = 0;
     CUmemGenericAllocationHandle memory = 0;
-    bool leaving = false;  // Its memory is being taken; the addresses are not free yet.
+    bool leaving = false;  // Its memory is being taken. The addresses are not free yet.
     bool shared = false;   // Another worker's.
   };
 
-  // All under mutex_.
+  // These need mutex_.
   void open(const protocol::CreditRequest& request);
   void drop_unless_held(const protocol::CreditRequest& request);
   void drop();
@@ -97,21 +101,21 @@ class DeviceWindow {
   const int device_;
   mutable std::mutex mutex_;  // Guards all below.
   State state_ = State::kUnknown;
-  // Of grant_first(), and no request has shown yet whether the client holds it.
+  // Set by grant_first(), until a request shows whether the client holds the window.
   bool unasked_ = false;
   std::uint64_t base_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t granule_ = 0;
   std::uint64_t next_credit_ = 0;
   std::map<std::uint64_t, Piece> pieces_;
-  // Pieces of grant_first() that went by a request. The client, which could not hold them, gives
-  // them back before it makes one, but requests pass what is given back.
+  // Pieces of grant_first() that a request has removed. A client that could not hold them returns
+  // them before its first request, but requests overtake returns.
   std::set<std::uint64_t> gone_;
   std::map<std::uint64_t, Adopted> adopted_;
   std::vector<CUmemAccessDesc> access_;
 };
 
-// cuMemAlloc_v2 and cuMemFree_v2: form raw here, others as the row says.
+// cuMemAlloc_v2 and cuMemFree_v2: form raw is served here, and other forms by the generic path.
 void add_device_window_handlers(Handlers& handlers);
 
 }  // namespace gpurun::server

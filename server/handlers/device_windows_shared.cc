@@ -1,4 +1,4 @@
-// Pieces of windows that go from worker to worker, behind device_windows.h.
+// DeviceWindows: pieces of windows that go from worker to worker.
 #include "protocol/limits.h"
 #include "server/handlers/device_windows.h"
 
@@ -95,7 +95,7 @@ int DeviceWindow::adopt(const protocol::CreditRequest& request,
   return 0;
 }
 
-// Under the mutex.
+// Needs the mutex.
 int DeviceWindow::give_up(std::uint64_t at, const Adopted& adopted) {
   int result = 0;
   for (const auto& [start, piece] : adopted.pieces) {

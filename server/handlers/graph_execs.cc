@@ -1,4 +1,4 @@
-// Shares of operations, from the launch to the completion behind it.
+// GraphExecs: shares of operations, from a launch to the completion behind it.
 #include "server/handlers/graph_execs.h"
 
 #include <spdlog/spdlog.h>
@@ -46,7 +46,7 @@ int GraphExecs::share_of(CUgraphExec exec, Share* share) const {
   return 0;
 }
 
-// It becomes a part of that graph, for as long as that is launched.
+// The share becomes part of the captured graph for as long as that may be launched.
 int GraphExecs::give_to_capture(CUstream stream, const Share& share) const {
   CUgraph graph = nullptr;
   CUgraphNode last = nullptr;
@@ -77,7 +77,7 @@ CUresult GraphExecs::launch(Call& call, CUgraphExec exec, CUstream stream) {
     number = ++last_launch_;
     launches_.emplace(number, std::move(share));
   }
-  // Behind a failure the driver may still be running it: its share stays.
+  // After a failure the driver may still run the launch, so its share stays.
   (void)call.executor().completions().after(call.driver_context(), stream, [this, number](int end) {
     if (end == 0) over(number);
   });
@@ -85,7 +85,7 @@ CUresult GraphExecs::launch(Call& call, CUgraphExec exec, CUstream stream) {
 }
 
 CUresult GraphExecs::destroy(CUgraphExec exec) {
-  // First: the driver may use the value again for the next one at once.
+  // Taken first, because the driver may reuse the value at once.
   Nodes nodes = take(exec);
   const CUresult result = GPURUN_DRIVER(driver_, cuGraphExecDestroy, exec);
   if (result == CUDA_SUCCESS || nodes.empty()) return result;

@@ -1,10 +1,10 @@
-// GraphExecs: the work in the client that executables have of their own (cuGraphExec...SetParams),
+// GraphExecs: the client work that executable graphs have of their own (cuGraphExec...SetParams),
 // and the launches that may still use it.
 //
-// What an executable has from its graph, the driver keeps for it, until the last launch is over.
-// What is set later only the worker knows of. CUDA: setting affects later launches only, and an
-// executable that is destroyed stays until its launches are complete; so each launch has a share of
-// what the executable had when it was launched (docs/adr/0011-graphs-and-host-memory.md).
+// The driver keeps work from the graph for the executable until the last launch has ended. Only the
+// worker knows of work that is set later. In CUDA such a change affects later launches only, and a
+// destroyed executable stays until its launches are complete. So each launch has a share of the
+// work that the executable had at that launch (docs/adr/0011-graphs-and-host-memory.md).
 #pragma once
 
 #include <cstddef>
@@ -31,27 +31,27 @@ class GraphExecs {
   GraphExecs(const GraphExecs&) = delete;
   GraphExecs& operator=(const GraphExecs&) = delete;
 
-  // What `node` of the executable does in later launches.
+  // Sets the work of `node` in later launches of the executable.
   void set(CUgraphExec exec, CUgraphNode node, OperationPtr operation);
-  // Of the two nodes that `node` stands for, the driver has set one and refused the other with
-  // `result`: that is what launches are answered until it is set, or the executable updated.
+  // The driver has set one of the two nodes of `node` and refused the other with `result`. Launches
+  // then return `result` until the node is set or the executable is updated.
   void set_half(CUgraphExec exec, CUgraphNode node, OperationPtr operation, int result);
-  // The memory of what `node` does, if it has `byte_count`: launches of one executable run one
-  // after the other, so that they may share it.
+  // The memory of `node` if it has `byte_count` bytes. Launches of one executable run one after the
+  // other, so they may share it.
   std::shared_ptr<GraphHosts::Shadow> shadow_of(CUgraphExec exec, CUgraphNode node,
                                                 std::size_t byte_count) const;
 
-  // In the driver's place. `call` is the call that launches; from its handler.
+  // Replaces the driver's function. `call` is the launching call. Only from its handler.
   CUresult launch(Call& call, CUgraphExec exec, CUstream stream);
   CUresult destroy(CUgraphExec exec);
-  // It was updated: all that it does is a graph's now.
+  // The executable was updated: all of its work is the graph's now.
   void forget(CUgraphExec exec);
 
  private:
   struct Node {
     OperationPtr operation;
-    OperationPtr half;  // The driver's node has its memory.
-    int failure = 0;    // Of set_half().
+    OperationPtr half;  // The driver's node uses its memory.
+    int failure = 0;    // From set_half().
   };
   using Nodes = std::map<CUgraphNode, Node>;
   using Share = std::vector<OperationPtr>;
@@ -64,13 +64,13 @@ class GraphExecs {
   const CudaDriver& driver_;
   mutable std::mutex mutex_;  // Guards all below. Operations never end under it.
   std::unordered_map<CUgraphExec, Nodes> execs_;
-  // Those under way, and those of which the driver does not say any more when they end.
+  // Launches that have not ended, and those with an end that the driver does not report any more.
   std::unordered_map<std::uint64_t, Share> launches_;
   std::uint64_t last_launch_ = 0;
 };
 
-// The graph that `stream` is being captured into, and, where there is just one, the node behind
-// which the next will stand. 0 or the CUresult.
+// The graph that `stream` is being captured into, and, if there is exactly one, the node that the
+// next node will depend on. Returns 0 or the CUresult.
 int look_at_capture(const CudaDriver& driver, CUstream stream, CUgraph* graph, CUgraphNode* last);
 
 }  // namespace gpurun::server

@@ -1,5 +1,5 @@
-// Nodes of graphs with work in the client, and copies as nodes: added, captured, changed
-// (protocol/graph_host.h).
+// Graph host nodes: nodes with work in the client, and copies as nodes. They are added, captured
+// and changed here (protocol/graph_host.h).
 #include <spdlog/spdlog.h>
 
 #include <cstring>
@@ -28,7 +28,7 @@ T as(DriverValue value) {
   return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
 }
 
-// A node as the client asked for it, with what it needs of the driver.
+// The requested node, with what it needs of the driver.
 struct Wanted {
   explicit Wanted(Call& of)
       : call(of),
@@ -41,7 +41,7 @@ struct Wanted {
   std::uint64_t bytes() const { return is_copy() ? node.width * node.lines * node.slices : 0; }
 
   int read();
-  // From here on its end is told by GraphHosts.
+  // From here on GraphHosts notifies the client of its end.
   int make_operation(std::shared_ptr<GraphHosts::Shadow> shadow = nullptr) {
     begun = true;
     if (!has_operation()) return 0;
@@ -98,7 +98,7 @@ int Wanted::read() {
   return 0;
 }
 
-// One side of a copy as the driver takes it.
+// One side of a copy in the driver's form.
 struct DriverSide {
   CUmemorytype type = CU_MEMORYTYPE_DEVICE;
   void* host = nullptr;
@@ -119,7 +119,7 @@ DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side, 
   if (array != nullptr) {
     return {CU_MEMORYTYPE_ARRAY, nullptr, 0, 0, 0, array, side.x, side.y, side.z};
   }
-  // Of a single line, or a single slice, its distance to the next means nothing.
+  // The pitch of a single line or a single slice has no meaning.
   const bool lined = node.lines > 1 || node.slices > 1;
   const bool sliced = node.slices > 1 && side.line_pitch != 0;
   return {CU_MEMORYTYPE_DEVICE, nullptr, side.address, lined ? side.line_pitch : node.width,
@@ -175,7 +175,7 @@ int add_copy(Wanted& wanted, CUgraph graph, const std::vector<CUgraphNode>& behi
                        behind.size(), &copy, context);
 }
 
-// Both nodes of it, or none.
+// Adds both nodes, or none.
 int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made) {
   const auto first =
       wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyIn
@@ -245,7 +245,7 @@ int capture(Wanted& wanted) {
   int result = look(&made.entry);
   if (result == 0) result = wanted.make_operation();
   if (result != 0) return result;
-  // The operation first: what is captured cannot be taken back.
+  // The operation comes first, because a capture cannot be undone.
   if (wanted.has_operation()) {
     result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
     if (result != 0) return result;
@@ -262,7 +262,7 @@ int capture(Wanted& wanted) {
   return result;
 }
 
-// Changing: `exec` nullptr: in the graph itself.
+// Changes. `exec` nullptr: in the graph itself.
 
 int set_copy(Wanted& wanted, CUgraphExec exec, CUgraphNode node) {
   const CUDA_MEMCPY3D copy = wanted.copy();
@@ -273,7 +273,8 @@ int set_copy(Wanted& wanted, CUgraphExec exec, CUgraphNode node) {
   return GPURUN_DRIVER(wanted.driver, cuGraphExecMemcpyNodeSetParams, exec, node, &copy, context);
 }
 
-// The copy first: the driver may well refuse another one, a host node of its own hardly.
+// The copy comes first, because the driver may well refuse it. It hardly refuses a host node of
+// ours.
 int set_both(Wanted& wanted, CUgraphExec exec, const HostNode& own, bool* half_set) {
   int result = wanted.is_copy() ? set_copy(wanted, exec, own.copy()) : 0;
   if (result != 0) return result;
@@ -286,7 +287,7 @@ int set_both(Wanted& wanted, CUgraphExec exec, const HostNode& own, bool* half_s
   return result;
 }
 
-// When the driver refuses, the graph stays as it was.
+// If the driver refuses, the graph stays as it was.
 int set_in_graph(Wanted& wanted, HostNode own) {
   CUDA_MEMCPY3D before{};
   int result = 0;
@@ -321,7 +322,7 @@ int set_in_exec(Wanted& wanted, CUgraphExec exec, const HostNode& own) {
   bool half_set = false;
   const int result = set_both(wanted, exec, own, &half_set);
   if (result == 0) execs.set(exec, own.exit, wanted.operation);
-  // What an executable's copy was cannot be asked for.
+  // The former copy of an executable cannot be queried.
   if (half_set) execs.set_half(exec, own.exit, wanted.operation, result);
   return result;
 }
@@ -333,7 +334,7 @@ int set(Wanted& wanted) {
   const auto of_driver = as<CUgraphNode>(node.value);
   const auto own = wanted.topology.find(of_driver);
   if (own.has_value() ? own->work != wanted.node.work : wanted.has_operation()) {
-    // A copy that would turn around, a node of a child graph, or no such node at all.
+    // The copy would change direction, or the node is in a child graph or does not exist.
     const bool copy = own.has_value() && own->work != GraphWork::kFunction && wanted.is_copy();
     if (own.has_value() && !copy) return kErrorInvalidValue;
     spdlog::warn("a graph's copy cannot change its direction yet");
@@ -394,7 +395,7 @@ CallOutcome run_set(Call& call) {
   return run_node(call, false);
 }
 
-// GraphUpdatePayload, answered with GraphUpdateReply also when it fails.
+// GraphUpdatePayload. Answered with GraphUpdateReply, also when it fails.
 CallOutcome run_update(Call& call) {
   protocol::GraphUpdatePayload wanted;
   if (call.header().form != protocol::Form::kRaw || call.payload().size() != sizeof wanted) {
@@ -409,7 +410,7 @@ CallOutcome run_update(Call& call) {
   CUgraphExecUpdateResultInfo info{};
   const int result = GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2,
                                    as<CUgraphExec>(exec.value), as<CUgraph>(graph.value), &info);
-  // All nodes are the graph's now.
+  // All nodes have the graph's work now.
   if (result == 0) state.graph_topology().execs().forget(as<CUgraphExec>(exec.value));
   const auto client_node = [&](CUgraphNode node) {
     const CUgraphNode shown = state.graph_topology().shown(node);
@@ -424,7 +425,7 @@ CallOutcome run_update(Call& call) {
   return CallOutcome::done(result);
 }
 
-// A row of the generic path whose driver function GraphTopology replaces.
+// For a row of the generic path with a driver function that GraphTopology replaces.
 CallOutcome run_shape(Call& call) {
   HandlerState& state = HandlerState::of(call);
   const GraphTopology::Scope scope(state.graph_topology(), call);

@@ -1,4 +1,4 @@
-// Who waits for which turn, and the bytes of copies.
+// GraphHosts: the threads that wait for turns, and the bytes of copies.
 #include "server/handlers/graph_hosts.h"
 
 #include <algorithm>
@@ -91,15 +91,15 @@ void GraphHosts::take_turn(const Operation& operation) {
   executor.begin_client_turn();
   std::future<void> settled = settle_aside();
   lock.unlock();
-  // What the stream was given before is in the client's memory before its function runs.
+  // The results of earlier work in the stream reach the client's memory before its function runs.
   if (settled.valid()) settled.wait();
   item.watermark = executor.copies_said();
   const bool said = executor.say(item, bytes_of(turn)).ok();
   lock.lock();
-  // Bounded by the life of the session: stop().
+  // The wait ends with the session at the latest: stop().
   changed_.wait(lock, [&] { return !said || stopping_ || turns_.count(turn) == 0; });
   turns_.erase(turn);
-  if (!stopping_) executor.end_client_turn();  // Else it may be gone.
+  if (!stopping_) executor.end_client_turn();  // Otherwise it may be destroyed.
 }
 
 void GraphHosts::send_bytes(const Operation& operation) {
@@ -111,7 +111,7 @@ void GraphHosts::send_bytes(const Operation& operation) {
     executor = executor_;
     settled = settle_aside();
   }
-  // An earlier copy to the same place is there before.
+  // The bytes of an earlier copy to the same place arrive before these.
   if (settled.valid()) settled.wait();
   ReplyHeader item;
   item.kind = ReplyKind::kHostBytes;
@@ -140,7 +140,7 @@ void GraphHosts::tell_gone(std::uint64_t number) {
   ReplyHeader item;
   item.kind = ReplyKind::kHostGone;
   item.subject = number;
-  // It may be the thread that reads the client's acknowledgements: it must not wait for one.
+  // This may be the thread that reads the client's acknowledgements, so it must not wait for one.
   static_cast<void>(executor->say(item, ByteView(), Executor::Saying::kAtOnce));
 }
 

@@ -1,8 +1,8 @@
-// GraphHosts: what nodes of graphs do in the client: the operations behind them, and the turns
-// that launches take at them. See protocol/graph_host.h.
+// GraphHosts: the work of graph nodes in the client. It holds the operations behind the nodes and
+// the turns that launches take at them. See protocol/graph_host.h.
 //
-// A host node blocks the driver's callback thread until the client has answered: a graph cannot be
-// held in an issue queue, for the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
+// A host node blocks the driver's callback thread until the client has answered. An issue queue
+// cannot hold a graph, because the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ class GraphHosts {
  public:
   using Shadow = GraphShadows::Shadow;
 
-  // Its end tells the client that it is gone: everything that may run it holds a share of it.
+  // Its end notifies the client. Everything that may run it holds a share of it.
   struct Operation {
     Operation(GraphHosts& of, std::uint64_t of_client, protocol::GraphWork what,
               std::shared_ptr<Shadow> memory)
@@ -40,7 +40,7 @@ class GraphHosts {
     GraphHosts& owner;
     const std::uint64_t number;  // The client's.
     const protocol::GraphWork work;
-    const std::shared_ptr<Shadow> shadow;  // Copies.
+    const std::shared_ptr<Shadow> shadow;  // Only for copies.
   };
   using OperationPtr = std::shared_ptr<Operation>;
 
@@ -48,33 +48,36 @@ class GraphHosts {
   GraphHosts(const GraphHosts&) = delete;
   GraphHosts& operator=(const GraphHosts&) = delete;
 
-  // Where the client is told, and the context of the last call that had an operation.
+  // Sets the executor for messages to the client, and the context of the last call that had an
+  // operation.
   void set_executor(Executor& executor, void* context);
 
-  // `shadow`: one that is shared with another operation, which never runs at the same time; else
-  // nullptr, and a copy gets one of `byte_count`, in `context`, which is current. 0 or the
-  // CUresult; then the client is told that the operation is gone.
+  // `shadow` is memory that is shared with an operation that never runs at the same time. For
+  // nullptr a copy gets `byte_count` bytes of its own in the current `context`. Returns 0 or the
+  // CUresult. After a failure the client is notified that the operation is gone.
   int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count, void* context,
            std::shared_ptr<Shadow> shadow, OperationPtr* made);
 
-  // For the driver: the function of a host node, whose argument is the operation.
+  // For the driver: the function of a host node. Its argument is the operation.
   static void run(void* operation);
-  // Gives `graph` a share of the operation, which its clones, executables and their launches have
-  // too: `object`, until it is released from the graph. 0 or the CUresult; then there is no share.
+  // Gives `graph` a share of the operation, which its clones, executables and their launches
+  // inherit. `object` holds the share until it is released from the graph. Returns 0 or the
+  // CUresult, and then there is no share.
   static int give(const CudaDriver& driver, CUgraph graph, const OperationPtr& operation,
                   CUuserObject* object);
 
-  // The client's answers. What is no turn that stands is ignored. INVALID_VALUE: bytes beyond.
+  // The client's answers. An answer to an unknown turn is ignored. INVALID_VALUE: the bytes are out
+  // of range.
   int bytes(std::uint64_t turn, std::uint64_t offset, ByteView given);
   void done(std::uint64_t turn);
 
-  // The client hears that an operation that it made will never be.
+  // Notifies the client that an operation that it made will never exist.
   void tell_gone(std::uint64_t number);
 
-  // The driver's `context` is about to end: see GraphShadows.
+  // The driver's `context` is about to end. See GraphShadows.
   void context_ends(void* context);
 
-  // Ends every turn, now and later: nobody is there any more.
+  // Ends every turn, now and later, because the client is gone.
   void stop();
 
  private:

@@ -1,4 +1,4 @@
-// Kernel nodes of graphs: the parameter block comes packed, as with a launch.
+// Graph nodes: kernel nodes of graphs. The parameter block comes packed, as with a launch.
 #include <cstring>
 #include <vector>
 
@@ -16,7 +16,7 @@ T as(DriverValue value) {
   return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
 }
 
-// A node as the driver takes it. Not copied: it points into itself.
+// A node in the driver's form. Not copied, because it points into itself.
 struct DriverNode {
   CUDA_KERNEL_NODE_PARAMS parameters{};
   std::size_t block_bytes = 0;
@@ -51,7 +51,7 @@ struct DriverNode {
     }
     if (!node.block.empty()) {
       block_bytes = node.block.size();
-      // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
+      // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h). The driver copies the block.
       extra[0] = reinterpret_cast<void*>(std::uintptr_t{1});
       extra[1] = node.block.data();
       extra[2] = reinterpret_cast<void*>(std::uintptr_t{2});
@@ -101,7 +101,7 @@ CallOutcome run_add(Call& call) {
   Result<KernelNode> node = protocol::unpack_kernel_node(call.payload());
   if (!node.ok()) return CallOutcome::done(kErrorInvalidValue);
   const int result = add_node(call, *node);
-  // The program has the node already: using it tells what became of it.
+  // The program has the node already, so its use reports the failure.
   call.set_created(node->node);
   if (result != 0 && !call.awaited()) {
     (void)call.handles().poison(node->node, HandleKind::kGraphNode, result);

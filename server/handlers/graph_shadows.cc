@@ -1,4 +1,4 @@
-// Where shadows come from, and how they end.
+// GraphShadows: how shadows are made, and how they end.
 #include "server/handlers/graph_shadows.h"
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ constexpr unsigned kHostRegisterPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (c
 constexpr int kErrorNotRegistered = 713;       // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
 
 constexpr std::size_t kPageBytes = 4096;
-// Beyond, what is spare ends.
+// Beyond this all spare memory ends.
 constexpr std::size_t kSpareBytesMax = std::size_t{256} << 20;
 
 }  // namespace
@@ -45,7 +45,7 @@ int GraphShadows::make(std::uint64_t byte_count, void* context, std::shared_ptr<
   return 0;
 }
 
-// One that is not twice as large as it must be.
+// Takes spare memory that is less than about twice as large as needed.
 bool GraphShadows::take_spare(std::size_t byte_count, const void* context, Memory* memory) {
   const std::lock_guard lock(mutex_);
   for (auto at = spares_.lower_bound(byte_count);
@@ -62,7 +62,7 @@ bool GraphShadows::take_spare(std::size_t byte_count, const void* context, Memor
   return false;
 }
 
-// With the lock held. What was spare and is ending may have come on top.
+// With the lock held. Spare memory that is ending may come on top of the bound.
 bool GraphShadows::has_room(std::size_t byte_count) const {
   return bytes_ <= protocol::kGraphShadowBytesMax &&
          byte_count <= protocol::kGraphShadowBytesMax - bytes_;
@@ -86,7 +86,7 @@ int GraphShadows::map(std::size_t byte_count, Memory* memory) {
   return kErrorOutOfMemory;
 }
 
-// Drivers of tests may have no functions for it. 0 or the CUresult.
+// Drivers of tests may lack these functions. Returns 0 or the CUresult.
 int GraphShadows::register_memory(Memory* memory, void* context) {
   const DriverFunctions* driver = nullptr;
   {
@@ -105,7 +105,7 @@ int GraphShadows::register_memory(Memory* memory, void* context) {
   return 0;
 }
 
-// Once: who has the session may have it refuse as often as he likes.
+// Only once, because a client can cause refusals as often as it likes.
 void GraphShadows::tell_refusal(int refused) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(told_of_refusal_, true)) return;
@@ -113,7 +113,8 @@ void GraphShadows::tell_refusal(int refused) {
              refused);
 }
 
-// By whoever had the last share of it: it may be a thread of the driver's, which must not call it.
+// Runs on the thread that dropped the last share. That may be a thread of the driver, which must
+// not call the driver.
 void GraphShadows::end(const Memory& memory) {
   std::vector<Memory> ending;
   {
@@ -142,8 +143,8 @@ std::vector<GraphShadows::Memory> GraphShadows::take_spares() {
   return taken;
 }
 
-// By a helper. What cannot be unregistered stays mapped: the driver would take what is mapped there
-// next for what it has registered.
+// On a helper. Memory that cannot be unregistered stays mapped. Otherwise the driver would take a
+// later mapping at that place for the registered memory.
 void GraphShadows::unregister(const Memory& memory) {
   if (memory.registered == nullptr) return give_back(memory, true);
   const auto errand = [this, memory](const DriverFunctions& driver, int entered) {
@@ -161,7 +162,7 @@ void GraphShadows::unregister(const Memory& memory) {
     unregistered_.notify_all();
   };
   {
-    const std::lock_guard lock(mutex_);  // Before set_executor(nullptr) it lives.
+    const std::lock_guard lock(mutex_);  // The executor exists until set_executor(nullptr).
     if (executor_ == nullptr) return;    // The process ends.
     const std::shared_ptr<Registered>& registered = memory.registered;
     if (!registered->over && executor_->call_driver(registered->context, errand)) return;

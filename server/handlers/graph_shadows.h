@@ -1,11 +1,13 @@
 // GraphShadows: memory of the worker that copies of graphs read or write in place of the client's.
 //
-// It is registered with the driver (cuMemHostRegister), which makes who launches a graph that
-// writes other memory wait until it has (seen on an H200), and reads other memory when the graph is
-// launched (seen on an H100): before the client, whose answer we could not take meanwhile, has said
-// what is there. To unregister may wait for the device, so a helper does, and memory whose graph
-// has a copy less is kept for the next copy of its context first: an executable whose copies are
-// set anew for each launch maps and unregisters nothing.
+// It is registered with the driver (cuMemHostRegister). If a graph writes other memory, its launch
+// blocks until the write is done (seen on an H200). If a graph reads other memory, the driver reads
+// it at the launch (seen on an H100). That is before the client has sent the bytes, which the
+// worker could not take while it blocks.
+//
+// Unregistering may wait for the device, so a helper does it. Memory of a copy that ended is first
+// kept for the next copy of its context. So an executable with new copies for each launch maps and
+// unregisters nothing.
 #pragma once
 
 #include <condition_variable>
@@ -30,28 +32,30 @@ class GraphShadows {
   GraphShadows(const GraphShadows&) = delete;
   GraphShadows& operator=(const GraphShadows&) = delete;
 
-  // By whom helpers are had; nullptr: by nobody any more, and the process ends soon.
+  // Sets the executor that provides helpers. nullptr: no executor exists any more, and the process
+  // ends soon.
   void set_executor(Executor* executor);
 
-  // By a handler: `context` is current. 0 or the CUresult: OUT_OF_MEMORY for none or beyond
-  // kGraphShadowBytesMax, or what the driver answered.
+  // For a handler, with `context` current. Returns 0 or the CUresult. OUT_OF_MEMORY for 0 bytes or
+  // beyond kGraphShadowBytesMax, else the driver's error.
   int make(std::uint64_t byte_count, void* context, std::shared_ptr<Shadow>* made);
 
-  // The driver's `context` is about to end, and what was registered in it will not be unregistered
-  // any more. Waits for helpers that are at it, which may wait for the device, as that end does.
+  // The driver's `context` is about to end, and memory registered in it is not unregistered any
+  // more. Waits for helpers that unregister, which may wait for the device, as the end of the
+  // context does.
   void context_ends(void* context);
 
  private:
-  // What is registered in one context.
+  // The registrations in one context.
   struct Registered {
     void* context = nullptr;
     bool over = false;        // The context has ended, or is about to.
-    unsigned helpers_at = 0;  // So many unregister something.
+    unsigned helpers_at = 0;  // Helpers that unregister memory now.
   };
   struct Memory {
     std::byte* data = nullptr;
-    std::size_t capacity = 0;                // Whole pages.
-    std::shared_ptr<Registered> registered;  // nullptr: the driver registers none.
+    std::size_t capacity = 0;                // A multiple of the page size.
+    std::shared_ptr<Registered> registered;  // nullptr: the driver cannot register memory.
   };
 
   bool take_spare(std::size_t byte_count, const void* context, Memory* memory);
@@ -70,7 +74,7 @@ class GraphShadows {
   std::map<void*, std::shared_ptr<Registered>> contexts_;
   std::multimap<std::size_t, Memory> spares_;  // By capacity.
   std::size_t spare_bytes_ = 0;
-  std::uint64_t bytes_ = 0;  // Of all others, until they are given back.
+  std::uint64_t bytes_ = 0;  // Of all memory that is not spare, until it is given back.
   std::size_t living_ = 0;   // Shadows.
   bool told_of_refusal_ = false;
 };

@@ -1,4 +1,4 @@
-// The driver's functions on a graph's shape, with the hidden nodes taken out.
+// GraphTopology: the driver's functions on a graph's shape, without the hidden nodes.
 #include "server/handlers/graph_topology.h"
 
 #include <spdlog/spdlog.h>
@@ -25,12 +25,12 @@ struct Edges {
 
 }  // namespace
 
-// The functions in the driver's place. Each has the driver's signature.
+// The functions that replace the driver's. Each has the driver's signature.
 struct TopologyCalls {
   static GraphTopology& here() { return *t_topology; }
   static const CudaDriver& driver() { return here().driver_; }
 
-  // Manual, cuGraphGetNodes: what is left over of a list is set to NULL.
+  // Manual, cuGraphGetNodes: the unused part of a list is set to NULL.
   static CUresult give(const std::vector<CUgraphNode>& nodes, CUgraphNode* list,
                        std::size_t* count) {
     if (list == nullptr) {
@@ -49,7 +49,7 @@ struct TopologyCalls {
     }
   }
 
-  // A whole list of the driver's: `ask(list, count)`.
+  // Reads a whole list of the driver with `ask(list, count)`.
   template <typename Ask>
   static CUresult whole(Ask ask, std::vector<CUgraphNode>* nodes) {
     std::size_t count = 0;
@@ -223,7 +223,7 @@ struct TopologyCalls {
 
   static CUresult destroy(CUgraph graph) {
     const std::vector<GraphTopology::HostNode> nodes = here().nodes_of(graph);
-    // First: the driver may use the values again for the next graph at once.
+    // Forgotten first, because the driver may reuse the values for the next graph at once.
     for (const GraphTopology::HostNode& node : nodes) here().forget(node.exit);
     const CUresult result = GPURUN_DRIVER(driver(), cuGraphDestroy, graph);
     if (result == CUDA_SUCCESS) return result;
@@ -244,7 +244,7 @@ struct TopologyCalls {
     return result;
   }
 
-  // The host node beside a copy out cannot be switched off, and would send what is not new.
+  // The host node beside a copy out cannot be disabled, and would send old bytes.
   static CUresult set_enabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
     const auto own = here().find(node);
     if (own.has_value() && own->work == GraphWork::kCopyOut) {

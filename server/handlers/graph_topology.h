@@ -1,11 +1,11 @@
-// GraphTopology: which nodes of the driver's graphs stand for one node of the program.
+// GraphTopology: the nodes of the driver's graphs that represent one node of the program.
 //
-// A copy from or to the client's memory is two nodes here: a host node and the copy beside it. The
-// program's handle stands for the later one (`exit`), so that what depends on it depends on both;
-// the earlier one (`entry`) is hidden. The rows that show or change a graph's shape go through the
-// functions below instead of the driver's own: same signatures, same results, one node.
+// A copy from or to the client's memory has two nodes here: a host node and the copy beside it. The
+// program's handle is that of the later one (`exit`), so that its dependents depend on both. The
+// earlier one (`entry`) is hidden. The functions below replace the driver's for the rows that show
+// or change the shape of a graph. They have the same signatures and results, and show one node.
 //
-// A copy inside a child graph shows both of its nodes: the driver makes that graph.
+// A copy inside a child graph shows both of its nodes, because the driver makes that graph.
 #pragma once
 
 #include <mutex>
@@ -29,8 +29,8 @@ class GraphTopology {
     CUgraphNode entry = nullptr;  // The same as `exit` for a function.
     CUgraphNode exit = nullptr;
     protocol::GraphWork work = protocol::GraphWork::kFunction;
-    CUuserObject object = nullptr;  // What ends its operation.
-    bool copies = false;            // To the program a function that copies is a copy.
+    CUuserObject object = nullptr;  // Its end ends the operation.
+    bool copies = false;            // For the program, a function that copies is a copy.
     CUgraphNode host() const { return work == protocol::GraphWork::kCopyIn ? entry : exit; }
     CUgraphNode copy() const { return work == protocol::GraphWork::kCopyIn ? exit : entry; }
   };
@@ -41,17 +41,17 @@ class GraphTopology {
 
   void add(const HostNode& node);
   std::optional<HostNode> find(CUgraphNode exit) const;
-  // The program's node: itself, or the one that a hidden one belongs to.
+  // The program's node: `node` itself, or the one that a hidden `node` belongs to.
   CUgraphNode shown(CUgraphNode node) const;
-  // Where what comes before a node is attached.
+  // The node to which the dependencies of `node` are attached.
   CUgraphNode entry_of(CUgraphNode node) const;
   bool has_host_nodes(CUgraph graph) const;
 
   GraphExecs& execs() { return execs_; }
 
-  // The functions that take the driver's place, by opcode; nullptr: the driver's own serves.
+  // The functions that replace the driver's, by opcode. nullptr: the driver's own function serves.
   static void* substitute(std::uint16_t opcode);
-  // While one of them is called on this thread, by the handler of `call`.
+  // Exists while the handler of `call` calls one of them on this thread.
   class Scope {
    public:
     Scope(GraphTopology& topology, Call& call);

@@ -1,4 +1,4 @@
-// Who serves what. Each area of the API adds its handlers in a file of its own.
+// Handlers: the table of handlers. Each area of the API adds its handlers in a file of its own.
 #include "server/handlers/handlers.h"
 
 #include <algorithm>
@@ -23,14 +23,14 @@ void say_not_run(Call& call, int result) {
 
 CallOutcome run_generic(Call& call) { return HandlerState::of(call).dispatch().run(call); }
 
-// cuInit: the driver was initialized before the client came; the reply is the snapshot.
+// cuInit: the driver was initialized before the client came. The reply is the snapshot.
 CallOutcome run_init(Call& call) {
   call.set_reply(HandlerState::of(call).snapshot());
   return CallOutcome::done(0);
 }
 
-// cuStreamDestroy(CUstream): the row's ordinary record. The executor knows the stream by the header
-// and forgets it (ContextStreams), so it must be the one that ends.
+// cuStreamDestroy(CUstream): the row's ordinary record. The executor identifies the stream by the
+// header and forgets it (ContextStreams), so the argument must be the same stream.
 CallOutcome run_stream_destroy(Call& call) {
   const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
   const protocol::RecordHeader& header = call.header();

@@ -1,4 +1,5 @@
-// The handlers of every call, and the state that they share: what a worker gives to its executor.
+// Handlers: the handlers of every call, and the state that they share. A worker gives both to its
+// executor.
 #pragma once
 
 #include <array>
@@ -26,8 +27,8 @@ class DeviceWindow;
 
 inline constexpr int kHandlerDevicesMax = 64;
 
-// Call::user() of every call. Made once per worker, after the driver was initialized; constant
-// afterwards but for what guards itself.
+// Call::user() of every call. Made once per worker after the driver is initialized. Constant
+// afterwards, except members that guard themselves.
 class HandlerState {
  public:
   // `driver` is borrowed and outlives this. Takes the snapshot of the devices.
@@ -45,15 +46,15 @@ class HandlerState {
   GraphHosts& graph_hosts() { return graph_hosts_; }
   GraphTopology& graph_topology() { return graph_topology_; }
   TextureBook& textures() { return textures_; }
-  // The client's handle that stands for a device's retained primary context; 0: not retained.
-  // `device` is at least 0 and below kHandlerDevicesMax.
+  // The client's handle of a device's retained primary context. 0: not retained. `device` is at
+  // least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {
     return primary_contexts_[static_cast<std::size_t>(device)];
   }
 
   Interprocess& interprocess() { return interprocess_; }
 
-  // The window of the driver's device of that number; nullptr: there is no such device.
+  // The window of the driver's device with that number. nullptr: there is no such device.
   DeviceWindow* window(int device);
 
   static HandlerState& of(const Call& call) { return *static_cast<HandlerState*>(call.user()); }
@@ -72,17 +73,17 @@ class HandlerState {
   GraphTopology graph_topology_{driver_};
   Interprocess interprocess_{driver_};
   TextureBook textures_;
-  std::vector<std::unique_ptr<DeviceWindow>> windows_;  // By device; constant.
+  std::vector<std::unique_ptr<DeviceWindow>> windows_;  // By device. Constant.
 };
 
-// For WorkerOptions::handlers; WorkerOptions::user must be a HandlerState.
+// For WorkerOptions::handlers. WorkerOptions::user must be a HandlerState.
 Handlers make_handlers();
 
-// Opcodes, ascending, of the rows that `driver` cannot serve and that no handler stands in for
+// Opcodes, ascending, of the rows that neither `driver` nor a handler can serve
 // (protocol::Accept::unserved). The driver must be initialized.
 std::vector<std::uint16_t> unserved_rows(const CudaDriver& driver, const Handlers& handlers);
 
-// Registers `handler` for the row of that name; nothing when the table has no such row.
+// Registers `handler` for the row of that name. Does nothing if the table has no such row.
 void set_handler(Handlers& handlers, const char* symbol, Handler handler);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// A stream's call is held until the client says that its function has run.
+// HostGates: a call of a stream is held until the client reports that its function has run.
 #include "server/handlers/host_gates.h"
 
 #include <cstring>
@@ -34,7 +34,7 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
     if (reached) call.executor().end_client_turn();
     return CallOutcome::done(0);
   }
-  // Whoever waits at a gate that will never stand hears why.
+  // The thread that waits at a gate that cannot be used gets the error.
   const auto refuse = [&gates, ticket](int result) {
     gates.refuse(ticket, result);
     return CallOutcome::done(result);
@@ -42,11 +42,12 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   if (call.header().order != protocol::Order::kStream) return refuse(kErrorInvalidValue);
   int capturing = 0;
   (void)call.driver().cuStreamIsCapturing(call.driver_stream(), &capturing);
-  // A graph would have to call the program at each launch: the client refuses that before.
+  // A graph would have to call the program at each launch. The client refuses that earlier.
   if (capturing != 0) return refuse(kErrorCaptureUnsupported);
   int result = gates.open(ticket);
   if (result != 0) return CallOutcome::done(result);
-  // The client has its turn from here on: until then its calls wait as behind any other work.
+  // The client's turn begins when the stream reaches the gate. Until then its calls wait as behind
+  // any other work.
   Executor& executor = call.executor();
   const auto reached = [&gates, &executor, ticket](int ended) {
     executor.begin_client_turn();

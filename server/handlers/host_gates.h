@@ -1,4 +1,4 @@
-// HostGates: streams that stand still until a function of the program has run in the client.
+// HostGates: streams that wait until a function of the program has run in the client.
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +17,12 @@ class HostGates {
   int open(std::uint64_t ticket);
   // The stream has reached the gate, or has failed with `result`. False: an unknown ticket.
   bool reached(std::uint64_t ticket, int result);
-  // Blocks until reached() or stop(); the stream's result. May come before open().
+  // Blocks until reached() or stop(). Returns the stream's result. May come before open().
   int wait(std::uint64_t ticket);
-  // The gate cannot stand: wait() returns `result`, release() forgets it.
+  // The gate cannot be used: wait() returns `result`, and release() forgets the gate.
   void refuse(std::uint64_t ticket, int result);
   void release(std::uint64_t ticket);
-  // True, and the gate is forgotten, when it was released. `*reached`: whether the stream had come.
+  // True for a released gate, which is forgotten. `*reached`: whether the stream had reached it.
   bool take_released(std::uint64_t ticket, bool* reached);
 
   // Ends every wait(), now and later, with CUDA_ERROR_UNKNOWN.
@@ -44,7 +44,7 @@ class HostGates {
 };
 
 void add_host_function_handlers(Handlers& handlers);
-// The call was not run: if it is a gate, whoever waits at it hears `result`.
+// The call was not run. If it is a gate, the thread that waits at it gets `result`.
 void refuse_host_gate(Call& call, int result);
 
 }  // namespace gpurun::server

@@ -1,5 +1,5 @@
-// Sharing by way of the daemon. What another worker says about its memory is a stranger's word:
-// looked at before the driver sees it.
+// Interprocess: sharing by way of the daemon. Data from another worker about its memory is
+// untrusted, and is checked before the driver gets it.
 #include "server/handlers/interprocess.h"
 
 #include <algorithm>
@@ -27,18 +27,18 @@ inline constexpr std::size_t kSharedPiecesMax = 40;
 struct SharedFacts {
   SharedKind kind = SharedKind::kPieces;
   std::uint32_t pieces = 0;
-  std::uint64_t offset = 0;  // In the pieces together.
+  std::uint64_t offset = 0;  // Within all of the pieces.
   std::uint64_t bytes = 0;
   std::uint8_t device[16] = {};         // cuDeviceGetUuid.
-  std::uint8_t driver_handle[64] = {};  // Of what the driver shares itself.
+  std::uint8_t driver_handle[64] = {};  // For what the driver shares itself.
   std::uint64_t piece_bytes[kSharedPiecesMax] = {};
 };
 static_assert(sizeof(SharedFacts) <= kExchangeContentBytes);
 
 namespace {
 
-// One file may come along: where the emulated device's handle leads, which a confined worker could
-// not open.
+// One file may come along: the target of the emulated device's handle, which a confined worker
+// could not open.
 bool is_sound(const SharedFacts& facts, const std::vector<UniqueFd>& files) {
   if (facts.kind == SharedKind::kDriverEvent) return files.size() <= 1;
   if (facts.bytes == 0 || facts.bytes > limits::kWindowBytesMax) return false;
@@ -131,7 +131,7 @@ void Interprocess::withdraw(std::uint64_t address) {
   exports_.erase(found);
 }
 
-// Under the mutex.
+// Needs the mutex.
 bool Interprocess::is_own(const SharingHandle& handle) const {
   return std::any_of(exports_.begin(), exports_.end(),
                      [&](const auto& each) { return each.second.handle == handle; }) ||
@@ -237,7 +237,7 @@ int Interprocess::open(HandlerState& state, const protocol::OpenRequest& request
   return 0;
 }
 
-// The context has done its work.
+// The work of the context is complete.
 int Interprocess::close(HandlerState& state, const protocol::CloseRequest& request,
                         protocol::CloseReply* reply) {
   const std::lock_guard lock(mutex_);
@@ -252,7 +252,7 @@ int Interprocess::close(HandlerState& state, const protocol::CloseRequest& reque
   const Opening opening = found->second;
   openings_.erase(found);
   if (!opening.in_window) {
-    // What the driver mapped for a context ended with it.
+    // The driver's mapping for a context has ended with the context.
     return request.all != 0 ? 0 : GPURUN_DRIVER(driver_, cuIpcCloseMemHandle, request.address);
   }
   DeviceWindow* const window = state.window(static_cast<int>(opening.grant.device));
@@ -311,8 +311,9 @@ int Interprocess::open_event(const CUipcEventHandle& handle, CUevent* event) {
   if (view != nullptr && !files.empty()) {
     view->take_ipc_file(facts.driver_handle, files.front().get());
   }
-  // Before the driver locks the file for this process: any descriptor of it that is closed takes
-  // all locks of the process with it (fcntl(2)), and the others would think that it is dead.
+  // Closed before the driver locks the file for this process. Closing any descriptor of a file
+  // releases all locks of the process on it (fcntl(2)), and the other processes would think that it
+  // is dead.
   files.clear();
   CUipcEventHandle theirs;
   std::memcpy(&theirs, facts.driver_handle, sizeof theirs);
@@ -338,7 +339,7 @@ CUresult open_event_handle(CUevent* event, CUipcEventHandle handle) {
                                                : ours->open_event(handle, event));
 }
 
-// Copies; only what has the payload's very size.
+// Copies the payload if its size is exactly right.
 template <typename Payload>
 bool copy_payload(const Call& call, Payload* payload) {
   static_assert(std::is_trivially_copyable_v<Payload>);
@@ -393,7 +394,7 @@ int close_now(Call& call) {
   return result;
 }
 
-// The daemon, or the device, is waited for on a thread that may.
+// The daemon or the device is waited for on a helper thread.
 template <int (*Now)(Call&)>
 CallOutcome run(Call& call) {
   if (!call.awaited() && call.header().order != protocol::Order::kOrderedHost) {

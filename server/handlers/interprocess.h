@@ -1,7 +1,9 @@
 // Interprocess: device memory and events that this worker shares with others of its lease
-// (docs/adr/0018). Memory of windows goes as descriptors of its pieces; what the driver has
-// allocated itself, and events, by the driver's own handles. The client only ever sees handles that
-// the daemon made. Without a daemon the driver's own are passed on as they are.
+// (docs/adr/0018).
+//
+// Memory of windows goes as descriptors of its pieces. Memory that the driver has allocated itself,
+// and events, go by the driver's own handles. The client only sees handles that the daemon made.
+// Without a daemon the driver's handles are passed on unchanged.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,7 @@ class DeviceWindow;
 class HandlerState;
 struct SharedFacts;
 
-// Any thread. Asking the daemon waits for its answer.
+// Any thread. A request to the daemon blocks for its answer.
 class Interprocess {
  public:
   // `driver` is borrowed and outlives this.
@@ -34,11 +36,12 @@ class Interprocess {
   // Before the first call.
   void set_exchange(std::unique_ptr<ExchangeClient> exchange) { exchange_ = std::move(exchange); }
 
-  // CUresults. `window`: of the request's device. A context of the memory is current.
+  // These return CUresults. `window` is that of the request's device. A context of the memory is
+  // current.
   int share(const protocol::ShareRequest& request, DeviceWindow& window,
             protocol::SharingHandle* handle);
   void withdraw(std::uint64_t address);
-  // `context`: the client's name of the current one; the device of which is `device`.
+  // `context` is the client's handle of the current context, and `device` is its device.
   int open(HandlerState& state, const protocol::OpenRequest& request, std::uint64_t context,
            int device, protocol::OpenGrant* grant);
   int close(HandlerState& state, const protocol::CloseRequest& request,
@@ -48,9 +51,10 @@ class Interprocess {
   int destroy_event(CUevent event);
   int open_event(const CUipcEventHandle& handle, CUevent* event);
 
-  // What is called in place of the driver's function (Dispatch::substitute()); nullptr: nothing.
+  // The function that replaces the driver's (Dispatch::substitute()). nullptr: there is no
+  // replacement.
   static void* substitute(std::uint16_t opcode);
-  // The worker's; nullptr: there is none.
+  // The object of this worker. nullptr: not created.
   static Interprocess* current() { return current_.load(); }
 
  private:
@@ -60,8 +64,8 @@ class Interprocess {
   };
   struct Opening {
     protocol::OpenGrant grant;
-    bool in_window = false;   // Adopted by a window; else by the driver's own handle.
-    std::uint64_t start = 0;  // Where its pieces begin.
+    bool in_window = false;   // In a window. Otherwise by the driver's own handle.
+    std::uint64_t start = 0;  // The start of its pieces.
     std::uint32_t count = 0;
   };
 
@@ -79,11 +83,11 @@ class Interprocess {
   mutable std::mutex mutex_;                 // Guards all below.
   std::map<std::uint64_t, Export> exports_;  // By address.
   std::map<CUevent, protocol::SharingHandle> events_;
-  // By handle and the client's context.
+  // By handle and by the client's context.
   std::map<std::pair<protocol::SharingHandle, std::uint64_t>, Opening> openings_;
 };
 
-// cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle: form raw.
+// cuIpcGetMemHandle, cuIpcOpenMemHandle_v2 and cuIpcCloseMemHandle in form raw.
 void add_interprocess_handlers(Handlers& handlers);
 
 }  // namespace gpurun::server

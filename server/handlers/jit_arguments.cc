@@ -1,4 +1,4 @@
-// Which options a peer may set, and where the driver writes.
+// JitArguments: the options that a peer may set, and the memory that the driver writes to.
 #include "server/handlers/jit_arguments.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace gpurun::server {
 namespace {
 
-// Whether a value that the peer chose is only a number to the driver, never a pointer (manual,
-// "CUjit_option").
+// Whether the driver takes the value only as a number, never as a pointer. The peer chose it
+// (manual, "CUjit_option").
 bool is_number(int id) {
   switch (id) {
     case CU_JIT_WALL_TIME:

@@ -1,7 +1,6 @@
-// JitArguments: the compiler's options as the driver takes them, with room for what it gives back.
+// JitArguments: the compiler's options in the driver's form, with room for the driver's output.
 //
-// The driver may write to it as long as it has the place: during one load, or for the life of a
-// link state. One thread.
+// The driver may write to this object during one load, or for the life of a link state. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ namespace gpurun::server {
 
 class JitArguments {
  public:
-  // `options`: what is no number to the driver is left out, whatever the peer said of it. No log
-  // of 0 bytes.
+  // Options that are not plain numbers to the driver are left out, whatever the peer sent. A log of
+  // 0 bytes is not requested.
   JitArguments(const std::vector<protocol::JitOption>& options, std::uint32_t info_log_bytes,
                std::uint32_t error_log_bytes, bool wall_time = false);
   JitArguments(const JitArguments&) = delete;
@@ -26,7 +25,7 @@ class JitArguments {
   void** values() { return values_.data(); }
   unsigned count() const { return static_cast<unsigned>(options_.size()); }
 
-  // As the driver has left them. A value that the program did not ask for is 0.
+  // The outputs of the driver. A value that the program did not request is 0.
   std::string info_log() const { return text(info_); }
   std::string error_log() const { return text(error_); }
   std::uint32_t info_log_value() const { return value_of(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES); }

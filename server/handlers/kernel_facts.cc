@@ -1,4 +1,4 @@
-// Asks the driver for names, attributes and parameters, each where it can tell.
+// Kernel facts: reads names, attributes and parameters from the driver, where it can report them.
 #include "server/handlers/kernel_facts.h"
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 using protocol::KernelDescription;
 
-// Kernels of one image, as a bound for what a driver says.
+// A bound for the number of kernels of one image that a driver reports.
 constexpr unsigned kKernelsMax = 65'536;
 
 template <typename T>
@@ -28,10 +28,11 @@ int parameter(const CudaDriver& driver, const DriverKernel& kernel, std::size_t 
                              offset, bytes);
 }
 
-// NVIDIA's driver tells the parameters of a library's kernel only on a thread that has a context
-// (580: INVALID_CONTEXT without one), whichever it is: they are the same in each. A program may
-// have none current, or none at all, when it loads a library. The primary one does, which nearly
-// every program has; what is lent here goes back when this ends.
+// NVIDIA's driver reports the parameters of a library's kernel only on a thread that has a context
+// (580: INVALID_CONTEXT without one). Any context will do, because the parameters are the same in
+// each. A program may have no context current, or none at all, when it loads a library. Nearly
+// every program has the primary one, so that is used. What is lent here is returned when this
+// object ends.
 class LentContext {
  public:
   LentContext(const CudaDriver& driver, CUdevice device) : driver_(driver), device_(device) {}
@@ -43,7 +44,7 @@ class LentContext {
     (void)GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRelease_v2, device_);
   }
 
-  // True: there is one now, and there was none.
+  // True: a context is current now, and there was none before.
   bool enter() {
     CUcontext context = nullptr;
     if (lent_ || GPURUN_DRIVER(driver_, cuCtxGetCurrent, &context) != CUDA_SUCCESS ||
@@ -61,7 +62,7 @@ class LentContext {
   bool lent_ = false;
 };
 
-// False, and no parameters: the driver does not tell them all.
+// False, and no parameters: the driver does not report all of them.
 bool list_parameters(const CudaDriver& driver, const DriverKernel& kernel, LentContext& lent,
                      std::vector<protocol::KernelParameter>* parameters) {
   parameters->clear();
@@ -145,7 +146,7 @@ void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdev
 }
 
 std::optional<KernelLayout> layout_of(const CudaDriver& driver, const DriverKernel& kernel) {
-  LentContext lent(driver, 0);  // For nodes of graphs: a launch has a context.
+  LentContext lent(driver, 0);  // For nodes of graphs. A launch has a context.
   std::vector<protocol::KernelParameter> parameters;
   if (!list_parameters(driver, kernel, lent, &parameters)) return std::nullopt;
   return KernelLayout{protocol::layout_hash(parameters),

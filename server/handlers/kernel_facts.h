@@ -1,5 +1,5 @@
-// What a driver tells of the kernels of a module or library. Drivers older than CUDA 12.4 do not
-// list kernels or tell parameters: then nothing is listed, and layouts are unknown.
+// Kernel facts: the driver's description of the kernels of a module or library. Drivers older than
+// CUDA 12.4 list no kernels and no parameters. Then nothing is listed, and layouts are unknown.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,21 @@
 
 namespace gpurun::server {
 
-// One kernel of either kind, by the driver's value.
+// One kernel of either kind, with the driver's value.
 struct DriverKernel {
   HandleKind kind;  // kKernel or kFunction.
   void* value;
 };
 
-// Parameters and attributes, those of a CUkernel on `device`. The driver may load its code for it.
+// The parameters and attributes, for a CUkernel those on `device`. The driver may load its code for
+// this.
 void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
                      protocol::KernelDescription* description);
-// Nothing where the driver does not tell.
+// Nothing if the driver does not report the layout.
 std::optional<KernelLayout> layout_of(const CudaDriver& driver, const DriverKernel& kernel);
 
-// All kernels that the driver lists for a module or library, as far as `bytes_max` of a packed
-// reply goes; the first protocol::kDescribedKernelsMax with descriptions. Sets `complete`.
+// Lists the driver's kernels of a module or library, as far as `bytes_max` of a packed reply
+// reaches. The first protocol::kDescribedKernelsMax have descriptions. Sets `complete`.
 void list_kernels(const CudaDriver& driver, HandleKind kind, void* owner, CUdevice device,
                   std::size_t bytes_max, protocol::ImageOutcome* outcome);
 

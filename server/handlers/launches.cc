@@ -1,5 +1,5 @@
-// Launches: the parameter block must be laid out as the worker knows the kernel, or be the
-// program's own. Questions about clusters travel like launches.
+// Launches: the parameter block must have the layout that the worker knows for the kernel, or be
+// the program's own. Queries about clusters travel like launches.
 #include <cstring>
 #include <optional>
 
@@ -15,8 +15,8 @@ using protocol::LaunchPayload;
 constexpr std::uint32_t kProgrammaticEvent = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
 constexpr std::uint32_t kCompletionEvent = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
 
-// Whether a launch attribute's value means the same here as in the client: it holds no handle and
-// no pointer to host memory.
+// Whether a launch attribute's value means the same here as in the client. It then has no handle
+// and no pointer to host memory.
 bool crosses_unchanged(std::uint32_t id) {
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
@@ -38,7 +38,7 @@ bool crosses_unchanged(std::uint32_t id) {
   }
 }
 
-// The client's event handle at the start of the value becomes the driver's.
+// Replaces the client's event handle at the start of the value by the driver's.
 int translate_event(const HandleTable& handles, LaunchAttribute& attribute) {
   std::uint64_t event = 0;
   std::memcpy(&event, attribute.value, sizeof event);
@@ -48,16 +48,16 @@ int translate_event(const HandleTable& handles, LaunchAttribute& attribute) {
   return 0;
 }
 
-// A launch as the driver takes it. Not copied: it points into itself.
+// A launch in the driver's form. Not copied, because it points into itself.
 struct DriverLaunch {
   LaunchPayload head;
   DriverLaunchConfig config{};
   DriverKernel kernel{HandleKind::kFunction, nullptr};
   LaunchAttribute attributes[protocol::kLaunchAttributesMax];
 
-  // `attributes_at`: where they start in the payload, whose size has been checked.
+  // `attributes_at` is their offset in the payload. The size of the payload has been checked.
   int read(Call& call, std::size_t attributes_at) {
-    // A CUkernel may be launched in a CUfunction's place (manual, cuLaunchKernel).
+    // A CUkernel may be launched in place of a CUfunction (manual, cuLaunchKernel).
     HandleTable::Found found = call.handles().find(head.function, HandleKind::kFunction);
     if (found.result == kErrorInvalidHandle) {
       kernel.kind = HandleKind::kKernel;
@@ -96,7 +96,7 @@ CallOutcome run_launch(Call& call) {
   if (result != 0) return CallOutcome::done(result);
   if (result = check_layout(call, head, launch.kernel); result != 0)
     return CallOutcome::done(result);
-  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h); the driver copies the block.
+  // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END (cuda.h). The driver copies the block.
   std::size_t parameter_bytes = head.parameter_bytes;
   void* block = const_cast<std::byte*>(call.payload().data() + sizeof head);
   void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), block,
@@ -134,10 +134,10 @@ static_assert(sizeof(CUlaunchConfig) == sizeof(DriverLaunchConfig));
 
 }  // namespace
 
-// The driver is asked at the first launch: here is the context that it wants for that, without
-// which a kernel may get its name.
+// The driver is asked at the first launch, because it needs a context for that. A kernel may get
+// its name without one.
 int check_layout(const Call& call, const LaunchPayload& launch, const DriverKernel& kernel) {
-  if (launch.layout_hash == 0) return 0;  // The program's own block: the driver judges it.
+  if (launch.layout_hash == 0) return 0;  // The program's own block, which the driver checks.
   HandlerState& state = HandlerState::of(call);
   std::optional<KernelLayout> layout = state.modules().layout(launch.function);
   if (!layout) {
@@ -151,7 +151,7 @@ int check_layout(const Call& call, const LaunchPayload& launch, const DriverKern
 
 void add_launch_handlers(Handlers& handlers) {
   handlers.launch = &run_launch;
-  // A launch comes as its own form and no other.
+  // A launch comes only as its own form.
   for (const char* symbol : {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"}) {
     set_handler(handlers, symbol, [](Call&) { return CallOutcome::done(kErrorInvalidValue); });
   }

@@ -1,5 +1,5 @@
-// Link states: made, given inputs, completed and ended on threads that may block, because a driver
-// compiles in each of these calls.
+// Links: link states are created, given inputs, completed and destroyed on threads that may block,
+// because a driver compiles in each of these calls.
 #include "server/handlers/links.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using protocol::LinkReply;
 
 LinkBook& book_of(const Call& call) { return HandlerState::of(call).links(); }
 
-// What the driver's call has left behind, with `link` in hand.
+// The outputs of the driver call. The caller holds the mutex of `link`.
 LinkReply reply_of(const Link& link, int result) {
   LinkReply reply;
   reply.result = result;
@@ -34,7 +34,7 @@ int answer(Call& call, const LinkReply& reply) {
   return 0;
 }
 
-// A state's own, and in the context that it was made in. The CUresult.
+// Finds a live link state of the current context. Returns 0 or the CUresult.
 int find_link(Call& call, std::uint64_t handle, std::shared_ptr<Link>* link) {
   const HandleTable::Found found = call.handles().find(handle, HandleKind::kLinkState);
   if (found.result != 0) return found.result;
@@ -73,8 +73,8 @@ int add_data(Call& call) {
   const std::size_t bytes = input->data.empty() ? call.bulk_payload().size() : input->data.size();
   if (bytes == 0) return kErrorInvalidValue;
   if (const int result = book_of(call).count_input(input->state, bytes); result != 0) return result;
-  // The driver takes bytes that it could change, and reads text up to its NUL whatever their number
-  // says: bulk is followed by one.
+  // The driver takes the bytes as not const. It reads text up to its NUL, whatever its size says,
+  // and bulk is followed by a NUL.
   Bytes copy;
   void* data = const_cast<std::byte*>(call.bulk_payload().data());
   if (!input->data.empty()) {
@@ -142,7 +142,7 @@ int destroy(Call& call) {
   return HandlerState::of(call).dispatch().run(call).result;
 }
 
-// Steps that nobody waits for are none of a client of ours.
+// A client of ours waits for these steps, so others are refused.
 template <int (*Step)(Call&)>
 CallOutcome run_awaited(Call& call) {
   return call.awaited() ? CallOutcome::park(Step) : CallOutcome::done(kErrorInvalidValue);

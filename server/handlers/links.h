@@ -1,9 +1,9 @@
 // LinkBook: the link states of a session (cuLink*). The driver writes logs and times into memory
-// that its caller keeps for the life of the state: that memory is here, and each reply tells what
-// now stands in it (protocol/link_calls.h).
+// that its caller keeps for the life of the state. That memory is here, and each reply carries its
+// content (protocol/link_calls.h).
 //
-// A client may name any state at any time, from several threads: only one that lives and that no
-// other call has in hand reaches the driver; calls of one state wait for each other. The bounds are
+// A client may name any state at any time, from several threads. Only a live state that no other
+// call uses reaches the driver. Calls of one state wait for each other. The bounds are
 // limits::kLinkStatesMax and limits::kLinkBytesMax. Any thread.
 #pragma once
 
@@ -24,15 +24,15 @@ struct Link {
   explicit Link(const protocol::LinkCreate& create)
       : jit(create.options, create.info_log_bytes, create.error_log_bytes, create.wall_time) {}
 
-  std::mutex mutex;  // Held through each of the driver's calls, taken before the book's; guards:
+  std::mutex mutex;  // Held during each driver call and taken before the book's mutex. It guards:
   JitArguments jit;
-  CUlinkState state = nullptr;  // nullptr: not yet, or no more.
-  const void* image = nullptr;  // The driver's, until the state ends; nullptr: not completed.
+  CUlinkState state = nullptr;  // nullptr: not created yet, or ended.
+  const void* image = nullptr;  // The driver's, until the state ends. nullptr: not completed.
   std::size_t image_bytes = 0;
   // Constant.
-  std::uint64_t context = 0;  // The client's name.
+  std::uint64_t context = 0;  // The client's handle.
   // Guarded by the book's mutex.
-  std::size_t bytes = 0;  // Of its inputs, as they count.
+  std::size_t bytes = 0;  // Counted bytes of its inputs.
 };
 
 class LinkBook {
@@ -42,16 +42,16 @@ class LinkBook {
   LinkBook(const LinkBook&) = delete;
   LinkBook& operator=(const LinkBook&) = delete;
 
-  // OUT_OF_MEMORY: too many are open. Else it is found by its handle until take().
+  // OUT_OF_MEMORY: too many are open. Otherwise find() finds the link until take().
   int add(std::uint64_t handle, std::shared_ptr<Link> link);
-  // nullptr: there is none.
+  // nullptr: there is no such link.
   std::shared_ptr<Link> find(std::uint64_t handle) const;
-  // Counts an input of so many bytes, which are given back by take(). OUT_OF_MEMORY: too many.
+  // Counts an input of `bytes` bytes until take(). OUT_OF_MEMORY: too many bytes.
   int count_input(std::uint64_t handle, std::size_t bytes);
-  // Forgets one whose `state` its caller, who has it in hand, has ended.
+  // Forgets the link. The caller holds its mutex and has ended its `state`.
   void take(std::uint64_t handle);
 
-  // The context ends: what was made in it goes, here, in `handles` and in the driver.
+  // The context ends. Its link states are removed here, in `handles` and in the driver.
   void end_context(std::uint64_t context, HandleTable& handles);
 
  private:

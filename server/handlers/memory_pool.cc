@@ -1,4 +1,4 @@
-// The handlers that read and set a pool's attributes.
+// Memory pools: the handlers that read and set a pool's attributes.
 #include "server/handlers/memory_pool.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace {
 
 using protocol::PoolAttributePayload;
 
-// Copies, then checks. 0 and the driver's pool, or the CUresult.
+// Copies, then checks. Returns 0 and the driver's pool, or the CUresult.
 int open(Call& call, PoolAttributePayload* payload, CUmemoryPool* pool) {
   if (call.payload().size() != sizeof *payload) return kErrorInvalidValue;
   std::memcpy(payload, call.payload().data(), sizeof *payload);

@@ -1,4 +1,4 @@
-// Attributes of memory pools: see protocol/memory_pool.h.
+// Memory pools: the handlers of pool attributes. See protocol/memory_pool.h.
 #pragma once
 
 #include "server/worker/call.h"

@@ -1,6 +1,8 @@
-// Loads images: the bytes come in the record, as bulk, or are those of an earlier load. A load that
-// the client waits for runs on a helper thread (a driver may compile for minutes) and is answered
-// with the table of kernels; one that it does not wait for runs on the context's own thread.
+// Module loads: loads of images. The bytes come in the record, as bulk, or are those of an earlier
+// load.
+//
+// A load that the client waits for runs on a helper thread, because a driver may compile for
+// minutes. It is answered with the table of kernels. Other loads run on the context's own thread.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -20,7 +22,7 @@ using protocol::ImageLoad;
 using protocol::ImageOutcome;
 
 constexpr int kErrorInvalidImage = CUDA_ERROR_INVALID_IMAGE;
-// Of a reply: what tables leave for all else.
+// The bytes of a reply that tables leave for everything else.
 constexpr std::size_t kReplyReserve = std::size_t{8} << 10;
 
 class Load {
@@ -29,7 +31,8 @@ class Load {
       : call_(call),
         state_(HandlerState::of(call)),
         load_(load),
-        image_(load.image.empty() ? bulk : load.image),  // Empty: the worker shall have it.
+        image_(load.image.empty() ? bulk : load.image),  // Empty: the worker is expected to have
+                                                         // the image.
         table_bytes_max_(table_bytes_max),
         kind_(call.header().opcode == driver_abi::find_row("cuLibraryLoadData")->opcode
                   ? HandleKind::kLibrary
@@ -40,7 +43,7 @@ class Load {
     ImageStore::Stored stored;
     outcome.result = find_image(&stored, &outcome);
     if (outcome.result == 0 && !outcome.missing) outcome.result = load_image(*stored, &outcome);
-    // Only what the driver took: nobody fills a disk with what is no image.
+    // Only images that the driver took, so that a client cannot fill the disk with other bytes.
     const bool sent = !image_.empty() && outcome.result == 0;
     if (sent) state_.modules().images().keep_beyond(load_.digest, stored);
     if (!call_.awaited() && (outcome.result != 0 || outcome.missing)) {
@@ -50,8 +53,9 @@ class Load {
     return outcome;
   }
 
-  // After run(), of a load that nobody waits for: 0, or what the program shall hear at its next
-  // fence. Of a library it hears when something of it is used: it may not have asked for it yet.
+  // After run(), for a load that the client does not wait for: 0, or the error for the program's
+  // next fence. A library reports its error when it is used, because the program may not have used
+  // it yet.
   int failure_to_tell() const { return kind_ == HandleKind::kModule ? failure_ : 0; }
 
  private:
@@ -63,11 +67,11 @@ class Load {
       const bool offered = (call_.header().flags & protocol::kFlagBulkOnDemand) != 0;
       outcome->missing = !offered;
       if (!offered) return 0;
-      // The client believed that we have it, and goes on: what it calls next waits here.
+      // The client assumed that the worker has the image, and went on. Its later calls wait here.
       if (const int result = call_.fetch_bulk(); result != 0) return result;
       image_ = call_.bulk_payload();
     }
-    // What names an image is what it is: nobody may put other bytes under a name.
+    // The digest must fit the bytes, so that no client can store other bytes under a digest.
     if (sha256(image_) != load_.digest) return kErrorInvalidImage;
     *stored = images.add(load_.digest, image_, &outcome->kept);
     return 0;
@@ -171,12 +175,12 @@ CallOutcome run_unload(Call& call) {
     return CallOutcome::done(kErrorInvalidValue);
   }
   const std::uint64_t handle = unpacked.word(0);
-  // Forgotten first: no later call may meet a function of a module that is going.
+  // Forgotten first, so that no later call finds a function of a module that is ending.
   HandlerState::of(call).modules().end(handle, call.handles());
   return HandlerState::of(call).dispatch().run(call);
 }
 
-// cuCtxDestroy(CUcontext): the row's ordinary record. Its modules go with it, unsaid.
+// cuCtxDestroy(CUcontext): the row's ordinary record. Its modules end with it implicitly.
 CallOutcome run_context_destroy(Call& call) {
   const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
   protocol::UnpackedCall unpacked;
@@ -185,7 +189,7 @@ CallOutcome run_context_destroy(Call& call) {
   }
   const std::uint64_t handle = unpacked.word(0);
   HandlerState& state = HandlerState::of(call);
-  // Links go first: the driver may need their context to end them.
+  // Links end first, because the driver may need their context for that.
   const HandleTable::Found context = call.handles().find(handle, HandleKind::kContext);
   if (context.result == 0) {
     state.links().end_context(handle, call.handles());

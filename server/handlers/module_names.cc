@@ -1,5 +1,5 @@
-// Gives names to what is inside modules and libraries: the client has minted a handle, and says
-// what it shall stand for. Posted for what the client knows; else answered with a description.
+// Module names: binds handles that the client minted to objects in modules and libraries. The call
+// is posted for objects that the client knows. Otherwise it is answered with a description.
 #include "protocol/module_calls.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/kernel_facts.h"
@@ -15,7 +15,7 @@ T as(DriverValue value) {
   return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
 }
 
-// One row that names something.
+// A row that names an object.
 struct Naming {
   const char* symbol;
   HandleKind owner;
@@ -87,11 +87,11 @@ CallOutcome run_name(Call& call) {
   const Result<NameRequest> request = protocol::unpack_name_request(call.payload());
   if (naming == nullptr || !request.ok()) return CallOutcome::done(kErrorInvalidValue);
   const int result = name(call, *naming, *request);
-  // The client has told the program that all is well: using the handle tells it otherwise.
+  // The client has reported success to the program, so the use of the handle reports the failure.
   if (result != 0 && !call.awaited()) {
     call.set_created(request->handle);
     (void)call.handles().poison(request->handle, naming->named, result);
-    // Forgotten with what it would have been a part of.
+    // It is forgotten together with the owner that it would have had.
     HandlerState::of(call).modules().own(request->owner, request->handle, naming->named);
   }
   return CallOutcome::done(result);

@@ -1,4 +1,4 @@
-// What is remembered at a load, and forgotten at an unload.
+// ModuleState: facts that are kept at a load and forgotten at an unload.
 #include "server/handlers/module_state.h"
 
 #include <utility>

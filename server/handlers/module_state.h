@@ -1,5 +1,5 @@
-// ModuleState: what the worker knows of modules, libraries and kernels besides the driver's own
-// values: who hangs on whom, and which parameter layout a kernel has.
+// ModuleState: the worker's facts about modules, libraries and kernels besides the driver's values.
+// They are the owner of each object and the parameter layout of each kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace gpurun::server {
 
 struct KernelLayout {
-  std::uint64_t hash = 0;         // protocol::layout_hash(); 0: the driver does not tell.
+  std::uint64_t hash = 0;         // protocol::layout_hash(). 0: the driver does not report it.
   std::uint32_t block_bytes = 0;  // Of a parameter block.
 };
 
@@ -26,11 +26,11 @@ class ModuleState {
 
   // `child` ends with `owner`: a module with its context, a function with its module.
   void own(std::uint64_t owner, std::uint64_t child, HandleKind kind);
-  // Kept until its owner ends; not at all for a function that has none.
+  // Kept until the owner of the function ends. Not kept for a function without an owner.
   void set_layout(std::uint64_t function, const KernelLayout& layout);
-  // Nothing where it was not set.
+  // Nothing if it was not set.
   std::optional<KernelLayout> layout(std::uint64_t function) const;
-  // Forgets everything that hangs on `owner`, here and in `handles`, but not the handle itself.
+  // Forgets everything that `owner` owns, here and in `handles`, but not the handle itself.
   void end(std::uint64_t owner, HandleTable& handles);
 
  private:

@@ -1,4 +1,4 @@
-// Handlers of modules, libraries and the kernels in them.
+// Module handlers: handlers of modules, libraries and the kernels in them.
 #pragma once
 
 #include "server/handlers/kernel_facts.h"
@@ -6,23 +6,23 @@
 
 namespace gpurun::server {
 
-// For rows that name a file, which would be the worker's: a client reads its own, and sends the
-// bytes. NOT_SUPPORTED.
+// NOT_SUPPORTED for rows that name a file, which would be the worker's. A client reads its own file
+// and sends the bytes.
 CallOutcome refuse_file(Call& call);
 // Loading and unloading: module_loads.cc. Names: module_names.cc.
 void add_module_load_handlers(Handlers& handlers);
 void add_module_name_handlers(Handlers& handlers);
-// Launches by the kernel's layout, and questions about clusters: launches.cc.
+// Launches by the kernel's layout, and queries about clusters: launches.cc.
 void add_launch_handlers(Handlers& handlers);
 // Kernel nodes of graphs: graph_nodes.cc.
 void add_graph_host_handlers(Handlers& handlers);
 void add_capture_handlers(Handlers& handlers);
-// The call was not run: a node that it would have added, and its operation, will never be.
+// The call was not run, so its node and the operation of that will never exist.
 void refuse_graph_node(Call& call, int result);
 void add_graph_node_handlers(Handlers& handlers);
 
-// 0 unless the client packed a block by a layout that is not this function's, which is `kernel` to
-// the driver.
+// 0, or the CUresult if the client packed the block by a layout that is not this function's.
+// `kernel` is the driver's value of the function.
 int check_layout(const Call& call, const protocol::LaunchPayload& launch,
                  const DriverKernel& kernel);
 

@@ -1,4 +1,4 @@
-// The one opcode that no function of CUDA has.
+// Observe handler: serves the one opcode that belongs to no function of CUDA.
 #include "server/handlers/observe.h"
 
 #include <cstring>

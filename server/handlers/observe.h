@@ -1,4 +1,5 @@
-// Answers what a client asks about its session (protocol/observation.h).
+// Observe handler: answers the client's requests for statistics of its session
+// (protocol/observation.h).
 #pragma once
 
 #include "server/worker/call.h"

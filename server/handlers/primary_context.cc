@@ -1,6 +1,6 @@
-// cuDevicePrimaryCtxRetain and Release, posted once per change of state: the client counts the
-// program's retains by itself. The payload is the row's generic one; Retain's minted word is the
-// client's handle.
+// Primary contexts: cuDevicePrimaryCtxRetain and Release, posted once per change of state, because
+// the client counts the program's retains. The payload is the row's generic one. Retain's minted
+// word is the client's handle.
 #include "server/handlers/primary_context.h"
 
 #include "driver_abi/row.h"
@@ -34,7 +34,7 @@ CallOutcome run_retain(Call& call) {
   if (client_context == 0 || state.primary_context(device) != 0) {
     return CallOutcome::done(kErrorInvalidValue);
   }
-  // What an earlier, failed retain left behind.
+  // Remains of an earlier retain that failed.
   (void)call.handles().erase(client_context, HandleKind::kContext);
   CUcontext context = nullptr;
   int result = GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRetain, &context, device);
@@ -59,7 +59,7 @@ CallOutcome run_release(Call& call) {
     return CallOutcome::done(kErrorInvalidValue);
   }
   HandlerState& state = HandlerState::of(call);
-  // Forgotten first: no later call may meet a context that is going.
+  // Forgotten first, so that no later call finds a context that is ending.
   const std::uint64_t client_context = state.primary_context(device).exchange(0);
   if (client_context == 0) return CallOutcome::done(kErrorInvalidContext);
   const HandleTable::Found context = call.handles().erase(client_context, HandleKind::kContext);

@@ -1,5 +1,5 @@
-// Primary contexts: the client keeps one handle per device for the life of the process; here it
-// stands for the driver's primary context as long as that is retained.
+// Primary contexts: the client keeps one handle per device for the life of the process. Here it is
+// bound to the driver's primary context while that is retained.
 #pragma once
 
 #include "server/worker/call.h"

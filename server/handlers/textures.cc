@@ -1,5 +1,5 @@
-// What texture and surface objects are made of, with the driver's handles in place of the client's;
-// and which arrays end with others.
+// Textures: translates the handles in texture and surface objects, and ends the arrays that are
+// parts of others.
 #include "server/handlers/textures.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ HandleKind object_kind(const Call& call) {
   }
 }
 
-// Parameters of cu{Tex,Surf}ObjectCreate: the object, what it is made of.
+// Parameters of cu{Tex,Surf}ObjectCreate: the object, and its resource.
 int translate_resource(Call& call, UnpackedCall& unpacked) {
   CUDA_RESOURCE_DESC resource;
   const MutableBytes place = unpacked.memory(1);
@@ -72,7 +72,7 @@ int keep_object(Call& call, UnpackedCall& unpacked) {
   return 0;
 }
 
-// The object is the first parameter of the calls that end it, the second of those that ask.
+// The object is the first parameter of calls that destroy it, and the second of queries.
 int must_live(Call& call, std::uint64_t value) {
   return book_of(call).lives(object_kind(call), value) ? 0 : kErrorInvalidValue;
 }
@@ -83,7 +83,7 @@ int forget_object(Call& call, UnpackedCall& unpacked) {
   return 0;
 }
 
-// No handle of the driver's leaves the worker.
+// No handle of the driver leaves the worker.
 int show_resource(Call& call, UnpackedCall& unpacked) {
   CUDA_RESOURCE_DESC resource;
   const MutableBytes place = unpacked.memory(0);
@@ -105,14 +105,14 @@ int show_resource(Call& call, UnpackedCall& unpacked) {
 // cuMipmappedArrayGetLevel, cuArrayGetPlane: the part, the whole.
 int keep_part(Call& call, UnpackedCall& unpacked) {
   const auto part = unpacked.handles(0);
-  // One that was known already is among them.
+  // A part that was known before is already listed.
   if (!part.empty() && part.front() == unpacked.minted(0)) {
     book_of(call).add_part(unpacked.word(1), part.front());
   }
   return 0;
 }
 
-// Parts go first: nobody shall reach them while the driver ends the whole.
+// Parts end first, so that no call reaches them while the driver ends the whole.
 int end_parts(Call& call, UnpackedCall& unpacked) {
   std::vector<std::uint64_t> parts = book_of(call).take_parts(unpacked.word(0));
   while (!parts.empty()) {

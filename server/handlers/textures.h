@@ -1,6 +1,7 @@
-// TextureBook: what the worker knows of texture and surface objects, whose values are the driver's
-// own on both sides, and of arrays that are parts of others (levels, planes) and end with them.
-// A client may name any value: only those that live reach the driver. Any thread; short locks.
+// TextureBook: texture and surface objects, which have the driver's value on both sides. It also
+// knows the arrays that are parts of others (levels, planes) and end with them.
+//
+// A client may name any value, but only live objects reach the driver. Any thread. Locks are short.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class TextureBook {
   bool lives(HandleKind kind, std::uint64_t value) const;
   void remove(HandleKind kind, std::uint64_t value);
 
-  // Client's handles.
+  // The client's handles.
   void add_part(std::uint64_t whole, std::uint64_t part);
   std::vector<std::uint64_t> take_parts(std::uint64_t whole);
 

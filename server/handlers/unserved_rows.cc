@@ -1,5 +1,5 @@
-// Which rows a driver cannot serve: names that it does not export, and, of the emulated device,
-// names that it exports without a function behind them.
+// Unserved rows: the rows that a driver cannot serve. It does not export their names, or, for the
+// emulated device, exports names without a function behind them.
 #include "server/driver/snapshot.h"
 #include "server/handlers/handlers.h"
 
@@ -11,8 +11,8 @@ std::vector<std::uint16_t> unserved_rows(const CudaDriver& driver, const Handler
   std::vector<std::uint16_t> unserved;
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (row.completion == Completion::kLocal || row.completion == Completion::kRefused) continue;
-    if (row.opcode != row.alias_opcode) continue;  // It travels as the row that it stands for.
-    // The handler of a hand-written row may do without the driver's function of that name.
+    if (row.opcode != row.alias_opcode) continue;  // It travels as the row that it is an alias of.
+    // The handler of a custom row may not need the driver's function of that name.
     const bool custom = row.implementation == driver_abi::Implementation::kCustom;
     if (custom && handlers.by_opcode[row.opcode] != nullptr) continue;
     const bool serves =

@@ -8,7 +8,7 @@
 
 namespace gpurun::server {
 
-// Any thread. What it cannot do is logged and costs the client that it sends the image again.
+// Any thread. Failures are logged. Their only cost is that the client sends the image again.
 class ImageCache {
  public:
   ImageCache() = default;
@@ -16,13 +16,13 @@ class ImageCache {
   ImageCache& operator=(const ImageCache&) = delete;
   virtual ~ImageCache() = default;
 
-  // The bytes, whose digest has been verified after they were read.
+  // The bytes of the image. Their digest has been verified after they were read.
   virtual std::optional<Bytes> find(const Sha256Digest& digest) = 0;
-  // Keeps `bundle`, whose digest the caller has verified: at once or soon, but before what is asked
-  // for next.
+  // Keeps `bundle`, at once or soon, but before the next request. The caller has verified its
+  // digest.
   virtual void add(const Sha256Digest& digest, ByteView bundle) = 0;
-  // Before the process ends: returns when what was added is kept, or cannot be. Bounded: a disk
-  // that stands is not waited for.
+  // Call it before the process ends. Returns when the added images are kept or cannot be kept. The
+  // wait is bounded, so that a hung disk does not block.
   virtual void settle() {}
 };
 

@@ -1,4 +1,4 @@
-// See image_folder.h. Everything happens by openat() and its like on the folder's descriptor.
+// ImageFolder: all file access is by openat() and similar calls on the folder's descriptor.
 #include "server/images/image_folder.h"
 
 #include <dirent.h>
@@ -24,7 +24,8 @@ namespace {
 constexpr std::string_view kPartPrefix = "part-";
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-// Making room takes milliseconds; who holds the lock for longer is stopped.
+// Making room takes milliseconds. A process that holds the lock for longer is suspended, so the
+// caller gives up.
 constexpr int kLockTries = 200;
 constexpr timespec kLockPause = {0, 10'000'000};
 
@@ -50,13 +51,13 @@ bool only_ours(const struct stat& about) {
   return about.st_uid == geteuid() && (about.st_mode & 077) == 0;
 }
 
-// Ours alone, a file and nothing else, under one name, and as large as an image may be.
+// True for a regular file of ours alone, under one name, and at most as large as an image may be.
 bool may_be_image(const struct stat& about) {
   return S_ISREG(about.st_mode) && only_ours(about) && about.st_nlink == 1 && about.st_size > 0 &&
          static_cast<std::uint64_t>(about.st_size) <= limits::kImageBytesMax;
 }
 
-// What a file counts for.
+// The bytes that a file counts for.
 std::uint64_t charge(std::uint64_t bytes) {
   return (bytes + ImageFolder::kBlockBytes - 1) / ImageFolder::kBlockBytes *
          ImageFolder::kBlockBytes;
@@ -67,7 +68,7 @@ Status make_folders(const std::string& path) {
     end = path.find('/', end);
     const std::string folder = path.substr(0, end);
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      // A folder above may exist where we may make none.
+      // A parent folder may exist where we may not create one.
       const int failure = errno;
       if (access(folder.c_str(), F_OK) != 0) return Status::from_errno(failure, folder);
     }
@@ -86,9 +87,9 @@ bool earlier(const timespec& left, const timespec& right) {
   return left.tv_sec != right.tv_sec ? left.tv_sec < right.tv_sec : left.tv_nsec < right.tv_nsec;
 }
 
-// The images and parts; nothing when the folder cannot be read.
+// The images and parts. Nothing if the folder cannot be read.
 std::optional<std::vector<File>> list(int folder) {
-  // A descriptor of its own: the place where a listing stands belongs to the open folder.
+  // A descriptor of its own, because the read position belongs to the open folder.
   const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* listing = own < 0 ? nullptr : fdopendir(own);
   if (listing == nullptr) {
@@ -118,7 +119,7 @@ bool write_all(int fd, ByteView bytes) {
   return true;
 }
 
-// `bytes` from `offset` on, all of them.
+// Reads all `bytes` from `offset` on.
 bool read_all(int fd, MutableBytes bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     const ssize_t done = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -130,7 +131,8 @@ bool read_all(int fd, MutableBytes bytes, std::uint64_t offset) {
   return true;
 }
 
-// Hashes `bytes` of `source`, piece by piece, and gives each piece to `take`.
+// Passes `bytes` of `source` to `take`, piece by piece. Returns whether all worked and the digest
+// fits.
 template <typename Take>
 bool walk(int source, std::uint64_t bytes, const Sha256Digest& digest, Take take) {
   Sha256 hash;
@@ -145,7 +147,7 @@ bool walk(int source, std::uint64_t bytes, const Sha256Digest& digest, Take take
   return hash.finish() == digest;
 }
 
-// Among processes; never for long.
+// Locks among processes, only briefly.
 class FolderLock {
  public:
   explicit FolderLock(int folder) : folder_(folder) {
@@ -169,7 +171,7 @@ class FolderLock {
 
 }  // namespace
 
-// A file that is being written; removed again unless it is finished.
+// A file that is being written. It is removed again unless it is finished.
 class ImageFolder::Part {
  public:
   Part(ImageFolder& owner, UniqueFd file, std::string name)
@@ -185,14 +187,14 @@ class ImageFolder::Part {
   bool reserve(std::uint64_t bytes) {
     const auto size = static_cast<off_t>(bytes);
     if (fallocate(file_.get(), 0, 0, size) == 0) return true;
-    // Not every file system can; then at least its size says what it will take.
+    // Not every file system supports this. Then at least the size shows how much it will take.
     if (errno == EOPNOTSUPP && ftruncate(file_.get(), size) == 0) return true;
     return not_kept();
   }
   bool write(ByteView bytes) { return write_all(file_.get(), bytes) || not_kept(); }
   void finish(const Sha256Digest& digest) {
     const int folder = owner_->folder_.get();
-    // Who lists the files to make room may otherwise miss it under either name.
+    // A process that lists the files to make room could otherwise miss it under either name.
     const std::lock_guard lock(owner_->mutex_);
     const FolderLock processes(folder);
     if (!processes.held()) return;
@@ -241,7 +243,7 @@ void ImageFolder::remove(const std::string& name, const char* why) const {
 
 UniqueFd ImageFolder::open_image(const Sha256Digest& digest) {
   const std::string name = name_of(digest);
-  // A pipe in its place must not hold us.
+  // Opening a pipe in its place must not block.
   UniqueFd image(
       openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!image.valid()) {
@@ -314,7 +316,7 @@ bool ImageFolder::make_room(std::uint64_t bytes) {
   for (const File& file : *files) {
     const bool part = !is_image_name(file.name);
     const bool over = total > bytes_max_ || count > kFilesMax;
-    // Somebody writes the other parts; what they will take is counted.
+    // Other processes write the other parts. Their future size is counted.
     if (part ? !earlier(file.used, abandoned) : !over) continue;
     if (unlinkat(folder_.get(), file.name.c_str(), 0) != 0 && errno != ENOENT) continue;
     total -= file.charge;
@@ -343,7 +345,8 @@ std::optional<ImageFolder::Part> ImageFolder::start(std::uint64_t bytes) {
     return std::nullopt;
   }
   Part part(*this, std::move(file), name);
-  // Taken before the lock goes, so that the others count it; a full disk is found out here.
+  // Space is reserved before the lock is released, so that others count it. A full disk is noticed
+  // here.
   if (!part.reserve(bytes)) return std::nullopt;
   return part;
 }

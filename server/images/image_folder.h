@@ -1,9 +1,9 @@
 // ImageFolder: images in files of one folder, each named by its digest in hexadecimal.
 //
-// The folder has mode 0700, its files 0600, and all are the process's own user's: what is not, a
-// link included, is no image. Several processes may use the same folder. A file is written under
-// another name, then renamed; whoever reads one hashes it, and removes one that is not what its
-// name says, so that no crash and no flaw of a disk is ever taken for an image.
+// The folder has mode 0700 and its files 0600. All belong to the process's own user. Any other
+// file, a link included, is not an image. Several processes may use the same folder. A file is
+// written under another name and then renamed. Each reader hashes the file and removes it if its
+// bytes do not fit its name. So no crash or disk error ever yields a wrong image.
 #pragma once
 
 #include <chrono>
@@ -21,27 +21,27 @@ namespace gpurun::server {
 
 class ImageFolder final : public ImageCache {
  public:
-  // Files at most, whatever their sizes: each addition looks at all.
+  // The most files, whatever their sizes, because each addition looks at all of them.
   static constexpr std::size_t kFilesMax = 8192;
-  // The least that a file counts for: a block of a disk.
+  // The least that a file counts for: one disk block.
   static constexpr std::uint64_t kBlockBytes = 4096;
-  // A half-written file of that age was left by a process that died.
+  // A half-written file of that age remains from a process that died.
   static constexpr std::chrono::minutes kAbandonedAfter{60};
 
-  // Makes the folder, and those above it, where they are missing. `bytes_max`: of all files; the
-  // ones that were used longest ago go first. kRefused: it is a link, another user's, or open to
-  // others; else what the system said.
+  // Creates the folder and its parents where they are missing. `bytes_max` bounds all files
+  // together. The least recently used files are removed first. kRefused: the folder is a link,
+  // another user's, or open to others. Otherwise returns the system's error.
   static Result<std::unique_ptr<ImageFolder>> open(const std::string& path,
                                                    std::uint64_t bytes_max);
 
   std::optional<Bytes> find(const Sha256Digest& digest) override;
   void add(const Sha256Digest& digest, ByteView bundle) override;
 
-  // For who reads, or has, the bytes elsewhere.
+  // These are for callers that read the bytes elsewhere or have them.
   //
-  // The file of that image, open for reading, marked as just used; its bytes may be anything.
+  // Opens the file of that image for reading and marks it as just used. Its bytes are not verified.
   UniqueFd open_image(const Sha256Digest& digest);
-  // Removes the file if it is not what its name says.
+  // Removes the file if its bytes do not fit its name.
   void remove_if_damaged(const Sha256Digest& digest);
   // The folder's descriptor.
   int fd() const { return folder_.get(); }
@@ -54,19 +54,19 @@ class ImageFolder final : public ImageCache {
   ImageFolder(UniqueFd folder, std::string path, std::uint64_t bytes_max)
       : folder_(std::move(folder)), path_(std::move(path)), bytes_max_(bytes_max) {}
 
-  // Whether it seems to be there; it is marked as just used then.
+  // Whether the file seems to be there. If so, it is marked as just used.
   bool has(const Sha256Digest& digest) const;
   std::optional<Part> start(std::uint64_t bytes);
   bool make_room(std::uint64_t bytes);
   void remove(const std::string& name, const char* why) const;
 
-  const UniqueFd folder_;  // Also what processes lock while they make room.
+  const UniqueFd folder_;  // Processes also lock it while they make room.
   const std::string path_;
   const std::uint64_t bytes_max_;
-  std::mutex mutex_;  // The lock is the process's: among its threads this one.
+  std::mutex mutex_;  // The file lock is per process. This one is among its threads.
 };
 
-// The bytes of `image` if they are those that `digest` names.
+// The bytes of `image` if they have the digest `digest`.
 std::optional<Bytes> read_image(int image, const Sha256Digest& digest);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// One message each way, with at most one descriptor.
+// ImageKeeper: one message each way, with at most one descriptor.
 #include "server/images/image_keeper.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ enum class Step : std::uint32_t { kFind = 1, kRemoveIfDamaged = 2, kAdd = 3 };
 struct Request {
   Step step;
   std::uint32_t zero;
-  std::uint64_t bytes;  // kAdd: of the memory file that comes along.
+  std::uint64_t bytes;  // kAdd: the size of the memory file in the message.
   Sha256Digest digest;
 };
 
@@ -41,31 +41,31 @@ struct Beginning {
 };
 
 struct Answer {
-  std::uint32_t found;  // kFind: the file comes along.
+  std::uint32_t found;  // kFind: the file is in the message.
 };
 
-// The keeper hashes and writes what it is given; a disk that takes longer is given up.
+// The keeper hashes and writes its input. A slower disk is given up.
 constexpr timeval kPatience = {120, 0};
-// When the worker ends, and with it what its session has on the GPU: for who asks just then, and
-// for the answer.
+// The limits when the worker ends, which delays the release of its session's GPU memory. One for a
+// thread that holds the lock, one for the answer.
 constexpr timeval kPatienceAtEnd = {1, 0};
-// What the keeper may still do once its worker has ended, all together: a worker that strangers'
-// code has taken over may have asked for much.
+// What the keeper may still do after its worker has ended, all together. A worker that hostile code
+// has taken over may have requested much.
 constexpr unsigned kSecondsBehindWorker = 10;
-// Larger images are waited for: what is lost when all of a session is killed stays small.
+// Larger images are waited for, so that little is lost when a whole session is killed.
 constexpr std::size_t kUnawaitedBytesMax = std::size_t{1} << 20;
 
-// In the keeper.
-void on_workers_end(int) { alarm(kSecondsBehindWorker); }  // Which ends this process.
+// Runs in the keeper.
+void on_workers_end(int) { alarm(kSecondsBehindWorker); }  // The alarm ends this process.
 
-// False: the other side is gone, or does not answer in time. `descriptor` -1: none.
+// False: the peer is gone, or does not answer in time. `descriptor` -1: no descriptor.
 template <typename Words>
 bool send_words(int socket, const Words& words, int descriptor) {
   const std::size_t count = descriptor >= 0 ? 1 : 0;
   return send_message(socket, bytes_of(words), std::span(&descriptor, count), Wait::kYes).ok();
 }
 
-// False also for a message of another length, or with more descriptors than one.
+// Also false for a message of another length, or with more than one descriptor.
 template <typename Words>
 bool receive_words(int socket, Words* words, UniqueFd* descriptor) {
   Result<DescriptorMessage> message = receive_message(socket, sizeof *words, Wait::kYes);
@@ -77,7 +77,7 @@ bool receive_words(int socket, Words* words, UniqueFd* descriptor) {
   return true;
 }
 
-// What `request` asks for; whether it is one.
+// Carries out `request`. Returns whether it is a valid one.
 bool do_step(const Request& request, ImageFolder& folder, int given, UniqueFd* image) {
   struct stat about;
   switch (request.step) {
@@ -88,7 +88,7 @@ bool do_step(const Request& request, ImageFolder& folder, int given, UniqueFd* i
       folder.remove_if_damaged(request.digest);
       return true;
     case Step::kAdd:
-      // Reading anything but a file could take for ever.
+      // Reading anything but a file could block for ever.
       if (given >= 0 && fstat(given, &about) == 0 && S_ISREG(about.st_mode)) {
         folder.add_from(request.digest, given, request.bytes);
       }
@@ -108,7 +108,7 @@ bool serve(int socket, ImageFolder* folder) {
   return send_words(socket, answer, image.get());
 }
 
-// Whose files it may open is all that is left of what it could do.
+// Afterwards the process can only open the files of its user.
 bool give_up_rights() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct none[2] = {};
@@ -120,12 +120,12 @@ void close_between(int first, int last) {
   if (syscall(SYS_close_range, static_cast<unsigned>(first), static_cast<unsigned>(last), 0) == 0) {
     return;
   }
-  // An older kernel. Nothing is open beyond: this process has just begun.
+  // For an older kernel. No higher descriptor is open, because this process has just started.
   constexpr int kOpenAtStartMax = 1024;
   for (int fd = first; fd <= std::min(last, kOpenAtStartMax); ++fd) close(fd);
 }
 
-// Which one is meant says the worker's own code, before it has heard a stranger.
+// The worker's own code names the part, before it reads any byte of the client.
 std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
                                        std::uint64_t bytes_max) {
   Beginning beginning{};
@@ -155,8 +155,8 @@ std::unique_ptr<ImageFolder> open_part(int socket, const std::string& path,
   if (getppid() != parent) _exit(125);
   const std::unique_ptr<ImageFolder> folder = open_part(socket, path, bytes_max);
   if (!give_up_rights()) _exit(125);
-  // A worker is killed as soon as its program has ended. What it has asked for is done all the
-  // same, for a while; behind that stands the end of its socket.
+  // A worker is killed as soon as its program has ended. Its requests are still carried out for a
+  // while. The end of its socket follows them.
   while (serve(socket, folder.get())) {
   }
   _exit(0);
@@ -204,7 +204,7 @@ class KeptImages final : public ImageKeeper {
   }
 
   void settle() override {
-    // Others that ask hold it as long as the disk takes.
+    // Threads with requests hold the lock as long as the disk takes.
     const std::unique_lock lock(mutex_, std::chrono::seconds(kPatienceAtEnd.tv_sec));
     if (!lock.owns_lock() || !socket_.valid()) return;
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatienceAtEnd, sizeof kPatienceAtEnd);
@@ -212,7 +212,7 @@ class KeptImages final : public ImageKeeper {
   }
 
  private:
-  // Whether a file came.
+  // Returns whether a file came.
   bool ask(const Request& request, int descriptor, UniqueFd* file) {
     const std::lock_guard lock(mutex_);
     if (!settle_adding()) return false;
@@ -225,7 +225,7 @@ class KeptImages final : public ImageKeeper {
     return answer.found != 0 && file->valid();
   }
 
-  // With the lock held. Whether there is a keeper, who has then kept what add() gave him last.
+  // With the lock held. Waits for the last add(). Returns whether the keeper still answers.
   bool settle_adding() {
     Answer answer{};
     UniqueFd none;
@@ -240,7 +240,7 @@ class KeptImages final : public ImageKeeper {
 
   std::timed_mutex mutex_;
   UniqueFd socket_;      // Guarded by mutex_. Closed: the keeper is given up.
-  bool adding_ = false;  // Guarded by mutex_. add() has asked for what nobody has waited for yet.
+  bool adding_ = false;  // Guarded by mutex_. The answer to an add() is outstanding.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Looks into memory first, then into the cache on the disk.
+// ImageStore: looks into memory first, and then into the cache on disk.
 #include "server/images/image_store.h"
 
 #include <optional>

@@ -1,6 +1,6 @@
-// ImageStore: the code images that a worker has been sent, by the SHA-256 of their bundle, so that
-// none is sent twice: in memory for the life of the session, and in a cache, if there is one,
-// beyond it.
+// ImageStore: the code images that a client has sent to a worker, by the SHA-256 of their bundle,
+// so that no image is sent twice. They stay in memory for the life of the session, and in a cache,
+// if there is one, for longer.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace gpurun::server {
 // Any thread.
 class ImageStore {
  public:
-  // Bytes kept in memory at most; images beyond are used and forgotten, and the client is told so.
+  // The most bytes in memory. Further images are used and forgotten, and the client is notified of
+  // that.
   static constexpr std::size_t kKeptBytesMax = std::size_t{512} << 20;
 
   explicit ImageStore(std::size_t kept_bytes_max = kKeptBytesMax)
@@ -26,18 +27,18 @@ class ImageStore {
   ImageStore& operator=(const ImageStore&) = delete;
 
   using Stored = std::shared_ptr<const Bytes>;
-  // Before the first use; nullptr: images end with the session.
+  // Call it before the first use. nullptr: images end with the session.
   void set_cache(std::unique_ptr<ImageCache> cache) { cache_ = std::move(cache); }
 
-  // nullptr: it was never sent, or not kept. `*kept`: it is in memory, so that find() will find it
-  // as long as this lives.
+  // nullptr: the image was never sent, or is not kept. `*kept`: it is in memory, so that find()
+  // will find it during the life of this object.
   Stored find(const Sha256Digest& digest, bool* kept);
-  // A private copy of `bundle`, whose digest the caller has verified.
+  // Returns a private copy of `bundle`. The caller has verified its digest.
   Stored add(const Sha256Digest& digest, ByteView bundle, bool* kept);
-  // Puts what add() gave into the cache: the caller has seen that it is an image. May take the time
-  // that the disk takes, or leave some of it to settle().
+  // Puts the result of add() into the cache. The caller has checked that it is an image. The call
+  // may block for the disk, or leave some of the work to settle().
   void keep_beyond(const Sha256Digest& digest, const Stored& stored);
-  // Before the process ends: as ImageCache::settle().
+  // Call it before the process ends: see ImageCache::settle().
   void settle();
 
  private:

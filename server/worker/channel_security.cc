@@ -1,5 +1,5 @@
-// The handshakes of a session's connections take place at once, so that they cost one round trip
-// together.
+// Channel security: the handshakes of all connections of a session run at once, so that together
+// they cost one round trip.
 #include "server/worker/channel_security.h"
 
 #include <functional>
@@ -35,7 +35,7 @@ Result<std::unique_ptr<tls::Handshake>> handshake_of(const HandOver& hand_over, 
   return tls::Handshake::of_server({protocol::encode_identity(identity), hand_over.key});
 }
 
-// `waited`, unless null, is called when no word of the other end is waited for any more.
+// `waited`, unless null, is called when nothing more is expected from the peer.
 Status shake_hands(const HandOver& hand_over, std::size_t index, std::size_t count,
                    std::unique_ptr<transport::Connection>* connection, Deadline deadline,
                    const std::function<void()>& waited = nullptr) {
@@ -51,9 +51,9 @@ Status shake_hands(const HandOver& hand_over, std::size_t index, std::size_t cou
   return {};
 }
 
-// The handshakes of a session, all at once, each but the first on a thread of its own: the client
-// waits, so that its processor is often free, for what takes each most of a millisecond. Where one
-// fails the others are not waited for.
+// Runs the handshakes of a session at once, each but the first on a thread of its own. The client
+// waits meanwhile, so processors are often free for this costly work. After one failure the others
+// are abandoned.
 class Handshakes {
  public:
   Handshakes(const HandOver& hand_over, std::vector<std::unique_ptr<transport::Connection>*> all,
@@ -74,7 +74,7 @@ class Handshakes {
         });
       }
     } catch (const std::system_error&) {
-      // Then one after the other.
+      // The rest run one after the other.
     }
     shake(0);
     for (; next < all_.size(); ++next) shake(next);
@@ -93,7 +93,7 @@ class Handshakes {
     if (shaken.ok()) return;
     const std::lock_guard lock(mutex_);
     waiting_[index] = nullptr;
-    if (!failure_.ok()) return;  // By our own shut_down(), as a rule.
+    if (!failure_.ok()) return;  // Usually the result of our own shut_down().
     failure_ = shaken;
     for (transport::Connection* connection : waiting_) {
       if (connection != nullptr) connection->shut_down();
@@ -104,11 +104,11 @@ class Handshakes {
   const std::vector<std::unique_ptr<transport::Connection>*> all_;
   const Deadline deadline_;
   std::mutex mutex_;
-  std::vector<transport::Connection*> waiting_;  // Guarded by mutex_. nullptr: no longer.
+  std::vector<transport::Connection*> waiting_;  // Guarded by mutex_. nullptr: done.
   Status failure_;                               // Guarded by mutex_. The first one.
 };
 
-// The words of connection `index`.
+// Receives and checks the Attach of connection `index`.
 Result<protocol::Attach> hear_attach(const HandOver& hand_over, transport::Connection& connection,
                                      std::size_t index, std::size_t count, protocol::Key* key,
                                      Deadline deadline) {

@@ -1,4 +1,4 @@
-// One queue of events for each stream, and a helper that waits at its head.
+// Completions: one queue of events for each stream, and a helper thread that waits at its head.
 #include "server/worker/completions.h"
 
 #include <iterator>
@@ -14,7 +14,8 @@ constexpr unsigned kEventFlags = 1 | 2;
 
 }  // namespace
 
-// A recorded event, of those of former calls where one is free.
+// Returns an event that was recorded in `stream`. It reuses a free event of earlier calls if
+// possible.
 void* Completions::take_event(void* context, void* stream, int* result) {
   void* event = nullptr;
   {
@@ -27,7 +28,7 @@ void* Completions::take_event(void* context, void* stream, int* result) {
   }
   *result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
   if (*result == 0) return event;
-  if (event != nullptr) {  // They went with a former context at the same address.
+  if (event != nullptr) {  // The free events ended with an earlier context at the same address.
     const std::lock_guard lock(mutex_);
     events_[context].clear();
   }
@@ -36,7 +37,7 @@ void* Completions::take_event(void* context, void* stream, int* result) {
   return event;
 }
 
-// Synchronises with what is complete: only then comes out what kernels have printed.
+// The synchronisation is needed for complete work, too: it releases the output of kernels.
 bool Completions::complete(void* event) const {
   return driver_.cuEventQuery(event) == 0 && driver_.cuEventSynchronize(event) == 0;
 }
@@ -51,7 +52,7 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   std::unique_lock lock(mutex_);
   if (lines_.count(key) == 0 && complete(event)) {
     events_[context].push_back(event);
-    if (settle(lock)) say_told(lock, Teller::kAfter);  // What it may count on goes before it.
+    if (settle(lock)) say_told(lock, Teller::kAfter);  // It may depend on the earlier work.
     lock.unlock();
     ended(0);
     return 0;
@@ -60,7 +61,7 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   if (line == nullptr) line = std::make_shared<Line>();
   line->entries.push_back({event, std::move(ended), ++last_number_});
   const std::shared_ptr<Line> mine = line;
-  // Those before it, too: a helper would sleep.
+  // Settles the earlier entries too, because a helper would sleep.
   if (done && settle(lock)) say_told(lock, Teller::kAfter);
   const bool lacks_helper = !mine->attended && !mine->entries.empty();
   if (lacks_helper && heard == Heard::kAsked) {
@@ -93,7 +94,8 @@ void Completions::attend() {
   for (const auto& [key, line] : lines) help(key, line);
 }
 
-// With the lock held, as the next: of lines without a helper.
+// Removes the entries that were reported, of lines without a helper. With the lock held, as the
+// next function.
 void Completions::take_out_told() {
   for (auto at = lines_.begin(); at != lines_.end();) {
     Line& line = *at->second;
@@ -105,9 +107,10 @@ void Completions::take_out_told() {
   }
 }
 
-// A line whose next end, of a number below `before`, is complete on the device. What work of
-// another stream may count on was issued before it, and is complete once that is: so when one is
-// found, those before it are asked again, and the first that is complete is the answer.
+// Returns a line with a next entry that has a number below `before` and is complete on the device.
+// Work that it may depend on in another stream was issued earlier and is complete, too. So after
+// each hit the entries before it are queried again, and the first one that is complete is the
+// result.
 std::shared_ptr<Completions::Line> Completions::next_complete(std::uint64_t before) const {
   std::shared_ptr<Line> found;
   for (bool more = true; more;) {
@@ -124,7 +127,7 @@ std::shared_ptr<Completions::Line> Completions::next_complete(std::uint64_t befo
   return found;
 }
 
-// The first entry that was not told yet; gives the lock up meanwhile. One at a time.
+// Calls the first `ended` that was not called yet. Releases the lock meanwhile. One at a time.
 void Completions::tell(std::unique_lock<std::mutex>& lock, Line& line, int result) {
   const Ended ended = std::move(line.entries[line.told++].ended);
   telling_ = true;
@@ -139,8 +142,8 @@ void Completions::await_teller(std::unique_lock<std::mutex>& lock) {
   told_.wait(lock, [this] { return !telling_; });
 }
 
-// A helper's: the line's first, behind all that it may count on, unless somebody else tells it.
-// Whether it told any.
+// For a helper: calls the first `ended` of the line, after those that its work may depend on,
+// unless another thread calls it. Returns whether it called any.
 bool Completions::tell_first(std::unique_lock<std::mutex>& lock, Line& line, int result) {
   bool told = false;
   for (await_teller(lock); !stopping_ && line.told == 0; await_teller(lock)) {
@@ -174,7 +177,7 @@ void Completions::wait_for(Key key, std::shared_ptr<Line> line) {
   if (found != lines_.end() && found->second == line) lines_.erase(found);
 }
 
-// Gives the lock up meanwhile.
+// Releases the lock meanwhile.
 void Completions::say_told(std::unique_lock<std::mutex>& lock, Teller teller) {
   if (told_elsewhere_ == nullptr) return;
   lock.unlock();
@@ -182,7 +185,7 @@ void Completions::say_told(std::unique_lock<std::mutex>& lock, Teller teller) {
   lock.lock();
 }
 
-// Whether there was anything to tell.
+// Returns whether it called any `ended`.
 bool Completions::settle(std::unique_lock<std::mutex>& lock) {
   bool told = false;
   // A failure is left to the helper, which waits for the same event.

@@ -1,10 +1,10 @@
-// Completions: tells when work that was handed to the driver's streams is done on the device.
+// Completions: the notice that work handed to the driver's streams is complete on the device.
 //
-// An event of ours is recorded behind the work; a helper thread (parking.h) waits for the events of
-// one stream, so that a stream which waits for hours delays the news of no other. What somebody
-// mostly asks for at once, who then finds it done (settle()), gets its helper a moment later, from
-// attend(): to wake one takes longer than a short copy. A stream that capture has taken must not
-// come here: an event of ours would enter the program's graph.
+// An event of the worker is recorded behind the work. A helper thread (parking.h) waits for the
+// events of one stream, so that a stream that waits for hours delays no other notice. Waking a
+// helper takes longer than a short copy. For work that is mostly asked about at once, and then
+// found complete by settle(), attend() starts the helper a moment later. Streams that take part in
+// a capture must not come here: the event would enter the program's graph.
 #pragma once
 
 #include <atomic>
@@ -28,46 +28,49 @@ class Completions {
   // `result`: 0, or the CUresult with which the work ended. Must not call after() or settle().
   using Ended = std::function<void(int result)>;
 
-  // `owner` as for enter_context(). Borrows both.
+  // `owner` is that of enter_context(). Borrows both references.
   Completions(const DriverFunctions& driver, Parking& parking, std::uint64_t owner)
       : driver_(driver), parking_(parking), owner_(owner) {}
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
   enum class Heard {
-    kUnasked,  // By a helper, as soon as it is done.
-    kAwaited,  // Somebody waits for this alone: it is looked for a moment before a helper is
-               // (set_soon()).
-    kAsked,    // Mostly by who settles soon; by a helper from the next attend() on.
+    kUnasked,  // A helper thread reports the work as soon as it is complete.
+    kAwaited,  // One waiter waits for this alone. The completion is polled for a moment before a
+               // helper starts (set_soon()).
+    kAsked,    // Mostly found by a thread that calls settle() soon. A helper waits from the next
+               // attend() on.
   };
-  // Behind what `stream` of `context`, which is current, has been given. `ended` is called once, on
-  // a helper thread, on one that settles, or here at once; in the order of calls of one stream, and
-  // behind those of other streams whose work this one's may count on (by an event, say): what was
-  // issued before and is complete. One at a time.
-  // Never when this returns a CUresult other than 0. One thread at a time. Who says kAsked sees to
-  // it that attend() is called soon.
+  // Reports the end of what `stream` of the current `context` has been given so far.
+  //
+  // `ended` is called once, on a helper thread, in settle(), or at once in this call. Such calls
+  // come one at a time, and in order for one stream. A call comes after those for complete work of
+  // other streams that was issued earlier, because its work may depend on them, by an event for
+  // example. `ended` is never called when this returns a CUresult other than 0. One thread at a
+  // time. The caller that passes kAsked makes sure that attend() is called soon.
   int after(void* context, void* stream, Ended ended, Heard heard = Heard::kUnasked);
-  // What nobody has settled yet gets its helper. Any thread; next to nothing where there is none.
+  // Starts a helper for each stream that is still unsettled. Any thread. It is cheap when there is
+  // no such stream.
   void attend();
 
-  // `soon(ready)` asks `ready` for a moment, and tells whether it said yes. Before the first
-  // after().
+  // `soon(ready)` polls `ready` for a moment and returns whether it became true. Set before the
+  // first after().
   using Soon = std::function<bool(const std::function<bool()>& ready)>;
   void set_soon(Soon soon) { soon_ = std::move(soon); }
 
-  // `told` is called without a lock after a helper, or an after(), has called `ended`s that are not
-  // its caller's: what those may not do, it may. Who settles sees to that himself. Before the first
-  // after().
+  // `told` is called without a lock after a helper or an after() has called an `ended` of another
+  // caller. It may do what an `ended` may not. The caller of settle() does this by itself. Set
+  // before the first after().
   enum class Teller { kHelper, kAfter };
   void set_told(std::function<void(Teller)> told) { told_elsewhere_ = std::move(told); }
 
-  // Calls every `ended` that is due now, without waiting for the device. Any thread.
+  // Calls every `ended` of work that is complete now, without waiting for the device. Any thread.
   void settle();
 
   // The driver's `context` has ended, with its events.
   void forget(void* context);
 
-  // Helpers return as soon as the driver lets them; no `ended` is called any more.
+  // Helpers return as soon as the driver lets them. No `ended` is called any more.
   void stop();
 
  private:
@@ -75,12 +78,12 @@ class Completions {
   struct Entry {
     void* event;
     Ended ended;
-    std::uint64_t number;  // In the order of after().
+    std::uint64_t number;  // The order of the after() calls.
   };
   struct Line {
     std::deque<Entry> entries;
-    std::size_t told = 0;   // So many of the first have had their `ended`.
-    bool attended = false;  // It has a helper, which takes out what was told.
+    std::size_t told = 0;   // The number of first entries with an `ended` that has been called.
+    bool attended = false;  // It has a helper, which removes the entries that were reported.
   };
 
   void* take_event(void* context, void* stream, int* result);
@@ -103,12 +106,12 @@ class Completions {
 
   std::mutex mutex_;  // Guards all below.
   std::condition_variable told_;
-  std::map<Key, std::shared_ptr<Line>> lines_;  // Those with entries.
-  std::map<void*, std::vector<void*>> events_;  // Free ones, by context.
+  std::map<Key, std::shared_ptr<Line>> lines_;  // Lines with entries.
+  std::map<void*, std::vector<void*>> events_;  // Free events, by context.
   std::uint64_t last_number_ = 0;
   bool telling_ = false;
   bool stopping_ = false;
-  std::atomic<bool> unattended_{false};  // There are lines without a helper.
+  std::atomic<bool> unattended_{false};  // Some lines have no helper.
 };
 
 }  // namespace gpurun::server

@@ -1,5 +1,5 @@
-// Namespaces first, then the empty root, the user, the limits, and the system calls last of all:
-// each step takes the right to do the one before it.
+// Confinement: first namespaces, then the empty root, the user, the limits, and last the system
+// calls. Each step gives up the right to do the one before it.
 #include "server/worker/confinement.h"
 
 #include <errno.h>
@@ -28,17 +28,17 @@
 namespace gpurun::server {
 namespace {
 
-// The sanitizers have threads and shadow memory of their own, read /proc and start a symbolizer:
-// under them a worker has its user and nothing more.
+// The sanitizers have threads and shadow memory of their own, read /proc and start a symbolizer.
+// With them a worker changes only its user.
 #ifdef GPURUN_PLANTED_FLAWS
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
 
-// Threads of one worker's user: the lanes' helpers, the emulated multiprocessors, bulk lanes.
+// Threads of one worker's user: helpers of lanes, emulated multiprocessors, bulk lanes.
 constexpr rlim_t kThreadsMax = 4096;
-// Connections, and one for each piece of memory that a program maps or exports by itself.
+// Connections, and one descriptor for each piece of memory that a program maps or exports itself.
 constexpr rlim_t kDescriptorsMax = 65'536;
 
 constexpr int kNamespaces = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -49,7 +49,7 @@ bool write_text(const char* path, const std::string& text) {
          write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// As whom we were, and nobody else is known.
+// Maps only our own user and group, unchanged.
 bool keep_own_ids(uid_t uid, gid_t gid) {
   const auto alone = [](auto id) { return std::to_string(id) + " " + std::to_string(id) + " 1"; };
   return write_text("/proc/self/setgroups", "deny") &&
@@ -57,9 +57,9 @@ bool keep_own_ids(uid_t uid, gid_t gid) {
          write_text("/proc/self/uid_map", alone(uid));
 }
 
-// A namespace of users in which only `user` is known, for a root that the kernel lets make no
-// other: within it this process has the right to all others. Only who stayed outside can say who is
-// known inside, so a child does.
+// Enters a user namespace in which only `user` is known, for a root that may not make other
+// namespaces. Inside it this process has the right to make all of them. Only a process outside can
+// write the maps, so a child does.
 bool enter_namespace_of(uid_t user) {
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) return false;
@@ -87,8 +87,8 @@ bool enter_namespace_of(uid_t user) {
   return made && ended == 0;
 }
 
-// Nothing can be opened any more. The new root is mounted over /proc for a moment, for that is
-// there everywhere.
+// Afterwards no file can be opened. The new root is mounted over /proc for a moment, because /proc
+// exists everywhere.
 bool empty_root() {
   if (mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
             "size=4k,nr_inodes=1,mode=555") != 0 ||
@@ -97,20 +97,20 @@ bool empty_root() {
   }
   mount(nullptr, ".", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
         nullptr);
-  // Old and new in one place: the old one lies on top, and goes.
+  // Old and new root are in one place. The old one lies on top and is removed.
   if (syscall(SYS_pivot_root, ".", ".") == 0) {
     return umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
   }
-  return chroot(".") == 0;  // A root that was never mounted, of a first RAM disk.
+  return chroot(".") == 0;  // The root was never mounted, as with an initial RAM disk.
 }
 
-// Devices that the system lets every user open, and that no CUDA driver needs: RDMA and tunnels
-// reach networks that the namespace of a worker does not hold back, the others the kernel.
+// Devices that the system lets every user open and that no CUDA driver needs. RDMA and tunnels
+// reach networks that the worker's namespace does not block. The others reach the kernel.
 constexpr const char* kHiddenFolders[] = {"/dev/infiniband", "/dev/net", "/dev/vfio"};
 constexpr const char* kHiddenNodes[] = {"/dev/kvm", "/dev/fuse", "/dev/vhost-net",
                                         "/dev/vhost-vsock"};
 
-// In this namespace of mounts only.
+// Hides the devices in this mount namespace only.
 Status hide_devices() {
   for (const char* folder : kHiddenFolders) {
     if (access(folder, F_OK) == 0 &&
@@ -144,7 +144,7 @@ void lower(__rlimit_resource which, rlim_t to) {
   setrlimit(which, &limit);
 }
 
-// Whoever allocates here cannot go on without.
+// A failed allocation ends the worker.
 [[noreturn]] void end_for_memory() {
   constexpr char kLine[] = "gpurun-worker: no more memory within this worker's limit; it ends\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
@@ -164,8 +164,9 @@ Status Confinement::make_namespaces() {
   const pid_t parent = getppid();
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
-  // Who becomes a user of its own does so with the rights that it has now; who stays needs a
-  // namespace in which it has any, and in which its user's other processes are strangers.
+  // A process that becomes a user of its own does so with its present rights. A process that stays
+  // needs a namespace in which it has any rights. There it also has no rights over its user's other
+  // processes.
   if (order_.user == 0) {
     user_namespace_ = unshare(CLONE_NEWUSER) == 0;
     if (user_namespace_ && !keep_own_ids(uid, gid)) {
@@ -178,7 +179,8 @@ Status Confinement::make_namespaces() {
     user_namespace_ = enter_namespace_of(order_.user);
     made = user_namespace_ && unshare(kNamespaces) == 0;
   }
-  // What is unmounted outside goes here, too: a worker may wait for days, and would keep it busy.
+  // Unmounts outside apply here too. A worker may wait for days, and would keep the file system
+  // busy.
   other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
   if (other_namespaces_) GPURUN_RETURN_IF_ERROR(hide_devices());
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -194,12 +196,12 @@ Status Confinement::finish(bool emulated, std::uint64_t memory_bytes) {
     if (!empty_root()) return Status::from_errno(errno, "an empty file system for the worker");
     add("files");
   }
-  // Those of the namespace, or root's that keeps its user.
+  // The capabilities of the namespace, or of root when it keeps its user.
   if (full && order_.user == 0 && !drop_capabilities()) return Status::from_errno(errno, "capset");
   if (order_.user != 0) {
     GPURUN_RETURN_IF_ERROR(become_user(order_.user));
     add("user");
-    // Where nobody is root, the step from one user to another takes none of them.
+    // In a namespace without root, the change from one user to another drops no capabilities.
     if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
   }
   return full ? limit(emulated, memory_bytes) : Status();
@@ -208,15 +210,15 @@ Status Confinement::finish(bool emulated, std::uint64_t memory_bytes) {
 Status Confinement::limit(bool emulated, std::uint64_t memory_bytes) {
   lower(RLIMIT_CORE, 0);
   lower(RLIMIT_NOFILE, kDescriptorsMax);
-  // Counted for each user, and for each user within a namespace.
+  // The kernel counts this for each user, and for each user within a namespace.
   if (order_.user != 0 || user_namespace_) lower(RLIMIT_NPROC, kThreadsMax);
   if (memory_bytes != 0) {
-    // What is writable and nobody else's: so address space that is only reserved costs nothing.
+    // Limits private writable memory, so address space that is only reserved costs nothing.
     lower(RLIMIT_DATA, memory_bytes);
     std::set_new_handler(end_for_memory);
     add("memory");
   }
-  // NVIDIA's driver looks up its own maps in /proc, which only a dumpable process may.
+  // NVIDIA's driver looks up its own mappings in /proc, which only a dumpable process may do.
   if (emulated) prctl(PR_SET_DUMPABLE, 0);
   add(emulated ? "system-calls" : "some-system-calls");
   return install_filter(emulated ? AllowedCalls::kEmulatedDevice : AllowedCalls::kAnyDriver);

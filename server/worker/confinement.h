@@ -1,8 +1,9 @@
-// Confinement: what keeps a stranger's native code inside its worker (docs/adr/0014).
+// Confinement: what keeps untrusted native code inside its worker (docs/adr/0014).
 //
-// Two steps, for the kernel makes namespaces for a process of one thread only, and a driver must
-// find its files and devices: begin() before anything else, finish() once the driver is open and
-// before the client is answered, which is before anything of it is decoded.
+// It has two steps. The kernel makes namespaces only for a process of one thread, so begin() comes
+// before anything else. A driver must find its files and devices, so finish() comes once the driver
+// is open. finish() also comes before the worker answers the client, and before it decodes any byte
+// of the client.
 #pragma once
 
 #include <sys/types.h>
@@ -15,23 +16,24 @@
 namespace gpurun::server {
 
 struct ConfinementOrder {
-  bool full = false;  // Else only `user`.
-  uid_t user = 0;     // To become; 0: to stay who we are.
+  bool full = false;  // Otherwise only `user` applies.
+  uid_t user = 0;     // The user to become. 0: keep the present one.
 };
 
 class Confinement {
  public:
-  // This process must have one thread. What the kernel does not give is left out, and missing in
-  // in_force(); only an order that cannot be carried out half fails.
+  // The process must have one thread. Parts that the kernel does not grant are left out and are
+  // missing in in_force(). It fails only if it would carry out an order by half.
   static Result<Confinement> begin(const ConfinementOrder& order);
 
-  // All threads, for good. `emulated`: the driver is our emulated device, whose needs we know: no
-  // file is left to see, and few system calls. `memory_bytes`: that this process may make writable
-  // of its own; 0: any. kRefused, kUnavailable: nothing must run here then.
+  // Applies to all threads, permanently. `emulated`: the driver is our emulated device. Its needs
+  // are known, so no file stays visible and few system calls stay allowed. `memory_bytes` limits
+  // the private writable memory of this process. 0: no limit. After a failure (kRefused,
+  // kUnavailable) nothing must run here.
   Status finish(bool emulated, std::uint64_t memory_bytes);
 
-  // The parts that are in force, in fixed words with spaces between (docs/security.md); empty:
-  // none. After finish().
+  // The parts that are in force, as fixed words with spaces between them (docs/security.md). Empty
+  // when there are no such parts. Call it after finish().
   const std::string& in_force() const { return in_force_; }
 
  private:

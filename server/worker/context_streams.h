@@ -1,9 +1,12 @@
-// ContextStreams: which streams of a context may have work, so that whether the context is done can
-// be asked of the driver without waiting: it has no question for that. A free stands behind all of
-// them on the device (DeviceBarrier).
+// ContextStreams: the streams of each context that may have work.
 //
-// Of a context that uses many streams, or has destroyed one that had work, it is not known until
-// somebody has waited for all of it. With the executor's role, but for what says otherwise.
+// The driver cannot be asked whether a context is done without waiting for it. This list makes that
+// possible: it asks for each stream. On the device a free waits for all of these streams
+// (DeviceBarrier).
+//
+// The state is unknown for a context that uses many streams or has destroyed a busy stream. It is
+// known again once a thread has waited for all of the work. The caller holds the executor's role,
+// except where a comment names other threads.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +21,9 @@ namespace gpurun::server {
 
 class ContextStreams {
  public:
-  // `stream`, the driver's, is about to be given something, with `context` current. Contexts are
-  // the client's. `home_of()`: the stream's own, which alone waits for it; it is seldom asked.
+  // The driver's `stream` is about to be given work, with `context` current. Contexts are those of
+  // the client. `home_of()` returns the stream's own context, which alone waits for it. It is
+  // rarely called.
   template <typename HomeOf>
   void given(std::uint64_t context, void* stream, HomeOf home_of) {
     if (context == last_context_ && stream == last_stream_) return;
@@ -33,7 +37,7 @@ class ContextStreams {
     if (streams.count < kMost) streams.each[streams.count] = stream;
     ++streams.count;
   }
-  // It is about to be destroyed, and may not be asked about any more. True: it may have work.
+  // The stream is about to be destroyed and cannot be queried any more. True: it may have work.
   template <typename IsDone>
   bool destroyed(std::uint64_t home, void* stream, IsDone is_done) {
     forget_last();
@@ -57,8 +61,8 @@ class ContextStreams {
     const auto found = streams_.find(context);
     return found != streams_.end() && !found->second.all.empty();
   }
-  // Those that have work. `state_of(stream)` asks the driver; the streams that are done are not
-  // asked about again before they are given something.
+  // The streams that have work. `state_of(stream)` asks the driver. A stream that is done is not
+  // queried again before it is given work.
   enum class State : std::uint8_t { kDone, kBusy, kCapturing };
   template <typename StateOf>
   std::vector<void*> busy(std::uint64_t context, StateOf state_of) {
@@ -84,15 +88,15 @@ class ContextStreams {
     streams_.erase(context);
     forget_last();
   }
-  // Whether done() may say so.
+  // Whether done() can give an answer.
   bool is_known(std::uint64_t context) {
     if (given_up_.load(std::memory_order_acquire)) return false;
     Streams& streams = streams_[context];
     if (waits_.load(std::memory_order_acquire) == 0) streams.waited_for = false;
     return streams.count <= kMost && !streams.waited_for;
   }
-  // Whether all that the context was given is done, by `is_done(stream)`; false also where that is
-  // not known. The null stream is asked about in any case: calls that wait use it unsaid.
+  // Whether all work of the context is done, by `is_done(stream)`. Also false where that is
+  // unknown. The null stream is always queried, because calls that wait use it implicitly.
   template <typename IsDone>
   bool done(std::uint64_t context, IsDone is_done) {
     if (!is_known(context)) return false;
@@ -105,8 +109,8 @@ class ContextStreams {
     return true;
   }
 
-  // Another thread waits for all that the context has been given so far, and says when it has (any
-  // thread; never, where the wait has failed): from then on what has come since is what is known.
+  // Another thread waits for all that the context has been given so far. After end_wait() only what
+  // came since counts. end_wait() may come from any thread. It never comes after a failed wait.
   void begin_wait(std::uint64_t context) {
     Streams& streams = streams_[context];
     streams.count = 0;
@@ -115,16 +119,17 @@ class ContextStreams {
     forget_last();
   }
   void end_wait() { waits_.fetch_sub(1, std::memory_order_acq_rel); }
-  // Contexts wait for more than their own streams from now on. Any thread.
+  // From now on contexts wait for more than their own streams. Any thread.
   void give_up() { given_up_.store(true, std::memory_order_release); }
 
  private:
   static constexpr unsigned kMost = 4;
   struct Streams {
     std::array<void*, kMost> each{};
-    unsigned count = 0;       // kMost + 1: not known, and `each` means nothing.
-    std::set<void*> all;      // Also of what is not known. Has `each`, as far as those are.
-    bool waited_for = false;  // As long as there are waits_: what was given before is not known.
+    unsigned count = 0;       // kMost + 1: unknown, and `each` means nothing.
+    std::set<void*> all;      // Includes streams of an unknown state, and `each` while that is
+                              // valid.
+    bool waited_for = false;  // Valid while waits_ is not 0: the state of earlier work is unknown.
 
     void** end() { return each.begin() + std::min(count, kMost); }
     void** find(void* stream) { return std::find(each.begin(), end(), stream); }
@@ -137,7 +142,7 @@ class ContextStreams {
   void forget_last() { last_context_ = ~std::uint64_t{0}; }
 
   std::unordered_map<std::uint64_t, Streams> streams_;  // By context.
-  std::uint64_t last_context_ = ~std::uint64_t{0};      // Noted already.
+  std::uint64_t last_context_ = ~std::uint64_t{0};      // Already noted.
   void* last_stream_ = nullptr;
   std::atomic<unsigned> waits_{0};  // For any context.
   std::atomic<bool> given_up_{false};

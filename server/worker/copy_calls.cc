@@ -1,4 +1,4 @@
-// A copy goes on chunk by chunk, as its bytes come or the device brings them.
+// Copy calls: a copy proceeds chunk by chunk, as its bytes come or as the device delivers them.
 #include "server/worker/copy_calls.h"
 
 #include <utility>
@@ -16,20 +16,22 @@ namespace {
 using protocol::RecordHeader;
 
 constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
-// Chunks behind one event: fewer events, and the client still learns in time that slots are free.
+// Chunks behind one event. Fewer events cost less, and the client still learns soon that slots are
+// free.
 constexpr std::size_t kChunksPerEvent = 8;
 
-// 0 when the call can be served; said once, but for arrays, which may have gone meanwhile.
+// Returns 0 when the call can be served. Checked once, except arrays, which may have ended
+// meanwhile.
 int first_look(Call& call, const CopyParts& parts) {
   if (parts.result() != 0) return parts.result();
   if (call.scratch[0] != 0) return 0;
   call.scratch[0] = 1;
   if (call.executor().bulk() == nullptr) return kErrorNotSupported;
-  // A graph would keep a slot's address and use it when the slot is another copy's.
+  // A graph would keep the address of a slot and use it when the slot belongs to another copy.
   return is_capturing(call.driver(), call.driver_stream()) ? kErrorCaptureUnsupported : 0;
 }
 
-// Hands over what has come, at most one event's worth. 0 or the CUresult.
+// Issues the chunks that have come, at most as many as one event covers. Returns 0 or the CUresult.
 int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
   Executor& executor = call.executor();
   BulkLanes& bulk = *executor.bulk();
@@ -41,7 +43,7 @@ int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
     if (at == nullptr) break;
     if (!executor.may_use(call, bulk.staging_in(), at, parts.copy().bytes)) break;
     const auto chunk = bulk.in().next(header.bulk);
-    if (!chunk.has_value()) break;  // Given up just now.
+    if (!chunk.has_value()) break;  // The transfer was abandoned just now.
     chunks.push_back(*chunk);
     result = parts.in(chunk->bytes, chunk->offset, chunk->size);
   }
@@ -50,7 +52,7 @@ int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
   const bool last = result == 0 && bulk.in().all_given(header.bulk);
   const auto retire = [&bulk, &executor, header, last, chunks](int ended) {
     for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
-    // Earlier parts fail with the last one: a stream that has failed stays so.
+    // Earlier parts fail with the last one, because a stream that has failed stays failed.
     if (ended != 0 && last) executor.report_failure(header, ended);
   };
   const int recorded =
@@ -61,7 +63,7 @@ int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
   return result != 0 ? result : recorded;
 }
 
-// The bytes go in the reply. scratch[1]: the slot; scratch[2]: their number.
+// The bytes go in the reply. scratch[1] is the slot, scratch[2] the number of bytes.
 int reply_with_bytes(Call& call) {
   auto* slot = reinterpret_cast<std::byte*>(call.scratch[1]);
   call.set_reply({slot, static_cast<std::size_t>(call.scratch[2])});
@@ -69,7 +71,7 @@ int reply_with_bytes(Call& call) {
   return 0;
 }
 
-// Where there is no slot, whoever takes one finds that out, and is told when there is.
+// Without a free slot the caller that takes one notices that, and is woken when a slot is free.
 bool next_may_be_used(Call& call, std::uint64_t bytes) {
   Staging& staging = call.executor().bulk()->staging_out();
   const std::byte* next = staging.next();
@@ -101,7 +103,8 @@ CallOutcome run_copy_in(Call& call) {
   const RecordHeader& header = call.header();
   BulkLanes& bulk = *call.executor().bulk();
   BulkIn& in = bulk.in();
-  // While the bytes are on their way. Who copies in, mostly copies out then.
+  // Registered while the bytes are on their way. A program that copies in mostly copies out
+  // afterwards.
   call.executor().register_ahead(call, bulk.staging_in(), parts.copy().bytes);
   call.executor().register_ahead(call, bulk.staging_out(), 0);
   int result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
@@ -140,7 +143,7 @@ CallOutcome run_copy_out(Call& call) {
         out.copied(header.bulk, chunk, how);
         if (how != 0 && report) executor.report_failure(header, how);
       };
-      // Whoever wants a few bytes asks for them with the next call.
+      // A program that wants a few bytes asks for them with its next call.
       const auto heard = executor.bulk()->may_carry(bytes) ? Completions::Heard::kAsked
                                                            : Completions::Heard::kUnasked;
       result =

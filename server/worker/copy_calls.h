@@ -1,12 +1,13 @@
-// The copies whose bytes travel beside the log, or in the reply.
+// Copy calls: the handlers of copies with bytes that travel beside the log, or in the reply.
 #pragma once
 
 #include "server/worker/call.h"
 
 namespace gpurun::server {
 
-// Form::kCopyIn. Held until its bytes have come; each chunk goes to the device when it is there.
-// With kFlagBulkOnDemand the client is asked for them when the stream has come to the copy.
+// Form::kCopyIn. The call is held until its bytes have come. Each chunk goes to the device when it
+// is here. With kFlagBulkOnDemand the worker requests the bytes once the stream has reached the
+// copy.
 CallOutcome run_copy_in(Call& call);
 // Form::kCopyOut.
 CallOutcome run_copy_out(Call& call);

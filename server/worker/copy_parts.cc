@@ -1,4 +1,4 @@
-// Cuts a range of a box's bytes into boxes.
+// CopyParts: cuts a range of a box's bytes into boxes.
 #include "server/worker/copy_parts.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace gpurun::server {
 
 using protocol::BoxSide;
 
-// A box in the box: where it begins, and its size.
+// A box in the box: its origin and its size.
 struct CopyParts::Piece {
   std::uint64_t x, y, z;
   std::uint64_t width, lines, slices;
@@ -42,7 +42,8 @@ CopyParts::CopyParts(Call& call)
   if (result_ == 0) result_ = find_array(call, box_.destination, &destination_array_);
 }
 
-// The largest one that begins there and is no longer: the rest of a line, lines, or slices.
+// The largest box that begins at `offset` and has at most `bytes`: the rest of a line, lines, or
+// slices.
 CopyParts::Piece CopyParts::piece_at(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t slice_bytes = box_.width * box_.lines;
   const std::uint64_t x = offset % box_.width;

@@ -1,7 +1,7 @@
-// What a copy record asks of the driver, whole or for a part of its bytes: between memory that is
-// one line, or of a box, of which a side may be a CUDA array (protocol::kFlagBox).
+// CopyParts: the driver calls of a copy record, for all of its bytes or a part of them. The copy is
+// linear or of a box, and a side of a box may be a CUDA array (protocol::kFlagBox).
 //
-// The executor's thread.
+// For the executor's thread.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace gpurun::server {
 
 class CopyParts {
  public:
-  // Reads the payload, whose sizes parse_record() has checked, and looks up its arrays.
+  // Reads the payload and looks up its arrays. parse_record() has checked the sizes in the payload.
   explicit CopyParts(Call& call);
 
-  // 0, or the CUresult of an array that is none.
+  // 0, or the CUresult for an invalid array.
   int result() const { return result_; }
   const protocol::CopyPayload& copy() const { return box_.copy; }
-  // Of a copy from the device: over how many its bytes may go.
+  // For a copy from the device: the number of connections that may carry its bytes.
   std::uint64_t connections() const { return box_.copy.destination; }
 
-  // The bytes [offset, offset + bytes) of what is copied, from or to `host`, in the call's stream.
-  // The driver's CUresult.
+  // Copies the bytes [offset, offset + bytes) from or to `host`, in the stream of the call. Returns
+  // the driver's CUresult.
   int in(const std::byte* host, std::uint64_t offset, std::size_t bytes) const;
   int out(std::byte* host, std::uint64_t offset, std::size_t bytes) const;
-  // All of it, within the device.
+  // Copies all bytes within the device.
   int on_device() const;
 
  private:

@@ -1,4 +1,4 @@
-// Each frame's records are checked, counted and handed on in groups.
+// Decoder: checks and counts the records of each frame and passes them on in groups.
 #include "server/worker/decoder.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Status Decoder::run() {
   }
 }
 
-// One byte is a sign of life: a large frame on a slow link is no silence.
+// One byte is a sign of life, so a large frame on a slow link is not silence.
 Result<std::size_t> Decoder::receive() {
   Result<std::size_t> received = std::size_t{0};
   const bool came = spin_.wait([&] {
@@ -117,7 +117,7 @@ Status Decoder::take_records(std::uint64_t first, ByteView records) {
   return {};
 }
 
-// What they are answered with acknowledges them: else the client would be woken once more for that.
+// Replies to these calls acknowledge them. Otherwise the client would wake once more for that.
 Status Decoder::hand_on() {
   if (calls_.empty()) return {};
   taken_ += calls_.size();

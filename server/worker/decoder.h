@@ -1,5 +1,5 @@
-// Decoder: reads the client's frames from the log channel and hands their records on, each exactly
-// once and in log order. What came before (a replay after a cut) is dropped by its number.
+// Decoder: the reader of the client's frames on the log channel. It passes their records on in log
+// order, each exactly once. It drops records that it has had before, as in a replay after a cut.
 //
 // One thread, in run().
 #pragma once
@@ -19,39 +19,39 @@
 
 namespace gpurun::server {
 
-// Where decoded calls go.
+// The receiver of decoded calls.
 class CallSink {
  public:
   virtual ~CallSink() = default;
-  // Calls in log order, without gaps or repetitions. Payloads are valid during the call only. A
+  // Calls in log order, without gaps or repetitions. Payloads are valid only during the call. A
   // failure ends the session.
   virtual Status accept(std::span<const protocol::RecordView> calls) = 0;
-  // A frame of so many calls came; they are accepted before or after this.
+  // A frame of `records` calls came. accept() gets them before or after this.
   virtual void received(std::size_t /*records*/, std::size_t /*bytes*/) noexcept {}
-  // Nothing more came for a moment: the caller is about to sleep.
+  // Nothing more came for a moment. The decoder is about to sleep.
   virtual void idle() {}
 };
 
 class Decoder {
  public:
-  // Borrows all; they outlive it.
+  // Borrows all references, which outlive it.
   Decoder(transport::Connection& log, Outbox& outbox, CallSink& sink,
           std::chrono::milliseconds silence_deadline);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  // Until the client says goodbye: ok.
+  // Runs until the client sends its goodbye, and then returns ok.
   //   kPeerGone  the connection ended, or nothing came for the silence deadline.
-  //   kProtocol  the client broke the contract; also what the sink returned.
+  //   kProtocol  the client broke the contract. Failures of the sink are returned as they are.
   Status run();
 
   std::uint64_t taken_through() const noexcept { return taken_; }
 
  private:
   Result<std::size_t> receive();
-  // True: that was the goodbye.
+  // True: the frame was the goodbye.
   Result<bool> handle(const protocol::Frame& frame);
-  // `first`: the number of the first one.
+  // `first` is the number of the first record.
   Status take_records(std::uint64_t first, ByteView records);
   Status hand_on();
 
@@ -64,7 +64,7 @@ class Decoder {
   protocol::RecordsUnpacker unpacker_;
   std::vector<protocol::RecordView> calls_;
   std::uint64_t taken_ = 0;
-  std::size_t calls_bytes_ = 0;  // Of calls_.
+  std::size_t calls_bytes_ = 0;  // Bytes of calls_.
 };
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// One event for each lane and context, and which streams wait behind the last one recorded.
+// DeviceBarrier: one event for each lane and context, and the streams that wait behind the last
+// one.
 #include "server/worker/device_barrier.h"
 
 #include "server/worker/call.h"
@@ -36,7 +37,7 @@ int DeviceBarrier::before(const protocol::RecordHeader& header, void* stream) {
 bool DeviceBarrier::stands() {
   if (pending_ == nullptr) return false;
   if (driver_.cuEventQuery(pending_) == kErrorNotReady) return true;
-  pending_ = nullptr;  // Complete, or gone with its context.
+  pending_ = nullptr;  // Complete, or ended with its context.
   behind_.clear();
   return false;
 }
@@ -133,7 +134,7 @@ int DeviceBarrier::mark(const protocol::RecordHeader& header, void* stream, Owed
   if (kept_ != nullptr && mark.event == kept_) std::swap(mark.event, mark.other);
   void*& event = mark.event;
   int result = event == nullptr ? kErrorInvalidHandle : driver_.cuEventRecord(event, stream);
-  if (result != 0) {  // None yet, or it went with a former life of the context.
+  if (result != 0) {  // There is no event yet, or it ended with a former life of the context.
     event = nullptr;
     result = driver_.cuEventCreate(&event, kEventDisableTiming);
     if (result == 0) result = driver_.cuEventRecord(event, stream);

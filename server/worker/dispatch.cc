@@ -1,4 +1,4 @@
-// The generic path: no function is named here.
+// Dispatch: the generic path, which names no function.
 #include "server/worker/dispatch.h"
 
 #include <algorithm>
@@ -24,13 +24,13 @@ bool holds_handles(const Parameter& parameter) {
          parameter.shape == Shape::kHandleArray;
 }
 
-// Texture and surface objects and the like are the driver's own values on both sides.
+// Texture and surface objects and the like have the driver's own value on both sides.
 bool crosses_unchanged(HandleKind kind) {
   return kind == HandleKind::kTextureObject || kind == HandleKind::kSurfaceObject ||
          kind == HandleKind::kGraphConditional;
 }
 
-// Client's handles to the driver's, in place. 0 or the CUresult.
+// Translates the client's handles to the driver's, in place. Returns 0 or the CUresult.
 int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleTable& handles,
                      const Dispatch::Streams& streams) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
@@ -43,7 +43,7 @@ int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleT
         found = streams.resolve(streams.user, slot);
       } else if (slot != 0) {
         found = handles.find(slot, parameter.handle);
-      }  // NULL goes on as NULL: the driver knows where it is allowed.
+      }  // NULL stays NULL: the driver knows where it is allowed.
       if (found.result != 0) return found.result;
       slot = found.value;
     }
@@ -51,7 +51,8 @@ int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleT
   return 0;
 }
 
-// What the client minted for nodes that come out, by parameter, next one last; the places become 0.
+// Handles that the client minted for output nodes, by parameter, with the next one last. The places
+// of the handles become 0.
 using Spares = std::array<std::vector<std::uint64_t>, protocol::kParametersMax>;
 void take_spares(const Row& row, protocol::UnpackedCall& call, Spares& spares) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
@@ -62,8 +63,8 @@ void take_spares(const Row& row, protocol::UnpackedCall& call, Spares& spares) {
   }
 }
 
-// A handle of the client's own for a node that it has none of. Never NULL: the program would take
-// that for a node.
+// Gives a node without a handle one of the client's. It is never NULL, because the program would
+// take NULL for a node.
 int announce(HandleKind kind, DriverValue value, std::vector<std::uint64_t>& spares,
              HandleTable& handles, std::uint64_t* slot) {
   if (spares.empty()) return kErrorNotSupported;
@@ -72,8 +73,8 @@ int announce(HandleKind kind, DriverValue value, std::vector<std::uint64_t>& spa
   return handles.bind(*slot, kind, value);
 }
 
-// The driver's handles that came out, in place, to the client's: the known one where the driver
-// returned an old acquaintance, else the one that the client minted, which now stands for it.
+// Translates the driver's output handles to the client's, in place. It uses the known handle if the
+// driver returned a known object, else the handle that the client minted, which it binds.
 int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable& handles,
                       Spares& spares) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
@@ -83,8 +84,8 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
     for (std::uint64_t& slot : call.handles(i)) {
       if (slot == 0) continue;
       const std::uint64_t value = slot;
-      // What such a row puts out it has made. The driver may use a value again whose former owner
-      // is still known, because it went with a graph.
+      // Such a row has created its outputs. The driver may reuse a value with a former owner that
+      // is still known, because that ended with a graph.
       if (row.completion == driver_abi::Completion::kAsync &&
           parameter.shape == Shape::kHandlePointee && call.minted(i) != 0) {
         slot = call.minted(i);
@@ -113,7 +114,7 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
   return 0;
 }
 
-// A client that waits for its call takes back what it has minted for it.
+// A client that waits for its call takes its minted handles back.
 void poison_minted(const Row& row, const protocol::UnpackedCall& unpacked, Call& call, int result) {
   if (call.awaited()) return;
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
@@ -122,7 +123,7 @@ void poison_minted(const Row& row, const protocol::UnpackedCall& unpacked, Call&
   }
 }
 
-// What the client is told of when the call fails: the first that it has minted.
+// The handle that the client learns of when the call fails: the first one that it minted.
 void note_created(const Row& row, const protocol::UnpackedCall& unpacked, Call& call) {
   for (std::size_t i = row.parameters.size(); i-- > 0;) {
     if (unpacked.minted(i) != 0) call.set_created(unpacked.minted(i));
@@ -156,7 +157,7 @@ int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTabl
   const auto other = substitutes_.find(row.opcode);
   if (function != nullptr && other != substitutes_.end()) function = other->second;
   int result = foreign == nullptr || function == nullptr ? kErrorNotSupported : 0;
-  // The handle that ends is forgotten once the driver has really ended it.
+  // The handle is forgotten only once the driver has ended its object.
   std::uint64_t ended = 0;
   if (result == 0 && row.destroyed_parameter != kNoParameter) {
     const auto slots = unpacked.handles(row.destroyed_parameter);

@@ -1,5 +1,5 @@
-// Dispatch: serves every generated row. Unpacks the call, translates the client's handles to the
-// driver's, calls the driver through libffi, binds what it created, packs the reply.
+// Dispatch: the server of every generated row. It unpacks the call, translates the client's handles
+// to the driver's, calls the driver through libffi, binds new handles, and packs the reply.
 #pragma once
 
 #include <memory>
@@ -17,38 +17,39 @@ namespace gpurun::server {
 
 class Dispatch {
  public:
-  // Prepares every row that the generic codec can carry, custom ones included (their handlers may
-  // use it). `driver` is borrowed and outlives this.
+  // Prepares every row that the generic codec can carry. It includes custom rows, because their
+  // handlers may use it. `driver` is borrowed and outlives this.
   static Result<std::unique_ptr<Dispatch>> create(const CudaDriver& driver);
   Dispatch(const Dispatch&) = delete;
   Dispatch& operator=(const Dispatch&) = delete;
 
-  // `function`, of the driver's signature, is called in place of the driver's own where there is
-  // one. Before the first run().
+  // `function` has the driver's signature and replaces the driver's own function, if that exists.
+  // Call it before the first run().
   void substitute(std::uint16_t opcode, void* function);
 
-  // What a row's own handler does around the driver's call: before it, with the client's handles in
-  // place; after one that succeeded, with the client's handles that came out. The CUresult; what
-  // `before` refuses is not called. nullptr: nothing.
+  // The work of a row's own handler around the driver call. `before` sees the client's handles.
+  // `after` follows a driver call that succeeded and sees the client's handles of the outputs. Both
+  // return the CUresult. A failure of `before` prevents the driver call. nullptr: no such work.
   struct Around {
     int (*before)(Call& call, protocol::UnpackedCall& unpacked) = nullptr;
     int (*after)(Call& call, protocol::UnpackedCall& unpacked) = nullptr;
   };
-  // A handler for Handlers::generic, by way of the owner of Call::user(). The executor's thread.
+  // A handler for Handlers::generic, by way of the owner of Call::user(). For the executor's
+  // thread.
   CallOutcome run(Call& call) const { return run(call, Around()); }
   CallOutcome run(Call& call, const Around& around) const;
 
-  // A call that is not run, because of `result`: what nobody hears that it would have created is
-  // poisoned, as by run().
+  // For a call that is not run because of `result`. As in run(), handles that it would have created
+  // are poisoned if the client does not wait for the reply.
   static void refuse(Call& call, int result);
 
-  // The steps of run(), for whoever has no Call (tests): `streams` resolves stream values.
+  // The steps of run(), for callers without a Call (tests). `streams` resolves stream values.
   struct Streams {
     HandleTable::Found (*resolve)(void* user, std::uint64_t client_stream);
     void* user;
   };
-  // The CUresult, and, on success, outputs in `unpacked` with the client's handles. The end of a
-  // poisoned handle succeeds: nothing is left of it then.
+  // Returns the CUresult. On success the outputs in `unpacked` have the client's handles.
+  // Destroying a poisoned handle succeeds, and forgets it.
   int issue(const driver_abi::Row& row, protocol::UnpackedCall& unpacked, HandleTable& handles,
             const Streams& streams) const;
 
@@ -57,7 +58,7 @@ class Dispatch {
 
   const CudaDriver& driver_;
   std::unordered_map<std::uint16_t, void*> substitutes_;
-  std::vector<std::unique_ptr<ForeignCall>> calls_;  // By opcode; nullptr: custom code only.
+  std::vector<std::unique_ptr<ForeignCall>> calls_;  // By opcode. nullptr: custom code only.
 };
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// What a helper asks of the driver for threads that may not, or may not wait: those of the driver.
+// Driver calls on a helper thread, for callers that must not call the driver or must not block.
+// These are mostly threads of the driver.
 #include <memory>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// A vain question is worth a number of unasked answers.
+// EventBook: a map from events to the calls that recorded them last.
 #include "server/worker/event_book.h"
 
 namespace gpurun::server {

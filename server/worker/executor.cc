@@ -1,4 +1,5 @@
-// What becomes of a call: run at once (executor_run.cc), queued, held, parked, answered.
+// Executor: what happens to a call. It runs at once (executor_run.cc) or is queued, held, parked or
+// answered.
 #include "server/worker/executor.h"
 
 #include <string>
@@ -12,11 +13,11 @@ namespace gpurun::server {
 namespace {
 
 constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
-// What a queued call costs besides its record, about.
+// The approximate cost of a queued call besides its record.
 constexpr std::size_t kCallBytes = 1024;
-// Streams whose flags are remembered; all are forgotten beyond and asked for again.
+// Streams with remembered flags. Beyond this all are forgotten and queried again.
 constexpr std::size_t kTraitsMax = 4096;
-// Completions that are mostly asked for at once get their helpers after so many further calls.
+// Completions that are mostly asked for at once get their helpers after this many further calls.
 constexpr unsigned kCallsUnattendedMax = 16;
 
 std::atomic<std::uint64_t> next_id{1};
@@ -48,7 +49,7 @@ MutableBytes Call::reserve_reply(std::size_t byte_count) {
 }
 void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
 
-// A call that outlives its frame.
+// Copies the payload of a call that outlives its frame.
 std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
   auto kept = std::make_unique<Call>(std::move(call));
   if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
@@ -56,16 +57,16 @@ std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
   return kept;
 }
 
-// What the device has done within a moment costs no helper, whom to wake takes as long; where that
-// is rare nobody looks (docs/adr/0029). With the role: behind this call stand those of the
-// session's other threads.
+// Polls briefly, because waking a helper takes as long as the work that ends within a moment.
+// Polling stops where that is rare (docs/adr/0029). With the role: calls of other threads wait
+// meanwhile.
 bool ExecutorState::soon(const std::function<bool()>& ready) {
   if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
   send_all();
   return brief_look.wait(ready);
 }
 
-// Of a helper: whether it would have paid to look longer.
+// For a helper: notes whether longer polling would have paid off.
 void ExecutorState::waited_since(BriefSpin::Clock::time_point begin) noexcept {
   if (BriefSpin::Clock::now() - begin < 2 * BriefSpin::kSpan) {
     waited_briefly.store(true, std::memory_order_relaxed);
@@ -78,7 +79,7 @@ void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome)
   const bool looked = outcome.ready != nullptr;
   const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
   const Status started = parking->run([this, shared, wait, looked, begin] {
-    // The stream and its barrier were the issuer's business; only the context is needed here.
+    // The issuer has handled the stream and its barrier. Only the context is needed here.
     const RecordHeader header = shared->header_;
     shared->header_.order = Order::kLane;
     int result = prepare(*shared);
@@ -107,7 +108,7 @@ void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
     case CallOutcome::Kind::kDone:
       return answer(*call, outcome.result);
     case CallOutcome::Kind::kHeld:
-      return answer(*call, kErrorUnknown);  // There is no queue to hold it in.
+      return answer(*call, kErrorUnknown);  // The call has no queue to hold it in.
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream:
       return go_on(std::move(call), outcome);
@@ -137,8 +138,8 @@ IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
   if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
   if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
   const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
-  // This thread may have entered another context since, or none: a release of a host function has
-  // none.
+  // This thread may have entered another context since, or no context, as for the release of a host
+  // function.
   const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
   unsigned flags = 0;
   if (found.result != 0 || context.result != 0 ||
@@ -201,7 +202,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     end_waiting();
     CallOutcome outcome = run(call);
     if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
-    // Such a call may wait in the driver itself: there is nothing that it could be held for.
+    // Such a call may block in the driver itself, so there is nothing to hold it for.
     const bool wrong =
         outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
     if (wrong) outcome.result = kErrorUnknown;
@@ -214,7 +215,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   end();
 }
 
-// From now on the device keeps what its client calls later behind the context's work so far.
+// From now on the device keeps later calls of the client behind the context's work so far.
 void ExecutorState::issue_mark(IssueQueue::Item* item) {
   const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
   if (const int result = mark_behind_context(header); result != 0) report(header, result, 0);
@@ -252,7 +253,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
   }
 }
 
-// What is kept here of contexts that are gone.
+// Forgets the state of contexts that have ended.
 void ExecutorState::forget_contexts() {
   if (!contexts_ended.exchange(false, std::memory_order_acq_rel)) return;
   std::vector<std::uint64_t> contexts;
@@ -330,7 +331,7 @@ Status ExecutorState::accept(const RecordView& record) {
       break;
     case CallOutcome::Kind::kHeld:
       if (order == Order::kImmediate) {
-        answer(call, kErrorUnknown);  // Ordered nowhere: there is no queue to hold it in.
+        answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
         break;
       }
       enqueue(keep(std::move(call)));
@@ -340,14 +341,14 @@ Status ExecutorState::accept(const RecordView& record) {
   return {};
 }
 
-// With the role, which is given up meanwhile.
+// With the role, which is released while waiting.
 Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
   const auto turn = [this] { return client_turns.load(std::memory_order_acquire) != 0; };
   const auto goes_on = [&] {
     return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
   while (!goes_on()) {
-    send_all();  // The client may wait for what we have to say.
+    send_all();  // The client may wait for these.
     completions.attend();
     shrunk.wait(lock);
   }
@@ -388,7 +389,7 @@ void ExecutorState::issue_held(bool look) {
   if (look) tell_standing();
   send_all();
   completions.attend();
-  shrunk.notify_all();  // Also whoever waits for a client that is gone.
+  shrunk.notify_all();  // Wakes threads that wait for a client that is gone, too.
 }
 
 // Executor
@@ -405,7 +406,7 @@ Executor::~Executor() {
     const std::scoped_lock lock(state_->role, state_->wake_mutex);
     state_->stopping = true;
   }
-  state_->end();  // A handler may have set it meanwhile; none runs any more.
+  state_->end();  // A handler may have set it meanwhile. No handler runs any more.
   state_->woken.notify_all();
   state_->thread.join();
   ExecutorState& state = *state_;

@@ -1,11 +1,12 @@
-// Executor: hands decoded calls to the driver: which may be issued now, which are held, who gets
-// which reply. Decides order by the records' headers alone (protocol/record.h, Order).
+// Executor: the issuer of decoded calls. It decides which call goes to the driver now, which call
+// is held, and which reply a call gets. Order comes from the record headers alone
+// (protocol/record.h, Order).
 //
-// One thread at a time has the executor's role: the decoder with the calls that came, a bulk
-// connection's receiver with the bytes that came, or the executor's own thread when something else
-// that a held queue waits for has happened (a staging slot retired, a helper is done). The role is
-// held across driver calls on purpose: it is what makes "one executor issues" true. Everybody else
-// talks to it through wake().
+// One thread at a time has the executor's role. The decoder has it for calls that came, and the
+// receiver of a bulk connection for bytes that came. The executor's own thread has it for other
+// events that a held queue waits for: a staging slot has retired, a helper is done. The role is
+// held across driver calls on purpose, so that one thread at a time issues. All other threads use
+// wake().
 #pragma once
 
 #include <functional>
@@ -29,82 +30,88 @@ class Staging;
 
 class Executor final : public CallSink {
  public:
-  // Borrows all; they outlive it. Without bulk lanes, calls with bulk are not supported.
+  // Borrows all arguments, which outlive it. Without bulk lanes, calls with bulk are not supported.
   Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk = nullptr);
-  // Waits for helpers. What is still queued is not issued any more.
+  // Waits for helpers. Calls that are still queued are not issued any more.
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Decoder thread. Issues what can be issued and queues the rest; waits only while more than
-  // limits::kQueuedBytesMax are queued, and not while a turn of the client stands. Fails with the
-  // outbox's failure, with kProtocol, or with kResourceExhausted beyond
+  // For the decoder thread. Issues what can be issued and queues the rest. It waits only while more
+  // than limits::kQueuedBytesMax are queued, and not during a client turn (begin_client_turn()).
+  // Fails with the outbox's failure, with kProtocol, or with kResourceExhausted beyond
   // limits::kQueuedBehindClientBytesMax.
   Status accept(std::span<const protocol::RecordView> calls) override;
   void received(std::size_t records, std::size_t bytes) noexcept override;
   void idle() override;
 
-  // Something changed that a held queue may wait for. Any thread, never blocks.
+  // Something changed that a held queue may wait for. Any thread. Never blocks.
   void wake() noexcept;
-  // Likewise, by a thread that may block as the decoder's may: it issues what can be issued by
-  // itself, unless another thread does just now. So nobody need be woken for bytes that came.
+  // As wake(), for a thread that may block as the decoder may. It issues what can be issued by
+  // itself, unless another thread does that now. So no thread is woken for bytes that came.
   void go_on() noexcept;
 
-  // Called before each reply: what was printed goes first. Before the first accept().
+  // `before` is called before each reply, so that printed output goes first. Set before the first
+  // accept().
   void set_before_reply(void (*before)(void* user), void* user) noexcept;
-  // Calls the driver in `context`, by a helper, for who may not or may not wait. cuCtxDestroy waits
-  // for it; the end of a primary context does not. `entered`: 0, or why it is none any more. Any
-  // thread, while this lives; false: there is no helper to be had.
+  // Calls the driver in `context` on a helper thread, for callers that must not do so or must not
+  // block. cuCtxDestroy waits for such a call, but the end of a primary context does not. `entered`
+  // is 0, or the CUresult for a context that is not valid any more. Any thread, during the life of
+  // this object. False: no helper is available.
   using Errand = std::function<void(const DriverFunctions& driver, int entered)>;
   bool call_driver(void* context, Errand errand);
-  // Has a helper, in `context`, tell what copies out are complete on the device: for a thread of
-  // the driver's, which may not ask it. No future: none are to be told. While this lives.
+  // A helper in `context` settles the copies out that are complete on the device. This is for
+  // threads of the driver, which must not query it. Returns no future when there is nothing to
+  // settle. Only during the life of this object.
   std::future<void> settle_aside(void* context);
-  // The watermark of copies out whose bytes have been said: an item that is said from now on may
-  // have the client wait for them before it hears of anything else.
+  // The watermark of copies out that have been sent to the client. An item that is sent from now on
+  // may make the client wait for these bytes before it processes the item.
   std::uint64_t copies_said();
-  // Called once when this ends, before anything is torn down. Before the first accept(), or by a
-  // handler.
+  // `at_end` is called once when this object ends, before anything is torn down. Set before the
+  // first accept(), or by a handler.
   void set_at_end(std::function<void()> at_end);
 
-  // Handlers' side, see Call.
+  // For handlers, see Call.
   HandleTable& handles() noexcept;
   const WorkerOptions& options() const noexcept;
   BulkLanes* bulk() noexcept;
   Completions& completions() noexcept;
-  // Whether it can be known that all is done which the context of `call` was given: from a handler.
-  // Whether it is: from a CallOutcome's `ready`, with that context current.
+  // context_is_known(): whether it can be known that all work of the call's context is done. For
+  // handlers. context_is_done(): whether it is done. For `ready` of a CallOutcome, with that
+  // context current.
   bool context_is_known(const Call& call);
   bool context_is_done(const Call& call);
-  // Where it is not known: `call` will wait for all of it, and has.
+  // For a context that is not known: `call` begins to wait for all of its work, and has ended the
+  // wait.
   void begin_context_wait(const Call& call);
   void end_context_wait();
   EventBook& events() noexcept;
-  // The client learns that the record of `event` by the call `record` is complete. `about` is the
-  // call that found out, and is answered next. Not within a completion's `ended`.
+  // Notifies the client that the record of `event` by the call `record` is complete. `about` is the
+  // call that found this, and is answered next. Not within an `ended` of Completions.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,
                        std::uint64_t record);
-  // The client learns that all that was queued before the call `about` in its context is complete.
-  // `ticket` is the client's. Any thread.
+  // Notifies the client that all work that was queued in the context before the call `about` is
+  // complete. `ticket` is the client's. Any thread.
   void tell_work_done(const protocol::RecordHeader& about, std::uint64_t ticket);
-  // The client sends the bytes of `call`, a copy in with kFlagBulkOnDemand, once the stream has
-  // done what it was given so far. 0, or the CUresult, and nobody is asked. From its handler.
+  // Requests the bytes of `call`, a copy in with kFlagBulkOnDemand, once its stream has done its
+  // work so far. Returns 0, or the CUresult, and then requests nothing. For its handler.
   int want_bytes(const Call& call);
-  // From now on until as many ends something stands until the client says a word on the log: the
-  // decoder must get to it, whatever is queued. Any thread.
+  // Between begin and end a call waits for a message of the client on the log. The decoder must
+  // then reach that message, however much is queued. Turns nest. Any thread.
   void begin_client_turn() noexcept;
   void end_client_turn() noexcept;
-  // Has `staging` registered for `call`, which copies `bytes` through it, by a helper: what it uses
-  // and, for a large copy, a part ahead of that. From handlers, as early as they know.
+  // Registers `staging` for `call`, which copies `bytes` through it, on a helper thread: the parts
+  // that it uses and, for a large copy, one part ahead. Handlers call it as early as they can.
   void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
-  // Likewise. Whether the driver may be given `slot`; if not, the call is to be held.
+  // Whether the driver may be given `slot`. If not, `call` is to be held. For handlers.
   bool may_use(const Call& call, Staging& staging, const std::byte* slot, std::uint64_t bytes);
-  // The client's `context`, the driver's `driver_context`, is gone or going, with all that is in
-  // it. From the handler that ends it.
+  // The client's `context`, which is the driver's `driver_context`, has ended or is ending, with
+  // all that is in it. For the handler that ends it.
   void context_ended(std::uint64_t context, std::uint64_t driver_context);
-  // The call, which was answered or that nobody waits for, failed on the device. Any thread.
+  // The call was answered, or the client does not wait for it, and it failed on the device. Any
+  // thread.
   void report_failure(const protocol::RecordHeader& header, int result) noexcept;
-  // Something else that the client is to hear. Any thread; kWhenRoom may wait for the client's
+  // Sends any other item to the client. Any thread. kWhenRoom may wait for the client's
   // acknowledgements (Outbox::post_when_room()).
   enum class Saying : std::uint8_t { kWhenRoom, kAtOnce };
   Status say(const protocol::ReplyHeader& item, ByteView payload,

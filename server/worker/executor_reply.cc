@@ -1,4 +1,4 @@
-// What a call leaves behind: its reply or failure, its bulk, the news of its event.
+// Executor replies: the reply or failure of a call, its bulk, and the notice of its event.
 #include <algorithm>
 #include <cstring>
 
@@ -36,7 +36,7 @@ bool is_sticky(int result) {
 void ExecutorState::expect_bulk(const Call& call) {
   const RecordHeader& header = call.header_;
   if (bulk == nullptr || header.bulk == 0) return;
-  // A refusal comes again when the call is run.
+  // A refusal comes again when the call runs.
   if (header.form == Form::kCopyIn) {
     protocol::CopyPayload copy;
     std::memcpy(&copy, call.payload_.data(), sizeof copy);
@@ -46,7 +46,8 @@ void ExecutorState::expect_bulk(const Call& call) {
   }
 }
 
-// The payload that came beside the log. 0 or the CUresult; without `here` it has not come yet.
+// Takes the payload beside the log. Returns 0 or the CUresult. `here` is false if it has not come
+// yet.
 int ExecutorState::take_bulk(Call& call, bool* here) {
   const RecordHeader& header = call.header_;
   *here = true;
@@ -59,7 +60,7 @@ int ExecutorState::take_bulk(Call& call, bool* here) {
   return result;
 }
 
-// What the call did not consume or deliver is over.
+// Ends what the call did not consume or deliver.
 void ExecutorState::end_bulk(const Call& call, int result) {
   const RecordHeader& header = call.header_;
   if (bulk == nullptr || header.bulk == 0) return;
@@ -69,7 +70,7 @@ void ExecutorState::end_bulk(const Call& call, int result) {
   bulk->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }
 
-// The client is told of the record's end, if it said that it would ask.
+// The client is notified of the record's end if it announced that it would ask.
 void ExecutorState::note_record(const Call& call) {
   const RecordHeader header = call.header_;
   events.recorded(header.subject, header.sequence);
@@ -90,8 +91,9 @@ void ExecutorState::note_record(const Call& call) {
   run_due();
 }
 
-// Asks for the bytes of a copy in when the stream has come to it. A stream that has failed has come
-// there too: the copy hears of it. 0, or the CUresult, and nobody is asked.
+// Requests the bytes of a copy in when its stream has reached the copy. A stream that has failed
+// counts as there too, and the copy then fails. Returns 0, or the CUresult, and then requests
+// nothing.
 int ExecutorState::want_bytes(const Call& call) {
   const RecordHeader header = call.header_;
   const auto ask = [this, header](int) {
@@ -103,7 +105,7 @@ int ExecutorState::want_bytes(const Call& call) {
       item.call_sequence = header.sequence;
       item.context = header.context;
       item.subject = header.bulk;
-      // What the earlier work has copied out is in the client's memory then.
+      // By then the copies out of earlier work are in the client's memory.
       item.watermark = watermark(true);
       (void)outbox.post(item, ByteView());
     });
@@ -113,7 +115,7 @@ int ExecutorState::want_bytes(const Call& call) {
   return result;
 }
 
-// Sent with the next item, or when the executor or a helper is done with what it does.
+// Sent with the next item, or when the executor or a helper finishes its step.
 void ExecutorState::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                     std::uint64_t record, int result, bool settled) {
   if (record == 0) return;
@@ -144,7 +146,7 @@ void ExecutorState::run_due() {
       mine.swap(due);
     }
     if (mine.empty()) return;
-    // What these wait for is complete, and so is all that came before it in any stream.
+    // The work behind these is complete, and so is all work that came before it in any stream.
     if (bulk != nullptr && bulk->out().numbering_due()) completions.settle();
     if (std::any_of(mine.begin(), mine.end(), [](const Due& each) { return each.tells; })) {
       print_first();
@@ -153,7 +155,8 @@ void ExecutorState::run_due() {
   }
 }
 
-// Of everything that is complete on the device; `settled`: of what was told by completions.
+// The watermark of all work that is complete on the device. `settled`: of what completions has
+// reported.
 std::uint64_t ExecutorState::watermark(bool settled) {
   if (bulk == nullptr) return 0;
   if (!settled && bulk->out().numbering_due()) {
@@ -176,17 +179,17 @@ void ExecutorState::report(const RecordHeader& header, int result, std::uint64_t
   (void)outbox.post(item, ByteView());
 }
 
-// What the driver has printed goes out before what tells that its kernel is done.
+// Output of the driver goes before the notice that its kernel is complete.
 void ExecutorState::print_first() {
   if (before_reply != nullptr) before_reply(before_reply_user);
 }
 
-// Bytes of copies that this thread has kept together: something else comes behind them.
+// Sends bytes of copies that this thread has gathered, before other items.
 void ExecutorState::send_gathered() {
   if (bulk != nullptr) bulk->send_gathered();
 }
 
-// Bytes first: news may count on them.
+// Bytes first, because notices may depend on them.
 void ExecutorState::send_all() {
   send_gathered();
   outbox.send();
@@ -212,9 +215,9 @@ void ExecutorState::answer(const Call& call, int result, bool settled) {
   if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
   print_first();
-  send_gathered();  // Which the reply may count on.
+  send_gathered();  // The reply may depend on these bytes.
   if (observer != nullptr) observer->replied(header, call.reply_.size());
-  // A failure is kept by the outbox, and accept() returns it.
+  // The outbox keeps a failure, and accept() returns it.
   (void)outbox.post(reply, ByteView(call.reply_));
 }
 

@@ -1,4 +1,4 @@
-// How one call is made: in its context and stream, behind its barrier, by its handler.
+// Executor: how one call is run, in its context and stream, behind its barrier, by its handler.
 #include <cstring>
 
 #include "base/planted_flaw.h"
@@ -25,13 +25,13 @@ HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t la
   return {0, reinterpret_cast<DriverValue>(made)};
 }
 
-// A question would end its capture.
+// A query would end the stream's capture.
 bool ExecutorState::stream_is_done(void* stream) const {
   return !is_capturing(options.driver, stream) &&
          options.driver.cuStreamQuery(stream) != kErrorNotReady;
 }
 
-// What a context waits for is what its streams have, whichever context was current.
+// A context waits for the work of its own streams, whichever context was current.
 void ExecutorState::note_for_context(const Call& call) {
   const RecordHeader& header = call.header_;
   void* const stream = call.driver_stream_;
@@ -56,13 +56,14 @@ bool ExecutorState::begins_capture(const RecordHeader& header) {
          header.opcode == driver_abi::opcode::cuStreamBeginCaptureToGraph;
 }
 
-// A wait for an event of a capture draws the stream into that. The legacy stream never enters one.
+// A wait for an event of a capture makes the stream join that capture. The legacy stream never
+// joins.
 bool ExecutorState::may_enter_capture(const RecordHeader& header) const {
   if (header.stream < protocol::kStreamPerThread) return false;
   return begins_capture(header) || (header.form == Form::kStreamWait && !captures.empty());
 }
 
-// The stream cannot be asked about any more as long as it captures, nor, where it blocks, the
+// A stream cannot be queried while it captures. For a blocking stream the same is true of the
 // legacy stream of `home`, its context.
 void ExecutorState::keep_work_before_capture(const Call& call, std::uint64_t home) {
   const bool blocking = traits(call.header_).blocking;
@@ -73,12 +74,13 @@ void ExecutorState::keep_work_before_capture(const Call& call, std::uint64_t hom
   }
 }
 
-// From now on a stream of the worker's own has the work of `stream`, of the context `home`, too.
+// From now on a side stream of the worker also waits for the work of `stream` in the context
+// `home`.
 void ExecutorState::keep_work(const Call& call, std::uint64_t home, void* stream) {
   const HandleTable::Found context = handles.find(home, HandleKind::kContext);
-  if (context.result != 0) return;  // It has ended, and its work with it.
+  if (context.result != 0) return;  // The context has ended together with its work.
   if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) return;
-  // A failure is for the call itself to find.
+  // The call itself reports a failure.
   if (!stream_is_done(stream) && barrier.outlive(home, stream) == 0) {
     void* const side = barrier.side_of(home);
     if (side != nullptr) context_streams.given(home, side, [home] { return home; });
@@ -86,14 +88,14 @@ void ExecutorState::keep_work(const Call& call, std::uint64_t home, void* stream
   (void)enter_context(options.driver, id, call.driver_context_);
 }
 
-// Puts a barrier behind all that the context has been given and that is not done. Streams that
-// capture stay out of it: keep_work_before_capture() has seen to what they had before.
+// Puts a barrier behind all unfinished work of the context. Capturing streams get none, because
+// keep_work_before_capture() has kept what they had before.
 int ExecutorState::mark_behind_context(const RecordHeader& header) {
   using State = ContextStreams::State;
   forget_contexts();
   if (!context_streams.may_have_work(header.context)) return 0;
   const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
-  if (context.result != 0) return 0;  // It has ended, and its work with it.
+  if (context.result != 0) return 0;  // The context has ended together with its work.
   const int entered = enter_context(options.driver, id, reinterpret_cast<void*>(context.value));
   if (entered != 0) return entered;
   const std::vector<void*> busy = context_streams.busy(header.context, [this](void* stream) {
@@ -103,7 +105,7 @@ int ExecutorState::mark_behind_context(const RecordHeader& header) {
   return busy.empty() ? 0 : barrier.after_streams(header, busy);
 }
 
-// Makes the thread and the call what handlers are promised. 0 or the CUresult.
+// Gives the thread and the call the state that handlers expect. Returns 0 or the CUresult.
 int ExecutorState::prepare(Call& call) {
   const RecordHeader& header = call.header_;
   call.driver_context_ = nullptr;
@@ -114,24 +116,23 @@ int ExecutorState::prepare(Call& call) {
   }
   const int entered = enter_context(options.driver, id, call.driver_context_);
   if (entered != 0) return entered;
-  // It stands in its stream's line; the driver needs the event alone, and another thread may have
-  // ended the stream.
+  // The call has its place in its stream's queue. The driver needs only the event, and another
+  // thread may have ended the stream.
   if (is_early_event_wait(header)) return 0;
   if (header.order == Order::kStream) {
     const HandleTable::Found found = call.resolve_stream(header.stream);
-    // Its end is nothing to the driver: Dispatch forgets a stream that was never made.
+    // The driver need not learn of this end: Dispatch forgets a stream that was never made.
     if (found.result != 0 && header.opcode == driver_abi::opcode::cuStreamDestroy_v2) return 0;
     if (found.result != 0) return found.result;
     call.driver_stream_ = reinterpret_cast<void*>(found.value);
-    // A question adds nothing to its stream: that another lane's barrier comes first is not its
-    // stream's business.
+    // A query adds nothing to its stream, so it need not wait for another lane's barrier.
     if (is_question(call)) return 0;
     note_for_context(call);
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
     return result;
   }
-  // A copy between contexts, which the driver puts behind the legacy stream of the current one
+  // A copy between contexts. The driver puts it behind the legacy stream of the current one
   // (manual, cuMemcpyPeer).
   const bool between =
       header.order == Order::kContext && (header.flags & protocol::kFlagBarrier) != 0;
@@ -140,7 +141,7 @@ int ExecutorState::prepare(Call& call) {
   return barrier.before(header, nullptr);
 }
 
-// Within what the driver's queue for the stream takes without blocking us.
+// Runs the call if the driver's queue for the stream has room and would not block the executor.
 CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
   if (!bound.room(call.driver_context_, call.driver_stream_)) return CallOutcome::held();
   const CallOutcome outcome = handler(call);
@@ -157,7 +158,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   if (header.form == Form::kCopyOut) return run_copy_out(call);
   Handler handler = nullptr;
   if (is_hot(header.form)) {
-    // The form alone decides: its payload is what parse_record() has checked.
+    // Only the form decides, because parse_record() has checked that form's payload.
     if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
     const bool launch = header.form == Form::kLaunch;
     handler = launch ? options.handlers.launch : hot_handler(header.form);
@@ -170,14 +171,15 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   const int taken = take_bulk(call, &here);
   if (taken != 0) return CallOutcome::done(taken);
   if (!here) return CallOutcome::held();
-  // Who waits for a primary context waits for its green ones, too (manual, green contexts).
+  // A wait for a primary context waits for its green contexts, too (manual, green contexts).
   if (header.opcode == driver_abi::opcode::cuGreenCtxCreate) context_streams.give_up();
   const CallOutcome outcome = handler(call);
-  forget_thread_context();  // The long tail may have made another context current.
+  forget_thread_context();  // Generated calls may have made another context current.
   return outcome;
 }
 
-// Of the call's transfer, either way; none of one whose bytes it never asked for.
+// The bytes of the call's transfer in either direction. 0 for a transfer that the call never
+// requested.
 std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
   const RecordHeader& header = call.header_;
   if (header.bulk == 0) return 0;
@@ -189,7 +191,7 @@ std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
   return copy.bytes;
 }
 
-// Calls that take no longer than a helper's wake-up, or that settle what is complete by themselves.
+// Calls that take no longer than waking a helper, or that settle complete work by themselves.
 bool ExecutorState::is_short(const Call& call) const {
   const std::uint16_t code = call.header_.opcode;
   return is_hot(call.header_.form) || is_question(call) ||
@@ -198,7 +200,7 @@ bool ExecutorState::is_short(const Call& call) const {
 }
 
 CallOutcome ExecutorState::run(Call& call) {
-  // Bytes of copies wait for further ones, and for what takes no time.
+  // Gathered bytes of copies wait for more copies, or for calls that take no time.
   if (call.header_.form != Form::kCopyOut) send_gathered();
   if (!is_short(call)) {
     completions.attend();
@@ -220,7 +222,7 @@ CallOutcome ExecutorState::run(Call& call) {
   return outcome;
 }
 
-// The rest of a call that was parked.
+// Runs the rest of a parked call.
 int ExecutorState::run_rest(Call& call, int (*rest)(Call&)) {
   if (observer == nullptr) return rest(call);
   observer->launches_belong_to(call.header_.sequence);

@@ -1,6 +1,8 @@
-// The inside of Executor: executor.cc issues, executor_reply.cc answers, questions.cc answers what
-// nothing need be issued for, standing.cc tells of what waits for long, registering.cc sees to
-// staging memory, errands.cc to what threads of the driver want of it. Nobody else includes this.
+// ExecutorState: the inside of Executor, which no other file includes.
+//
+// executor.cc issues, executor_run.cc runs one call, executor_reply.cc answers. questions.cc
+// answers calls for which nothing is issued. standing.cc warns of calls that wait for long.
+// registering.cc registers staging memory. errands.cc runs driver calls for threads of the driver.
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,7 @@ using protocol::RecordView;
 
 inline bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
 
-// Drivers of tests come and go while threads stay: each executor has a number of its own.
+// In tests drivers come and go while threads stay, so each executor has a number of its own.
 std::uint64_t next_executor_id() noexcept;
 
 struct ExecutorState {
@@ -47,7 +49,7 @@ struct ExecutorState {
       : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
     completions.set_told([this](Completions::Teller teller) {
       run_due();
-      // Whoever calls after() sends what there is when it is through with its calls.
+      // The caller of after() sends after its calls.
       if (teller == Completions::Teller::kHelper) outbox.send();
     });
     completions.set_soon([this](const std::function<bool()>& ready) { return soon(ready); });
@@ -115,13 +117,13 @@ struct ExecutorState {
   int want_bytes(const Call& call);
   void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
                        int result, bool settled);
-  // What an `ended` of completions finds out and may not do itself, since it needs a watermark.
-  // `tells`: it posts by itself that something is done, and not by answer().
+  // For work that an `ended` of completions finds but must not do itself, since it needs a
+  // watermark. `tells`: it posts a completion notice by itself, and not by answer().
   void later(std::function<void()> work, bool tells = false);
   void run_due();
   void print_first();
   std::uint64_t watermark(bool settled);
-  // Announces what comes as bulk, so that it need not wait in staging for the call's turn.
+  // Announces the bulk of the call, so that its bytes need not wait in staging for the call's turn.
   void expect_bulk(const Call& call);
   int take_bulk(Call& call, bool* here);
   void end_bulk(const Call& call, int result);
@@ -144,10 +146,10 @@ struct ExecutorState {
   void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
   void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
   void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
-  // Runs a call that stands in no queue (any more) and that its client awaits.
+  // Runs a call that is in no queue any more and that its client waits for.
   void finish_awaited(std::unique_ptr<Call> call);
   void run_ordered_host(IssueQueue::Item* item);
-  // `settled`: what is done on the device has been told by completions.
+  // `settled`: completions has already reported the work that is done on the device.
   void answer(const Call& call, int result, bool settled = false);
   void report(const RecordHeader& header, int result, std::uint64_t created);
   static std::unique_ptr<Call> keep(Call&& call);
@@ -158,15 +160,15 @@ struct ExecutorState {
   Outbox& outbox;
   BulkLanes* const bulk;
   HandleTable handles;
-  Observer* const observer = options.observer;  // nullptr: nobody wants numbers.
+  Observer* const observer = options.observer;  // nullptr: statistics are off.
   const std::uint64_t id = next_executor_id();
 
-  std::mutex role;  // Held by who issues. What follows is guarded by it.
+  std::mutex role;  // Held by the thread that issues. It guards what follows.
   std::condition_variable shrunk;
   IssueQueue queue;
   std::size_t queued_bytes = 0;
-  unsigned calls_unattended = 0;  // Since completions were attended to last.
-  // Of each lane, the last of each kind that is not issued; see early_key().
+  unsigned calls_unattended = 0;  // Since the last completions.attend().
+  // For each lane, the last call of each kind that is not issued. See early_key().
   std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};
   std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
@@ -177,18 +179,18 @@ struct ExecutorState {
   struct Standing {
     RecordHeader call;
     RecordHeader copy;      // Answered early.
-    void* event = nullptr;  // Behind the copy. nullptr: it is not issued.
+    void* event = nullptr;  // Behind the copy. nullptr: the copy is not issued.
     std::chrono::steady_clock::time_point since;
   };
-  std::optional<Standing> on_device, in_queue;  // The first of each that may still stand.
+  std::optional<Standing> on_device, in_queue;  // The first of each that may still wait.
   bool told_of_standing = false;
-  std::atomic<bool> told_of_refusal{false};  // Of the driver's, to register memory.
+  std::atomic<bool> told_of_refusal{false};  // A refused registration was reported.
 
   BriefSpin brief_look;
-  std::atomic<bool> waited_briefly{false};  // A helper has, since somebody looked last.
+  std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
 
-  // Helpers in wait_for(), or on their way there (begun with the role), or on an errand. No context
-  // ends meanwhile.
+  // Helpers in wait_for(), on their way there (begun with the role), or in call_driver(). No
+  // context ends meanwhile.
   std::mutex helpers_mutex;
   std::condition_variable helpers_done;
   int helpers_waiting = 0;  // Guarded by helpers_mutex.
@@ -199,12 +201,12 @@ struct ExecutorState {
   std::mutex wake_mutex;
   std::condition_variable woken;
   bool awake = false;     // Guarded by wake_mutex.
-  bool stopping = false;  // Guarded by wake_mutex and role: either may read it.
-  std::optional<std::chrono::steady_clock::time_point> look_at;  // For what stands; wake_mutex.
-  std::vector<IssueQueue::Item*> ended;       // Ordered host calls that have returned; wake_mutex.
+  bool stopping = false;  // Guarded by wake_mutex and role: either suffices to read it.
+  std::optional<std::chrono::steady_clock::time_point> look_at;  // For tell_standing(). wake_mutex.
+  std::vector<IssueQueue::Item*> ended;       // Returned host calls. Guarded by wake_mutex.
   std::vector<std::shared_ptr<Call>> asked;   // Guarded by wake_mutex.
   std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
-  std::atomic<bool> contexts_ended{false};    // There are some.
+  std::atomic<bool> contexts_ended{false};    // ended_contexts is not empty.
 
   std::mutex due_mutex;
   struct Due {
@@ -223,7 +225,7 @@ struct ExecutorState {
   std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;
 
-  // What was said last to be called at the end; once.
+  // Calls the last at_end, once.
   void end() {
     std::function<void()> what;
     {

@@ -1,4 +1,4 @@
-// A table by the handle's index; what its creator failed with stands there as well.
+// HandleTable: a map by the whole handle. A poisoned entry keeps the failure of its creator.
 #include "server/worker/handles.h"
 
 #include "driver_abi/handle_errors.h"
@@ -8,7 +8,7 @@
 namespace gpurun::server {
 namespace {
 
-// Texture and surface objects and the like are the driver's own values on both sides.
+// Texture and surface objects and the like have the driver's own value on both sides.
 bool is_minted(HandleKind kind) {
   return kind != HandleKind::kNone && kind < HandleKind::kTextureObject;
 }
@@ -22,8 +22,8 @@ int HandleTable::insert(std::uint64_t client_handle, const Entry& entry) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= limits::kHandlesMax) return kErrorOutOfMemory;
   if (!entries_.emplace(client_handle, entry).second) return kErrorInvalidHandle;
-  // The youngest owner wins: the driver uses values again after what they stood for has gone with
-  // its context, and nobody told us of that end.
+  // The newest owner wins. The driver reuses a value when its former object has ended with its
+  // context, and the worker does not learn of that end.
   if (entry.failure == 0) reverse_[{entry.value, entry.kind}] = client_handle;
   return 0;
 }

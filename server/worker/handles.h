@@ -1,10 +1,10 @@
-// The worker's side of handles: what each client-minted value stands for in the driver.
+// HandleTable: the driver's value behind each handle that the client minted.
 //
-// A peer may send anything: every lookup checks kind and life. Nothing here is a raw pointer that
-// the client chose, and no driver pointer leaves the worker. Entries are found by the whole value,
-// so that an index which the client has used again never meets its former owner.
+// A peer may send anything, so every lookup checks kind and life. Nothing here is a raw pointer
+// that the client chose, and no driver pointer leaves the worker. Entries are found by the whole
+// value, so that a reused index never finds its former owner.
 //
-// Any thread (guarded by an inner mutex; lookups are short).
+// Any thread. An inner mutex guards all, and lookups are short.
 #pragma once
 
 #include <cstddef>
@@ -20,39 +20,40 @@
 namespace gpurun::server {
 
 using driver_abi::HandleKind;
-// The driver's value: a CUstream, CUmodule, ... as it came, 64 bits wide.
+// The driver's value as it came, 64 bits wide: a CUstream, CUmodule, ...
 using DriverValue = std::uint64_t;
 
 class HandleTable {
  public:
   struct Found {
-    int result = 0;         // 0, or the CUresult to give back (invalid handle, or the poison).
+    int result = 0;         // 0, or the CUresult to return (invalid handle, or the poison).
     DriverValue value = 0;  // Only with result 0.
   };
 
-  // Makes `client_handle` stand for `value`. CUDA_ERROR_INVALID_HANDLE when it is in use or is not
-  // of the form of a handle of `kind`; OUT_OF_MEMORY over limits::kHandlesMax.
+  // Binds `client_handle` to `value`. CUDA_ERROR_INVALID_HANDLE when the handle is in use or does
+  // not have the form of a handle of `kind`. OUT_OF_MEMORY over limits::kHandlesMax.
   int bind(std::uint64_t client_handle, HandleKind kind, DriverValue value);
-  // Its creation failed: lookups return `result` (not 0) until it is erased.
+  // Its creation failed. Lookups return `result` (not 0) until it is erased.
   int poison(std::uint64_t client_handle, HandleKind kind, int result);
 
-  // 400 INVALID_HANDLE (201 INVALID_CONTEXT for contexts) for what is unknown or of another kind;
-  // the failure of a poisoned one.
+  // driver_abi::wrong_handle_error() for a handle that is unknown or of another kind. The failure
+  // of a poisoned handle.
   Found find(std::uint64_t client_handle, HandleKind kind) const;
 
-  // The client's value for what the driver returned (cuEventGet..., cuCtxGetCurrent); 0: unknown.
+  // The client's handle of a value that the driver returned (cuEventGet..., cuCtxGetCurrent). 0:
+  // unknown.
   std::uint64_t client_handle_of(DriverValue value, HandleKind kind) const;
 
-  // Forgets a poisoned handle, which nothing of the driver's stands behind. False for any other.
+  // Forgets a poisoned handle, which has no object of the driver. False for any other handle.
   bool forget_poisoned(std::uint64_t client_handle, HandleKind kind);
 
-  // Forgets it; returns what it stood for as find() does.
+  // Forgets the handle and returns its value as find() does.
   Found erase(std::uint64_t client_handle, HandleKind kind);
 
-  // The driver returned it once more, and counts: so many more calls of release() until it is
-  // forgotten (allocations: cuMemRetainAllocationHandle).
+  // The driver has returned the same value once more and counts its owners (allocations:
+  // cuMemRetainAllocationHandle). The handle needs one more release() before it is forgotten.
   void retain(std::uint64_t client_handle);
-  // erase(), for the last owner.
+  // As erase(), but only the last owner erases.
   void release(std::uint64_t client_handle, HandleKind kind);
 
   std::size_t size() const;
@@ -62,7 +63,7 @@ class HandleTable {
     HandleKind kind = HandleKind::kNone;
     int failure = 0;
     DriverValue value = 0;
-    std::uint32_t retained = 0;  // Owners beside the first.
+    std::uint32_t retained = 0;  // Owners besides the first.
   };
   struct ReverseHash {
     std::size_t operator()(const std::pair<DriverValue, HandleKind>& key) const noexcept {

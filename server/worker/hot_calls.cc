@@ -1,4 +1,4 @@
-// Each hot record's own driver call.
+// Hot calls: one driver call for each hot record.
 #include "server/worker/hot_calls.h"
 
 #include <cstring>
@@ -18,10 +18,11 @@ using protocol::MemsetPayload;
 
 constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
 
-// Of the staging memory for copies out, what boxes that stand behind a long kernel leave to these.
+// The part of the staging memory for copies out that stays free of boxes. Such boxes may wait for a
+// long kernel.
 constexpr std::size_t kSlotsLeft = kStagingOutBytes / limits::kBulkChunkBytes / 2;
 
-// The fixed part of a payload whose size parse_record() has checked.
+// The fixed part of a payload. parse_record() has checked its size.
 template <typename T>
 T head_of(const Call& call) {
   T payload;
@@ -29,8 +30,8 @@ T head_of(const Call& call) {
   return payload;
 }
 
-// Only of a single line of pageable memory does a driver take a copy at once: a box would wait for
-// its stream, and with it all who have calls. Its bytes go to memory that is pinned.
+// A driver copies only a single line of pageable memory at once. A box would wait for its stream,
+// and every thread with calls would wait for it. So its bytes go through pinned memory.
 CallOutcome copy_inline_box(Call& call, const CopyParts& copy, ByteView bytes) {
   BulkLanes* bulk = call.executor().bulk();
   if (bulk == nullptr) return CallOutcome::done(kErrorNotSupported);
@@ -52,14 +53,14 @@ CallOutcome copy_inline_box(Call& call, const CopyParts& copy, ByteView bytes) {
 CallOutcome copy_inline(Call& call) {
   const CopyParts copy(call);
   if (copy.result() != 0) return CallOutcome::done(copy.result());
-  // A graph would keep the pointer and read it when the payload has long gone.
+  // A graph would keep the pointer and read it after the payload is freed.
   if (is_capturing(call.driver(), call.driver_stream())) {
     return CallOutcome::done(kErrorCaptureUnsupported);
   }
-  // Who copies in, mostly copies out then.
+  // A program that copies in mostly copies out afterwards.
   BulkLanes* bulk = call.executor().bulk();
   if (bulk != nullptr) call.executor().register_ahead(call, bulk->staging_out(), 0);
-  // Pageable memory is copied to the driver's staging memory before the call returns (CUDA Driver
+  // The driver copies pageable memory to its staging memory before the call returns (CUDA Driver
   // API, "API synchronization behavior", asynchronous copies).
   const ByteView bytes = call.payload().subspan(protocol::copy_payload_bytes(call.header()));
   if ((call.header().flags & protocol::kFlagBox) != 0) return copy_inline_box(call, copy, bytes);
@@ -138,7 +139,7 @@ Handler hot_handler(Form form) noexcept {
       return event_record;
     case Form::kStreamWait:
       return stream_wait;
-    case Form::kLaunch:  // Handlers::launch: it knows the kernels.
+    case Form::kLaunch:  // Handlers::launch, which knows the kernels.
     case Form::kCopyIn:
     case Form::kCopyOut:
     case Form::kCall:

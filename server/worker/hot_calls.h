@@ -1,5 +1,5 @@
-// The handlers of the hot records, found by form: small copy to the device, device copy,
-// memset, event record, stream wait.
+// Hot calls: the handlers of the hot records, found by form. These are small copy to the device,
+// device copy, memset, event record and stream wait.
 #pragma once
 
 #include "protocol/record.h"
@@ -7,7 +7,7 @@
 
 namespace gpurun::server {
 
-// nullptr: that form has no handler of its own here.
+// nullptr: the form has no handler here.
 Handler hot_handler(protocol::Form form) noexcept;
 
 }  // namespace gpurun::server

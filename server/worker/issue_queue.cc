@@ -1,4 +1,4 @@
-// Which earlier calls each call waits for, counted down as they are issued.
+// IssueQueue: the earlier calls that each call waits for, counted down as they are issued.
 #include "server/worker/issue_queue.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ enum ChainKind : std::uint8_t {
 
 bool is_gate(Order order) { return order == Order::kContext || order == Order::kOrderedHost; }
 
-// Its mark is the barrier, and not the call itself.
+// The mark of the call is the barrier, and not the call itself.
 bool has_mark_before(const RecordHeader& header) {
   return header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
 }
@@ -31,7 +31,7 @@ bool passes_streams(const RecordHeader& header) {
   return (header.flags & protocol::kFlagPassesStreams) != 0;
 }
 
-// Nobody needs to wait for it. What uses a subject stands in its order all the same.
+// No call needs to wait for it. Users of a subject keep their order all the same.
 bool delays_nobody(const RecordHeader& header) {
   return header.order == Order::kContext && (header.flags & protocol::kFlagFence) != 0 &&
          (header.flags & protocol::kFlagBarrier) == 0 && header.subject == 0;
@@ -68,7 +68,7 @@ void IssueQueue::wait_for(Item& item, Item* earlier) {
   ++item.blockers_;
 }
 
-// Every queued call of `context`: the last of each chain waits for those before it.
+// Waits for every queued call of `context`. The last call of each chain waits for those before it.
 void IssueQueue::wait_for_context(Item& item, std::uint64_t context) {
   const auto it = contexts_.find(context);
   if (it == contexts_.end()) return;
@@ -96,7 +96,7 @@ void IssueQueue::order_in_context(Item& item, const RecordHeader& header) {
   }
 }
 
-// Behind the gates, which push() sees to, and behind what passed the streams like it.
+// Waits for the gates, as in push(), and for earlier calls that pass the streams.
 void IssueQueue::order_past_streams(Item& item, std::uint64_t context) {
   for (const auto& [chain, last] : chains_) {
     const bool of_ours = context == 0 || chain.context == 0 || chain.context == context;
@@ -135,7 +135,8 @@ void IssueQueue::remember(Item& item, std::uint64_t home, bool blocking) {
   if (item.contexts_[1] != 0) contexts_[item.contexts_[1]][item.chain_] = {&item, blocking};
 }
 
-// Behind what its context has been given. The ends of ordered host calls are no work of the device.
+// The mark follows the work of its context. The end of ordered host calls is not work of the
+// device.
 void IssueQueue::push_mark(const RecordHeader& header, void* user) {
   auto owned = std::make_unique<Item>();
   Item& item = *owned;

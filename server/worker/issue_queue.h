@@ -1,20 +1,20 @@
 // IssueQueue: the calls that are decoded and not yet handed to the driver, and which of them may be
-// issued now. It looks at record headers alone and calls nobody.
+// issued now. It looks only at record headers and calls no other part.
 //
-// Each queue (a stream, a lane, a context's gate, a context's ordered host calls) is a chain: a
-// call waits for the one before it. Across chains a call waits for exactly the calls that
-// protocol::Order says, and always for calls with lower numbers, so nothing can wait in a circle.
-// Blocking streams wait for the legacy stream and it for them; among each other they do not, as on
-// the device. A call that its client awaits delays no other, whatever its order: its thread makes
-// no call meanwhile, and other threads have no word of it.
+// Each queue (a stream, a lane, a context's gate, a context's ordered host calls) is a chain. A
+// call waits for the call before it. Across chains a call waits for exactly the calls that
+// protocol::Order names. It always waits for calls with lower numbers, so no cycle can form.
+// Blocking streams wait for the legacy stream, and the legacy stream waits for them. Among each
+// other they do not wait, as on the device. A call that its client waits for delays no other call,
+// whatever its order. Its thread makes no call meanwhile, and other threads know nothing of it.
 //
 // An ordered host call with kFlagBarrier has two items: a mark, and the call behind it. The mark
 // waits for the earlier calls of its context, but not for the end of ordered host calls. Every
-// later call waits for the mark: from then on the device keeps the order (DeviceBarrier). So a free
+// later call waits for the mark. From then on the device keeps the order (DeviceBarrier). So a free
 // that blocks on its own thread delays no stream.
 //
-// Nothing stays behind when its calls are issued: an idle stream, lane or event costs nothing. One
-// thread at a time.
+// Nothing is kept of calls that are issued: an idle stream, lane or event costs nothing. One thread
+// at a time.
 #pragma once
 
 #include <cstddef>
@@ -31,17 +31,17 @@ namespace gpurun::server {
 
 class IssueQueue {
  public:
-  // What the headers do not say about the stream of a kStream call.
+  // Facts that the headers do not have about the stream of a kStream call.
   struct StreamTraits {
     bool blocking = true;  // Synchronises with the legacy stream. Ignored for streams 0, 1 and 2.
-    std::uint64_t context = 0;  // Where a stream handle was created; 0: the call's own.
+    std::uint64_t context = 0;  // In which a stream handle was created. 0: the call's own.
   };
 
   class Item {
    public:
     std::uint64_t sequence() const noexcept { return sequence_; }
     void* user() const noexcept { return user_; }
-    // This is the mark of the call that user() is, which has an item of its own.
+    // True for the mark of the call in user(). That call has an item of its own.
     bool is_mark() const noexcept { return is_mark_; }
 
    private:
@@ -57,7 +57,7 @@ class IssueQueue {
     std::uint64_t sequence_ = 0;
     void* user_ = nullptr;
     Chain chain_;
-    std::uint64_t contexts_[2] = {0, 0};  // The second: 0 when there is none.
+    std::uint64_t contexts_[2] = {0, 0};  // The second is 0 when there is only one.
     std::uint64_t subject_ = 0;
     std::size_t blockers_ = 0;
     bool held_ = false;
@@ -69,24 +69,26 @@ class IssueQueue {
   IssueQueue(const IssueQueue&) = delete;
   IssueQueue& operator=(const IssueQueue&) = delete;
 
-  // Takes a call of any order but kImmediate, which is never queued. Numbers rise from call to
-  // call. `user` is the owner's. The item lives until finish(). Where the call has a mark, that is
-  // barrier() then; its user() is the same.
+  // Takes a call of any order except kImmediate, which is never queued. Numbers rise from call to
+  // call. `user` belongs to the owner. The item lives until finish(). For a call that has a mark,
+  // barrier() is then the mark, with the same user().
   Item* push(const protocol::RecordHeader& header, const StreamTraits& traits, void* user);
 
-  // Takes a call that waits for the calls `earlier` alone, and that no other waits for.
+  // Takes a call that waits only for the calls `earlier`. No other call waits for it.
   void push_behind(std::uint64_t sequence, const std::vector<Item*>& earlier, void* user);
 
-  // The issuable call with the lowest number, which is now being issued: it is finished or held
-  // next. nullptr: there is none.
+  // The issuable call with the lowest number, which is now being issued. The caller then calls
+  // finish() or hold() for it. nullptr: there is no such call.
   Item* take();
-  // It is issued (kOrderedHost: has returned). What waited for it alone becomes issuable.
+  // The call is issued, or has returned (kOrderedHost). Calls that waited only for it become
+  // issuable.
   void finish(Item* item);
-  // It cannot be issued now; it is offered again after retry_held(). Those behind it wait on.
+  // The call cannot be issued now. It is offered again after retry_held(). Calls behind it keep
+  // waiting.
   void hold(Item* item);
   void retry_held();
 
-  // Forgets every call, also those being issued; `release` gets what push() was given.
+  // Forgets every call, including those being issued. `release` gets the `user` of each push().
   template <typename Release>
   void clear(Release release) {
     for (auto& [sequence, item] : items_) {
@@ -102,36 +104,36 @@ class IssueQueue {
   }
 
   bool empty() const noexcept { return items_.empty(); }
-  // Earlier calls of the queue that a call with this header would stand in are not issued yet.
+  // True: earlier calls in the queue of a call with this header are not issued yet.
   bool has_queue_of(const protocol::RecordHeader& header) const {
     return chains_.count(chain_of(header)) != 0;
   }
-  // Likewise of the legacy stream of `context`, whose queue begins behind those of the context's
-  // blocking streams.
+  // As has_queue_of(), for the legacy stream of `context`. Its queue begins behind the queues of
+  // the blocking streams of the context.
   bool has_legacy_work(std::uint64_t context) const;
   // A call that changes `subject` is not issued yet.
   bool has_writer_of(std::uint64_t subject) const {
     const auto found = subjects_.find(subject);
     return found != subjects_.end() && found->second.writer != nullptr;
   }
-  // The last barrier that is not issued. nullptr: there is none.
+  // The last barrier that is not issued. nullptr: there is no such barrier.
   Item* barrier() const noexcept { return barrier_; }
   bool has(std::uint64_t sequence) const { return items_.count(sequence) != 0; }
   bool has_mark(std::uint64_t sequence) const { return items_.count(sequence | kMarkBit) != 0; }
   std::size_t size() const noexcept { return items_.size(); }
-  // Chains, contexts and events that are remembered, for tests: 0 when empty().
+  // The number of chains, contexts and events that are remembered, for tests. 0 when empty().
   std::size_t remembered() const noexcept;
 
  private:
   using Chain = Item::Chain;
   struct Tail {
     Item* item = nullptr;
-    bool blocking = false;  // A blocking stream's, of the context it stands under.
+    bool blocking = false;  // The tail is of a blocking stream of the context it is listed under.
   };
   using Tails = std::map<Chain, Tail>;
   struct Subject {
     Item* writer = nullptr;
-    std::map<Chain, Item*> readers;  // Since the writer; the last of each chain.
+    std::map<Chain, Item*> readers;  // Since the writer. The last call of each chain.
   };
 
   static constexpr std::uint64_t kMarkBit = std::uint64_t{1} << 63;
@@ -153,10 +155,10 @@ class IssueQueue {
   std::unordered_map<std::uint64_t, std::unique_ptr<Item>> items_;  // By key_of().
   std::set<std::pair<std::uint64_t, Item*>> issuable_;              // Lowest number first.
   std::vector<Item*> held_;
-  std::map<Chain, Item*> chains_;                      // The last call of each.
-  std::unordered_map<std::uint64_t, Tails> contexts_;  // Each chain's last call of that context.
+  std::map<Chain, Item*> chains_;                      // The last call of each chain.
+  std::unordered_map<std::uint64_t, Tails> contexts_;  // The last call of each chain.
   std::unordered_map<std::uint64_t, Subject> subjects_;
-  Item* barrier_ = nullptr;  // The last one; it waits for those before.
+  Item* barrier_ = nullptr;  // The last one. It waits for those before it.
 };
 
 }  // namespace gpurun::server

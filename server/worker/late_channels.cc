@@ -1,4 +1,5 @@
-// Takes one connection after another: who dawdles in a handshake holds up his own session's alone.
+// LateChannels: takes one connection after another. A slow handshake delays only the session of its
+// own client.
 #include "server/worker/late_channels.h"
 
 #include <spdlog/spdlog.h>
@@ -48,7 +49,7 @@ void LateChannels::stop() {
     stopping_ = true;
     if (in_handshake_ != nullptr) in_handshake_->shut_down();
   }
-  shutdown(socket_.get(), SHUT_RD);  // Wakes who waits for the next.
+  shutdown(socket_.get(), SHUT_RD);  // Wakes the thread that waits for the next connection.
   if (thread_.joinable()) thread_.join();
 }
 
@@ -62,7 +63,7 @@ void LateChannels::run(BulkLanes& lanes) {
   }
 }
 
-// kUnavailable: gpurund gives no more.
+// kUnavailable: gpurund passes on no more connections.
 Status LateChannels::take_next(BulkLanes& lanes) {
   UniqueFd fd;
   const Result<Joining> joining = receive_joining(socket_.get(), &fd);
@@ -75,12 +76,12 @@ Status LateChannels::take_next(BulkLanes& lanes) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return {};
-    in_handshake_ = connection.get();  // Which lives on below what encrypts it.
+    in_handshake_ = connection.get();  // It stays alive below the encryption.
   }
   const Deadline deadline = Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS));
   Result<protocol::Key> key = joining->key;
   if (session_.encrypted) key = secure_late(session_, joining->index, &connection, deadline);
-  // It is answered as it is, whatever its calls' bytes go over.
+  // The answer goes over it unchanged, whatever carries the bytes of its calls.
   transport::Connection& answered = *connection;
   const Status shared =
       key.ok() ? transport::shm::share_offered(connection, deadline) : key.status();

@@ -1,6 +1,8 @@
-// LateChannels: the bulk connections that gpurund passes on while the session runs. Each is proved
-// as the first ones were, by gpurund or, of an encrypted session, here, within the handshake's
-// deadline; one that is not is closed, and the session goes on without it.
+// LateChannels: the bulk connections that gpurund passes on while the session runs. Each one is
+// proved as the first ones were, within the deadline of the handshake.
+//
+// For an encrypted session this class proves it, otherwise gpurund does. A connection that fails
+// its proof is closed, and the session continues without it.
 #pragma once
 
 #include <atomic>
@@ -15,8 +17,8 @@ namespace gpurun::server {
 
 class LateChannels final : public LateConnections {
  public:
-  // `socket`: the hand-over's. Copies what proves connections of an encrypted session, so it comes
-  // before secure_channels(), which replaces the key.
+  // `socket` is that of the hand-over. The constructor copies what proves connections of an
+  // encrypted session, so it must run before secure_channels(), which replaces the key.
   LateChannels(UniqueFd socket, const HandOver& hand_over);
   ~LateChannels() override { stop(); }
   LateChannels(const LateChannels&) = delete;
@@ -33,7 +35,7 @@ class LateChannels final : public LateConnections {
   HandOver session_;  // Without connections.
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
-  transport::Connection* in_handshake_ = nullptr;  // Guarded by mutex_: what stop() hangs up on.
+  transport::Connection* in_handshake_ = nullptr;  // Guarded by mutex_. stop() shuts it down.
   std::thread thread_;
 };
 

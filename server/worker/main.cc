@@ -1,5 +1,5 @@
-// gpurun-worker: one client process's CUDA contexts. gpurund starts it with the connections of one
-// session on a socket; with --count it only says how many GPUs the driver has.
+// gpurun-worker: the process with one client process's CUDA contexts. gpurund starts it with the
+// connections of one session on a socket. With --count it only prints how many GPUs the driver has.
 #include <dlfcn.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -48,7 +48,7 @@ namespace {
 Deadline handshake() { return Deadline::in(std::chrono::seconds(limits::kHandshakeDeadlineS)); }
 
 Result<DriverFunctions> call_path_functions(const std::string& path) {
-  // The library is mapped already; this only finds it.
+  // The library is mapped already. This call only finds it.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (library == nullptr) return Status(Code::kUnavailable, path + " is not mapped");
   return DriverFunctions::from_library(library);
@@ -57,16 +57,16 @@ Result<DriverFunctions> call_path_functions(const std::string& path) {
 struct CommandLine {
   std::string driver;
   ConfinementOrder confinement;
-  std::uint64_t memory_bytes = 0;  // Of --count; a worker that serves is told by its daemon.
+  std::uint64_t memory_bytes = 0;  // For --count. A worker that serves gets it from its daemon.
   std::string images;              // Empty: no cache.
   std::uint64_t images_bytes = 0;
-  int exchange = -1;  // Descriptor; -1: nothing is shared with other workers.
+  int exchange = -1;  // Descriptor. -1: nothing is shared with other workers.
   bool tls = false;   // The session is expected to be encrypted.
-  // Its place among the arguments; null: it was started for a lease.
+  // Its place among the arguments. nullptr: the worker was started for a lease.
   char* spare = nullptr;
 };
 
-// Says what there is, and what keeps a worker that serves a stranger where it is.
+// Prints the GPUs, and the confinement that a worker for an untrusted client would have.
 Status count(const CommandLine& line) {
   Result<Confinement> confinement = Confinement::begin(line.confinement);
   if (!confinement.ok()) return confinement.status();
@@ -112,7 +112,7 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   return channels;
 }
 
-// A client of this machine offers memory for its connections' bytes.
+// A client on this machine offers memory for the bytes of its connections.
 Status share_offered(WorkerChannels& channels) {
   const Deadline deadline = handshake();
   GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(channels.log, deadline));
@@ -122,24 +122,24 @@ Status share_offered(WorkerChannels& channels) {
   return {};
 }
 
-// What the client left in the driver goes with the process: no destructor of the driver's, and no
-// wait for calls that still block in it.
+// Objects that the client left in the driver end with the process. No destructor of the driver
+// runs, and calls that still block in it are not waited for.
 [[noreturn]] void end_process(const Status& ended) {
-  // A client that just ends says no goodbye: that is how most programs end.
+  // Most programs just end, without a goodbye.
   const bool well = ended.ok() || ended.code() == Code::kPeerGone;
   if (!well) spdlog::error("{}", ended.to_string());
   std::fflush(nullptr);
   _exit(well ? 0 : 1);
 }
 
-// What a session needs of the driver; the pointers of `options` reach into the others.
+// What a session needs of the driver. The pointers of `options` refer to the other members.
 struct Started {
   std::unique_ptr<CudaDriver> driver;
   std::unique_ptr<HandlerState> state;
   WorkerOptions options;
 };
 
-// GPURUN_STANDING_MS, where it is a number.
+// GPURUN_STANDING_MS, if it is a number.
 std::chrono::milliseconds standing_after(std::chrono::milliseconds otherwise) {
   const char* const text = std::getenv("GPURUN_STANDING_MS");
   unsigned value = 0;
@@ -149,8 +149,8 @@ std::chrono::milliseconds standing_after(std::chrono::milliseconds otherwise) {
   return error == std::errc() && rest == end ? std::chrono::milliseconds(value) : otherwise;
 }
 
-// A driver that has read CUDA_VISIBLE_DEVICES when it was mapped, before there was a lease, would
-// show a stranger the GPUs of others.
+// A driver that read CUDA_VISIBLE_DEVICES when it was mapped, before there was a lease, would show
+// a client the GPUs of others.
 Status check_gpus(const CudaDriver& driver, std::uint32_t leased) {
   int shown = 0;
   if (const int result = GPURUN_DRIVER(driver, cuDeviceGetCount, &shown); result != 0) {
@@ -190,15 +190,15 @@ Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mappe
   return started;
 }
 
-// Hashed only where the tables differ.
+// Hashed only if the tables differ.
 std::vector<protocol::RowHash> rows_to_tell(const Sha256Digest& theirs) {
   const auto ours = driver_abi::rows();
   if (protocol::known_rows_digest(ours) == theirs) return {};
   return protocol::rows_to_tell(ours, theirs);
 }
 
-// Memory that the client may hand out before it has asked for any: that spares it the wait. Of
-// several devices nobody knows which the program will use.
+// Memory that the client may hand out before it has requested any, which spares it a round trip.
+// With several devices it is unknown which one the program will use.
 std::optional<protocol::CreditGrant> first_credits(Started& started) {
   int devices = 0;
   protocol::CreditGrant grant;
@@ -213,11 +213,12 @@ std::optional<protocol::CreditGrant> first_credits(Started& started) {
   return grant;
 }
 
-// Where images are kept beyond the session: by a keeper, where this process could not.
+// The store that keeps images beyond the session. A keeper process does it where this process could
+// not.
 struct Images {
   std::unique_ptr<ImageKeeper> keeper;
 
-  // What a client is sent again is no reason to refuse it: without the folder it goes on.
+  // Without the folder the session continues, and the client sends its images again.
   static Images start(const CommandLine& line) {
     if (line.images.empty() || (line.confinement.user == 0 && !line.confinement.full)) return {};
     Result<std::unique_ptr<ImageKeeper>> keeper =
@@ -226,7 +227,7 @@ struct Images {
     spdlog::warn("no image is kept: {}", keeper.status().message());
     return {};
   }
-  // Those of the session's user.
+  // Opens the images of the session's user.
   std::unique_ptr<ImageCache> open(const CommandLine& line, const std::string& part) {
     if (keeper != nullptr) {
       keeper->keep(part);
@@ -241,8 +242,8 @@ struct Images {
   }
 };
 
-// All that can be done before there is a session; `status`: why there can be none; `confined`: why
-// no stranger may be heard.
+// All that can be done before there is a session. `status` is why no session is possible.
+// `confined` is why no untrusted client may be served.
 struct Readiness {
   Images images;
   Result<Started> started = Status(Code::kUnavailable, "not started");
@@ -251,19 +252,19 @@ struct Readiness {
   bool spare = false;
 };
 
-// Whoever looks at processes can tell whose it is.
+// Lets the process list show that the spare worker was taken.
 static_assert(std::string_view(kSpareWord).size() == std::string_view(kTakenWord).size());
 void say_taken(char* word) { std::memcpy(word, kTakenWord, std::strlen(kTakenWord)); }
 
-// gpurund's next word to this worker fails, so that it turns to another; what it has sent before
-// can be read.
+// The next message of gpurund to this worker fails, so that gpurund uses another worker. Earlier
+// messages can still be read.
 void take_no_more() { shutdown(kHandOverFd, SHUT_RD); }
 
-// The library and OpenSSL do not depend on the lease; the devices do.
+// The library and OpenSSL do not depend on the lease, but the devices do.
 Result<Readiness> make_ready(const CommandLine& line) {
   Readiness ready;
   ready.spare = line.spare != nullptr;
-  // First of all: the keeper shall have nothing of the session's or the driver's.
+  // First of all, so that the keeper gets nothing of the session or the driver.
   ready.images = Images::start(line);
   Result<Confinement> confinement = Confinement::begin(line.confinement);
   if (!confinement.ok()) return confinement.status();
@@ -288,19 +289,19 @@ Result<Readiness> make_ready(const CommandLine& line) {
   } else {
     ready.started = mapping;
   }
-  // Driver and devices are open, or will never be; from here on a stranger is heard, and decides
+  // Driver and devices are open, or never will be. From here on the client is untrusted and decides
   // what runs.
   const bool emulated = ready.started.ok() && is_emulated(*ready.started->driver);
   ready.confined = confinement->finish(emulated, assignment->memory_bytes);
   ready.status = ready.started.ok() ? ready.confined : ready.started.status();
-  // Made by the first who needs it, which would be the session's handshake. It takes as long as
-  // all else here together, so not where nobody will.
+  // Otherwise the session's handshake would create it. It takes as long as all else here together,
+  // so workers without TLS skip it.
   if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::KnownBy::kKey));
   return ready;
 }
 
-// The session may come much later. A spare worker that failed does not wait for it: gpurund starts
-// another, unless it has sent the session already, and the client has to be told.
+// The session may come much later. A spare worker that failed does not wait for it, because gpurund
+// starts another. If gpurund has sent the session already, the client must receive the failure.
 Result<HandOver> wait_for_session(const Readiness& ready) {
   if (ready.spare && !ready.status.ok()) {
     take_no_more();
@@ -317,17 +318,17 @@ Status serve(const CommandLine& line) {
   if (!hand_over.ok()) return hand_over.status();
   if (line.spare != nullptr) say_taken(line.spare);
   LateChannels late(UniqueFd(kHandOverFd), *hand_over);
-  // Before the stranger is heard, who must not have a say in whose they are.
+  // Before the client is read, so that it cannot influence which user's images these are.
   std::unique_ptr<ImageCache> images = ready->images.open(line, hand_over->images);
   Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));
   if (!channels.ok()) return channels.status();
-  // What carries it may change; the first answer goes over it as it came.
+  // The carrier of the log may change. The first answer goes over the original connection.
   transport::Connection* log = channels->log.get();
   const auto say = [&](const protocol::ControlMessage& words) {
     return protocol::send_control(*log, words, hand_over->key, protocol::Sender::kServer, 0,
                                   handshake());
   };
-  // A stranger's first bytes are read in confinement, too, or not at all.
+  // The first bytes of a client are read only in confinement, too.
   if (hand_over->encrypted && !ready->confined.ok()) return ready->status;
   const Status secured = secure_channels(*hand_over, *channels, handshake());
   if (!secured.ok() && secured.code() != Code::kRefused) return secured;
@@ -350,7 +351,7 @@ Status serve(const CommandLine& line) {
   }
   const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
   const ByteView snapshot = started.state->snapshot();
-  // gpurund has seen to it that nothing is missing which one side requires.
+  // gpurund has checked that each side has the features that the other requires.
   started.options.features = features.offered & hand_over->features.offered;
   if ((started.options.features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
     started.options.late = &late;
@@ -393,7 +394,7 @@ int run(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpurun-worker"));
   spdlog::set_level(spdlog::level::warn);
   signal(SIGXFSZ, SIG_IGN);
-  signal(SIGPIPE, SIG_IGN);  // gpurund stops reading what we say when it is too much.
+  signal(SIGPIPE, SIG_IGN);  // gpurund stops reading our output when it is too much.
   const gpurun::Status status =
       only_count ? gpurun::server::count(words) : gpurun::server::serve(words);
   gpurun::server::end_process(status);

@@ -1,4 +1,4 @@
-// Counters of the worker's half, added to without locks.
+// Observer: the counters of the worker, which are added to without locks.
 #include "server/worker/observer.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void Observer::begin_recording(const Device& device) {
   device_ = device;
   owned_ = std::make_shared<Recorder>();
   if (device.watch_kernels != nullptr) {
-    // Kept for ever: a kernel may end after the session.
+    // Never freed, because a kernel may end after the session.
     device.watch_kernels(
         [](void* user, const driver_abi::KernelRun& run) {
           (*static_cast<std::shared_ptr<Recorder>*>(user))->add_kernel(run);

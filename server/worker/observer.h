@@ -1,7 +1,7 @@
-// Observer: what a worker counts, and writes down, for a client that asked for it
+// Observer: the counters and recordings of a worker, for a client that asked for them
 // (protocol/observation.h).
 //
-// Any thread. A worker that nobody asked has none: then nothing is counted and no clock is read.
+// Any thread. Other workers have no observer: they count nothing and read no clock.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace gpurun::server {
 
 class Observer {
  public:
-  // How a driver tells which call a kernel belongs to, and when it ran
-  // (driver_abi/emulated_view.h); nullptr where it does not.
+  // The driver functions that assign a kernel to a call and report when it ran
+  // (driver_abi/emulated_view.h). nullptr where the driver has no such function.
   struct Device {
     void (*number_launches)(std::uint64_t number) = nullptr;
     void (*watch_kernels)(driver_abi::KernelRunTold told, void* user) = nullptr;
@@ -32,10 +32,10 @@ class Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  // From now on every call is written down, too. One thread; twice is once.
+  // From now on every call is recorded too. One thread. A second call does nothing.
   void begin_recording(const Device& device);
   Recorder* recorder() noexcept { return recorder_.load(std::memory_order_acquire); }
-  // What this thread launches from now on belongs to the call of that number; 0: to none.
+  // Later launches of this thread belong to the call of that number. 0: to no call.
   void launches_belong_to(std::uint64_t sequence) noexcept {
     if (const auto number = number_launches_.load(std::memory_order_acquire)) number(sequence);
   }
@@ -43,33 +43,33 @@ class Observer {
   // Steady clock, nanoseconds.
   static std::uint64_t now() noexcept;
 
-  // A call was with the driver from `begin` to `end`; `over`: it is issued, and need not be tried
-  // again.
+  // The driver worked on a call from `begin` to `end`. `over`: the call is issued and need not be
+  // tried again.
   struct Ran {
     std::uint64_t decoded = 0;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     bool over = true;
     bool failed = false;
-    std::uint64_t bytes_in = 0;   // With the record, once it is over.
+    std::uint64_t bytes_in = 0;   // With the record, once the call is over.
     std::uint64_t bytes_out = 0;  // Beside the log.
   };
   void ran(const protocol::RecordHeader& header, const Ran& ran) noexcept;
-  // Likewise, of what such a call still waited for on a helper thread.
+  // As ran(), for the time that such a call then waited on a helper thread.
   void waited(const protocol::RecordHeader& header, std::uint64_t begin,
               std::uint64_t end) noexcept;
-  // The reply to the call carries so much.
+  // The reply to the call carries this many bytes.
   void replied(const protocol::RecordHeader& header, std::uint64_t bytes) noexcept;
 
-  // One frame of so many records came; one of so many items was sent.
+  // count_batch(): one frame of `records` came. count_replies(): one frame of `items` was sent.
   void count_batch(std::uint64_t records, std::uint64_t bytes) noexcept;
   void count_replies(std::uint64_t items, std::uint64_t bytes) noexcept;
   void count_event_told() noexcept;
 
-  // Whoever asks has told them.
+  // Marks the numbers as fetched by the client.
   protocol::WorkerStatistics statistics() const;
-  // A line for the worker's own log, of numbers that the client has not asked for: it died, or was
-  // ended. Empty: they were told.
+  // A line for the worker's own log about numbers that the client did not fetch, because it died or
+  // was ended. Empty: they were fetched.
   std::string untold() const;
   void set_told() noexcept { told_.store(true, std::memory_order_relaxed); }
 
@@ -91,8 +91,8 @@ class Observer {
 
   const std::unique_ptr<std::array<Function, limits::kRowsMax>> functions_ =
       std::make_unique<std::array<Function, limits::kRowsMax>>();
-  Device device_;                    // Written by begin_recording().
-  std::shared_ptr<Recorder> owned_;  // Likewise.
+  Device device_;                    // begin_recording() writes it.
+  std::shared_ptr<Recorder> owned_;  // begin_recording() writes it.
   std::atomic<Recorder*> recorder_{nullptr};
   std::atomic<void (*)(std::uint64_t)> number_launches_{nullptr};
   mutable std::atomic<bool> told_{false};

@@ -1,4 +1,4 @@
-// Items wait until they are acknowledged; one thread at a time sends what is due.
+// Outbox: items wait until they are acknowledged, and one thread at a time sends what is ready.
 #include "server/worker/outbox.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using protocol::FrameKind;
 using protocol::ReplyHeader;
 using protocol::ReplyKind;
 
-// Of one frame, unless its first item is larger.
+// Bytes of one frame, unless its first item is larger.
 constexpr std::size_t kFrameTargetBytes = std::size_t{256} << 10;
 
 void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
@@ -131,7 +131,7 @@ void Outbox::goodbye(std::string_view reason) {
   goodbye_ = reason.substr(0, limits::kHelloBytesMax);
   goodbye_due_ = true;
   send_due(lock);
-  // Another thread may be sending, and sends this too; it has a deadline for each frame.
+  // Another thread may be sending, and then it sends this frame too. Each frame has a deadline.
   idle_.wait(lock, [this] { return !sending_; });
 }
 
@@ -152,8 +152,8 @@ Status Outbox::failure() const {
   return failure_;
 }
 
-// The next frame, under the lock, its payload in frame_. What it takes counts as sent. False:
-// nothing is due.
+// Builds the next frame under the lock, with its payload in frame_. Its items count as sent. False:
+// nothing is ready to send.
 bool Outbox::collect(FrameHeader* frame) {
   frame_.clear();
   if (closed_ || !failure_.ok()) return false;
@@ -201,7 +201,7 @@ void Outbox::send_due(std::unique_lock<std::mutex>& lock) {
     const std::size_t part_count = frame_.empty() ? 1 : 2;
     const Status sent =
         log_.send(std::span(parts.data(), part_count), Deadline::in(send_deadline_));
-    if (!sent.ok()) log_.shut_down();  // The numbers have moved on: no later frame would fit.
+    if (!sent.ok()) log_.shut_down();  // The numbers have advanced, so no later frame would fit.
     lock.lock();
     if (!sent.ok() && failure_.ok()) fail(sent);
   }

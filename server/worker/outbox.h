@@ -1,10 +1,11 @@
-// Outbox: everything that the worker says on the log channel: replies, errors, acknowledgements,
-// life signs, the goodbye. Items are numbered in the order in which they are posted, and kept until
-// the client has acknowledged them.
+// Outbox: everything that the worker sends on the log channel: replies, errors, acknowledgements,
+// heartbeats, the goodbye. Items are numbered in the order of posting and kept until the client has
+// acknowledged them.
 //
-// Who posts also sends, unless somebody is sending already, who then sends that too: no thread in
-// between, and one frame for what piled up meanwhile. A client that reads nothing for the send
-// deadline, or acknowledges nothing while kOutboxBytesMax pile up, loses the connection.
+// The posting thread sends. If another thread is already sending, that thread drains the queue. So
+// no thread switch lies in between, and one frame takes all that has collected meanwhile. A client
+// loses its connection if it reads nothing for the send deadline, or acknowledges nothing while
+// kOutboxBytesMax collect.
 //
 // Any thread may call everything.
 #pragma once
@@ -27,62 +28,63 @@ namespace gpurun::server {
 
 class Observer;
 
-// Bytes of replies that were not acknowledged; the session ends beyond.
+// Bytes of replies without an acknowledgement. Beyond this the session ends.
 inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
-// Whoever can wait does so while more is not acknowledged.
+// Callers that can wait do so while more than this is not acknowledged.
 inline constexpr std::size_t kOutboxRoomBytes = kOutboxBytesMax / 4;
-// Copies' bytes are not said here while more is not acknowledged, nor where there were more of them
-// between two replies or news of events.
+// The bytes of a copy do not go here while more than this is not acknowledged. They also do not go
+// here if there were more copied bytes than this between two replies or event notices.
 inline constexpr std::size_t kOutboxCopiesKeptBytesMax = std::size_t{512} << 10;
 inline constexpr std::size_t kOutboxCopiesBytesMax = limits::kItemCopyBytesMax;
-// The client learns what was taken at the latest after this many bytes of records.
+// The client learns what the worker has taken after at most this many bytes of records.
 inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
 
 class Outbox {
  public:
-  // Borrows the connection, which outlives it, and who counts, if anybody does. Nobody else sends
-  // on it.
+  // Borrows the connection, which outlives it, and the observer, if there is one. No other code
+  // sends on the connection.
   Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
          Observer* observer = nullptr);
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  // Says one item. Sizes and number are filled in here; `payload` is copied. Over
-  // kReplyPayloadBytesMax: kTooLarge, and nothing is said. The outbox's failure otherwise.
+  // Posts one item. It fills in sizes and number, and copies `payload`. A payload over
+  // kReplyPayloadBytesMax returns kTooLarge and sends nothing. Otherwise returns the outbox's
+  // failure.
   Status post(protocol::ReplyHeader header, ByteView payload);
-  // Likewise, but it is sent with the next item, or by send(), which must follow.
+  // As post(), but the item is sent with the next item, or by send(), which must follow.
   Status post_later(protocol::ReplyHeader header, ByteView payload);
   void send();
-  // Likewise, once less than kOutboxRoomBytes are not acknowledged: for items of which there may be
-  // many. Waits as long as the session lives; not on the thread that hears acknowledgements.
+  // As post(), once less than kOutboxRoomBytes are not acknowledged. For kinds of items that may be
+  // many. Waits as long as the session lives. Not on the thread that receives acknowledgements.
   Status post_when_room(protocol::ReplyHeader header, ByteView payload);
 
-  // The worker has the records through `sequence`, `byte_count` bytes more than last time. Said
-  // with the next frame.
+  // The worker has taken the records through `sequence`, `byte_count` bytes more than last time.
+  // The next frame carries this.
   void taken(std::uint64_t sequence, std::size_t byte_count);
-  // The client waits for replies to so many calls of those that are taken() next.
+  // The client waits for this many replies to calls of the next taken().
   void owes(std::size_t replies);
-  // Says so alone if by now kAcknowledgeBytes were taken of which no frame has told.
+  // Sends an acknowledgement alone if kAcknowledgeBytes were taken that no frame has acknowledged.
   void acknowledge_when_due();
 
-  // The client has taken the items through `sequence`. kProtocol: that was never sent.
+  // The client has taken the items through `sequence`. kProtocol: that number was never sent.
   Status acknowledged(std::uint64_t sequence);
 
-  // Says that we live, unless something else was sent since the last call.
+  // Sends a heartbeat, unless something else was sent since the last call.
   void heartbeat();
-  // The last frame: later posts are not sent. `reason` is cut at limits::kHelloBytesMax. Returns
-  // when it is sent or cannot be.
+  // Sends the last frame. Later posts are not sent. `reason` is cut at limits::kHelloBytesMax.
+  // Returns when the frame is sent or cannot be sent.
   void goodbye(std::string_view reason);
 
   // Bytes of items that the client has not acknowledged.
   std::size_t kept_bytes() const;
-  // So many bytes of a small copy are due: whether they shall be said here (kCopyBytes). A few go
-  // well with the news that count on them. Many go quicker where bytes are all there is, and where
-  // some of them go here, the others wait for those: so what there was between the last news that
-  // had copies before them decides for the first ones.
+  // Whether the bytes of a small copy are to be sent here (kCopyBytes). A few bytes go well with
+  // the notices that depend on them. Many bytes go faster as chunks, and if some go here, the
+  // others wait for those. So the bytes before the last notice that had copies before it decide
+  // about the first bytes.
   bool takes_copy(std::size_t byte_count);
 
-  // Why nothing can be sent any more; ok while it can.
+  // Why nothing can be sent any more. ok while sending works.
   Status failure() const;
 
  private:
@@ -94,7 +96,7 @@ class Outbox {
   Status add(std::unique_lock<std::mutex>& lock, protocol::ReplyHeader header, ByteView payload,
              bool now);
   void fail(Status why);
-  // Sends what is due if nobody else does.
+  // Sends what is ready if no other thread sends.
   void send_due(std::unique_lock<std::mutex>& lock);
   bool collect(protocol::FrameHeader* frame);
 
@@ -104,26 +106,26 @@ class Outbox {
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
-  std::condition_variable idle_;  // Nobody is sending.
-  std::deque<Item> items_;        // Retained, then unsent.
-  std::size_t unsent_ = 0;        // So many of the last are unsent.
+  std::condition_variable idle_;  // No thread is sending.
+  std::deque<Item> items_;        // Kept for acknowledgement, then unsent.
+  std::size_t unsent_ = 0;        // The number of unsent items, at the end.
   std::size_t item_bytes_ = 0;
-  std::size_t copied_bytes_ = 0;  // Of small copies, since the last reply or news of an event.
-  bool few_copies_ = true;        // Before the last such news that had any before them.
+  std::size_t copied_bytes_ = 0;  // Of small copies, since the last reply or event notice.
+  bool few_copies_ = true;        // Before the last such notice that had any.
   std::uint64_t last_sequence_ = 0;
-  std::uint64_t acknowledged_ = 0;  // Of ours, by the client.
-  std::uint64_t taken_ = 0;         // Of the client's, by us.
-  std::uint64_t owed_ = 0;          // Replies to come. Never fewer than of what is taken_.
-  std::size_t taken_bytes_ = 0;     // Since the client was last told.
+  std::uint64_t acknowledged_ = 0;  // The items that the client has acknowledged.
+  std::uint64_t taken_ = 0;         // The records of the client that the worker has taken.
+  std::uint64_t owed_ = 0;          // Replies to come. Never fewer than for the records in taken_.
+  std::size_t taken_bytes_ = 0;     // Since the last acknowledgement to the client.
   bool sending_ = false;
   bool acknowledge_due_ = false;
   bool heartbeat_due_ = false;
   bool goodbye_due_ = false;
   bool said_something_ = false;  // Since the last heartbeat().
-  bool closed_ = false;          // The goodbye was said.
+  bool closed_ = false;          // The goodbye was sent.
   std::string goodbye_;
   Status failure_;
-  Bytes frame_;  // Of who is sending: memory that has been used before is quicker.
+  Bytes frame_;  // For the sending thread. Memory that has been used before is faster.
 };
 
 }  // namespace gpurun::server

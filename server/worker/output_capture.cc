@@ -1,4 +1,4 @@
-// Pipes in the places of stdout and stderr, and the thread that empties them.
+// OutputCapture: pipes that replace stdout and stderr, and the thread that drains them.
 #include "server/worker/output_capture.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace gpurun::server {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
-// How soon a client that was too slow is looked at again.
+// The interval for polling a client that was too slow.
 constexpr int kLookAgainMs = 20;
 
 }  // namespace
@@ -78,13 +78,13 @@ OutputCapture::~OutputCapture() {
 }
 
 void OutputCapture::drain() {
-  std::fflush(stdout);  // The driver prints through the C library, which keeps it for a pipe.
+  std::fflush(stdout);  // The C library buffers what the driver prints to a pipe.
   post_what_is_there();
 }
 
 void OutputCapture::post_what_is_there() {
   const std::lock_guard lock(mutex_);
-  // Before nearly every reply, and nearly always nothing: half of what poll(2) takes.
+  // Runs before nearly every reply and mostly finds nothing. It costs half of what poll(2) does.
   epoll_event pipe;
   int ready = 0;
   do ready = epoll_wait(written_.get(), &pipe, 1, 0);
@@ -98,7 +98,7 @@ void OutputCapture::post_from(int pipe, std::uint8_t flags) {
   int there = 0;
   if (ioctl(pipe, FIONREAD, &there) != 0) return;
   std::array<std::byte, kPieceBytes> piece;
-  // No more than was there: a kernel that prints without end must not hold up a reply.
+  // At most what was there, so that a kernel that prints without end does not delay a reply.
   while (there > 0) {
     const std::size_t wanted = std::min<std::size_t>(piece.size(), static_cast<std::size_t>(there));
     const ssize_t got = read(pipe, piece.data(), wanted);
@@ -107,7 +107,7 @@ void OutputCapture::post_from(int pipe, std::uint8_t flags) {
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kOutput;
     item.flags = flags;
-    // A failure ends the session; who made the call learns of it there.
+    // A failure ends the session, and the caller learns of it there.
     (void)outbox_.post(item, ByteView(piece).first(static_cast<std::size_t>(got)));
     there -= static_cast<int>(got);
   }
@@ -120,7 +120,7 @@ void OutputCapture::run() {
     std::array<pollfd, 3> polled = {pollfd{stop_.get(), POLLIN, 0},
                                     pollfd{read_end_.get(), POLLIN, 0},
                                     pollfd{errors_read_end_.get(), POLLIN, 0}};
-    // What is not read makes the pipe full, and a full pipe makes the printing driver wait.
+    // Unread output fills the pipe, and a full pipe blocks the driver that prints.
     const int ready = poll(polled.data(), ahead ? 1 : polled.size(), ahead ? kLookAgainMs : -1);
     if (ready < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;

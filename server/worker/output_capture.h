@@ -1,9 +1,10 @@
-// OutputCapture: what kernels print. The driver writes it to this process's stdout, and what
-// assertions say to the C library's `stderr`; it goes to the client's, each in order: what was
-// printed before a synchronisation arrives before its reply. The descriptor of stderr stays, for
-// what is said to whoever runs the server.
+// OutputCapture: the output of kernels on its way to the client. The driver writes it to the stdout
+// of this process, and the messages of assertions to the `stderr` of the C library.
 //
-// One at a time in a process. Any thread.
+// Both go to the client, each in order: output from before a synchronisation arrives before its
+// reply. The descriptor of stderr stays, for messages to the operator of the server.
+//
+// One object at a time in a process. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,9 @@ namespace gpurun::server {
 
 class OutputCapture {
  public:
-  // Puts pipes in the places of stdout and `stderr`. `outbox` is borrowed. kResourceExhausted: no
-  // descriptor.
+  // Replaces stdout and `stderr` by pipes. `outbox` is borrowed. kResourceExhausted: no descriptor.
   static Result<std::unique_ptr<OutputCapture>> start(Outbox& outbox);
-  // They are what they were.
+  // Restores stdout and `stderr`.
   ~OutputCapture();
   OutputCapture(const OutputCapture&) = delete;
   OutputCapture& operator=(const OutputCapture&) = delete;
@@ -31,7 +31,7 @@ class OutputCapture {
   // Posts everything that was written so far.
   void drain();
 
-  // Output that the client has not taken yet; kernels that print wait beyond.
+  // Output that the client has not taken yet. Beyond this, kernels that print block.
   static constexpr std::size_t kAheadBytes = std::size_t{16} << 20;
 
  private:
@@ -41,14 +41,14 @@ class OutputCapture {
   void post_from(int pipe, std::uint8_t flags);
 
   Outbox& outbox_;
-  UniqueFd before_;              // Stdout as it was.
-  std::FILE* errors_ = nullptr;  // In the place of `stderr`.
+  UniqueFd before_;              // The original stdout.
+  std::FILE* errors_ = nullptr;  // Replaces `stderr`.
   std::FILE* errors_before_ = nullptr;
-  UniqueFd read_end_;         // Stdout's.
-  UniqueFd errors_read_end_;  // Likewise, of `stderr`.
-  UniqueFd written_;          // An epoll of both: something was written.
-  UniqueFd stop_;             // Readable: end.
-  std::mutex mutex_;          // Held from reading to posting, so that nothing overtakes.
+  UniqueFd read_end_;         // Of the pipe for stdout.
+  UniqueFd errors_read_end_;  // Of the pipe for `stderr`.
+  UniqueFd written_;          // An epoll of both pipes: something was written.
+  UniqueFd stop_;             // Readable: the thread ends.
+  std::mutex mutex_;          // Held from reading to posting, so that output stays in order.
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Idle threads wait for work; a new one is started when none is idle.
+// Parking: idle threads wait for work. A new thread starts when no thread is idle.
 #include "server/worker/parking.h"
 
 #include <system_error>

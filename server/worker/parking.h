@@ -1,5 +1,6 @@
-// Parking: threads on demand for what may block in the driver: calls that the client waits for, and
-// ordered host calls. An idle thread is used again; no thread outlives this object.
+// Parking: helper threads on demand for work that may block in the driver. These are calls that the
+// client waits for, and ordered host calls. An idle thread is reused. No thread outlives this
+// object.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +15,7 @@
 
 namespace gpurun::server {
 
-// Threads of one worker; work waits beyond.
+// The most threads of one worker. Further work waits in a queue.
 inline constexpr std::size_t kParkingThreadsMax = 1024;
 
 // Any thread.
@@ -25,8 +26,8 @@ class Parking {
   Parking(const Parking&) = delete;
   Parking& operator=(const Parking&) = delete;
 
-  // Runs `work` on a thread that may block. kResourceExhausted: there is no thread, nor will one
-  // become free; nothing will run.
+  // Runs `work` on a thread that may block. kResourceExhausted: there is no thread and none will
+  // become free. `work` then never runs.
   Status run(std::function<void()> work);
 
  private:

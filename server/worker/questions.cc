@@ -1,9 +1,10 @@
-// Questions: whether a stream or an event is done, and the time between two events. They wait for
-// nothing that a local driver would not have waited for already: what stands queued is not done,
-// and what was answered before it was done is waited for, by the lane that was answered. A wait
-// that was answered early (docs/adr/0033, 0036), and a free (0038), are waited for by the questions
-// of every lane: they are what its end is known by, and the lane that was answered may have told
-// the others. So they are by calls that end what work on the device may need.
+// Completion queries: whether a stream or an event is done, and the time between two events.
+//
+// A query waits only where a local driver would have waited already. Work that is still queued is
+// not done. A call that was answered early is waited for by the lane that was answered. The queries
+// of every lane wait for an early answered wait (docs/adr/0033, 0036) and for a free (0038). Only
+// queries show the end of such a call, and the lane that was answered may have notified the others.
+// Calls that end objects which work on the device may need wait in the same way.
 #include <array>
 #include <utility>
 
@@ -38,8 +39,8 @@ bool ExecutorState::is_early_wait(const RecordHeader& header) const {
          (header.flags & protocol::kFlagBarrier) != 0 && (header.flags & protocol::kFlagFence) == 0;
 }
 
-// What was answered early may still need what the call ends: the events behind that. A free that is
-// awaited is answered behind its own mark.
+// Returns the events behind calls that were answered early and may still need what this call ends.
+// A free that is awaited is answered behind its own mark.
 ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
   const bool marked =
       header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
@@ -54,7 +55,7 @@ ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header
   return barrier.owed_to(header.lane, 0, header.sequence);
 }
 
-// Calls that CUDA completes before they return, and that were answered early.
+// The key of a call that CUDA completes before it returns, and that was answered early.
 ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
   if ((header.flags & protocol::kFlagFence) != 0) return {};
   const bool is_barrier = (header.flags & protocol::kFlagBarrier) != 0;
@@ -63,7 +64,7 @@ ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) con
   const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
                      header.opcode == options.handlers.memory_free;
   if (!copy && !marked && !frees) return {};
-  // Each barrier stands behind the one before: the last will do.
+  // Each barrier follows the one before, so the last one suffices.
   if (marked || is_early_wait(header)) return std::pair{kAllLanes, header.context};
   return std::pair{header.lane, copy ? kBarriers : header.context};
 }
@@ -75,7 +76,8 @@ void ExecutorState::ask(std::unique_ptr<Call> call) {
        at != early.end() && at->first.first == header.lane; ++at) {
     before.push_back(at->second);
   }
-  // Of all contexts: they are issued soon, and the time between two events is asked for with any.
+  // Includes all contexts: they are issued soon, and elapsed time may be queried with any context
+  // current.
   for (auto at = early.lower_bound({kAllLanes, 0}); at != early.end(); ++at) {
     before.push_back(at->second);
   }
@@ -84,7 +86,7 @@ void ExecutorState::ask(std::unique_ptr<Call> call) {
   queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
 }
 
-// Some of what is asked about has not been issued.
+// True if some of what the query is about has not been issued.
 bool ExecutorState::asks_about_queued(const Call& call) const {
   const RecordHeader& header = call.header_;
   if (header.opcode == options.handlers.event_query) return queue.has_writer_of(header.subject);
@@ -120,7 +122,7 @@ bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) 
   return helpers_waiting != 0;
 }
 
-// The call ends something, and has to wait for that. Nobody waits for the call meanwhile.
+// The call ends an object and has to wait for others. No other call waits for it meanwhile.
 bool ExecutorState::waits_for_others(const Call& call, const OwedEvents& needed) {
   return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header_));
 }
@@ -136,18 +138,18 @@ void ExecutorState::end_waiting() {
   helpers_done.notify_all();
 }
 
-// On a helper: until the events are complete. A failure is for the device's next call to find.
+// On a helper thread, until the events are complete. The device's next call reports a failure.
 void ExecutorState::wait_for(const OwedEvents& owed) {
   for (const DeviceBarrier::OwedEvent& each : owed) {
     const HandleTable::Found context = handles.find(each.context, HandleKind::kContext);
-    if (context.result != 0) continue;  // It has ended, and the event with it.
+    if (context.result != 0) continue;  // The context has ended together with the event.
     if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) continue;
     (void)options.driver.cuEventSynchronize(each.event);
   }
 }
 
-// On a helper: the lane waits for the answer. Once only: what other lanes are answered early
-// meanwhile, this call was not made behind.
+// Waits on a helper thread, because the lane waits for the answer. It waits only once: calls of
+// other lanes that are answered early meanwhile were not made before this call.
 void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
   const std::uint16_t destroys = options.handlers.context_destroy;
   const bool ends_context = destroys != 0 && call->header_.opcode == destroys;
@@ -171,7 +173,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
   answer(*call, kErrorOutOfMemory);
 }
 
-// With the role: those whose wait is over, and calls that end something likewise.
+// With the role. Continues queries after their wait, and calls that end an object after theirs.
 void ExecutorState::ask_again() {
   std::vector<std::shared_ptr<Call>> calls;
   {
@@ -179,7 +181,7 @@ void ExecutorState::ask_again() {
     calls.swap(asked);
   }
   for (const auto& call : calls) {
-    if (would_end_what_helpers_wait_for(call->header_)) {  // Others have begun since.
+    if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
       ask_behind(call, {});
     } else if (!is_question(*call)) {
       finish_awaited(std::make_unique<Call>(std::move(*call)));

@@ -1,4 +1,4 @@
-// A ring of events, given away in pieces.
+// Recorder: a ring of events, delivered in pieces.
 #include "server/worker/recorder.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ Bytes Recorder::piece(std::uint64_t offset, std::size_t bytes_max, std::uint64_t
     const std::uint64_t overwritten = added_ - ring_.size();
     recording.dropped = overwritten + lost_;
     const auto oldest = static_cast<std::ptrdiff_t>(ring_.empty() ? 0 : added_ % ring_.size());
-    // Before it is full the oldest is the first.
+    // Before the ring is full the first event is the oldest.
     const auto begin = ring_.begin() + (overwritten == 0 ? 0 : oldest);
     recording.events.assign(begin, ring_.end());
     recording.events.insert(recording.events.end(), ring_.begin(), begin);

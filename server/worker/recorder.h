@@ -1,7 +1,7 @@
-// Recorder: what a worker writes down of its calls and of the device's kernels, for a client that
-// traces (protocol/recording.h). The newest protocol::kRecordedEventsMax events are kept.
+// Recorder: the recording of calls and of the device's kernels, for a client that traces
+// (protocol/recording.h). The newest protocol::kRecordedEventsMax events are kept.
 //
-// Any thread. A worker that nobody asked has none.
+// Any thread. A worker for a client that does not trace has no recorder.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace gpurun::server {
 
 class Recorder {
  public:
-  // What there is no memory for is missing, and counted.
+  // An event that finds no memory is dropped and counted.
   void add(const protocol::RecordedEvent& event) noexcept;
-  // A kernel that the device has run. On a thread of the driver's.
+  // A kernel that the device has run. Called on a thread of the driver.
   void add_kernel(const driver_abi::KernelRun& run) noexcept;
 
-  // The recording as bytes, from `offset` on, at most `bytes_max`; `*size` is how many there are in
-  // all. It is made anew, of what is there then, when the question is about its beginning.
+  // The bytes of the recording from `offset` on, at most `bytes_max`. `*size` is the number of all
+  // bytes. With offset 0 the recording is encoded anew from the events present.
   Bytes piece(std::uint64_t offset, std::size_t bytes_max, std::uint64_t* size);
 
  private:

@@ -1,11 +1,11 @@
-// Has the memory that copies go through registered with the driver, by helpers.
+// Registration of staging memory with the driver, on helper threads.
 #include "base/log.h"
 #include "server/worker/executor_state.h"
 #include "server/worker/thread_context.h"
 
 namespace gpurun::server {
 
-// By a helper: the role is not held for a driver's millisecond.
+// On a helper, so that the role is not held for a driver call of a millisecond.
 void ExecutorState::register_ahead(const Call& call, Staging& staging, std::uint64_t bytes) {
   if (options.driver.cuMemHostRegister == nullptr) return staging.settle_all();
   void* const context = call.driver_context_;

@@ -1,7 +1,10 @@
-// What stands for long behind another thread's copy or free that was answered early. As long as
-// that thread may have told this one of it, nothing may pass it; but nobody can see whether it has.
-// Where it has not, and the work before it waits for the very call that stands, both stand for ever
-// (docs/adr/0016, 0038): so the program is told once, after a while, what helps.
+// Stall warning: calls that wait for long behind another thread's call that was answered early (a
+// copy, a free or a wait).
+//
+// That thread may have notified this one, so nothing may pass the early call. But the worker cannot
+// see whether it has. If it has not, and the work before the early call waits for the stalled call,
+// both calls deadlock (docs/adr/0016, 0038). So after a while the program gets one warning with the
+// remedy.
 #include <algorithm>
 #include <string>
 
@@ -19,11 +22,11 @@ bool is_free(const RecordHeader& header) { return header.order == Order::kOrdere
 
 }  // namespace
 
-// On a local device, too, `later` would wait for what stands before `copy`: by their streams.
+// True if `later` would also wait on a local device for the work before `copy`, by their streams.
 bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& copy) {
   if (later.order == Order::kLane) return false;
   if (later.order != Order::kStream) return (later.flags & protocol::kFlagPassesStreams) == 0;
-  if (is_free(copy)) return false;  // It has no stream.
+  if (is_free(copy)) return false;  // A free has no stream.
   if (is_legacy(later) && is_legacy(copy)) return later.context == copy.context;
   if (!is_legacy(later) && !is_legacy(copy)) {
     return later.stream == copy.stream && later.stream != protocol::kStreamPerThread;
@@ -48,22 +51,22 @@ void ExecutorState::keep_on_device(const RecordHeader& header) {
   look_later(on_device->since + options.standing_after);
 }
 
-// `call` is about to be issued behind what the barrier holds.
+// `call` is about to be issued behind the barrier.
 void ExecutorState::note_on_device(const Call& call) {
   if (!may_note_on_device(call.header_) || is_capturing(options.driver, call.driver_stream_)) {
     return;
   }
   const DeviceBarrier::Pending& copy = *barrier.pending();
-  const bool own_work =  // What the free stands behind is in the call's own stream.
+  const bool own_work =  // The call's own stream has the work that the free waits for.
       std::find(copy.streams.begin(), copy.streams.end(), call.driver_stream_) !=
       copy.streams.end();
   const bool ordered = own_work || cuda_orders(call.header_, copy.call);
-  // Asking for a stream's traits may have made another context current.
+  // The query of a stream's traits may have made another context current.
   (void)enter_context(options.driver, id, call.driver_context_);
   if (!ordered) keep_on_device(call.header_);
 }
 
-// A question is asked behind a free of another lane.
+// A query waits behind a free of another lane.
 void ExecutorState::note_question(const RecordHeader& header) {
   if (may_note_on_device(header) && is_free(barrier.pending()->call)) keep_on_device(header);
 }
@@ -74,7 +77,7 @@ void ExecutorState::note_in_queue(const RecordHeader& header) {
   if (item == nullptr || told_of_standing || options.standing_after.count() == 0) return;
   const RecordHeader& copy = static_cast<const Call*>(item->user())->header_;
   if (copy.lane == header.lane || !early_key(copy)) return;
-  if (is_free(copy) && queue.has_queue_of(header)) return;  // It may stand behind its own stream.
+  if (is_free(copy) && queue.has_queue_of(header)) return;  // It may wait for this very stream.
   if (cuda_orders(header, copy) || (in_queue.has_value() && still_stands(*in_queue))) return;
   in_queue = Standing{header, copy, nullptr, Clock::now()};
   look_later(in_queue->since + options.standing_after);
@@ -99,7 +102,7 @@ bool ExecutorState::still_stands(const Standing& standing) {
          options.driver.cuEventQuery(standing.event) == kErrorNotReady;
 }
 
-// At its time, by the thread of held queues.
+// Runs on the thread of held queues, at the time that look_later() set.
 void ExecutorState::tell_standing() {
   forget_contexts();
   for (std::optional<Standing>* const each : {&on_device, &in_queue}) {
@@ -133,7 +136,7 @@ void ExecutorState::tell_standing() {
     item.lane = standing.call.lane;
     item.call_sequence = standing.call.sequence;
     item.context = standing.call.context;
-    item.subject = 1;  // The worker's own words.
+    item.subject = 1;  // The text comes from the worker itself.
     (void)outbox.post_later(item, byte_view(words.data(), words.size()));
   }
 }

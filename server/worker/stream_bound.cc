@@ -1,4 +1,4 @@
-// Counts what each stream was given, and what the marks behind it say is done.
+// StreamBound: counts the operations that each stream was given and that its events report as done.
 #include "server/worker/stream_bound.h"
 
 #include <algorithm>
@@ -29,12 +29,12 @@ bool StreamBound::room(void* context, void* stream) {
   const std::lock_guard lock(mutex_);
   const auto found = streams_.find({context, stream});
   if (found == streams_.end() || found->second.queued < share()) return true;
-  if (found->second.marks == 0) return true;  // Nothing would ever tell.
+  if (found->second.marks == 0) return true;  // No event would ever report room.
   waiting_ = true;
   return false;
 }
 
-// True: an event is due behind it.
+// True: an event is needed behind the operation.
 bool StreamBound::count(void* context, void* stream) {
   const std::lock_guard lock(mutex_);
   if (streams_.size() >= kStreamsMax) {

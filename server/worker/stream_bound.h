@@ -1,9 +1,9 @@
-// StreamBound: keeps what one stream has in the driver's queue under the queue's depth, because a
-// driver whose queue is full blocks whoever calls it, for as long as a kernel runs.
+// StreamBound: a limit that keeps the work of one stream in the driver below the depth of the
+// driver's queue. A driver with a full queue blocks its caller, for as long as a kernel runs.
 //
-// The driver has no way to ask. So every so many operations an event of ours is recorded behind
-// them, and what lies behind the last complete one counts as queued. Streams share the hardware's
-// channels: the more streams have work, the less each may queue.
+// The driver has no query for this. So an event is recorded after a number of operations, and the
+// operations behind the last complete event count as queued. Streams share the hardware's channels:
+// the more streams have work, the less each may queue.
 //
 // Any thread, but room() and added() one at a time.
 #pragma once
@@ -19,14 +19,14 @@ class Completions;
 
 class StreamBound {
  public:
-  // `depth`: operations that one stream alone may have queued; at least 16.
+  // `depth`: the operations that one stream alone may have queued, at least 16.
   StreamBound(unsigned depth, Completions& completions);
   StreamBound(const StreamBound&) = delete;
   StreamBound& operator=(const StreamBound&) = delete;
 
-  // Whether `stream` may have one more. False: `wake` is called once there is room.
+  // Whether `stream` may have one more operation. False: `wake` is called once there is room.
   bool room(void* context, void* stream);
-  // It was given one; its context is current. Streams that capture queue nothing.
+  // `stream` was given an operation. Its context is current. Capturing streams queue nothing.
   template <typename IsCapturing>
   void added(void* context, void* stream, IsCapturing is_capturing) {
     if (count(context, stream)) mark(context, stream, is_capturing());
@@ -35,14 +35,14 @@ class StreamBound {
     wake_ = wake;
     user_ = user;
   }
-  // In the driver as far as is known, for tests.
+  // The operations in the driver as far as is known, for tests.
   std::size_t queued(void* context, void* stream) const;
 
  private:
   using Key = std::pair<void*, void*>;
   struct Stream {
     unsigned queued = 0;
-    unsigned unmarked = 0;  // The last so many of them.
+    unsigned unmarked = 0;  // The last of them that have no event yet.
     unsigned marks = 0;     // Events that are not complete.
   };
 

@@ -1,4 +1,4 @@
-// The handlers of waits and questions: answered at once where the device is done.
+// Synchronize handlers: waits and queries, answered at once when the device is done.
 #include "server/worker/synchronize.h"
 
 #include "driver_abi/row.h"
@@ -9,7 +9,7 @@
 namespace gpurun::server {
 namespace {
 
-// The handle that is the row's first argument. False: the payload is not the row's.
+// Reads the handle that is the row's first argument. False: the payload does not fit the row.
 bool first_argument(const Call& call, std::uint64_t* value) {
   const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
   protocol::UnpackedCall unpacked;
@@ -18,20 +18,20 @@ bool first_argument(const Call& call, std::uint64_t* value) {
   return true;
 }
 
-// Not awaited: nobody may be parked for it, and nobody wants to know.
+// A call that is not awaited must not be parked, and no thread needs its result.
 bool may_wait(const Call& call) {
   return call.awaited() || call.header().order == protocol::Order::kOrderedHost;
 }
 
-// That no later call starts on the device before the stream's work is complete, the executor sees
-// to, as it does for any barrier.
+// The executor keeps later calls from starting on the device before the stream's work is complete,
+// as it does for any barrier.
 bool is_answered_early(const Call& call) {
   const protocol::RecordHeader& header = call.header();
   return (header.flags & protocol::kFlagBarrier) != 0 && header.order == protocol::Order::kStream &&
          !call.awaited();
 }
 
-// scratch[0]: the driver's stream.
+// The driver's stream. scratch[0] keeps it.
 HandleTable::Found stream_of(Call& call) {
   if (call.header().order == protocol::Order::kStream) {
     return {0, reinterpret_cast<std::uintptr_t>(call.driver_stream())};
@@ -57,7 +57,7 @@ CallOutcome stream_synchronize(Call& call) {
   call.scratch[0] = stream.value;
   const int state = call.driver().cuStreamQuery(reinterpret_cast<void*>(stream.value));
   if (state == kErrorNotReady) return CallOutcome::park(wait_for_stream, stream_is_done);
-  // Done, but what kernels have printed comes out with the synchronisation only.
+  // The stream is done, but the output of kernels comes only with the synchronisation.
   return CallOutcome::done(state != 0 ? state : wait_for_stream(call));
 }
 
@@ -70,7 +70,7 @@ CallOutcome stream_query(Call& call) {
 CallOutcome context_synchronize(Call& call) {
   if (!may_wait(call)) return CallOutcome::done(kErrorInvalidValue);
   const auto wait = [](Call& waiting) { return waiting.driver().cuCtxSynchronize(); };
-  // What is known is the executor's business, and this may be a thread of the call's own.
+  // The executor knows which streams have work, and this may be a thread of the call's own.
   if (call.header().order == protocol::Order::kOrderedHost) return CallOutcome::park(wait);
   if (call.executor().context_is_known(call)) {
     return CallOutcome::park(
@@ -84,7 +84,7 @@ CallOutcome context_synchronize(Call& call) {
   });
 }
 
-// scratch: 0 the driver's event, 1 the client's, 2 the call that recorded it last.
+// scratch: 0 is the driver's event, 1 the client's, 2 the call that recorded it last.
 int find_event(Call& call) {
   std::uint64_t event = call.header().subject;
   if (event == 0 && !first_argument(call, &event)) return kErrorInvalidValue;
@@ -138,8 +138,8 @@ void set(Handlers& handlers, const char* symbol, Handler handler) {
   }
 }
 
-// Ended while work on the device runs, their objects would be missing there. Streams, events and
-// graphs that are not executable are the driver's own to keep until that is over.
+// If these end while work on the device runs, that work loses their objects. The driver itself
+// keeps streams, events and graphs that are not executable until such work is over.
 constexpr const char* kEnds[] = {"cuArrayDestroy",
                                  "cuCtxDestroy_v2",
                                  "cuCtxDisablePeerAccess",

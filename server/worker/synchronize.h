@@ -1,6 +1,7 @@
-// Waiting and asking: streams, contexts, events. A wait is parked when the device is not done, so
-// that it delays nobody else; an event that is found complete is told to the client, which then
-// asks no more.
+// Synchronize handlers: waits and queries for streams, contexts and events. A wait is parked when
+// the device is not done, so that it delays no other call.
+//
+// When an event is complete the client is notified and does not query it again.
 #pragma once
 
 #include "server/worker/call.h"

@@ -1,5 +1,5 @@
-// The filter is a list of comparisons in the kernel's own small language (seccomp_data, BPF). The
-// kernel remembers for each call that the answer is always yes, so its length costs nothing.
+// SystemCallFilter: a list of comparisons in the kernel's filter language (seccomp_data, BPF). The
+// kernel caches that a call is always allowed, so the length of the list costs nothing.
 #include "server/worker/system_call_filter.h"
 
 #include <errno.h>
@@ -56,10 +56,10 @@ class Program {
   Program() {
     load(offsetof(seccomp_data, arch));
     add(kEqual, kOurMachine, 1, 0);
-    answer(SECCOMP_RET_KILL_PROCESS);  // Another machine's numbers; skipped when it is ours.
+    answer(SECCOMP_RET_KILL_PROCESS);  // Numbers of another machine. Skipped when it is ours.
     load(offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
-    // The calls of x32: the same machine, other numbers, and mostly the same calls.
+    // x32 has the same machine, other numbers, and mostly the same calls.
     add(BPF_JMP | BPF_JGE | BPF_K, kFirstX32Call, 0, 1);
     answer(kForbid);
 #endif
@@ -68,7 +68,7 @@ class Program {
   void always(std::initializer_list<long> calls, std::uint32_t what) {
     for (const long call : calls) begin(call, 1), answer(what);
   }
-  // `values`: of the argument's lower half.
+  // `values` are of the argument's lower half.
   void by_value(long call, unsigned index, std::initializer_list<std::uint32_t> values,
                 std::uint32_t then, std::uint32_t otherwise) {
     begin(call, 2 * values.size() + 2);
@@ -76,7 +76,7 @@ class Program {
     for (const std::uint32_t value : values) when_equal(value, 1), answer(then);
     answer(otherwise);
   }
-  // The bits of the argument's lower half that `mask` names.
+  // Compares the bits of the argument's lower half that `mask` names.
   void by_bits(long call, unsigned index, std::uint32_t mask, std::uint32_t bits,
                std::uint32_t then, std::uint32_t otherwise) {
     begin(call, 5);
@@ -85,8 +85,8 @@ class Program {
     when_equal(bits, 1), answer(then);
     answer(otherwise);
   }
-  // setsockopt(2), but for SO_LINGER. Numbers of options mean something only with their level: it
-  // is TCP_CONGESTION's, too.
+  // Allows setsockopt(2), except SO_LINGER. It checks the level of the option too, because
+  // TCP_CONGESTION has the same number.
   void nothing_lingers(long call) {
     begin(call, 6);
     load(argument(1));
@@ -95,7 +95,7 @@ class Program {
     when_equal(SO_LINGER, 1), answer(kForbid);
     answer(kAllow);
   }
-  // prlimit64(2), of this process, that sets nothing.
+  // Allows prlimit64(2) of this process that sets nothing.
   void limits_are_read(long call) {
     begin(call, 11);
     load(argument(0));
@@ -123,7 +123,7 @@ class Program {
     add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
   }
   void answer(std::uint32_t what) { add(BPF_RET | BPF_K, what); }
-  // The next `length` instructions are for this call only, and always answer.
+  // The next `length` instructions apply to this call only, and always answer.
   void begin(long call, std::size_t length) {
     add(kEqual, static_cast<std::uint32_t>(call), 0, static_cast<std::uint8_t>(length));
   }
@@ -132,21 +132,22 @@ class Program {
   std::vector<sock_filter> instructions_;
 };
 
-// Threads of this process are made, nothing else: not a process, not a namespace.
+// clone() may only make threads of this process, not a process or a namespace.
 constexpr std::uint32_t kThread = CLONE_VM | CLONE_THREAD | CLONE_SIGHAND;
 constexpr std::uint32_t kMakesOther = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                       CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_PTRACE |
                                       CLONE_VFORK;
 
-// What both lists say alike: no signal, limit, child or handler that reaches beyond the worker.
+// The rules of both lists: no signal, limit, child or handler that reaches beyond the worker.
 void add_common(Program& program) {
   program.by_bits(SYS_clone, 0, kThread | kMakesOther, kThread, kAllow, kForbid);
-  // Its flags lie in memory, where they cannot be looked at; the C library then uses clone().
+  // The filter cannot look at flags in memory. After ENOSYS the C library uses clone().
   program.always({SYS_clone3}, fail(ENOSYS));
   program.by_value(SYS_tgkill, 0, {static_cast<std::uint32_t>(getpid())}, kAllow, kForbid);
   program.by_value(SYS_rt_sigaction, 0, {SIGSYS}, kForbid, kAllow);
   program.limits_are_read(SYS_prlimit64);
-  // Whoever closes such a socket last waits: the daemon, were one sent to it.
+  // The process that closes such a socket last blocks. That is the daemon if the socket is sent to
+  // it.
   program.nothing_lingers(SYS_setsockopt);
   // No F_SETOWN or F_SETSIG, which send signals to others.
   program.by_value(SYS_fcntl, 1,
@@ -187,7 +188,7 @@ void add_emulated_device(Program& program) {
   program.by_value(SYS_prctl, 0, {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE}, kAllow,
                    kForbid);
   program.by_value(SYS_ioctl, 1, {FIONREAD, TIOCOUTQ}, kAllow, fail(ENOTTY));
-  // Files that libraries look for; whoever would write one means ill.
+  // Libraries look for such files. Only hostile code would write one.
   program.by_bits(SYS_openat, 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0, fail(EACCES), kForbid);
   program.by_bits(SYS_newfstatat, 3, AT_EMPTY_PATH, AT_EMPTY_PATH, kAllow, fail(EACCES));
   program.always({SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_statx, SYS_getcwd},
@@ -230,14 +231,14 @@ void add_any_driver(Program& program) {
                   SYS_accept4},
                  kForbid);
   program.by_value(SYS_socket, 0, {1}, kAllow,
-                   kForbid);  // AF_UNIX: what stands in the file system.
+                   kForbid);  // AF_UNIX: sockets in the file system.
 #if defined(__x86_64__)
   program.always({SYS_fork, SYS_vfork, SYS_modify_ldt, SYS_ioperm, SYS_iopl}, kForbid);
 #endif
   program.end(kAllow);
 }
 
-// Only calls that a signal handler may make; the stack may be a kernel's.
+// Uses only calls that a signal handler may make. The stack may belong to a kernel.
 void say_and_end(int, siginfo_t* about, void*) {
   char line[96] = "gpurun-worker: system call ";
   std::size_t length = std::strlen(line);
@@ -267,7 +268,7 @@ Status install_filter(AllowedCalls calls) {
   std::vector<sock_filter>& list = program.instructions();
   const sock_fprog whole = {static_cast<unsigned short>(list.size()), list.data()};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Status::from_errno(errno, "no_new_privs");
-  // All threads: the driver may have started some.
+  // All threads, because the driver may have started some.
   const long result =
       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &whole);
   if (result == 0) return {};

@@ -1,4 +1,4 @@
-// Remembers what each thread has told the driver, to tell it only changes.
+// Thread context: remembers what each thread has set in the driver, so that it sets only changes.
 #include "server/worker/thread_context.h"
 
 #include <atomic>
@@ -53,7 +53,7 @@ bool is_capturing(const DriverFunctions& driver, void* stream) {
   int status = 0;
   const int result = driver.cuStreamIsCapturing(stream, &status);
   if (result >= kFirstCaptureError && result <= kLastCaptureError) return true;
-  return result == 0 && status != 0;  // What else is wrong, the call in question says itself.
+  return result == 0 && status != 0;  // The call in question reports any other error.
 }
 
 }  // namespace gpurun::server

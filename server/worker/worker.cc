@@ -1,4 +1,4 @@
-// Puts a session's parts together, and takes them down in the right order.
+// Worker: builds the parts of a session, and ends them in the right order.
 #include "server/worker/worker.h"
 
 #include <condition_variable>
@@ -18,7 +18,7 @@
 namespace gpurun::server {
 namespace {
 
-// Says regularly that we live, and notices when nobody can be told any more.
+// Sends regular heartbeats, and notices when the client cannot be reached any more.
 class LifeSigns {
  public:
   LifeSigns(std::chrono::milliseconds period, Outbox& outbox, Executor& executor)
@@ -50,7 +50,7 @@ class LifeSigns {
   std::thread thread_;  // Last: it uses the others.
 };
 
-// What the bulk lanes tell: their failure ends the session.
+// Receives the reports of the bulk lanes. Their failure ends the session.
 class SessionEnd {
  public:
   // `carries`: the client takes bytes of copies from the log (Feature::kBytesInItems).
@@ -65,14 +65,14 @@ class SessionEnd {
             carries_ ? &SessionEnd::carry : nullptr,
             [](void* user, const Status& cause) { static_cast<SessionEnd*>(user)->fail(cause); }};
   }
-  // Why we ended the session ourselves; ok if we did not.
+  // Why we ended the session ourselves. ok if we did not.
   Status cause() const {
     const std::lock_guard lock(mutex_);
     return cause_.ok() ? outbox_.failure() : cause_;
   }
 
  private:
-  // Sent with what is said next, or when the executor or a helper is done with what it does.
+  // Sent with the next item, or when the executor or a helper finishes its step.
   static bool carry(void* user, const protocol::BulkHeader& header, ByteView bytes) {
     Outbox& outbox = static_cast<SessionEnd*>(user)->outbox_;
     if (!outbox.takes_copy(bytes.size())) return false;
@@ -113,7 +113,8 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
   Outbox outbox(*channels.log, options.silence_deadline, observer.get());
   std::vector<transport::Connection*> bulk;
   for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
-  // Outlives the executor: the driver may write to its memory as long as a helper waits.
+  // The lanes outlive the executor, because the driver may write to their memory while a helper
+  // waits.
   const auto knows = [&options](protocol::Feature feature) {
     return (options.features & protocol::feature_bit(feature)) != 0;
   };
@@ -142,7 +143,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);
     ended = decoder.run();
     if (ended.code() == Code::kPeerGone) {
-      // Why we hung up says more than that the connection is closed.
+      // The reason for our own shutdown is more useful than the message of a closed connection.
       const Status cause = end.cause();
       if (!cause.ok()) ended = cause;
     } else {
@@ -152,8 +153,8 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
     if (options.late != nullptr) options.late->stop();
     lanes.stop();
     if (observer != nullptr) {
-      // A process that dies asks nothing. With a private server this is on its terminal, behind its
-      // last words, which it must not hide.
+      // A process that dies fetches no statistics. With a private server the line is on its
+      // terminal, behind its last output, and must not hide that.
       const std::string untold = observer->untold();
       if (!untold.empty()) {
         GPURUN_LOG(kInfo, "%s", untold.c_str());

@@ -1,4 +1,4 @@
-// The order of the calls that give up groups, user and capabilities for good.
+// become_user(): the order of the calls that give up groups, user and capabilities permanently.
 #include "server/worker/worker_user.h"
 
 #include <errno.h>
@@ -25,9 +25,10 @@ Status become_user(uid_t user) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("PR_SET_NO_NEW_PRIVS");
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  // The change took our files in /proc from us; drivers look up their own maps there.
+  // The change removed our access to our own files in /proc. Drivers look up their own mappings
+  // there.
   prctl(PR_SET_DUMPABLE, 1);
-  // And it cleared this (prctl(2)). Our daemon may have died in between.
+  // The change also cleared this (prctl(2)). Our daemon may have died in between.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   return Status();

@@ -1,4 +1,4 @@
-// How a worker becomes a user who owns nothing.
+// become_user(): a worker's change to a user that owns nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -7,9 +7,9 @@
 
 namespace gpurun::server {
 
-// All threads of this process, for good: user and group `user`, no further groups, no new
-// privileges by executing anything, no core file. The process still ends with its parent.
-// kRefused: the kernel does not let it.
+// Applies to all threads of this process, permanently: user and group `user`, no further groups, no
+// new privileges by executing a program, no core file. The process still ends with its parent.
+// kRefused: the kernel does not permit it.
 Status become_user(uid_t user);
 
 }  // namespace gpurun::server
