@@ -1,4 +1,5 @@
-// The heads of a bulk connection's frames, each with as few receives as the wire allows.
+// BulkHeads: receives the heads of a bulk connection's frames, each with as few receives as
+// possible.
 #pragma once
 
 #include <array>
@@ -12,20 +13,21 @@
 
 namespace gpurun::protocol {
 
-// What stands before the bytes of a frame; these follow on the connection.
+// The head of a frame. The frame's bytes follow it on the connection.
 struct BulkFrameHead {
   FrameKind kind = FrameKind::kHeartbeat;
   BulkHeader bulk;
   std::size_t bytes = 0;
 };
 
-// One for each connection, its receiver's. Bytes of a frame are never read ahead, so that they go
-// from the connection to where they belong; only a heartbeat may be followed by what is kept here.
+// One for each bulk connection, at its receiving end. It never reads ahead into the bytes of a
+// frame, so that they go directly where they belong. Only bytes behind a heartbeat may be kept
+// here.
 class BulkHeads {
  public:
-  // The next frame's; nothing: a heartbeat. Waits without a bound: a dead peer is noticed on the
-  // log channel, whose end shuts this one down.
-  //   kProtocol  not a frame, or of a kind that no bulk connection carries, or parse_bulk_header().
+  // Returns the head of the next frame, or nothing for a heartbeat. Waits without a bound. A dead
+  // peer is noticed on the log connection, and the end of that shuts this connection down.
+  //   kProtocol  not a frame, not a kind for bulk connections, or an error of parse_bulk_header().
   template <typename Connection>
   Result<std::optional<BulkFrameHead>> receive(Connection& connection) {
     GPURUN_RETURN_IF_ERROR(fill(connection, kFrameHeaderBytes));

@@ -1,6 +1,6 @@
-# The envelope of a generated row's call and of its reply: what the table's long tail looks like on
-# the wire. The row (driver_abi/row.h) says what each word and blob means, and both ends have the
-# same row: the handshake compares a hash per row. protocol/call.h packs and unpacks.
+# The envelope of a generated row's call and of its reply, for the less frequent calls of the table.
+# The row (driver_abi/row.h) gives the meaning of each word and blob. Both ends have the same row,
+# because the handshake compares a hash per row. protocol/call.h packs and unpacks.
 @0xbd1f0a2f2bd1c9a7;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -16,9 +16,9 @@ struct Call {
   words @0 :List(UInt64);
 
   # In parameter order: the bytes of each by-value struct, of each string (NUL included), and of
-  # what each pointer that goes in, or in and out, points to. Handles in there are the client's.
-  # An array of graph nodes that comes out goes in too: with a freshly minted handle in each place,
-  # for nodes that the client has no handle of (made by a capture or a clone).
+  # what each pointer that goes in, or in and out, points to. Handles in there are the client's. An
+  # array of graph nodes that comes out goes in too. It has one freshly minted handle in each place,
+  # for nodes that have no handle yet because a capture or a clone made them.
   blobs @1 :List(Data);
 }
 
@@ -26,8 +26,8 @@ struct Reply {
   # What the driver returned (a CUresult).
   result @0 :Int32;
 
-  # In parameter order: what each pointer points to that comes out, or goes in and out, and was not
-  # NULL. Empty when the driver failed: outputs are set only on success. A string buffer's blob ends
-  # with its NUL. Handles are the client's.
+  # In parameter order: the target of each pointer that comes out, or goes in and out, and was not
+  # NULL. Empty when the driver failed, because outputs are set only on success. A string buffer's
+  # blob ends with its NUL. Handles are the client's.
   blobs @1 :List(Data);
 }

@@ -1,5 +1,5 @@
-// The generic codec. One walk over the row's parameters in each direction; parameter_extent() is
-// the one place that decides how large a parameter is, for both ends.
+// Generic codec: one walk over the row's parameters in each direction. Only parameter_extent()
+// decides how large a parameter is, for both ends.
 #include "protocol/call.h"
 
 #include <capnp/message.h>
@@ -64,8 +64,8 @@ Status protocol_error(const Row& row, const char* what) {
 
 std::uint64_t load(const void* from, std::size_t bytes) {
   std::uint64_t value = 0;
-  if (bytes == 0) return value;  // `from` may be NULL then, which memcpy() may not get.
-  // Nearly all are one of these, which need no call.
+  if (bytes == 0) return value;  // `from` may be NULL then, which memcpy() must not get.
+  // Nearly all sizes are one of these, which need no call.
   if (bytes == sizeof value) {
     std::memcpy(&value, from, sizeof value);
     return value;
@@ -90,9 +90,9 @@ bool row_is_packable(const Row& row) {
   return true;
 }
 
-// Bytes that parameter `index` points to, when it is not NULL (kString excepted: that depends on
-// the text). `count_value` tells the value of the parameter that holds a count; it is asked only
-// where the row says that there is one.
+// Bytes that parameter `index` points to, when it is not NULL. Not for kString, where the size
+// depends on the text. `count_value` returns the value of the parameter that holds a count. It is
+// called only where the row has one.
 template <typename CountValue>
 Result<std::size_t> parameter_extent(const Row& row, std::size_t index, CountValue count_value) {
   const Parameter& parameter = row.parameters[index];
@@ -141,7 +141,7 @@ Result<std::size_t> parameter_extent(const Row& row, std::size_t index, CountVal
 
 bool is_zero(const Result<std::size_t>& extent) { return extent.ok() && *extent == 0; }
 
-// The same, seen from the program's own arguments.
+// As parameter_extent(), for the program's own arguments.
 Result<std::size_t> argument_extent(const Row& row, std::size_t index, void* const* arguments) {
   return parameter_extent(row, index, [&row, arguments](std::size_t at) -> std::uint64_t {
     const Parameter& counter = row.parameters[at];
@@ -158,10 +158,11 @@ void* pointer_argument(void* const* arguments, std::size_t index) {
   return *static_cast<void* const*>(arguments[index]);
 }
 
-// Serializes `builder`, whose root segment lies at words[1]: the segment table goes into words[0].
+// Serializes `builder`, which has its root segment at words[1]. The segment table goes into
+// words[0].
 ByteView finish(capnp::FlatMessageBuilder& builder, std::span<std::uint64_t> words) {
   const auto segments = builder.getSegmentsForOutput();
-  // One segment by construction: reserve() was told the exact size.
+  // Always one segment, because reserve() got the exact size.
   if (segments.size() != 1 || segments[0].begin() != reinterpret_cast<capnp::word*>(&words[1])) {
     return {};
   }
@@ -176,11 +177,12 @@ kj::ArrayPtr<capnp::word> segment(std::span<std::uint64_t> words) {
 
 constexpr std::size_t words_for(std::size_t bytes) { return (bytes + 7) / 8; }
 
-// Most calls that programs repeat have words alone. Their message is written and read without Cap'n
-// Proto's builder and reader, which took half of the time of such a call (docs/adr/0030): as the
-// builder would make it (capnproto.org/encoding.html; a test compares), this and then the words.
-// Segment table; the root, of two pointers; a list of `count` words, behind these; an empty list
-// behind that.
+// Most calls that programs repeat have only words. Their messages are written and read without
+// Cap'n Proto's builder and reader, which are slow for such calls (docs/adr/0030). The bytes are
+// the builder's (capnproto.org/encoding.html), and a test compares them.
+//
+// This head comes first, and then the words. It has the segment table, the root with two pointers,
+// a pointer to the list of `count` words, and one to the empty list behind it.
 constexpr std::size_t kWordsHead = 4;
 
 std::array<std::uint64_t, kWordsHead> head_of_words(std::uint64_t count) {
@@ -204,7 +206,7 @@ std::span<std::uint64_t> MessageBuffer::reserve(std::size_t word_count) {
   return large_;
 }
 
-// What pack() decided before it writes: the words, and how large each blob is.
+// The decisions of pack() before it writes: the words, and the size of each blob.
 struct PackedCall::Plan {
   std::array<std::uint64_t, kParametersMax> words{};
   std::array<std::size_t, kParametersMax> blob_bytes{};
@@ -305,7 +307,7 @@ Status PackedCall::pack(const Row& row, void* const* arguments,
     auto data = blobs.init(blob++, static_cast<unsigned>(plan.blob_bytes[i]));
     if (plan.blob_bytes[i] == 0) continue;
     std::memcpy(data.begin(), from, plan.blob_bytes[i]);
-    // Another thread of the program may have written meanwhile: the NUL is ours.
+    // Another thread of the program may have overwritten the NUL meanwhile.
     if (parameter.shape == Shape::kString) data[plan.blob_bytes[i] - 1] = 0;
   }
   bytes_ = finish(builder, message);
@@ -329,7 +331,7 @@ class Message {
  private:
   static capnp::ReaderOptions options(std::size_t bytes) {
     capnp::ReaderOptions result;
-    // Twice the message: words and blobs are each read at most twice.
+    // Twice the message, because words and blobs are each read at most twice.
     result.traversalLimitInWords = 64 + bytes / 4;
     result.nestingLimit = 4;
     return result;
@@ -362,7 +364,7 @@ struct UnpackedCall::Blobs {
   std::array<bool, kParametersMax> present{};
 };
 
-// The words of a message that has nothing else. False: it is another one.
+// Reads the words of a message that has nothing else. False: it has more.
 bool UnpackedCall::unpack_words(const Row& row, ByteView bytes) {
   if (bytes.size() != (kWordsHead + parameter_count_) * sizeof(std::uint64_t)) return false;
   const auto head = head_of_words(parameter_count_);
@@ -430,7 +432,7 @@ Status UnpackedCall::place(const Row& row, const Blobs& blobs) {
     if (parameter.shape == Shape::kHandle) {
       size_[i] = sizeof(std::uint64_t);
     } else if (words_[i] == 0) {
-      // The client answers this by itself; an empty array may have no address.
+      // A client refuses such a NULL itself. An empty array may have no address.
       const bool counted = parameter.count_parameter != driver_abi::kNoParameter;
       const bool empty = counted && is_zero(parameter_extent(row, i, count_value));
       if (parameter.shape == Shape::kStruct || (!parameter.nullable && !empty)) {
@@ -526,7 +528,7 @@ Result<int> unpack_reply(const Row& row, void* const* arguments, ByteView bytes)
     std::array<capnp::Data::Reader, kParametersMax> blob_of;
     std::array<bool, kParametersMax> has_blob{};
     unsigned blob = 0;
-    // Check everything first: a count that comes out must not change the size of its array.
+    // Check everything first, because a count that comes out must not change the size of its array.
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       const Parameter& parameter = row.parameters[i];
       if (!comes_out(parameter) || pointer_argument(arguments, i) == nullptr) continue;

@@ -11,7 +11,7 @@ target_link_libraries(gpurun_protocol_call PUBLIC gpurun_base PUBLIC CapnProto::
 capnp_generate_cpp(module_sources module_headers "${CMAKE_CURRENT_SOURCE_DIR}/module.capnp")
 add_library(gpurun_protocol_module STATIC link_calls.cc module_calls.cc image_bundle.cc ${module_sources})
 set_source_files_properties(${module_sources} PROPERTIES COMPILE_OPTIONS "-w")
-# What is kept of them on a disk is for builds with the same schema and the same code alone.
+# Files kept on a disk are only for builds with the same schema and the same code.
 set(format "")
 foreach(source module.capnp module_calls.h module_calls.cc)
   file(SHA256 "${CMAKE_CURRENT_SOURCE_DIR}/${source}" digest)

@@ -1,9 +1,10 @@
-// Packs and unpacks a generated row's call and reply from its row alone (protocol/call.capnp).
+// Generic codec: packs and unpacks a generated row's call and reply from the row alone
+// (protocol/call.capnp).
 //
-// The client packs from the arguments as libffi takes them (`arguments[i]` points to the i-th
-// argument's storage); the server unpacks into such storage of its own. Neither end knows any
-// function by name. Handles stay the client's here: whoever calls the driver translates them, in
-// place, between unpack() and the call, and back before pack().
+// The client packs arguments as libffi takes them: `arguments[i]` points to the storage of the i-th
+// argument. The server unpacks them into such storage of its own. Neither end knows any function by
+// name. Handles here are the client's. The caller of the driver translates them in place after
+// unpack(), and back before pack().
 #pragma once
 
 #include <array>
@@ -18,17 +19,17 @@
 
 namespace gpurun::protocol {
 
-// No function of CUDA takes more; the table's generator checks it.
+// No CUDA function takes more. The table's generator checks it.
 inline constexpr std::size_t kParametersMax = 24;
 
-// Makes one serialized message: on the stack for all but large arrays. Reusable; one thread.
+// Memory for one serialized message: on the stack except for large arrays. Reusable. One thread.
 class MessageBuffer {
  public:
-  // Zeroed words for a message of at most `word_count` words.
+  // Returns zeroed words for a message of at most `word_count` words.
   std::span<std::uint64_t> reserve(std::size_t word_count);
 
   static constexpr std::size_t kSmallWords = 192;
-  // As many words, unwritten.
+  // Returns kSmallWords words with undefined content.
   std::uint64_t* small() { return small_.data(); }
 
  private:
@@ -36,8 +37,8 @@ class MessageBuffer {
   std::vector<std::uint64_t> large_;
 };
 
-// Of nodes that a capture or a clone made the program has no handle yet: an array of nodes that
-// comes out goes in with handles that the client minted for them, one for each place.
+// True for an array of graph nodes that comes out. The program has no handles yet for nodes that a
+// capture or a clone made. So the array goes in with one freshly minted handle in each place.
 inline bool holds_spares(const driver_abi::Parameter& parameter) {
   return parameter.shape == driver_abi::Shape::kHandleArray &&
          parameter.direction == driver_abi::Direction::kOut &&
@@ -52,9 +53,9 @@ class PackedCall {
   PackedCall& operator=(const PackedCall&) = delete;
 
   // `minted` holds one value for each kHandlePointee that comes out, in parameter order.
-  //   kCuda          what the program gets: a NULL where none is allowed (row.null_error).
-  //   kTooLarge      over a bound of protocol/limits.h.
-  //   kInternal      the row is one that needs custom code.
+  //   kCuda          the error that the program gets for a NULL that is not allowed
+  //   (row.null_error). kTooLarge      over a bound of protocol/limits.h. kInternal      the row
+  //   needs custom code.
   Status pack(const driver_abi::Row& row, void* const* arguments,
               std::span<const std::uint64_t> minted);
 
@@ -63,7 +64,7 @@ class PackedCall {
 
  private:
   struct Plan;
-  // False: it takes the builder, or is an error that plan() has words for.
+  // False: the message needs the builder, or there is an error that plan() reports.
   bool pack_words(const driver_abi::Row& row, void* const* arguments,
                   std::span<const std::uint64_t> minted);
   static Status plan(const driver_abi::Row& row, void* const* arguments,
@@ -73,26 +74,28 @@ class PackedCall {
   ByteView bytes_;
 };
 
-// A call as the server holds it: private copies of everything, in libffi's shape.
+// A call on the server: private copies of everything, as libffi takes them.
 class UnpackedCall {
  public:
   UnpackedCall() = default;
   UnpackedCall(const UnpackedCall&) = delete;
   UnpackedCall& operator=(const UnpackedCall&) = delete;
 
-  // Every length is checked against the row and protocol/limits.h before anything is copied.
-  // kProtocol for anything else than what PackedCall makes. `bytes` must be memory that the peer
-  // cannot write. Reusable.
+  // Checks every length against the row and protocol/limits.h before it copies anything. kProtocol
+  // for anything that PackedCall does not make. `bytes` must be memory that the peer cannot write.
+  // Reusable.
   Status unpack(const driver_abi::Row& row, ByteView bytes);
 
   // For ffi_call: one pointer to storage for each parameter.
   void** arguments() { return arguments_.data(); }
   // The handle slots of parameter `index`: one for kHandle and kHandlePointee, `count` for
-  // kHandleArray, none for NULL or another shape. Those that only come out are 0, or hold spares.
+  // kHandleArray, none for NULL or another shape. Slots of handles that only come out hold 0, or
+  // spares (holds_spares()).
   std::span<std::uint64_t> handles(std::size_t index);
-  // What the client minted for parameter `index`, a kHandlePointee that comes out; 0 for NULL.
+  // The value that the client minted for parameter `index`, a kHandlePointee that comes out. 0 for
+  // NULL.
   std::uint64_t minted(std::size_t index) const { return minted_[index]; }
-  // What parameter `index` points to (for a kStruct: itself); empty for NULL.
+  // The memory that parameter `index` points to (for a kStruct: itself). Empty for NULL.
   MutableBytes memory(std::size_t index);
   // The value of a kScalar or kHandle.
   std::uint64_t word(std::size_t index) const { return words_[index]; }
@@ -121,7 +124,7 @@ class PackedReply {
   PackedReply(const PackedReply&) = delete;
   PackedReply& operator=(const PackedReply&) = delete;
 
-  // Outputs travel when `result` is 0. kTooLarge: over limits::kRecordBytesMax.
+  // Includes outputs only when `result` is 0. kTooLarge: over limits::kRecordBytesMax.
   Status pack(const driver_abi::Row& row, UnpackedCall& call, int result);
   ByteView bytes() const { return bytes_; }
 
@@ -131,8 +134,8 @@ class PackedReply {
 };
 
 // Writes a reply's outputs to where the program's `arguments` point, each exactly as large as the
-// program said, all or nothing. `arguments` are those of the call. Returns the driver's CUresult;
-// kProtocol when the reply does not fit the row.
+// program said. Writes all of them or none. `arguments` are those of the call. Returns the driver's
+// CUresult. kProtocol: the reply does not fit the row.
 Result<int> unpack_reply(const driver_abi::Row& row, void* const* arguments, ByteView bytes);
 
 }  // namespace gpurun::protocol

@@ -1,4 +1,4 @@
-// What measuring says of a chunk.
+// ChunkPacker: chooses a packing by the measurements.
 #include "protocol/chunk_packer.h"
 
 #include <lz4.h>
@@ -21,7 +21,7 @@ ChunkPacker::Packed ChunkPacker::pack(ByteView chunk) {
     worth_.passed_over();
     return sparse;
   }
-  // The codec makes zeros small as well, and what is between them.
+  // The codec also shrinks zeros, and the bytes between them.
   const double left = static_cast<double>(chunk.size()) * worth_.left_of_a_byte();
   if (sparse.packed && static_cast<double>(sparse.bytes) <= left) return sparse;
   if (!worth_.is_due()) return sparse;
@@ -49,9 +49,9 @@ ChunkPacker::Packed ChunkPacker::compress(ByteView chunk) {
   const auto most =
       static_cast<int>(static_cast<double>(chunk.size()) * CodecWorth::kWorthwhileShare);
   const Clock::time_point start = Clock::now();
-  // A copy: what the codec refers back to must be what it has read before.
+  // A copy, because the program may change bytes that the codec refers back to.
   taken_.assign(chunk.begin(), chunk.end());
-  // 0: it would be larger than `most`.
+  // 0: the result would be larger than `most`.
   const int bytes = LZ4_compress_fast_extState(
       state_.data(), reinterpret_cast<const char*>(taken_.data()),
       reinterpret_cast<char*>(block_.data()), static_cast<int>(taken_.size()), most, 1);

@@ -1,10 +1,10 @@
-// ChunkPacker: decides for each chunk that goes out over one connection how it goes: as it is,
-// without its pages of zeros, or compressed where the connection is slower than the codec.
+// ChunkPacker: chooses how each chunk goes out over one connection. It goes unchanged, without its
+// pages of zeros, or compressed where the connection is slower than the codec.
 //
-// Both are measured: what a send() takes of wire bytes in what time (link_pace.h), and what the
-// codec makes of bytes in what time (codec_worth.h; docs/adr/0028).
+// Two measurements decide: the time that a send() takes for its bytes (link_pace.h), and the time
+// and yield of the codec (codec_worth.h, docs/adr/0028).
 //
-// One thread at a time: who sends on the connection.
+// One thread at a time: the one that sends on the connection.
 #pragma once
 
 #include <array>
@@ -27,30 +27,31 @@ class ChunkPacker {
   // `enabled`: the peer knows packed chunks (Feature::kPackedChunks).
   explicit ChunkPacker(bool enabled) : enabled_(enabled) {}
 
-  // The connection was measured slower than the codec: pack() may take its time.
+  // True when the connection was measured slower than the codec, so that pack() may take time.
   bool compresses() const noexcept {
     return enabled_ && pace_.known() && worth_.is_worthwhile(pace_.ns_per_byte());
   }
 
   struct Packed {
-    bool packed = false;  // Else the chunk goes as it is.
+    bool packed = false;  // False: the chunk goes unchanged.
     PackedHead head;
     std::span<const ByteView> parts;  // Behind the head.
-    std::size_t bytes = 0;            // Of these.
+    std::size_t bytes = 0;            // Size of `parts`.
   };
-  // Parts of the chunk itself, or of memory of ours; until the next call. Somebody may write to the
-  // chunk meanwhile: then what he writes arrives as it was or as it became, and all else as it is.
+  // Returns parts of the chunk or of this object's memory, valid until the next call. The program
+  // may write to the chunk meanwhile. Each byte that it writes then arrives in its old or new
+  // state, and all other bytes arrive unchanged.
   Packed pack(ByteView chunk);
-  // The send of so many bytes took so long.
+  // A send of `wire_bytes` took `took`.
   void sent(std::size_t wire_bytes, Clock::duration took) noexcept { pace_.sent(wire_bytes, took); }
 
-  // For tests: what it takes the codec to need, in place of measuring.
+  // For tests: the codec's time for each chunk, in place of a measurement.
   void set_codec_time(Clock::duration per_chunk) noexcept { codec_time_ = per_chunk; }
 
-  // A smaller one goes as it is, and tells nothing of the connection.
+  // A smaller chunk goes unchanged, because it says nothing about the connection.
   static constexpr std::size_t kChunkBytesMin = LinkPace::kTellingBytes;
-  // An unused page saves its bytes and costs both sides a run of its own: a system call of the
-  // receiver's, or an entry of the sender's.
+  // An omitted page saves its bytes and may add a run. Each run costs the receiver a system call,
+  // or the sender an entry.
   static constexpr std::size_t kZeroPagesPerRun = 2;
 
  private:
@@ -62,7 +63,7 @@ class ChunkPacker {
   LinkPace pace_;
   CodecWorth worth_;
   std::array<ByteView, kPagesMax / 2 + 1> parts_;
-  Bytes state_, block_, taken_;  // Of the codec; not before it is first used.
+  Bytes state_, block_, taken_;  // The codec's. Allocated at its first use.
 };
 
 }  // namespace gpurun::protocol

@@ -1,7 +1,8 @@
-// Chunks on a connection, as they are or packed: what both ends of a bulk lane send and receive,
-// over anything that is like transport::Connection.
+// Chunks on a connection: code that both ends of a bulk connection use to send and receive them,
+// unchanged or packed. It works over any type like transport::Connection.
 //
-// Waits are unbounded: a dead peer is noticed on the log channel, whose end shuts this one down.
+// Waits have no bound. A dead peer is noticed on the log connection, and the end of that shuts this
+// connection down.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +18,14 @@
 
 namespace gpurun::protocol {
 
-// What stands before a chunk's bytes; the last only before those of a packed one.
+// Everything before a chunk's bytes. The last field exists only before a packed chunk.
 struct ChunkHead {
   FrameHeader frame;
   BulkHeader bulk;
   PackedHead packed;
 
   ChunkHead() = default;
-  // `bytes`: what follows the BulkHeader.
+  // `bytes` is the size of everything behind the BulkHeader.
   ChunkHead(FrameKind kind, const BulkHeader& header, std::size_t bytes) : bulk(header) {
     frame.kind = kind;
     frame.payload_bytes = static_cast<std::uint32_t>(kBulkHeaderBytes + bytes);
@@ -33,9 +34,9 @@ struct ChunkHead {
 static_assert(sizeof(ChunkHead) == kFrameHeaderBytes + kBulkHeaderBytes + kPackedHeadBytes);
 inline constexpr std::size_t kChunkHeadBytes = kFrameHeaderBytes + kBulkHeaderBytes;
 
-inline constexpr std::size_t kBulkWordsMax = 16;  // Of send_bulk_words().
+inline constexpr std::size_t kBulkWordsMax = 16;  // For one send_bulk_words().
 
-// Frames with a BulkHeader each and nothing behind it, at most kBulkWordsMax.
+// Sends frames that have a BulkHeader and nothing else, at most kBulkWordsMax.
 template <typename Connection>
 Status send_bulk_words(Connection& connection, FrameKind kind,
                        std::span<const BulkHeader> headers) {
@@ -54,16 +55,16 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
   return send_bulk_words(connection, kind, std::span(&header, 1));
 }
 
-// Chunks on their way out over one connection, together: short ones that follow one another are as
-// quick as a long one then, for each send costs both sides a turn through TCP, and often a thread's
-// sleep. Packed as `packer` decides, which hears what they took. One for each connection: their
-// heads, and parts that are not the chunks' own, lie here and in the packer until the last byte has
-// gone.
+// Chunks that go out together over one connection. Together, short chunks that follow one another
+// are as fast as a long one. Each send of its own would cost both sides a turn through TCP, and
+// often a thread's sleep. `packer` decides how they are packed, and learns the time of each send.
+// There is one for each connection. The heads, and parts that are not the chunks' own bytes, are in
+// this object and in the packer until the last byte has been sent.
 class ChunksToSend {
  public:
-  // So much of chunks and so many of them go together, a packed one as the last. A whole one goes
-  // alone: two together were slower with TLS. Over a connection that is slower than the codec each
-  // does, for what has its turn next would wait for them.
+  // This many bytes and chunks go together. A packed chunk ends such a group. A chunk of full size
+  // goes alone, because two together were slower with TLS. Over a connection that is slower than
+  // the codec every chunk goes alone, so that the next in turn need not wait.
   static constexpr std::size_t kBytesMax = 2 * limits::kBulkChunkBytes;
   static constexpr std::size_t kChunksMax = 16;
 
@@ -71,12 +72,12 @@ class ChunksToSend {
   ChunksToSend(const ChunksToSend&) = delete;
   ChunksToSend& operator=(const ChunksToSend&) = delete;
 
-  // Whether a chunk of so many bytes may be added: always where all others have gone.
+  // True when a chunk of `chunk_bytes` may be added. Always true when all others have been sent.
   bool fits(std::size_t chunk_bytes) const {
     return left().empty() || (!closed_ && chunk_bytes < limits::kBulkChunkBytes &&
                               chunks_ < kChunksMax && bytes_ + chunk_bytes <= kBytesMax);
   }
-  // Which fits.
+  // Adds a chunk for which fits() is true.
   void add(ChunkPacker& packer, const BulkHeader& header, ByteView chunk) {
     if (left().empty()) first_ = count_ = chunks_ = bytes_ = 0;
     const ChunkPacker::Packed packed = packer.pack(chunk);
@@ -92,11 +93,11 @@ class ChunksToSend {
     bytes_ += bytes;
     start_ = ChunkPacker::Clock::now();
   }
-  // What has not gone; nothing at the end, and before the first add().
+  // What has not been sent. Empty at the end, and before the first add().
   std::span<const ByteView> left() const {
     return std::span(parts_).subspan(first_, count_ - first_);
   }
-  // So many bytes of it have.
+  // `bytes` of left() have been sent.
   void went(ChunkPacker& packer, std::size_t bytes) {
     while (first_ != count_ && bytes >= parts_[first_].size()) bytes -= parts_[first_++].size();
     if (first_ != count_) {
@@ -122,15 +123,15 @@ class ChunksToSend {
   ChunkPacker::Clock::time_point start_;
 };
 
-// What a frame of kChunk or kChunkPacked carries.
+// The content of a kChunk or kChunkPacked frame.
 struct ChunkOnWire {
-  std::size_t bytes = 0;             // Of the chunk.
+  std::size_t bytes = 0;             // Of the unpacked chunk.
   std::size_t wire_bytes = 0;        // That follow.
-  std::optional<PackedHead> packed;  // kChunkPacked.
+  std::optional<PackedHead> packed;  // Only for kChunkPacked.
 };
 
-// `bytes`: what follows the BulkHeader, as parse_bulk_header() has checked. Receives and checks the
-// head of a packed one.
+// `bytes` is the size of everything behind the BulkHeader, as parse_bulk_header() has checked. For
+// a packed chunk, receives and checks its PackedHead.
 template <typename Connection>
 Result<ChunkOnWire> receive_chunk_head(Connection& connection, FrameKind kind,
                                        const BulkHeader& header, std::size_t bytes) {
@@ -147,8 +148,8 @@ Result<ChunkOnWire> receive_chunk_head(Connection& connection, FrameKind kind,
   return chunk;
 }
 
-// Its bytes, to `into`, which is as large as the chunk, or from anywhere to nowhere when it is
-// empty. `scratch` keeps its memory for the next one.
+// Receives the chunk's bytes to `into`, which is as large as the chunk. Discards them when `into`
+// is empty. `scratch` keeps its memory for the next call.
 template <typename Connection>
 Status receive_chunk(Connection& connection, const ChunkOnWire& chunk, MutableBytes into,
                      Bytes& scratch) {

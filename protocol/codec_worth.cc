@@ -1,4 +1,4 @@
-// The codec's time and yield against the wire's.
+// CodecWorth: compares the codec's time and yield with the wire's time.
 #include "protocol/codec_worth.h"
 
 #include <algorithm>
@@ -10,11 +10,11 @@ constexpr double kKeep = 7.0 / 8;
 
 }  // namespace
 
-// A byte that is compressed costs the codec's time and the wire's for what is left of it.
+// A compressed byte costs the codec's time, and the wire's time for what is left of it.
 bool CodecWorth::is_worthwhile(double wire) const noexcept {
   const double codec = in_ == 0 ? kGuessNs : ns_ / in_;
-  // Where it was of no use, what a trial costs at most is the codec's time: at its rarest a share
-  // of 1/kTrialEveryMax of a turn's, and never more than the wire's.
+  // Where the codec was useless, a trial costs at most its time. At its rarest that is a share of
+  // 1/kTrialEveryMax of a turn, and never more than the wire's time.
   if (trial_every_ > 1) return codec < wire / 2;
   return codec + wire * left_of_a_byte() < wire * kWorthwhileShare;
 }
@@ -42,7 +42,7 @@ void CodecWorth::add(std::size_t in, std::size_t out, Clock::duration took) noex
 }
 
 void CodecWorth::compressed(std::size_t in, std::size_t out, Clock::duration took) noexcept {
-  if (trial_every_ > 1) in_ = ns_ = out_ = 0;  // What came before was of another kind.
+  if (trial_every_ > 1) in_ = ns_ = out_ = 0;  // Earlier bytes were of another kind.
   add(in, out, took);
   trial_every_ = 1;
   until_trial_ = 0;

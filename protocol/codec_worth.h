@@ -1,6 +1,6 @@
-// CodecWorth: whether a codec is worth its time on a connection, by what it made of bytes so far.
-// It is tried where even its worst case costs little beside the wire, less and less often where
-// nothing came of it (docs/adr/0028).
+// CodecWorth: decides whether a codec is worth its time on a connection, from its yield so far. The
+// codec is tried where even its worst case costs little compared with the wire. Where it was
+// useless, it is tried less and less often (docs/adr/0028).
 //
 // One thread at a time.
 #pragma once
@@ -15,33 +15,35 @@ class CodecWorth {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Where a byte takes `wire` nanoseconds on the connection: whether what the codec leaves of one,
-  // and its own time, come to clearly less; where it was of no use, whether a trial may cost that.
+  // `wire` is the connection's time for a byte, in nanoseconds. True when the codec's time and the
+  // wire's time for its output are clearly less than that together. Where the codec was useless,
+  // true when a trial may cost that much.
   bool is_worthwhile(double wire) const noexcept;
-  // What it leaves of a byte. Where nothing is known, or all that is known is what it could not
-  // make smaller, half is assumed, and a trial soon knows.
+  // The codec's output for a byte of input. Half is assumed where nothing is known, or where it
+  // only failed so far. A trial soon finds the truth.
   double left_of_a_byte() const noexcept;
-  // It is worthwhile: whether to compress this time. False while the next trial is not due.
+  // Call when is_worthwhile(). Returns whether to compress this time: false until the next trial.
   bool is_due() noexcept;
-  // It was not worthwhile, once more: it may have been measured in a bad moment.
+  // Call when not is_worthwhile(). After many calls the measurement is forgotten, because it may
+  // have been made in a bad moment.
   void passed_over() noexcept;
 
-  // It made `out` bytes of `in`; and it could not make `in` bytes clearly smaller.
+  // The codec made `out` bytes of `in`. gave_up(): it could not make `in` bytes clearly smaller.
   void compressed(std::size_t in, std::size_t out, Clock::duration took) noexcept;
   void gave_up(std::size_t in, Clock::duration took) noexcept;
 
-  // Until the codec is measured it is taken to need so much for a byte.
+  // The codec's assumed time for a byte, in nanoseconds, until it is measured.
   static constexpr double kGuessNs = 1.6;
-  // Compressed by less, bytes go as they are.
+  // Bytes go uncompressed unless compression leaves less than this share.
   static constexpr double kWorthwhileShare = 15.0 / 16;
-  // Turns between two trials where compressing is of no use: so many on average at most, and never
-  // twice as many. Not the same number each time, for bytes of two kinds may come in turns.
+  // The average number of turns between two trials of a useless codec, at most, and never twice as
+  // many. The number varies, because bytes of two kinds may alternate.
   static constexpr unsigned kTrialEveryMax = 64;
 
  private:
   void add(std::size_t in, std::size_t out, Clock::duration took) noexcept;
 
-  // Sums that forget: each turn weighs 7/8 of the one behind it.
+  // Decaying sums: each turn keeps 7/8 of the earlier sum.
   double in_ = 0, ns_ = 0, out_ = 0;
   unsigned trial_every_ = 1, until_trial_ = 0, passed_over_ = 0;
   std::minstd_rand chance_;

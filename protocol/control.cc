@@ -1,4 +1,4 @@
-// The codec of control messages. decode() is the only function that sees what a stranger sent.
+// Control codec: only decode() reads an untrusted peer's bytes.
 #include "protocol/control.h"
 
 #include <capnp/message.h>
@@ -18,19 +18,19 @@ namespace gpurun::protocol {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6e757267;  // "grun"
-// Of a GPU or a holder, as we write them.
+// For names of GPUs and holders that we write.
 constexpr std::size_t kNameBytesMax = 128;
 
 kj::ArrayPtr<const kj::byte> as_data(ByteView bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
 }
 
-// What a message holds wrong; caught in decode().
+// The error for a malformed message, caught in decode().
 Status wrong(const char* what) {
   return Status(Code::kProtocol, std::string("malformed control message: ") + what);
 }
 
-// Sets `ok` to false when the field has another length than the array.
+// Sets `ok` to false when the field and the array differ in length.
 template <typename Array>
 void read_array(capnp::Data::Reader field, Array& into, bool& ok) {
   if (field.size() != into.size()) {
@@ -40,7 +40,7 @@ void read_array(capnp::Data::Reader field, Array& into, bool& ok) {
   std::memcpy(into.data(), field.begin(), into.size());
 }
 
-// Foreign text goes to a terminal, or into a log.
+// Foreign text goes to a terminal or into a log, so it is made printable.
 std::string read_text(capnp::Text::Reader field, bool& ok) {
   if (field.size() > kTextBytesMax) {
     ok = false;
@@ -237,7 +237,7 @@ Accept read_accept(wire::Accept::Reader from, bool& ok) {
   }
   std::uint16_t last = 0;
   for (const wire::RowHash::Reader row : from.getRows()) {
-    // Ascending below the bound: there cannot be more of them either.
+    // Ascending and below the bound, so their number is bounded too.
     ok = ok && row.getOpcode() > last && row.getOpcode() < limits::kRowsMax;
     if (!ok) return accept;
     last = row.getOpcode();
@@ -253,8 +253,8 @@ Accept read_accept(wire::Accept::Reader from, bool& ok) {
   return accept;
 }
 
-// Of another version only the version counts: whatever became of the other fields, the peer is to
-// be told which side to update.
+// For a message of another protocol version only the version matters. Other fields may be invalid,
+// but the peer must learn which end to update.
 template <typename Message, typename Reader>
 Message read_opening(Reader from, bool& ok) {
   Message message{read_version(from.getVersion(), ok), {}};

@@ -1,13 +1,13 @@
-// Control frames: what is said on a connection before it carries calls.
+// Control frames: the messages on a connection before it carries calls.
 //
 //   magic u32 | payload bytes u32 | tag bytes u32 (0 or 32) | payload | tag
 //
-// little-endian; the payload is one ControlMessage (session.capnp) in Cap'n Proto's stream form,
-// the tag is frame_tag() of it. A receiver reads exactly the frame and not a byte more, because the
-// connection is handed on after it.
+// Integers are little-endian. The payload is one ControlMessage (session.capnp) in Cap'n Proto's
+// stream form, and the tag is its frame_tag(). A receiver reads exactly the frame and no byte more,
+// because it passes the connection on afterwards.
 //
-// Messages are decoded into plain structures at once, whatever they contain: nothing but decode()
-// meets Cap'n Proto's exceptions, and text and data are bounded. Any thread.
+// Messages are decoded into plain structures at once. Only decode() meets Cap'n Proto's exceptions,
+// and text and data are bounded. Any thread.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@
 
 namespace gpurun::protocol {
 
-// Counts changes that an older peer would misunderstand.
+// Increases with each change that an older peer would misunderstand.
 inline constexpr std::uint32_t kVersion = 5;
 inline constexpr const char* kRelease = "0.1.0";
 
@@ -45,42 +45,43 @@ struct Version {
   std::string release = kRelease;
   Features features = {};
 };
-// What this build says of itself.
+// The version that this build sends.
 inline Version our_version(Sender who) { return {kVersion, kRelease, our_features(who)}; }
 
 struct Hello {
   Version version;
   Nonce nonce{};
-  std::optional<TokenId> token = {};  // None: the server's own secret.
+  std::optional<TokenId> token = {};  // Absent: the server's own secret.
 };
 struct TokenProof {
   Key masked{};  // mask_token().
 };
 struct Challenge {
   Version version;
-  Nonce nonce{};  // Zeros inside TLS, where the channel's exporter stands for it (proof.h).
+  Nonce nonce{};  // Zeros inside TLS, where the channel's exporter replaces it (proof.h).
 };
 struct LeaseRequest {
   std::uint32_t devices = 0;
   std::uint64_t wait_milliseconds = 0;
-  // By the client's own word; its text is bounded, and without control characters.
+  // As the client claims. The text is bounded and has no control characters.
   std::string host = {};
   std::string program = {};
   std::uint32_t pid = 0;
 };
 struct Queued {
   std::uint32_t ahead = 0;
-  std::uint32_t lacking = 0;  // GPUs that must come free for the request alone.
-  std::uint32_t gpus = 0;     // Of the server; 0: it does not say.
+  std::uint32_t lacking = 0;  // GPUs that must become free for this request alone.
+  std::uint32_t gpus = 0;     // The server's GPUs. 0: unknown.
 };
 struct Grant {
   Id lease{};
   Id ticket{};
   Nonce challenge{};
   std::uint32_t devices = 0;
-  std::vector<std::string> models = {};  // Each once; at most limits::kModelsMax.
+  std::vector<std::string> models = {};  // Each once, at most limits::kModelsMax.
   bool emulated = false;                 // The devices run PTX only.
-  // Where processes of the server's machine may attach (local_address.h); empty: nowhere.
+  // The name at which processes of the server's machine may attach (local_address.h). Empty: they
+  // may not.
   std::string local = {};
   std::string reached_at = {};  // "host:port", the server's end of the control link.
 };
@@ -96,10 +97,10 @@ struct Attach {
   Id session{};
   Nonce nonce{};
   std::uint16_t index = 0;  // Below count.
-  // 2 to kConnectionsMax. Of a bulk connection that joins a running session: its index and one.
+  // 2 to kConnectionsMax. For a bulk connection that joins a running session: its index plus one.
   std::uint16_t count = 0;
 };
-// The worker's answer to such a one.
+// The worker's answer to a bulk connection that joins.
 struct Joined {
   std::uint32_t cores = 0;  // Processors that the worker may use.
 };
@@ -111,10 +112,11 @@ struct Accept {
   std::string release;
   std::int32_t driver_version = 0;
   Bytes snapshot;
-  // Empty: the tables are equal. At most limits::kRowsMax; opcodes ascending, below it, from 1.
+  // Empty: the tables are equal. At most limits::kRowsMax. Opcodes are ascending, from 1, below
+  // limits::kRowsMax.
   std::vector<RowHash> rows = {};
   Features features = {};
-  std::optional<CreditGrant> credits = {};  // Of the session's one device.
+  std::optional<CreditGrant> credits = {};  // Of the session's only device.
   // Rows that the worker's driver cannot serve. Opcodes ascending, from 1, below limits::kRowsMax.
   std::vector<std::uint16_t> unserved = {};
 };
@@ -127,42 +129,42 @@ struct ListRequest {};
 struct ListedGpu {
   std::string name;
   std::uint64_t memory_bytes = 0;
-  std::string holder;  // "10.0.0.2:51234"; empty: free.
+  std::string holder;  // "10.0.0.2:51234". Empty: the GPU is free.
   std::uint64_t held_seconds = 0;
   std::uint32_t workers = 0;
-  std::string user = {};  // Of the holder; kOperator for who knows the server's own secret.
-  // As the client said them; "" and 0: it did not.
+  std::string user = {};  // The holder's. kOperator for the server's own secret.
+  // As the client claims. "" and 0: unknown.
   std::string host = {};
   std::string program = {};
   std::uint32_t pid = 0;
   std::int64_t since = 0;     // Seconds since 1970.
-  std::uint32_t sharing = 0;  // Of the workers, those that share memory with their client.
+  std::uint32_t sharing = 0;  // How many of the workers share memory with their client.
   bool encrypted = false;
-  std::uint32_t lease = 0;  // From 1; the GPUs of one lease have one number.
+  std::uint32_t lease = 0;  // From 1. The GPUs of one lease have one number.
   std::optional<std::uint64_t> used_bytes = {};
 };
 struct Listing {
   std::string release;
   std::uint32_t waiting = 0;
   std::vector<ListedGpu> gpus;  // At most kListedGpusMax.
-  // What the daemon holds itself.
-  std::uint32_t leases = 0;  // In force; each has one ticket.
+  // What the daemon itself holds.
+  std::uint32_t leases = 0;  // Active leases. Each has one ticket.
   std::uint32_t gathering = 0;
   std::uint32_t workers = 0;
   std::uint32_t half_open = 0;
-  std::string confinement;  // What is in force around a worker, in words (docs/security.md).
-  std::uint32_t spare_workers = 0;  // That wait for a lease.
+  std::string confinement;  // The active confinement of workers, in words (docs/security.md).
+  std::uint32_t spare_workers = 0;  // Workers that wait for a lease.
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,
                                     Accept, WorkerEnded, ListRequest, Listing, TokenProof, Joined>;
 
-// The message as a frame's payload, and back. kProtocol: no such message, or one out of bounds. Of
-// a Hello, Challenge or Attach of another version than ours, only `version` is sure to be there.
+// Converts a message to a frame's payload and back. kProtocol: not a message, or out of bounds.
+// From a Hello, Challenge or Attach of another protocol version, only `version` is reliable.
 Bytes encode(const ControlMessage& message);
 Result<ControlMessage> decode(ByteView payload);
 
-// A whole frame; `tag` may be absent.
+// A whole frame. `tag` may be absent.
 Bytes control_frame(ByteView payload, const std::optional<Tag>& tag);
 
 struct ControlHeader {
@@ -178,12 +180,13 @@ struct ControlFrame {
   std::optional<Tag> tag;
 };
 
-// "the server speaks protocol 2 (gpurun 0.2.0), this client protocol 1 (gpurun 0.1.0): update the
-// client". Success when both are the same and nobody requires a feature that the other lacks
-// (protocol/features.h). `peer` is "server" or "client": who said `theirs`.
+// Success when both versions are the same and neither end requires a feature that the other lacks
+// (protocol/features.h). Otherwise an error such as "the server speaks protocol 2 (gpurun 0.2.0),
+// this client protocol 1 (gpurun 0.1.0): update the client". `peer`, "server" or "client", is the
+// end that sent `theirs`.
 Status check_version(const Version& theirs, const char* peer);
 
-// Sending and receiving over anything that is like transport::Connection.
+// Sends and receives over any type like transport::Connection.
 template <typename Connection>
 Status send_control(Connection& connection, const ControlMessage& message, Deadline deadline) {
   const Bytes frame = control_frame(encode(message), std::nullopt);
@@ -220,7 +223,7 @@ Result<ControlFrame> receive_control(Connection& connection, std::size_t payload
   return frame;
 }
 
-// True when the frame carries the tag of that key, sender and counter.
+// True when the frame carries the tag for `key`, `sender` and `counter`.
 bool proved(const ControlFrame& frame, const Key& key, Sender sender, std::uint64_t counter);
 
 }  // namespace gpurun::protocol

@@ -1,4 +1,4 @@
-// Agreeing on feature bits, and who is to be updated where that fails.
+// Feature agreement: the active bits, and which end to update when there is no agreement.
 #include "protocol/features.h"
 
 namespace gpurun::protocol {

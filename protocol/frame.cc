@@ -1,4 +1,4 @@
-// What a frame's header may say, checked on a copy.
+// Frame headers: checked on a copy.
 #include "protocol/frame.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// One buffer that grows up to the largest frame, and keeps what follows a frame.
+// FrameReader: one buffer that grows up to the largest frame, and keeps what follows a frame.
 #include "protocol/frame_reader.h"
 
 #include <cstring>
@@ -6,7 +6,7 @@
 
 namespace gpurun::protocol {
 namespace {
-// Large enough for several of the frames that a busy client sends; grows to the bound when needed.
+// Large enough for several frames of a busy client. Grows to the bound when needed.
 constexpr std::size_t kBufferBytes = (std::size_t{256} << 10) + kFrameHeaderBytes;
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<bool> FrameReader::next(Frame* frame) {
   const ByteView rest(buffer_.get() + begin_, held);
   Result<FrameHeader> header = parse_frame_header(rest);
   if (!header.ok()) return header.status();
-  // Frames that others than ours made may end anywhere; ours stay 8-aligned for the records.
+  // A foreign peer's frames may end anywhere. Our own stay 8-aligned for the records.
   const std::size_t whole = kFrameHeaderBytes + header->payload_bytes;
   if (held < whole) {
     wanted_ = whole - held;

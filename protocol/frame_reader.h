@@ -1,7 +1,7 @@
-// FrameReader: cuts the byte stream of a log channel into frames. It knows no connection: its owner
-// receives into space() and says how much came.
+// FrameReader: cuts the byte stream of a log connection into frames. It has no connection of its
+// own: its owner receives into space() and reports how much came.
 //
-// One thread. What it hands out is private memory: the peer cannot change it any more.
+// One thread. The frames that it returns are in private memory, which the peer cannot change.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,19 @@ class FrameReader {
  public:
   FrameReader();
 
-  // True and `*frame` set: a whole frame is there. False: wanted() more bytes are missing.
-  // kProtocol: the stream is no frame stream; final.
+  // True: `*frame` is a whole frame. False: wanted() more bytes are missing. kProtocol: not a
+  // stream of frames. This is final.
   Result<bool> next(Frame* frame);
 
-  // Where to receive: never empty, at least wanted() bytes. Ends the life of earlier payloads.
+  // Where to receive. Never empty, and at least wanted() bytes. Invalidates earlier payloads.
   MutableBytes space();
   std::size_t wanted() const noexcept { return wanted_; }
   void filled(std::size_t byte_count) noexcept { end_ += byte_count; }
-  // Nothing of a further frame has come yet.
+  // True when no byte of a further frame has come yet.
   bool drained() const noexcept { return begin_ == end_; }
 
  private:
-  // Its bytes begin unwritten: of a reader of short frames few of its pages are ever touched.
+  // Uninitialized at first, so that a reader of short frames touches few of its pages.
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t buffer_bytes_;
   std::size_t begin_ = 0;

@@ -1,18 +1,19 @@
-// Nodes of graphs that touch the client: host functions, and copies between the device and the
-// client's memory. Payloads of form raw, and items of the worker.
+// Graph nodes that touch the client: host functions, and copies between the device and the client's
+// memory. Payloads of form kRaw, and items of the worker.
 //
-// The client mints an operation for each node's work and says its number with the node. The worker
-// gives the driver a host node in its place, with for a copy a node beside it that copies from or
-// to memory of the worker (docs/adr/0011-graphs-and-host-memory.md). At each launch, where the
-// graph stands at that node:
+// The client mints an operation for each node's work and sends its number with the node. In place
+// of the node the worker gives the driver a host node. For a copy it adds a node beside it that
+// copies from or to the worker's memory (docs/adr/0011-graphs-and-host-memory.md). At each launch,
+// when the graph reaches that node:
 //
-//   function  the worker says kHostTurn; the client runs it and answers with step kDone.
-//   copy in   the worker says kHostTurn; the client answers with its bytes, step kBytes as often
-//             as they need, then kDone.
-//   copy out  the worker says kHostBytes as often as the bytes need, and goes on. What it says
-//             later, a completion for instance, is heard later.
+//   function  the worker sends kHostTurn. The client runs it and answers with step kDone.
+//   copy in   the worker sends kHostTurn. The client answers with its bytes, in as many steps
+//   kBytes
+//             as they need, and then with kDone.
+//   copy out  the worker sends as many kHostBytes as the bytes need, and goes on. The client gets
+//             the worker's later items, for instance a completion, after these.
 //
-// kHostGone ends an operation: no graph, executable or launch has it any more.
+// kHostGone ends an operation: no graph, executable graph or launch has it any more.
 #pragma once
 
 #include <cstddef>
@@ -22,27 +23,29 @@ namespace gpurun::protocol {
 
 enum class GraphHostStep : std::uint32_t {
   // GraphNodePayload, under the opcode of the node's function. cuGraphAdd...: in `graph`, or with
-  // order kStream into the capture of that stream. ...SetParams: `node`, in the executable `graph`
-  // when it is not 0.
+  // order kStream into that stream's capture. ...SetParams: `node`, in the executable `graph` when
+  // that is not 0.
   kNode = 1,
-  // GraphTurnPayload, under the opcode of cuGraphAddHostNode, ordered nowhere.
+  // GraphTurnPayload, under the opcode of cuGraphAddHostNode, with no order.
   kBytes = 2,
   kDone = 3
 };
 
 enum class GraphWork : std::uint32_t {
   kFunction = 1,
-  kCopyIn = 2,     // Client's memory to the device.
+  kCopyIn = 2,     // The client's memory to the device.
   kCopyOut = 3,    // The device to the client's memory.
   kCopyDevice = 4  // Within the device: no operation.
 };
 
-// One side of a copy on the device. Between lines and slices lie these distances, in bytes.
+// One side of a copy, on the device. The pitches are distances in bytes between lines and between
+// slices.
 struct GraphCopySide {
   std::uint64_t address = 0;
   std::uint64_t line_pitch = 0;
   std::uint64_t slice_pitch = 0;
-  std::uint64_t array = 0;  // Handle; not 0: in place of all that, from here in it on.
+  std::uint64_t array = 0;  // Handle. Not 0: replaces the three above, and the copy starts at x, y,
+                            // z in it.
   std::uint64_t x = 0;      // Bytes,
   std::uint64_t y = 0;      // lines,
   std::uint64_t z = 0;      // slices.
@@ -59,7 +62,7 @@ struct GraphNodePayload {
   std::uint64_t width = 0;    // Bytes of a line.
   std::uint64_t lines = 0;
   std::uint64_t slices = 0;
-  std::uint32_t dependency_count = 0;  // So many handles of nodes follow, of 8 bytes.
+  std::uint32_t dependency_count = 0;  // This many node handles of 8 bytes follow.
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(GraphNodePayload) == 176);
@@ -68,7 +71,7 @@ struct GraphTurnPayload {
   GraphHostStep step = GraphHostStep::kDone;
   std::uint32_t reserved = 0;
   std::uint64_t turn = 0;
-  std::uint64_t offset = 0;  // kBytes: where the bytes that follow belong; lines lie close.
+  std::uint64_t offset = 0;  // kBytes: where the bytes that follow belong. Lines have no gaps.
 };
 static_assert(sizeof(GraphTurnPayload) == 24);
 
@@ -85,12 +88,12 @@ struct GraphUpdateReply {
 };
 static_assert(sizeof(GraphUpdateReply) == 24);
 
-// What one kBytes record and one kHostBytes item hold at most. Small enough that the client
-// acknowledges items long before the worker would have to wait for it.
+// The most bytes of one kBytes record and of one kHostBytes item. Small enough that the client
+// acknowledges items long before the worker would have to wait.
 inline constexpr std::size_t kGraphBytesAtOnce = std::size_t{128} << 10;
-// Memory of one session's worker for copies of graphs. CUDA_ERROR_OUT_OF_MEMORY beyond.
+// Memory that one session's worker uses for graph copies. CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::uint64_t kGraphShadowBytesMax = std::uint64_t{4} << 30;
-// Operations of one session that live. CUDA_ERROR_OUT_OF_MEMORY beyond.
+// Live operations of one session. CUDA_ERROR_OUT_OF_MEMORY beyond.
 inline constexpr std::size_t kGraphOperationsMax = 1'000'000;
 
 }  // namespace gpurun::protocol

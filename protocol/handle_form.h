@@ -1,5 +1,5 @@
-// The form of a client-minted handle, 64 bits: tag (8), kind (6), generation (28), index (22). The
-// client mints by it, and the worker refuses values that are not of it.
+// Handle form: the 64 bits of a client-minted handle are tag (8), kind (6), generation (28), index
+// (22). The client mints handles in this form, and the worker refuses other values.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ inline constexpr std::uint32_t kHandleGenerationMask = (1u << 28) - 1;
 inline constexpr std::uint64_t kHandleIndexMask = (std::uint64_t{1} << kHandleGenerationShift) - 1;
 static_assert(limits::kHandlesMax == kHandleIndexMask + 1);
 
-// The kind that `handle` claims; kNone when it is not of the form. Says nothing about its life.
+// The kind that `handle` claims, or kNone when it does not have the form. The handle may still be
+// dead.
 constexpr driver_abi::HandleKind claimed_handle_kind(std::uint64_t handle) noexcept {
   if (handle >> kHandleTagShift != kHandleTag) return driver_abi::HandleKind::kNone;
   const std::uint64_t kind = handle >> kHandleKindShift & kHandleKindMask;

@@ -1,4 +1,5 @@
-// Header, table of lengths, pieces: written in one walk, read with every length checked.
+// Image bundle: header, table of lengths, pieces. Written in one walk, and read with every length
+// checked.
 #include "protocol/image_bundle.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 using driver_abi::Image;
 using driver_abi::ImageForm;
 
-// The zero bytes that follow a piece of `bytes`: at least one.
+// The number of zero bytes that follow a piece of `bytes`: at least one.
 std::size_t padding(std::uint64_t bytes) {
   return kBundleAlignment - static_cast<std::size_t>(bytes % kBundleAlignment);
 }
@@ -25,7 +26,7 @@ std::uint64_t table_end(std::size_t pieces) {
   return (bytes + kBundleAlignment - 1) / kBundleAlignment * kBundleAlignment;
 }
 
-// The bundle, run by run; `put` takes each.
+// Calls `put` with each run of the bundle's bytes.
 template <typename Put>
 void walk(const Image& image, Put put) {
   static constexpr std::byte kZeros[kBundleAlignment] = {};
@@ -47,7 +48,7 @@ Status wrong(const char* what) {
   return Status(Code::kProtocol, std::string("malformed image bundle: ") + what);
 }
 
-// The driver finds a piece's end from the piece itself: it must be where we say.
+// The driver finds a piece's end from the piece itself, so it must be where the bundle says.
 Status check_piece(ImageForm form, ByteView piece) {
   switch (form) {
     case ImageForm::kPtx:

@@ -1,9 +1,9 @@
-// Image bundle: a code image as it travels and as caches name it: all its pieces in one run of
-// bytes without pointers. The client makes it of what the program passed; the worker makes of it
-// what the driver expects.
+// Image bundle: a code image as it travels and as caches name it, with all its pieces in one run of
+// bytes without pointers. The client makes it from what the program passed. The worker turns it
+// into what the driver expects.
 //
-// Layout: BundleHeader, one 64-bit size for each piece, then the pieces, each from a multiple of
-// kBundleAlignment on and followed by at least one zero byte (PTX text needs its NUL).
+// Layout: BundleHeader, one 64-bit size for each piece, then the pieces. Each piece starts at a
+// multiple of kBundleAlignment and is followed by at least one zero byte (PTX text needs its NUL).
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,20 @@ struct BundleHeader {
 };
 static_assert(sizeof(BundleHeader) == 16);
 
-// Bytes that the bundle of `image` takes.
+// Size of the bundle of `image` in bytes.
 std::uint64_t bundle_bytes(const driver_abi::Image& image) noexcept;
-// SHA-256 of the bundle, without making it.
+// SHA-256 of the bundle, computed without making it.
 Sha256Digest bundle_digest(const driver_abi::Image& image) noexcept;
-// The bundle itself. The image is read once more: who changes it meanwhile gets an error from the
-// worker, which hashes what came.
+// Makes the bundle, which reads the image once more. If the program changes the image meanwhile,
+// the load fails, because the worker hashes what it received.
 Bytes make_bundle(const driver_abi::Image& image);
 
-// The image in a bundle; borrows `bundle`, which must be private and aligned to 16. Every piece is
-// checked to be of its form and to end where its own header says. kProtocol otherwise.
+// The image in a bundle. Borrows `bundle`, which must be private and aligned to 16. Checks that
+// every piece has its form and ends where its own header says. kProtocol otherwise.
 Result<driver_abi::Image> open_bundle(ByteView bundle);
 
-// What the driver takes for an opened bundle: a pointer to it, and what that points to.
+// The argument that the driver takes for an opened bundle: a pointer, and the memory that it points
+// to.
 class DriverImage {
  public:
   // Borrows the bundle of `image`.
@@ -50,7 +51,7 @@ class DriverImage {
   const void* code() const noexcept { return code_; }
 
  private:
-  // What nvcc's registration code keeps (driver_abi/image_length.h).
+  // The structure that nvcc's registration code passes (driver_abi/image_length.h).
   struct Wrapper {
     std::uint32_t magic;
     std::uint32_t version;

@@ -1,5 +1,4 @@
-// Packs and unpacks protocol/link_calls.h: a head of fixed layout, then options, texts and bytes
-// one behind the other, as long as the head says.
+// Link messages: a head of fixed layout, then options, texts and bytes, as long as the head says.
 #include "protocol/link_calls.h"
 
 #include <cstring>
@@ -60,7 +59,7 @@ void append(Bytes& out, const std::vector<JitOption>& options) {
   }
 }
 
-// Takes one thing after the other; once something was missing, nothing more.
+// Takes one field after the other. After a missing field it takes no more.
 class Taker {
  public:
   explicit Taker(ByteView from) : left_(from) {}
@@ -100,7 +99,7 @@ class Taker {
     return all;
   }
 
-  // All was there, and there is no more.
+  // Success when all fields were there, and nothing follows.
   Status end(bool bounded) const {
     if (good_ && bounded && left_.empty()) return Status();
     return Status(Code::kProtocol, "malformed record of a link");

@@ -1,10 +1,10 @@
-// Two sums of bytes and times that forget.
+// LinkPace: two decaying sums of bytes and times.
 #include "protocol/link_pace.h"
 
 namespace gpurun::protocol {
 namespace {
 
-// What a send costs that carries nothing: few bytes say nothing of the connection.
+// The cost of an empty send. It is subtracted, because it says nothing about the connection.
 constexpr double kSendNs = 20'000;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// LinkPace: what a byte takes on one connection, measured by what its sends took.
+// LinkPace: the time that one connection takes for a byte, measured by its sends.
 //
-// One thread at a time: who sends on the connection.
+// One thread at a time: the one that sends on the connection.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,19 @@ class LinkPace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Something has been sent.
+  // True when something has been sent.
   bool known() const noexcept { return soon_.bytes != 0; }
-  // Nanoseconds a byte; once known(). The time of a send counts for less with each byte behind it,
-  // soon or late: the slower of the two is believed. What a socket's buffer takes at once says
-  // nothing of the link, and one that was fast is soon found slow.
+  // Nanoseconds for a byte. Call when known(). Two averages forget old sends, one soon and one
+  // late, and the slower counts. So bytes that a socket's buffer takes at once do not make the link
+  // look fast. A fast link that becomes slow is soon noticed.
   double ns_per_byte() const noexcept { return std::max(soon_.per_byte(), late_.per_byte()); }
 
-  // The send of so many bytes took so long.
+  // A send of `wire_bytes` took `took`.
   void sent(std::size_t wire_bytes, Clock::duration took) noexcept;
 
-  // What holds up fewer bytes is not the link's pace; that they were quick may be.
+  // A delay of fewer bytes is not the link's pace, so they can only show that it is fast.
   static constexpr std::size_t kTellingBytes = 16384;
-  // A time counts for half or less after so many.
+  // After this many bytes a send counts for half or less.
   static constexpr double kSoonBytes = 1 << 20, kLateBytes = 8 << 20;
 
  private:

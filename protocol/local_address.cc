@@ -1,4 +1,4 @@
-// The form of the name, in the one place that makes it and looks at it.
+// Local address: the one place that makes and checks the name's form.
 #include "protocol/local_address.h"
 
 #include <algorithm>

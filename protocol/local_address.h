@@ -1,9 +1,9 @@
-// Where processes of the server's machine reach it: a local socket whose name gpurund draws anew
-// each time it starts.
+// Local address: the local socket at which processes of the server's machine reach gpurund. gpurund
+// draws its name anew at each start.
 //
-// The client hears the name from the server and connects to it with its user's rights. So a name of
-// another form is taken for what a server has no business to say: that of another program's socket,
-// or of another machine. Any thread.
+// The client gets the name from the server and connects to it with its user's rights. So it accepts
+// only names of this form: a server must not name another program's socket, or another machine. Any
+// thread.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace gpurun::protocol {
 
 // "unix:gpurun-" and the 32 hexadecimal digits of `name`.
 std::string local_address(const Id& name);
-// It is one of local_address().
+// True when `text` has the form of local_address().
 bool is_local_address(std::string_view text) noexcept;
 
 }  // namespace gpurun::protocol

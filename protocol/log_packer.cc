@@ -1,4 +1,4 @@
-// The sending end's history, and when it is of use.
+// LogPacker: the sending end's history, and the decision when to use it.
 #include "protocol/log_packer.h"
 
 #include <lz4.h>
@@ -7,17 +7,17 @@
 
 namespace gpurun::protocol {
 
-// What the codec refers back to must stay as it has read it, so it reads a copy.
+// The codec refers back to bytes that must not change, so it reads a copy.
 struct LogPacker::Codec {
   LZ4_stream_t stream;
   std::unique_ptr<std::byte[]> room{std::make_unique_for_overwrite<std::byte[]>(kHistoryRoomBytes)};
-  std::size_t end = 0;  // Of the history, from the room's start on.
+  std::size_t end = 0;  // Of the history, from the room's start.
   std::unique_ptr<std::byte[]> block{
       std::make_unique_for_overwrite<std::byte[]>(kPackedRecordsBytesMax + 8)};
 
   Codec() { LZ4_initStream(&stream, sizeof stream); }
 
-  // 0: it would be more than `most`; then the history is lost.
+  // 0: the result would be larger than `most`. Then the history is lost.
   std::size_t pack(std::span<const ByteView> parts, std::size_t bytes, std::size_t most) {
     if (kHistoryRoomBytes - end < bytes) {
       end = static_cast<std::size_t>(LZ4_saveDict(&stream, reinterpret_cast<char*>(room.get()),
@@ -32,7 +32,7 @@ struct LogPacker::Codec {
         &stream, reinterpret_cast<const char*>(start), reinterpret_cast<char*>(block.get()),
         static_cast<int>(bytes), static_cast<int>(most), 1);
     if (packed > 0) return static_cast<std::size_t>(packed);
-    LZ4_initStream(&stream, sizeof stream);  // After a failure it is good for nothing else.
+    LZ4_initStream(&stream, sizeof stream);  // After a failure only this is allowed.
     end = 0;
     return 0;
   }

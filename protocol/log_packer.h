@@ -1,8 +1,8 @@
 // LogPacker: decides for each frame of records whether it goes packed (packed_records.h), and packs
-// it: where the connection was measured slower than the codec, and only there (link_pace.h,
-// codec_worth.h; docs/adr/0031).
+// it. It packs only where the connection was measured slower than the codec (link_pace.h,
+// codec_worth.h, docs/adr/0031).
 //
-// One thread at a time: who sends on the connection.
+// One thread at a time: the one that sends on the connection.
 #pragma once
 
 #include <chrono>
@@ -28,29 +28,29 @@ class LogPacker {
   LogPacker& operator=(const LogPacker&) = delete;
 
   struct Packed {
-    bool packed = false;  // Else the records go as they are.
+    bool packed = false;  // False: the records go unchanged.
     PackedRecordsHead head;
-    ByteView block;  // With its padding; ours, until the next call.
+    ByteView block;  // With its padding. Valid until the next call.
   };
-  // `parts`, one after the other, are `bytes` of whole records.
+  // `parts`, concatenated, are `bytes` of whole records.
   Packed pack(std::span<const ByteView> parts, std::size_t bytes);
 
-  // Whether the time of a send of so many bytes is wanted: it costs two looks at the clock.
+  // True when the caller should measure a send of `wire_bytes`. That costs two reads of the clock.
   bool wants_time(std::size_t wire_bytes) const noexcept {
     return enabled_ && (wire_bytes >= LinkPace::kTellingBytes || compresses());
   }
   void sent(std::size_t wire_bytes, Clock::duration took) noexcept { pace_.sent(wire_bytes, took); }
 
-  // For tests: what it takes the codec to need, in place of measuring.
+  // For tests: the codec's time for each frame, in place of a measurement.
   void set_codec_time(Clock::duration per_frame) noexcept { codec_time_ = per_frame; }
 
-  // So much, about, waits in a socket at most until it goes out: what waits there can be packed no
-  // more, and what it takes at once says nothing of the link.
+  // About the most bytes that wait in a socket. Bytes there can no longer be packed, and what a
+  // socket takes at once says nothing about the link.
   static constexpr std::size_t kUnsentBytes = std::size_t{64} << 10;
-  // Fewer go as they are: they fill a packet either way.
+  // Fewer bytes go unchanged, because they fill a packet either way.
   static constexpr std::size_t kBytesMin = 512;
-  // A send that takes less time for a byte is not held up by a link of a few Gbit/s at most, but by
-  // a worker that takes its time for the calls, or by nothing.
+  // In nanoseconds for a byte. A faster send is not slowed by a link of a few Gbit/s or less. A
+  // worker that is slow to take the calls may slow it, or nothing.
   static constexpr double kSlowNs = 4;
 
  private:
@@ -62,7 +62,7 @@ class LogPacker {
   Clock::duration codec_time_{};
   LinkPace pace_;
   CodecWorth worth_;
-  std::unique_ptr<Codec> codec_;  // Not before it is first used.
+  std::unique_ptr<Codec> codec_;  // Made at its first use.
 };
 
 }  // namespace gpurun::protocol

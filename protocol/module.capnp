@@ -13,11 +13,12 @@ struct LoadRequest {
 
 struct ImageLoad {
   handle @0 :UInt64;
-  # What the client minted; a module or a library, as the opcode says.
+  # Minted by the client: a module or a library, as the opcode says.
   digest @1 :Data;
   # SHA-256 of the image bundle (protocol/image_bundle.h).
   image @2 :Data;
-  # The bundle; empty: in the bulk transfer, else the worker has it or says that it has not.
+  # The bundle. Empty: it is in the bulk transfer. Without a transfer the worker has it, or replies
+  # `missing`.
   options @3 :List(JitOption);
   infoLogBytes @4 :UInt32;
   errorLogBytes @5 :UInt32;
@@ -41,7 +42,7 @@ struct ImageOutcome {
   missing @1 :Bool;
   # The worker has no image of that digest: send it. Nothing was done.
   kept @2 :Bool;
-  # The worker has it for as long as the session lives.
+  # The worker keeps it for the life of the session.
   device @3 :Int32;
   # The server's ordinal of the device that the attributes are of.
   complete @4 :Bool;
@@ -54,7 +55,7 @@ struct ImageOutcome {
 struct Kernel {
   name @0 :Data;
   described @1 :Bool;
-  # What follows is filled in.
+  # The fields below are filled in.
   layoutKnown @2 :Bool;
   parameters @3 :List(Parameter);
   attributes @4 :List(Int32);
@@ -70,9 +71,9 @@ struct NameRequest {
   owner @0 :UInt64;
   # The module, library or kernel.
   handle @1 :UInt64;
-  # What the client minted for what is asked.
+  # Minted by the client for the requested object.
   name @2 :Data;
-  # Of the kernel; empty where the owner alone says it.
+  # Of the kernel. Empty where the owner alone determines it.
 }
 
 struct NameReply {
@@ -83,12 +84,12 @@ struct KernelNode {
   # Form raw of cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2 and
   # cuGraphExecKernelNodeSetParams_v2.
   graph @0 :UInt64;
-  # The graph, or the executable one; 0 where the node alone says it.
+  # The graph, or the executable one. 0 where the node alone determines it.
   node @1 :UInt64;
   # Minted by the client for a new one.
   dependencies @2 :List(UInt64);
   context @3 :UInt64;
-  # In which it runs; 0: the current one.
+  # The context in which it runs. 0: the current one.
   launch @4 :Data;
   # LaunchPayload without attributes, then the parameter block (protocol/record.h).
 }

@@ -1,4 +1,4 @@
-// Packs and unpacks protocol/module.capnp.
+// Module calls: packs and unpacks protocol/module.capnp.
 #include "protocol/module_calls.h"
 
 #include <capnp/message.h>
@@ -14,7 +14,7 @@
 namespace gpurun::protocol {
 namespace {
 
-// Kernels that one reply can hold at all.
+// The most kernels that one reply can hold.
 constexpr std::size_t kKernelsMax = kReplyPayloadBytesMax / 32;
 
 kj::ArrayPtr<const kj::byte> as_data(ByteView bytes) {
@@ -34,7 +34,7 @@ Status wrong(const char* what) {
   return Status(Code::kProtocol, std::string("malformed module record: ") + what);
 }
 
-// A message over a copy of `payload` that is aligned as capnp wants it, unless it is so already.
+// Reads a message from `payload`, or from an aligned copy when capnp needs one.
 class Message {
  public:
   explicit Message(ByteView payload) {
@@ -97,7 +97,7 @@ bool read(wire::Kernel::Reader from, KernelDescription& kernel) {
   kernel.parameters.reserve(parameters.size());
   for (const auto parameter : parameters) {
     const KernelParameter each{parameter.getOffset(), parameter.getBytes()};
-    // A launch copies by these numbers: none may reach beyond the largest block.
+    // A launch copies by these numbers, so none may reach beyond the largest block.
     if (each.offset > limits::kKernelParameterBytesMax ||
         each.bytes > limits::kKernelParameterBytesMax - each.offset) {
       return false;

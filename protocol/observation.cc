@@ -1,4 +1,4 @@
-// Encoding of what a worker counted: totals, the number of rows, rows.
+// Worker statistics: encoded as totals, the number of rows, and the rows.
 #include "protocol/observation.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a packed chunk may say, and its two packings.
+// Packed chunk: checks of its head, and its two packings.
 #include "protocol/packed_chunk.h"
 
 #include <lz4.h>
@@ -7,7 +7,8 @@ namespace gpurun::protocol {
 namespace {
 
 bool is_zero(ByteView bytes) noexcept {
-  // Equal to itself, one byte further, and it begins with a 0: memcmp is as fast as memory.
+  // All zeros: the bytes begin with 0 and equal themselves one byte further. memcmp() runs at
+  // memory speed.
   return bytes.front() == std::byte{0} &&
          std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }

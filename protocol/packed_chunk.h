@@ -1,12 +1,12 @@
 // Packed chunk: the bytes of a chunk in fewer bytes (FrameKind::kChunkPacked, docs/adr/0028).
 //
-// Behind the BulkHeader comes a PackedHead, then
-//   kSparse  the pages of the chunk whose bits are set in `pages`, one after the other; the others
-//            are zeros;
+// A PackedHead follows the BulkHeader, and then:
+//   kSparse  the pages of the chunk that have their bits set in `pages`, one after the other. All
+//            other pages are zeros.
 //   kLz4     one LZ4 block of exactly the chunk's bytes.
-// Which bytes these are the BulkHeader says alone: chunks lie on a grid of kBulkChunkBytes.
+// The BulkHeader alone determines which bytes these are: chunks are on a grid of kBulkChunkBytes.
 //
-// No threads here; every function is pure but for what it is given to write to.
+// No threads here. Every function is pure, except for the memory that it is given to write to.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 
 namespace gpurun::protocol {
 
-inline constexpr std::size_t kPagesMax = 64;  // A bit of PackedHead::pages for each.
-// Of the chunk's, not of the memory's: two of the processor's pages.
+inline constexpr std::size_t kPagesMax = 64;  // One bit of PackedHead::pages each.
+// A page of a chunk, not of memory: two of the processor's pages.
 inline constexpr std::size_t kPageBytes = limits::kBulkChunkBytes / kPagesMax;
 
 enum class Packing : std::uint32_t { kSparse = 1, kLz4 = 2 };
@@ -30,27 +30,27 @@ enum class Packing : std::uint32_t { kSparse = 1, kLz4 = 2 };
 struct PackedHead {
   Packing packing = Packing::kSparse;
   std::uint32_t reserved = 0;  // 0.
-  std::uint64_t pages = 0;     // kSparse: bit i: page i is here. kLz4: 0.
+  std::uint64_t pages = 0;     // kSparse: bit i is set when page i follows. kLz4: 0.
 };
 static_assert(sizeof(PackedHead) == kPackedHeadBytes);
 
-// The bytes of the chunk that begins at header.offset, which is on the grid and below header.total.
+// Size of the chunk that begins at header.offset, which is on the grid and below header.total.
 constexpr std::size_t chunk_bytes_at(const BulkHeader& header) {
   return static_cast<std::size_t>(
       std::min<std::uint64_t>(limits::kBulkChunkBytes, header.total - header.offset));
 }
 
-// Copies and checks, for a chunk of `chunk_bytes` of which `packed_bytes` follow. kProtocol: an
-// unknown packing, pages beyond the chunk, other bytes than the pages are, or a block that is no
-// smaller than the chunk.
+// Copies, then checks the head of a chunk of `chunk_bytes` of which `packed_bytes` follow.
+// kProtocol: an unknown packing, pages beyond the chunk, a size that differs from the pages', or a
+// block that is not smaller than the chunk.
 Result<PackedHead> parse_packed_head(ByteView bytes, std::size_t chunk_bytes,
                                      std::size_t packed_bytes);
 
-// Bit i: page i of `chunk` (at most kBulkChunkBytes) has a byte that is not 0. Looks at one word of
-// a page that has one there, which almost every page has that is not zeros.
+// Bit i is set when page i of `chunk` (at most kBulkChunkBytes) has a byte that is not 0. Reads
+// only one word of almost every page that is not all zeros.
 std::uint64_t pages_with_bytes(ByteView chunk) noexcept;
 
-// Calls visit(first byte, bytes, present) for each run of pages of either kind, in their order.
+// Calls visit(first byte, bytes, present) for each run of present or absent pages, in order.
 template <typename Visit>
 void for_each_run(std::uint64_t pages, std::size_t chunk_bytes, Visit visit) {
   const std::size_t count = (chunk_bytes + kPageBytes - 1) / kPageBytes;
@@ -64,11 +64,13 @@ void for_each_run(std::uint64_t pages, std::size_t chunk_bytes, Visit visit) {
   }
 }
 
-// `block` into exactly `into`. kProtocol when it is not that, with `into` in no known state.
+// Unpacks `block` into exactly `into`. kProtocol: it does not fit, and `into` has undefined
+// content.
 Status unpack_lz4(ByteView block, MutableBytes into);
 
-// The chunk into `into`, from what receive(MutableBytes) -> Status brings: packed_bytes in all, as
-// parse_packed_head() has checked. `scratch` is grown as needed, to kBulkChunkBytes.
+// Receives a packed chunk into `into` by calls of receive(MutableBytes) -> Status. They receive
+// packed_bytes together, as parse_packed_head() has checked. `scratch` grows as needed, to
+// kBulkChunkBytes.
 template <typename Receive>
 Status receive_packed(const PackedHead& head, std::size_t packed_bytes, MutableBytes into,
                       Bytes& scratch, Receive receive) {

@@ -1,4 +1,4 @@
-// Blocks with the frames before them as history.
+// Packed records: LZ4 blocks with earlier frames as history.
 #include "protocol/packed_records.h"
 
 #include <lz4.h>

@@ -1,4 +1,5 @@
-// Key derivation: one HMAC each, over a label of its own, so that no key doubles as another.
+// Key derivation: one HMAC for each key, over a label of its own, so that no key doubles as
+// another.
 #include "protocol/proof.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 namespace gpurun::protocol {
 namespace {
 
-// The label ends in NUL, so that none is the beginning of another.
+// The label ends in NUL, so that no label is the beginning of another.
 HmacSha256 labelled(ByteView key, std::string_view label) {
   HmacSha256 hash(key);
   hash.update(byte_view(label.data(), label.size()));

@@ -1,20 +1,24 @@
-// Proofs: how both ends of a link show that they know a secret without sending it.
+// Proofs: how both ends of a link prove that they know a secret without sending it.
 //
-// Everything is HMAC-SHA-256. A link's key is derived from the secret and fresh numbers of both
-// ends; each control frame of the link then ends in a tag over direction, counter and payload, so
-// that a frame cannot be altered, repeated, reordered or sent back.
+// Everything is HMAC-SHA-256. A link's key is derived from the secret and from fresh random numbers
+// of both ends. Each control frame of the link then ends in a tag over direction, counter and
+// payload. So a frame cannot be altered, repeated, reordered or reflected.
 //
 //   control link   key = link_key(secret, kControl, server nonce, client nonce, {})
 //    inside TLS    key = link_key(secret, kControlInTls, channel's exporter, client nonce, {})
+//
 //   lease          key = lease_key(control link's key, lease id)
 //   ticket         key = ticket_key(lease's key, ticket id)
+//
 //   attach         key = link_key(ticket's key, kAttach, ticket's challenge, client nonce, session)
 //
-// The secret is the operator's, or a user's token's (token.h). What a TLS channel's two ends alone
-// share, its exporter, stands for the server's nonce inside it: it is as fresh, both know it once
-// they have shaken hands, so that the client need not wait to be told, and a proof holds on that
-// channel only. A man in the middle has a channel of his own with each, and no proof passes between
-// them. An attach inside TLS has session_identity.h's keys.
+// The secret is the operator's, or that of a user's token (token.h).
+//
+// Inside TLS, the channel's exporter replaces the server's nonce. Only the channel's two ends know
+// it, and it is as fresh. They know it after the handshake, so the client need not wait for a
+// message. A proof holds on that channel only. A man in the middle has a separate channel with each
+// end, and cannot pass a proof from one to the other. An attach inside TLS has the keys of
+// session_identity.h.
 //
 // Any thread.
 #pragma once
@@ -31,7 +35,7 @@ namespace gpurun::protocol {
 using Key = Sha256Digest;
 using Tag = Sha256Digest;
 using Nonce = std::array<std::uint8_t, 32>;
-// Names a lease, a ticket or a session. Not secret.
+// The name of a lease, a ticket or a session. Not secret.
 using Id = std::array<std::uint8_t, 16>;
 
 enum class Link : std::uint8_t { kControl = 1, kAttach = 2, kTlsSession = 3, kControlInTls = 4 };
@@ -43,7 +47,8 @@ Key ticket_key(const Key& lease, const Id& ticket);
 
 Tag frame_tag(const Key& key, Sender sender, std::uint64_t counter, ByteView payload);
 
-// Fills `into` from the kernel's generator; waits for it at boot. kUnavailable: it fails.
+// Fills `into` from the kernel's random number generator. May wait for it at boot. kUnavailable: it
+// fails.
 Status fill_random(MutableBytes into);
 template <typename Array>
 Result<Array> random_array() {

@@ -1,5 +1,5 @@
-// Receipts: what one end of a bulk lane has to say of chunks that came, several together: each word
-// costs both sides a system call, and often a thread's sleep.
+// Receipts: the receipts of one end of a bulk connection for received chunks, sent in groups. Each
+// message costs both ends a system call, and often a thread's sleep.
 //
 // One thread at a time.
 #pragma once
@@ -16,7 +16,7 @@ namespace gpurun::protocol {
 
 class Receipts {
  public:
-  // Those that go together; each end sends them by send_bulk_words().
+  // Receipts that go together. Each end sends them by send_bulk_words().
   class Batch {
    public:
     bool empty() const { return count_ == 0; }
@@ -28,11 +28,11 @@ class Receipts {
     std::size_t count_ = 0;
   };
 
-  // Due once so many chunks came.
+  // Receipts are ready to send after `chunks` chunks.
   explicit Receipts(std::size_t chunks) : chunks_(chunks) {}
 
-  // Of a transfer the furthest counts, in whatever order they come. `now`: not to wait for more.
-  // True: they are due.
+  // Records a receipt. Of each transfer only the furthest counts, in whatever order they come.
+  // `now`: do not wait for more. Returns due().
   bool note(const BulkHeader& receipt, bool now) {
     BulkHeader& furthest = receipts_[receipt.transfer];
     if (receipt.offset >= furthest.offset) furthest = receipt;
@@ -40,7 +40,7 @@ class Receipts {
     return due_;
   }
   bool due() const { return due_; }
-  // The next of those that are due; none: there are none.
+  // Takes the next group that is ready. Empty when none is.
   Batch take() {
     Batch batch;
     if (!due_) return batch;

@@ -1,4 +1,4 @@
-// What a record and a reply may say, checked on a copy.
+// Records and replies: checked on a copy.
 #include "protocol/record.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Recordings and trace files in bytes: fixed heads, counts that are checked before they are used.
+// Recordings and trace files: fixed heads, and counts that are checked before they are used.
 #include "protocol/recording.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void append(Bytes* to, const void* from, std::size_t byte_count) {
   to->insert(to->end(), start, start + byte_count);
 }
 
-// Takes things off the front of what is left, never more than there is.
+// Takes fields off the front, never more than there is.
 class Reader {
  public:
   explicit Reader(ByteView bytes) : rest_(bytes) {}

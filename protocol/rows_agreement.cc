@@ -1,4 +1,4 @@
-// Comparing two tables of rows, and who is to be updated.
+// Rows agreement: compares two tables of rows, and finds which end to update.
 #include "protocol/rows_agreement.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ const RowHash* find(std::span<const RowHash> rows, std::uint16_t opcode) {
   return place == rows.end() || place->opcode != opcode ? nullptr : &*place;
 }
 
-// "1.2.3" as numbers; nothing for anything else, which a stranger may say.
+// "1.2.3" as numbers. Nothing for any other text, which an untrusted peer may send.
 std::optional<std::array<unsigned, 3>> release_numbers(std::string_view text) {
   std::array<unsigned, 3> numbers{};
   const char* at = text.data();

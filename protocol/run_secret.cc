@@ -1,4 +1,4 @@
-// Both ends include this one file, so that neither can look elsewhere than the other.
+// Run secret: both ends use this one file, so that they look in the same place.
 #include "protocol/run_secret.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// A path has short components, or a folder that exists. A secret has neither, but by accident.
+// Secret text: a path has short components, or a folder that exists. A secret has neither, except
+// by accident.
 #include "protocol/secret_text.h"
 
 #include <sys/stat.h>
@@ -11,9 +12,9 @@ namespace gpurun::protocol {
 namespace {
 
 constexpr std::string_view kTokenPrefix = "gpurun1_";
-// Fewer characters behind the prefix are no part of a secret: an id has 12.
+// Fewer characters behind the prefix are not part of a secret: an id has 12.
 constexpr std::size_t kTokenBytesMin = 12;
-// The least that a server takes for a secret.
+// The shortest secret that a server accepts.
 constexpr std::size_t kSecretBytesMin = 16;
 
 bool is_token_character(char character) {
@@ -26,7 +27,7 @@ bool same_letters(std::string_view text, std::string_view lower) {
   });
 }
 
-// The first token of `text`, in whatever case; npos: none.
+// The position of the first token in `text`, in any case. npos: none.
 std::size_t find_token(std::string_view text, std::size_t* bytes) {
   for (std::size_t at = 0; at + kTokenPrefix.size() + kTokenBytesMin <= text.size(); ++at) {
     if (!same_letters(text.substr(at, kTokenPrefix.size()), kTokenPrefix)) continue;
@@ -55,7 +56,7 @@ bool begins_as_path(std::string_view name) {
   return false;
 }
 
-// In a folder other than the root.
+// True for a path in a folder other than the root.
 bool lies_in_a_folder(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   struct stat about = {};

@@ -40,15 +40,15 @@ struct Features {
 }
 
 struct Hello {
-  # gpurun to gpurund, first on a control link; without a tag, because there is no key yet.
+  # gpurun to gpurund, first on a control link. Without a tag, because there is no key yet.
   version @0 :Version;
   nonce @1 :Data;
   token @2 :Data;
-  # The id of the user token by which this link is to be proved; empty: by the server's own secret.
+  # The id of the user token that proves this link. Empty: the server's own secret proves it.
 }
 
 struct TokenProof {
-  # gpurun to gpurund after the challenge, without a tag, and only where the hello named a token: the
+  # gpurun to gpurund after the challenge, without a tag, only when the hello named a token. The
   # request follows at once, tagged with the key that the token's secret gives. Inside TLS both come
   # right after the hello.
   masked @0 :Data;
@@ -59,15 +59,15 @@ struct Challenge {
   # gpurund's answer to a hello, without a tag. Inside TLS the client does not wait for it.
   version @0 :Version;
   nonce @1 :Data;
-  # Zeros inside TLS, where the channel's exporter stands for it (protocol/proof.h).
+  # Zeros inside TLS, where the channel's exporter replaces it (protocol/proof.h).
 }
 
 struct LeaseRequest {
   devices @0 :UInt32;
   waitMilliseconds @1 :UInt64;
   host @2 :Text;
-  # The client's machine, program and gpurun process by its own word, for listings. An older client
-  # says none.
+  # The client's machine, program and gpurun process, as the client claims, for listings. An older
+  # client sends none.
   program @3 :Text;
   pid @4 :UInt32;
 }
@@ -76,9 +76,9 @@ struct Queued {
   # Sent when the request gets its place, and again when that has changed.
   ahead @0 :UInt32;
   lacking @1 :UInt32;
-  # GPUs that must come free for the request alone; 0: others come first, or an older server.
+  # GPUs that must become free for this request alone. 0: others come first, or an older server.
   gpus @2 :UInt32;
-  # Of the server; 0: an older server does not say.
+  # The server's GPUs. 0: an older server.
 }
 
 struct Grant {
@@ -91,15 +91,15 @@ struct Grant {
   emulated @5 :Bool;
   # They run PTX only (docs/man/gpurun-emulated.7.md): gpurun tells tool chains so.
   local @6 :Text;
-  # A name, good for as long as gpurund runs, at which processes of its machine may attach by a local
-  # socket, to share memory with their worker (transport/shm); empty: they may not.
+  # A name, valid as long as gpurund runs, at which processes of its machine may attach by a local
+  # socket, to share memory with their worker (transport/shm). Empty: they may not.
   reachedAt @7 :Text;
-  # "host:port" of gpurund's end of this link. A client that has connected to another one goes through
-  # something, and all its connections shall.
+  # "host:port" of gpurund's end of this link. A client that connected to another address goes
+  # through a forwarder, and must use it for all its connections.
 }
 
 struct Refused {
-  # On any link, instead of the answer that was wanted; the link ends.
+  # On any link, in place of the expected answer. The link ends.
   reason @0 :Text;
   forGood @1 :Bool;
   # The same request will never be granted: the version, the credential or the number of GPUs is
@@ -107,25 +107,25 @@ struct Refused {
 }
 
 struct Attach {
-  # A client process to gpurund, first on each of its connections; tagged with the attach key.
+  # A client process to gpurund, first on each of its connections, tagged with the attach key.
   version @0 :Version;
   rows @1 :Data;
   # Digest of the rows of the client's table.
   lease @2 :Data;
   ticket @3 :Data;
   session @4 :Data;
-  # Minted by the client; the same on all its connections, and never used again.
+  # Minted by the client. The same on all its connections, and never reused.
   nonce @5 :Data;
   index @6 :UInt16;
-  # Which connection this is: 0 is the log, the others are bulk lanes.
+  # Which connection this is: 0 is the log, the others are bulk connections.
   count @7 :UInt16;
-  # How many connections the session begins with. Of one that joins it later, which both ends must offer
-  # (kLateBulk): its index and one; an index is used once.
+  # The number of connections with which the session begins. For a connection that joins later,
+  # which both ends must offer (kLateBulk): its index plus one. An index is used once.
 }
 
 struct Joined {
-  # The worker's answer on a connection that joins its session, tagged with the attach key, the index as
-  # the counter. Frames follow.
+  # The worker's answer on a connection that joins its session, tagged with the attach key. The
+  # counter is the index. Frames follow.
   cores @0 :UInt32;
   # Processors that the worker may use.
 }
@@ -138,19 +138,19 @@ struct Accept {
   # A Snapshot message (snapshot.capnp).
 
   rows @3 :List(RowHash);
-  # Only where the client's digest is not the worker's: the rows that the worker serves, opcodes
-  # ascending (protocol/rows_agreement.h).
+  # Only when the client's digest differs from the worker's: the rows that the worker serves,
+  # opcodes ascending (protocol/rows_agreement.h).
 
   features @4 :Features;
 
   credits @5 :Data;
-  # Only where both ends offer kFirstCredits: a CreditGrant (protocol/device_memory.h) of the session's
-  # one device; else empty.
+  # Only when both ends offer kFirstCredits: a CreditGrant (protocol/device_memory.h) of the
+  # session's only device. Otherwise empty.
 
   unserved @6 :List(UInt16);
   # Opcodes, ascending, of the rows that the worker knows and its driver cannot serve. The client
-  # refuses these calls itself, because a posted call would fail later. Servers that know nothing of
-  # this leave it empty.
+  # refuses these calls itself, because a posted call would fail later. Older servers leave it
+  # empty.
 }
 
 struct RowHash {
@@ -159,14 +159,14 @@ struct RowHash {
 }
 
 struct WorkerEnded {
-  # gpurund to gpurun while the lease lives: a worker of it did not end well.
+  # gpurund to gpurun while the lease lives: one of its workers ended abnormally.
   session @0 :Data;
   how @1 :Text;
   # "signal 11 (Segmentation fault)", "exit status 1".
 }
 
 struct ListRequest {
-  # On a control link instead of a lease request; the listing is the answer, and the link ends.
+  # On a control link in place of a lease request. The listing is the answer, and the link ends.
 }
 
 struct Listing {
@@ -175,40 +175,40 @@ struct Listing {
   # Requests in the queue.
   gpus @2 :List(Gpu);
   leases @3 :UInt32;
-  # In force; each has one ticket.
+  # Active leases. Each has one ticket.
   gathering @4 :UInt32;
-  # Sessions of which not all connections have come.
+  # Sessions of which some connections have not come yet.
   workers @5 :UInt32;
   halfOpen @6 :UInt32;
   # Connections that have not proved anything yet.
   confinement @7 :Text;
-  # What keeps strangers' code in its worker: words with spaces between (docs/security.md).
+  # The active confinement of workers: words with spaces between (docs/security.md).
   spareWorkers @8 :UInt32;
-  # Workers that wait for a lease. 0, too, of servers that know of none.
+  # Workers that wait for a lease. 0 also from servers that have no such workers.
 }
 
 struct Gpu {
   name @0 :Text;
   memoryBytes @1 :UInt64;
   holder @2 :Text;
-  # The client's end of the lease's link, "10.0.0.2:51234"; empty: free.
+  # The client's end of the lease's link, "10.0.0.2:51234". Empty: the GPU is free.
   heldSeconds @3 :UInt64;
   workers @4 :UInt32;
   # Client processes of the lease that are attached.
   user @5 :Text;
-  # Of the token by which it was leased; "operator": by the server's own secret.
+  # The user of the token that leased it. "operator": leased by the server's own secret.
   host @6 :Text;
   program @7 :Text;
   pid @8 :UInt32;
-  # As the client said them in its request (LeaseRequest).
+  # As the client claimed in its request (LeaseRequest).
   since @9 :Int64;
-  # Begin of the lease, in seconds since 1970 by the server's clock. 0: an older server.
+  # Start of the lease, in seconds since 1970 by the server's clock. 0: an older server.
   sharing @10 :UInt32;
-  # Of the attached processes, those that share memory with their worker.
+  # How many of the attached processes share memory with their worker.
   encrypted @11 :Bool;
   lease @12 :UInt32;
   # Numbers the leases of this listing from 1.
   usedKnown @13 :Bool;
   usedBytes @14 :UInt64;
-  # Of the GPU's memory. Known of emulated devices alone.
+  # Of the GPU's memory. Known for emulated devices only.
 }

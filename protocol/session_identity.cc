@@ -1,4 +1,5 @@
-// A fixed layout behind a first word of our own, so that nothing else is taken for one.
+// SessionIdentity: a fixed layout behind a first word of our own, so that no other name is mistaken
+// for one.
 #include "protocol/session_identity.h"
 
 #include <cstring>

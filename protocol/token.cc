@@ -1,4 +1,4 @@
-// The masks are HMACs with labels of their own, as all keys of protocol/proof.cc are.
+// User tokens: the masks are HMACs with labels of their own, as all keys of protocol/proof.cc.
 #include "protocol/token.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ std::string sum_of(std::string_view text) {
   return hex_of(bytes_of(digest)).substr(0, kSumDigits);
 }
 
-// What stands before the next underscore, and away with both.
+// Returns what stands before the next underscore, and removes both.
 std::string_view take_part(std::string_view* rest) {
   const std::size_t end = std::min(rest->find('_'), rest->size());
   const std::string_view part = rest->substr(0, end);
@@ -104,7 +104,7 @@ Result<Token> parse_token(std::string_view text) {
     whole = whole && parse_hex(rest, mutable_bytes(server.data(), server.size()));
     token.server = server;
   }
-  // One line for one token: nothing else has this sum by accident.
+  // Each token has exactly one text form, so the comparison finds every damage.
   if (!whole || format_token(token) != text) return damaged;
   return token;
 }

@@ -1,4 +1,4 @@
-// The text of the file. How it is read and replaced on the disk: token_file_disk.cc.
+// Token file: its text form. token_file_disk.cc reads and replaces it on the disk.
 #include "protocol/token_file.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool take_time(std::string_view* rest, std::int64_t* into) {
   return parsed.ec == std::errc() && parsed.ptr == word.data() + word.size() && *into >= 0;
 }
 
-// Takes "NAME=WHO" off the front, if it stands there.
+// Takes "NAME=USER" off the front, if it is there.
 Status take_who(std::string_view* rest, std::string_view name, std::string* into) {
   if (!rest->starts_with(name)) return {};
   *into = take_word(rest).substr(name.size());

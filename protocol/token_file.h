@@ -1,13 +1,16 @@
-// The file in which a server's operator keeps its users' tokens: who may come, not the tokens
-// themselves (protocol/token.h). gpuctl token writes it, gpurund reads it: a line for each token,
+// Token file: the file in which a server's operator keeps the checks of its users' tokens. It does
+// not hold the tokens themselves (protocol/token.h). gpuctl token writes it and gpurund reads it.
+// It has one line for each token:
 //
-//   ID USER CHECK STATE MADE EXPIRES USED ENDED [by=WHO] [ended-by=WHO] NOTE...
+//   ID USER CHECK STATE MADE EXPIRES USED ENDED [by=NAME] [ended-by=NAME] NOTE...
 //
-// with blanks between; times are seconds since 1970 (UTC), 0 where there is none; WHO of the
-// machine's people made or revoked it (older files do not say). Whoever may write
-// the file decides who may use the server: so it is a file of mode 0600 of the daemon's user (or
-// root's) in a folder that nobody else may write, it is replaced as a whole, and a process that
-// changes it locks the file of the same name with ".lock" appended.
+// Fields are separated by blanks. Times are seconds since 1970 (UTC), or 0. NAME is the machine's
+// user that made or revoked the token. Older files lack it.
+//
+// A process that can write the file decides which users may use the server. So the file has mode
+// 0600 and belongs to the daemon's user or root, in a folder that no other user may write. It is
+// always replaced as a whole. A process that changes it locks the file of the same name with
+// ".lock" appended.
 //
 // Any thread.
 #pragma once
@@ -25,11 +28,11 @@
 
 namespace gpurun::protocol {
 
-// Of revoked ones the line stays for a while, so that their users are told.
+// The line of a revoked token stays for a while, so that gpurund can report the reason to its user.
 enum class TokenState : std::uint8_t {
   kValid,
   kRevoked,  // Its leases end.
-  kRetired,  // Likewise revoked, but what runs may run on.
+  kRetired,  // Revoked, but running leases may go on.
 };
 
 struct TokenEntry {
@@ -39,9 +42,9 @@ struct TokenEntry {
   TokenState state = TokenState::kValid;
   std::int64_t made = 0;
   std::int64_t expires = 0;  // 0: never.
-  std::int64_t used = 0;     // Last; 0: never. Not exact: gpurund writes it now and then.
-  std::int64_t ended = 0;    // When it was revoked.
-  std::string by;            // Who made it, and who revoked it; empty: nobody knows.
+  std::int64_t used = 0;     // Last use. 0: never. Not exact: gpurund writes it now and then.
+  std::int64_t ended = 0;    // Time of revocation.
+  std::string by;            // The user that made it, and the user that revoked it. Empty: unknown.
   std::string ended_by;
   std::string note;  // One line for people.
 
@@ -53,20 +56,21 @@ inline constexpr std::size_t kUserBytesMax = 64;
 inline constexpr std::size_t kTokenNoteBytesMax = 128;
 inline constexpr std::size_t kTokensMax = 4096;
 inline constexpr std::size_t kTokenFileBytesMax = std::size_t{4} << 20;
-// After so long the line of a revoked token goes at the next change.
+// After this time the next change removes the line of a revoked token.
 inline constexpr std::int64_t kRevokedKeptS = std::int64_t{30} * 24 * 3600;
-// Behind the path of the file: where gpurund leaves the fingerprint of its key for gpuctl token.
+// Suffix of the file to which gpurund writes the fingerprint of its key, for gpuctl token.
 inline constexpr const char* kFingerprintSuffix = ".fingerprint";
-// Behind the path of the file, too: what a gpurund that uses it has locked for its life.
+// Suffix of the file that a gpurund keeps locked while it uses the token file.
 inline constexpr const char* kInUseSuffix = ".in-use";
-// Who knows the server's own secret; no token is his.
+// The user name for the server's own secret. No token has it.
 inline constexpr const char* kOperator = "operator";
 
-// For another process that is writing, too.
+// How long to wait for another process that writes the file.
 inline constexpr std::chrono::milliseconds kTokenLockWait{10'000};
 
-// Letters, digits and . _ @ -, a letter or digit first, at most kUserBytesMax: a name that may be
-// part of a path, of a log line and of a word on a command line. kInvalidArgument with a sentence.
+// A user name has letters, digits and . _ @ - and starts with a letter or digit. It has at most
+// kUserBytesMax characters. So it may be part of a path, of a log line and of a command line.
+// kInvalidArgument with a sentence.
 Status check_user(std::string_view user);
 Status check_note(std::string_view note);
 
@@ -74,42 +78,41 @@ Status check_note(std::string_view note);
 Result<std::vector<TokenEntry>> parse_token_file(std::string_view text);
 std::string format_token_file(const std::vector<TokenEntry>& entries);
 
-// What distinguishes one state of a file from the next.
+// Distinguishes one state of a file from the next.
 struct FileStamp {
   std::uint64_t device = 0, inode = 0, bytes = 0;
   std::int64_t changed_ns = 0;
 
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
-// All zero when there is no such file.
+// All zeros when there is no such file.
 FileStamp token_file_stamp(const std::string& path);
 
-// A server believes files of its own user's and root's. A tool that root runs believes those of the
-// folder's owner, too: it keeps the tokens of another user's server.
+// A server trusts files of its own user and of root. A tool that runs as root also trusts files of
+// the folder's owner, because it keeps the tokens of another user's server.
 enum class TokenFileUse { kServer, kTool };
 
-// Without the file there are no tokens. kRefused: it is a link, another user's, others may read it,
-// or its folder is another user's or others may write there. kInvalidArgument: it cannot be
-// understood; which line. Others: it could not be read this time.
+// Without the file there are no tokens. kRefused: it is a link, has another owner, or others may
+// read it, or its folder has another owner or others may write there. kInvalidArgument: a line is
+// invalid, and the message names it. Other errors: it could not be read this time.
 Result<std::vector<TokenEntry>> read_token_file(const std::string& path,
                                                 TokenFileUse use = TokenFileUse::kTool);
-// Reads it, lets `change` at it and replaces it; folders that are missing are made with mode 0700.
-// What `change` answers ends it, and nothing is written then. kDeadline: another process has held
-// the lock for `lock_wait`.
+// Reads the file, calls `change` and replaces the file. Makes missing folders with mode 0700. When
+// `change` fails, returns its error and writes nothing. kDeadline: another process has held the
+// lock for `lock_wait`.
 Status update_token_file(const std::string& path,
                          const std::function<Status(std::vector<TokenEntry>*)>& change,
                          TokenFileUse use = TokenFileUse::kTool,
                          std::chrono::milliseconds lock_wait = kTokenLockWait);
 
-// gpurund's: notes, until the descriptor is closed, that the file is in use. kUnavailable and
-// others: the folder cannot be written.
+// For gpurund: marks the file as in use until the descriptor is closed. kUnavailable and others:
+// the folder cannot be written.
 Result<UniqueFd> note_token_file_in_use(const std::string& path);
-// Whether some gpurund has noted that.
+// True when some gpurund has marked the file as in use.
 bool token_file_is_in_use(const std::string& path);
 
-// Where it lies unless somebody says otherwise: in systemd's STATE_DIRECTORY, else in
-// /var/lib/gpurun for root, else in gpurun of XDG_STATE_HOME (~/.local/state); empty: the
-// environment names none.
+// The default path: in systemd's STATE_DIRECTORY, else in /var/lib/gpurun for root, else in gpurun
+// of XDG_STATE_HOME (~/.local/state). Empty: the environment names none.
 std::string default_token_file();
 
 }  // namespace gpurun::protocol

@@ -1,4 +1,4 @@
-// The file of tokens on the disk: looked at before it is believed, and replaced as a whole.
+// Token file on the disk: checked before it is trusted, and replaced as a whole.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ namespace gpurun::protocol {
 namespace {
 
 constexpr const char* kLockSuffix = ".lock";
-// For the note that a server reads the file.
+// For a gpurund that marks the file as in use.
 constexpr std::chrono::seconds kInUseDeadline{1};
 constexpr int kAskAgainMilliseconds = 5;
 
@@ -34,7 +34,8 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// `owner` may write what decides who comes in. Root's tool keeps the file of another user's server.
+// True when `owner` may decide which users come in. Root's tool keeps the file of another user's
+// server.
 bool may_be_trusted(uid_t owner, uid_t folders_owner, TokenFileUse use) {
   if (owner == geteuid() || owner == 0) return true;
   return use == TokenFileUse::kTool && geteuid() == 0 && owner == folders_owner;
@@ -94,7 +95,7 @@ Status make_folders(const std::string& path) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      // A folder above may exist where we may make none.
+      // A folder above may exist although this process may not make it.
       const int failure = errno;
       if (access(folder.c_str(), F_OK) != 0) return Status::from_errno(failure, folder);
     }
@@ -105,18 +106,18 @@ Status make_folders(const std::string& path) {
 Status write_to(int folder, const std::string& name, const std::string& path,
                 const std::string& text) {
   const std::string draft = "." + name + ".new";
-  unlinkat(folder, draft.c_str(), 0);  // Of a process that died: nobody else holds the lock.
+  unlinkat(folder, draft.c_str(), 0);  // Of a process that died. We hold the lock.
   const UniqueFd file(openat(folder, draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return Status::from_errno(errno, path);
   struct stat about = {};
-  // What root writes in another's folder is for the daemon of that user.
+  // A file that root writes in another user's folder is for that user's daemon.
   const bool owned = geteuid() != 0 || (fstat(folder, &about) == 0 &&
                                         fchown(file.get(), about.st_uid, about.st_gid) == 0);
   const bool whole =
       owned && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
       fchmod(file.get(), 0600) == 0 && fsync(file.get()) == 0;
   if (whole && renameat(folder, draft.c_str(), folder, name.c_str()) == 0) {
-    fsync(folder);  // A token that was revoked stays so when the power fails.
+    fsync(folder);  // A revoked token stays revoked when the power fails.
     return {};
   }
   const Status failure = Status::from_errno(errno, path);
@@ -131,7 +132,7 @@ FileStamp token_file_stamp(const std::string& path) {
   return lstat(path.c_str(), &about) == 0 ? stamp_of(about) : FileStamp();
 }
 
-// One descriptor is all that it needs, as what a server keeps in reserve.
+// Needs only one descriptor, which a server keeps in reserve.
 Result<std::vector<TokenEntry>> read_token_file(const std::string& path, TokenFileUse use) {
   const std::string parent = parent_of(path);
   struct stat around = {};
@@ -174,7 +175,7 @@ Result<UniqueFd> note_token_file_in_use(const std::string& path) {
   const std::string note = path + kInUseSuffix;
   GPURUN_RETURN_IF_ERROR(make_folders(path.substr(0, path.rfind('/'))));
   UniqueFd file(open(note.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  // Shared: several gpurund of one user may read one file. gpuctl holds it for a moment at most.
+  // Shared: several gpurund of one user may read one file. gpuctl holds the lock only for a moment.
   const Deadline deadline = Deadline::in(kInUseDeadline);
   while (file.valid() && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
     if ((errno != EWOULDBLOCK && errno != EINTR) || deadline.passed()) {
@@ -189,7 +190,7 @@ Result<UniqueFd> note_token_file_in_use(const std::string& path) {
 bool token_file_is_in_use(const std::string& path) {
   const UniqueFd file(
       open((path + kInUseSuffix).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Where it cannot be looked at nothing is known, and nobody is warned.
+  // A mark that cannot be read counts as in use, so that no warning follows.
   if (!file.valid()) return errno != ENOENT;
   return flock(file.get(), LOCK_EX | LOCK_NB) != 0;
 }

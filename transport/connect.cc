@@ -1,4 +1,4 @@
-// The set of URL schemes: an explicit switch.
+// connect() and listen(): an explicit switch over the URL schemes.
 #include <string>
 
 #include "transport/tcp/connection.h"
@@ -20,7 +20,7 @@ Status unknown_scheme(std::string_view url) {
                                             "unix:NAME");
 }
 
-// Port 0: the URL must name one, or (to listen) wants the system to choose.
+// Port 0 is the default: the URL must name a port, or (to listen) lets the system choose one.
 Result<tcp::HostPort> tcp_address(std::string_view url) {
   return tcp::parse_host_port(url.substr(kTcp.size()), 0);
 }

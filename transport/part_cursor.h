@@ -1,4 +1,5 @@
-// What is still to be sent of a message: a position in its parts. One thread.
+// PartCursor: a position in the parts of a message, behind which everything is still to be sent.
+// One thread uses it.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,14 @@ namespace gpurun::transport {
 
 class PartCursor {
  public:
-  // The parts must live as long as this.
+  // The parts must outlive this object.
   explicit PartCursor(std::span<const ByteView> parts) : parts_(parts) { skip_empty(); }
 
   bool done() const { return part_ == parts_.size(); }
   bool started() const { return started_; }
 
-  // The next pieces, none of them empty: as many as `into` has room for, with at most `bytes_max`
-  // bytes in all. Returns how many; adds their bytes to `*bytes`.
+  // Writes the next pieces, none of them empty, to `into`: as many as fit there and have at most
+  // `bytes_max` bytes together. Returns how many, and adds their bytes to `*bytes`.
   std::size_t look(std::span<ByteView> into, std::size_t bytes_max, std::size_t* bytes) const {
     std::size_t count = 0, left = bytes_max, offset = offset_;
     for (std::size_t part = part_; part < parts_.size() && count < into.size() && left > 0;
@@ -33,7 +34,7 @@ class PartCursor {
     return count;
   }
 
-  // At most what is left.
+  // `bytes` is at most what is left.
   void advance(std::size_t bytes) {
     started_ = started_ || bytes > 0;
     while (bytes > 0) {

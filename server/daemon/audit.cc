@@ -1,4 +1,4 @@
-// Lines are whole: each is one write, or one message to the system's log.
+// AuditLog: each line is one write, or one message to the system's log.
 #include "server/daemon/audit.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ Status AuditLog::append(const std::string& line) {
       ::open(path_.c_str(),
              O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0600));
   if (!file.valid()) return Status::from_errno(errno, path_);
-  // What a full disk has cut is no beginning of this line.
+  // A full disk may have cut the last line, so this one starts on a new line.
   const std::string text = cut_ && !line.empty() ? "\n" + line : line;
   std::size_t written = 0;
   const Status status = write_whole(file.get(), text, path_, &written);

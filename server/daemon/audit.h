@@ -1,10 +1,11 @@
-// AuditLog: who did what with this machine's GPUs, from where and when: one line for each event,
+// AuditLog: the record of which user did what with this machine's GPUs, from where and when. It has
+// one line for each event:
 //
 //   2026-11-22T02:10:04Z lease.granted user=anna token=0123456789ab from="tcp ..." gpus=0,1
 //
-// apart from the daemon's log, whose level does not concern it. Values stand in quotes where they
-// hold anything but letters, digits and a few signs; quotes and backslashes in them are escaped,
-// control characters are '?'. No secret is ever among them.
+// It is separate from the daemon's log and does not depend on its level. A value with anything but
+// letters, digits and a few signs is in quotes. In quoted values, quotes and backslashes are
+// escaped and control characters become '?'. No value is ever a secret.
 //
 // Any thread.
 #pragma once
@@ -23,20 +24,20 @@ namespace gpurun::server {
 
 class AuditLog {
  public:
-  // Of those who are turned away so many are written a second, so that a stranger cannot fill the
-  // disk; the next line says how many were not (skipped=N).
+  // At most this many refusals are written each second, so that a stranger cannot fill the disk.
+  // The next line has the number of omitted ones (skipped=N).
   static constexpr unsigned kRefusalsASecond = 20;
 
-  // `where`: "syslog" (facility authpriv: the journal), "none", or a file by absolute path (made
-  // with mode 0600; opened for each line, so that it may be moved away at any time).
-  // kInvalidArgument: none of these. Else what opening the file answered.
-  // `bytes_max`: a file that has grown so far becomes "FILE.1", over the one before; 0: never.
+  // `where` is "syslog" (facility authpriv: the journal), "none", or a file by absolute path. The
+  // file is made with mode 0600 and opened for each line, so it may be moved away at any time. A
+  // file that reaches `bytes_max` is renamed to "FILE.1", over the previous one. 0: never.
+  // kInvalidArgument: another `where`. Otherwise the error of opening the file.
   static Result<std::unique_ptr<AuditLog>> open(const std::string& where,
                                                 std::uint64_t bytes_max = 0);
 
   struct Field {
     const char* name;
-    std::string_view value;  // Left out when it is empty.
+    std::string_view value;  // Omitted when empty.
   };
   void write(const char* event, std::initializer_list<Field> fields);
   void write_refusal(const char* event, std::initializer_list<Field> fields);
@@ -53,14 +54,14 @@ class AuditLog {
   const std::string path_;
   const std::uint64_t bytes_max_;
   std::mutex mutex_;
-  bool failed_ = false;  // The last line; said once.
+  bool failed_ = false;  // The last line failed. Reported once.
   bool cut_ = false;     // The file ends within a line.
   std::chrono::steady_clock::time_point second_;
-  unsigned refusals_ = 0;  // In that second.
+  unsigned refusals_ = 0;  // In second_.
   unsigned skipped_ = 0;
 };
 
-// "name=value" of the fields that are not empty, each with a blank before.
+// "name=value" for each field that is not empty, with a blank before each.
 std::string audit_fields(std::initializer_list<AuditLog::Field> fields);
 
 }  // namespace gpurun::server

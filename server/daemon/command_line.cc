@@ -1,4 +1,4 @@
-// CLI11 reads the words; the file comes first, so that they find its settings in their places.
+// Command line: the file is read first, so that CLI11 overrides its settings.
 #include "server/daemon/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 namespace gpurun::server {
 namespace {
 
-// "16GiB" becomes its number of bytes.
+// Changes "16GiB" to its number of bytes.
 CLI::Validator as_size() {
   return {[](std::string& text) {
             const Result<std::uint64_t> bytes = parse_size(text);
@@ -70,12 +70,13 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--cache-bytes", config.cache_bytes, "bytes that they may take, such as 4GiB")
       ->transform(as_size());
   app.add_option("--log", config.log, "error, warning, info, debug or trace; else GPURUN_LOG");
-  app.add_flag("--for-one-run", config.for_one_run)->group("");  // gpurun's, for its private one.
+  app.add_flag("--for-one-run", config.for_one_run)->group("");  // Used by gpurun for its private
+                                                                 // server.
   app.add_flag("--verbose", words.verbose, "log every connection: --log info");
   app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
 }
 
-// The file's settings first, so that parsing the command line leaves them where it says nothing.
+// Reads the file's settings first, so that the command line changes only what it names.
 Status read_config_file_of(int argc, const char* const* argv, Config* config) {
   for (int index = 1; index < argc; ++index) {
     const std::string_view word = argv[index];
@@ -98,7 +99,7 @@ Status take_worker_uids(const std::string& word, Config* config) {
   return {};
 }
 
-// What the words have set; the file's settings were checked where they stand.
+// Checks what the command line has set. The file's settings were checked with their lines.
 Status check_words(const CLI::App& app, const Config& config) {
   for (const std::string_view name : setting_names()) {
     const std::string option = "--" + std::string(name);
@@ -126,7 +127,7 @@ Status check_together(const Config& config) {
 
 Result<std::optional<int>> read_command_line(int argc, char** argv, Config* config,
                                              CommandLine* words) {
-  // The user has named a wrong file, whatever is wrong with it.
+  // The user named a wrong file, whatever the error.
   if (const Status read = read_config_file_of(argc, argv, config); !read.ok()) {
     return Status(Code::kInvalidArgument, read.message());
   }

@@ -1,4 +1,4 @@
-// gpurund's command line, and the file that it names.
+// Command line of gpurund, and the configuration file that it names.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace gpurun::server {
 
-// Words or settings that mean nothing: starting again does not help, and service managers need not.
+// For invalid options or settings. A restart does not help, so service managers need not try.
 inline constexpr int kExitWrongUsage = 2;
 
 struct CommandLine {
@@ -17,11 +17,12 @@ struct CommandLine {
   std::string worker_uids;
   bool verbose = false;
   bool fingerprint = false;
-  bool log_told = false;  // By an option.
+  bool log_told = false;  // Set by an option.
 };
 
-// The file's settings, then those of the words, which override them. An exit status: that is all
-// (--help, --version, wrong words, which it has printed).
+// Reads the file's settings, and then the command line's, which override them. Returns an exit
+// status when the process should end: after --help, --version, or invalid options, which it has
+// printed.
 Result<std::optional<int>> read_command_line(int argc, char** argv, Config* config,
                                              CommandLine* words);
 

@@ -1,5 +1,5 @@
-// gpurund's settings as a table: every key is named here once. What is not named is an error with
-// its line.
+// Settings of gpurund as a table: every key is named here once. Any other key is an error with its
+// line.
 #include "server/daemon/config.h"
 
 #include <charconv>
@@ -15,7 +15,7 @@
 namespace gpurun::server {
 namespace {
 
-constexpr uid_t kUidMax = 4'294'967'293;  // The two above mean "no user" and "overflow".
+constexpr uid_t kUidMax = 4'294'967'293;  // The two numbers above mean "no user" and "overflow".
 
 Status take(const ConfigPlace& place, const toml::node& node, std::string* into) {
   const auto* value = node.as_string();
@@ -115,7 +115,7 @@ Status take_emulated(const ConfigPlace& place, const toml::node& node, Config* c
   return read_emulated(place, node, &config->emulated);
 }
 
-// When a change of the file counts.
+// When a change of the file takes effect.
 enum class Heeded { kAtStart, kAtReload };
 
 struct Setting {
@@ -123,7 +123,7 @@ struct Setting {
   Status (*take)(const ConfigPlace&, const toml::node&, Config*);
   bool (*same)(const Config&, const Config&);
   Heeded heeded = Heeded::kAtStart;
-  Status (*check)(const Config&) = nullptr;  // Of its value, beyond what take() asks.
+  Status (*check)(const Config&) = nullptr;  // Of its value, beyond the checks of take().
 };
 
 template <auto kMember>
@@ -136,7 +136,7 @@ Status take_its_size(const ConfigPlace& place, const toml::node& node, Config* c
   return take_size(place, node, &(config->*kMember));
 }
 
-// A setting that has another default than its member.
+// For a setting of which the default differs from its member's.
 template <auto kMember, auto kTold>
 Status take_told(const ConfigPlace& place, const toml::node& node, Config* config) {
   config->*kTold = true;

@@ -1,4 +1,4 @@
-// Keys of [emulated]: each becomes one word of GPURUN_EMULATED.
+// Table [emulated]: each key becomes one word of GPURUN_EMULATED.
 #include "server/daemon/config_emulated.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 struct EmulatedKey {
   const char* name;
-  const char* word;    // Of GPURUN_EMULATED.
+  const char* word;    // In GPURUN_EMULATED.
   const char* may_be;  // For messages.
 };
 
@@ -34,7 +34,7 @@ constexpr EmulatedKey kKeys[] = {
     {"cache", "cache", "\"on\", \"off\", or a path without a comma or semicolon"},
 };
 
-// A fraction of tenths, as capabilities are; empty: it is none.
+// Formats a number with one decimal, as capabilities have. Empty: not such a number.
 std::string tenths(double value) {
   char text[32];
   const double ten_times = value * 10;
@@ -44,7 +44,7 @@ std::string tenths(double value) {
   return text;
 }
 
-// The value as GPURUN_EMULATED has it; empty: it is of no kind that fits any key.
+// The value in the form of GPURUN_EMULATED. Empty: of a kind that no key takes.
 std::string word_of(std::string_view word, const toml::node& node) {
   if (const auto* flag = node.as_boolean()) {
     return word == "watchdog_kills" ? (flag->get() ? "1" : "0") : "";
@@ -60,7 +60,7 @@ std::string word_of(std::string_view word, const toml::node& node) {
     const Result<std::uint64_t> bytes = parse_size(text->get());
     return bytes.ok() ? std::to_string(*bytes) : "";
   }
-  // The list's own signs, and what would be cut off or break a line.
+  // The list's own separators, and characters that would be cut off or break a line.
   constexpr std::string_view kNotInside = ",;\t\r\n";
   const std::string& value = text->get();
   if (value.empty() || value.find_first_of(kNotInside) != std::string::npos ||
@@ -74,7 +74,8 @@ Status take_word(const ConfigPlace& place, const EmulatedKey& key, const toml::n
                  std::string* words) {
   emulated::Settings tried;
   const std::string value = word_of(key.word, node);
-  // The emulated driver knows a machine without devices; a server without any lends nothing.
+  // The emulated driver allows a machine without devices, but such a server would have nothing to
+  // lend.
   if (value.empty() || !emulated::apply_setting(key.word, value, &tried) || tried.devices == 0) {
     return place.wrong(std::string("must be ") + key.may_be);
   }

@@ -1,4 +1,4 @@
-// The table [emulated] of the configuration file: the devices of an emulated driver.
+// Table [emulated] of the configuration file: the devices of an emulated driver.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace gpurun::server {
 
-// Reads the table into `words`, as GPURUN_EMULATED has them. Values are checked by the emulated
-// device's own rules (server/emulated/setting_words.h).
+// Reads the table into `words`, in the form of GPURUN_EMULATED. The emulated device's own rules
+// check the values (server/emulated/setting_words.h).
 Status read_emulated(const ConfigPlace& place, const toml::node& node, std::string* words);
 
 }  // namespace gpurun::server

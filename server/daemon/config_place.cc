@@ -9,7 +9,7 @@
 namespace gpurun::server {
 namespace {
 
-// A longer key is nobody's slip. It also bounds the time.
+// A longer key is not a typing error. Also bounds the time.
 constexpr std::size_t kKeyBytesMax = 64;
 
 std::string plain(std::string_view key) {
@@ -21,7 +21,7 @@ std::string plain(std::string_view key) {
   return text;
 }
 
-// Characters to insert, remove, replace or swap with their neighbour.
+// Number of characters to insert, remove, replace or swap with their neighbour.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> rows(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;
@@ -40,7 +40,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string unknown_key(std::string_view key, const std::vector<std::string_view>& known) {
-  constexpr std::size_t kPartBytesMin = 4;  // Of a key that is a part of another.
+  constexpr std::size_t kPartBytesMin = 4;  // For a key that is a part of another.
   std::string_view nearest;
   if (key.size() <= kKeyBytesMax) {
     const std::string told = plain(key);

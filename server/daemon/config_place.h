@@ -10,9 +10,9 @@
 namespace gpurun::server {
 
 struct ConfigPlace {
-  std::string path;  // Of the file.
+  std::string path;  // The file's path.
   unsigned line = 0;
-  std::string name;  // The key, behind the tables that it stands in: "every-user.max-gpus".
+  std::string name;  // The key, behind the tables that contain it: "every-user.max-gpus".
 
   // "PATH:LINE".
   std::string origin() const { return path + ":" + std::to_string(line); }
@@ -26,10 +26,10 @@ struct ConfigPlace {
   }
 };
 
-// "is unknown", with the one of `known` that was probably meant, if there is one. Letters count
-// without case, '_' as '-'.
+// "is unknown", with the one of `known` that was probably meant, if there is one. The comparison
+// ignores case and treats '_' as '-'.
 std::string unknown_key(std::string_view key, const std::vector<std::string_view>& known);
-// The same of a key in a table, which may have been meant for the file's top.
+// As unknown_key(), for a key in a table. The key may have been meant for the file's top level.
 std::string unknown_in_table(std::string_view key, const std::vector<std::string_view>& known);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// ConfigText: the bytes of a configuration file, bounded, and in ASCII.
+// config_text(): the bytes of a configuration file, bounded, and in ASCII.
 #include "server/daemon/config_text.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
 
-// Where a character stands, as TOML has it.
+// A position in the text, and the TOML construct around it.
 class Place {
  public:
   enum class Inside { kNothing, kComment, kBasic, kLiteral, kSeveralLines };
@@ -28,12 +28,12 @@ class Place {
   int line() const { return line_; }
   int column() const { return column_; }
 
-  // Moves behind the character that begins `rest`; returns its bytes: 2 for an escaped quote.
+  // Moves past the character that begins `rest`. Returns its bytes: 2 for an escaped quote.
   std::size_t pass(std::string_view rest) {
     const char byte = rest[0];
     ++column_;
     if (byte == '\n') {
-      // A text of one line that goes on is toml++'s to complain of.
+      // toml++ reports a one-line string that has no end.
       if (inside_ != Inside::kSeveralLines) inside_ = Inside::kNothing;
       ++line_;
       column_ = 0;
@@ -43,7 +43,7 @@ class Place {
       const bool several = rest.starts_with(R"(""")") || rest.starts_with("\'\'\'");
       inside_ = several ? Inside::kSeveralLines : byte == '"' ? Inside::kBasic : Inside::kLiteral;
     } else if (inside_ == Inside::kBasic && byte == '\\') {
-      // What is escaped ends nothing; a line ends all the same.
+      // An escaped character does not end a string. A line's end always does.
       if (rest.size() > 1 && (rest[1] == '"' || rest[1] == '\\')) return ++column_, 2;
     } else if ((inside_ == Inside::kBasic && byte == '"') ||
                (inside_ == Inside::kLiteral && byte == '\'')) {
@@ -58,7 +58,7 @@ class Place {
   int line_ = 1, column_ = 0;
 };
 
-// The character of UTF-8 that begins `rest`, and its bytes; 0 bytes: there is none.
+// The UTF-8 character that begins `rest`, and its size in bytes. 0 bytes: not a character.
 std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
   const auto first = static_cast<unsigned char>(rest[0]);
   const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
@@ -75,9 +75,9 @@ std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
   return {code, bytes};
 }
 
-// Whether `rest`, which begins a line outside all texts, opens a table without a name. toml++ 3.3
-// takes for granted that one follows "[" and "[[" (parse_key()), and what it does else is
-// undefined.
+// True when `rest` opens a table without a name. `rest` begins a line outside all strings. toml++
+// 3.3 assumes that a name follows "[" and "[[" (parse_key()), and has undefined behaviour
+// otherwise.
 bool opens_nameless_table(std::string_view rest) {
   const auto pass_blanks = [&rest] {
     rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
@@ -93,11 +93,11 @@ bool opens_nameless_table(std::string_view rest) {
   return rest.empty() || kNames.find(rest[0]) == std::string_view::npos;
 }
 
-// The same settings in ASCII alone. toml++ 3.3 asks of a character beyond ASCII whether it is white
-// space, and runs into its own "unreachable" for U+00A1 to U+0499 and others
-// (is_non_ascii_horizontal_whitespace()); where it asks in a text that is no TOML, nobody here
-// knows. So none reaches it: in a text of one line such a character becomes its escape, in a
-// comment it says nothing, and elsewhere it is an error. `text` has no byte order mark.
+// Rewrites the text in ASCII, with the same settings. toml++ 3.3 checks whether a character beyond
+// ASCII is white space, and reaches its own "unreachable" for U+00A1 to U+0499 and others
+// (is_non_ascii_horizontal_whitespace()). It is unknown where it does so in a text that is not
+// TOML. So no such character reaches it. In a one-line string the character becomes its escape, in
+// a comment it is dropped, and elsewhere it is an error. `text` has no byte order mark.
 Result<std::string> in_ascii(const std::string& path, std::string_view text) {
   std::string ascii;
   Place place;
@@ -133,7 +133,7 @@ Result<std::string> in_ascii(const std::string& path, std::string_view text) {
   return ascii;
 }
 
-// SIGHUP reads it again in the daemon's loop, which must not wait for what a FIFO's writer does.
+// On SIGHUP the daemon's loop reads it again, and must not wait for the writer of a FIFO.
 Result<std::string> read_file(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat about = {};

@@ -1,7 +1,8 @@
-// toml++ as gpurund reads its file with it: header only, without exceptions and assertions.
+// toml++ for gpurund's configuration file: header only, without exceptions and assertions.
 //
-// toml++ 3.3 asserts of a text what only TOML keeps ("log = [}", parse_value()), and where assert()
-// is off it tells the compiler to rely on it. Left out, it goes on to the error that it has for it.
+// In toml++ 3.3, an assertion (parse_value()) fails for some invalid texts ("log = [}"). Where
+// assert() is off, toml++ tells the compiler to rely on it. Without the assertion, toml++ reports
+// its own error for such a text.
 #pragma once
 
 #define TOML_HEADER_ONLY 1

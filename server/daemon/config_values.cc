@@ -1,4 +1,4 @@
-// One function for each setting that has words or a range of its own.
+// Setting values: one function for each setting with words or a range of its own.
 #include "server/daemon/config_values.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Status check_word(const std::string& value, std::initializer_list<const char*> w
 
 bool is_absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
 
-// The power of two that a suffix stands for; -1: there is no such suffix.
+// The power of two of a suffix. -1: there is no such suffix.
 int shift_of(std::string suffix) {
   for (char& each : suffix) {
     if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');

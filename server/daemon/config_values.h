@@ -1,4 +1,4 @@
-// What the values of gpurund's settings may be, whether a file or the command line says them.
+// Setting values: what gpurund's settings may be, from a file or the command line.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace gpurun::server {
 
-// "16GiB" as bytes: a whole number and, behind any blanks, nothing, B, KiB, MiB, GiB or TiB. K, KB
-// and their like are the same powers of 1024, and case does not count. kInvalidArgument else.
+// Parses "16GiB" as bytes: a whole number, then optional blanks, then nothing, B, KiB, MiB, GiB or
+// TiB. K, KB and the like are the same powers of 1024. Case does not matter. kInvalidArgument:
+// anything else.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-// Each checks one value; the message follows the setting's name: "is 'fast', which is ...".
+// Each checks one value. The message follows the setting's name: "is 'fast', which is ...".
 Status check_listen(const Config& config);
 Status check_driver(const Config& config);
 Status check_tokens(const Config& config);

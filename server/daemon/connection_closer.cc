@@ -1,4 +1,4 @@
-// What waits is taken as a whole, and destroyed without the lock.
+// ConnectionCloser: takes all waiting connections at once, and destroys them without the lock.
 #include "server/daemon/connection_closer.h"
 
 #include <spdlog/spdlog.h>
@@ -35,7 +35,7 @@ void ConnectionCloser::close(std::unique_ptr<transport::Connection> connection) 
 void ConnectionCloser::close(Connections connections) {
   std::erase(connections, nullptr);
   if (connections.empty()) return;
-  Connections unaided;  // Destroyed after the lock.
+  Connections unaided;  // Destroyed after the lock is released.
   const std::lock_guard lock(mutex_);
   if (stopping_ || !thread_.joinable()) {
     unaided = std::move(connections);

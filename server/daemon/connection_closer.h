@@ -1,7 +1,7 @@
-// ConnectionCloser: closes connections on a thread of its own, because the close of a local socket
-// may take long (base/close_unawaited.h), and nothing else of the daemon may wait for it.
+// ConnectionCloser: closes connections on a thread of its own. The close of a local socket may take
+// long (base/close_unawaited.h), and nothing else in the daemon may wait for it.
 //
-// Any thread; start() and stop() by the daemon's.
+// Any thread. Only the daemon's thread calls start() and stop().
 #pragma once
 
 #include <condition_variable>
@@ -23,13 +23,13 @@ class ConnectionCloser {
   ConnectionCloser(const ConnectionCloser&) = delete;
   ConnectionCloser& operator=(const ConnectionCloser&) = delete;
 
-  // Without a thread, which the system may refuse, close() itself closes.
+  // The system may refuse a thread. Without it close() closes the connection itself.
   void start();
-  // Returns when all have been closed.
+  // Returns when all connections are closed.
   void stop();
   void close(std::unique_ptr<transport::Connection> connection);
   void close(Connections connections);
-  // Connections that are still to be closed.
+  // Connections that are not closed yet.
   std::size_t backlog() const;
 
  private:

@@ -1,4 +1,4 @@
-// The daemon's main loop: accept, start workers, reap them.
+// Daemon: the main loop accepts connections, starts workers and reaps them.
 #include "server/daemon/daemon.h"
 
 #include <errno.h>
@@ -14,17 +14,18 @@
 namespace gpurun::server {
 namespace {
 
-// For a courtesy to a client whose session has failed anyway: nothing else goes on meanwhile.
+// For a refusal to a client with a failed session. It is only a courtesy, and blocks everything
+// else.
 constexpr std::chrono::milliseconds kRefusalDeadline{100};
-// In one turn: to start a worker takes milliseconds, and others wait for theirs.
+// Events in one turn. The start of a worker takes milliseconds, during which other events wait.
 constexpr std::size_t kEventsAtOnceMax = 16;
-// For links to tell their clients why the daemon ends.
+// For links to send their clients the reason why the daemon ends.
 constexpr std::chrono::milliseconds kLastWordsDeadline{1000};
 constexpr const char* kStopped = "the server was stopped by its operator";
-// Of one lease, that its client has not taken yet; later ones are only logged.
+// Deaths of one lease's workers that its client has not taken yet. Later ones are only logged.
 constexpr std::size_t kUntoldDeathsMax = 64;
 
-// Spare workers have users, processes and descriptors, too.
+// Spare workers also use users, processes and descriptors.
 bool lacks_what_spares_hold(const Result<std::unique_ptr<Worker>>& worker) {
   return !worker.ok() && worker.status().code() == Code::kResourceExhausted;
 }
@@ -33,8 +34,8 @@ bool lacks_what_spares_hold(const Result<std::unique_ptr<Worker>>& worker) {
 
 Result<std::unique_ptr<Daemon>> Daemon::create(std::unique_ptr<transport::Listener> listener,
                                                DaemonOptions options, WorkerSpawner& spawner) {
-  // Whoever logs first makes the log, which every thread of ours uses: it is made before them, and
-  // before what our owner wants done at its process's end.
+  // The first logging call makes the logger, which every thread uses. So make it before the
+  // threads, and before the owner registers anything for the process's end.
   static_cast<void>(spdlog::default_logger_raw());
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::from_errno(errno, "eventfd");
@@ -92,14 +93,14 @@ void Daemon::adopt(LiveSettings live, UserLimitsTable user_limits) {
 
 void Daemon::wake() noexcept {
   const int kept = errno;
-  eventfd_write(wake_.get(), 1);  // Fails only when it is readable for long already.
+  eventfd_write(wake_.get(), 1);  // Fails only when it is readable already.
   errno = kept;
 }
 
 Status Daemon::serve_until_stopped() {
   std::vector<pollfd> waited;
   while (!stopping_) {
-    spares_.refill();  // When all that has come is done: a new lease puts it off.
+    spares_.refill();  // After all events, because a new lease delays it.
     spare_count_ = spares_.count();
     const int patience = milliseconds_to_look();
     waited.assign({{wake_.get(), POLLIN, 0}});
@@ -174,7 +175,7 @@ void Daemon::take_events() {
       const std::size_t connections = arrival->order.connections.size();
       start_worker(*arrival);
       book_.settled(arrival->lease, connections);
-      closer_.close(std::move(arrival->order.connections));  // What no worker has taken.
+      closer_.close(std::move(arrival->order.connections));  // Those that no worker has taken.
       continue;
     }
     if (auto* joining = std::get_if<JoiningConnection>(&event)) {
@@ -194,7 +195,7 @@ void Daemon::end_workers_of(const protocol::Id& lease) {
   }
 }
 
-// A spare one, else one that starts now.
+// Returns a spare worker, or starts a new one.
 Result<std::unique_ptr<Worker>> Daemon::worker_for(const std::vector<int>& devices) {
   if (std::unique_ptr<Worker> spare = spares_.take(devices)) return spare;
   Result<std::unique_ptr<Worker>> worker = spawner_.prepare(devices);
@@ -202,8 +203,8 @@ Result<std::unique_ptr<Worker>> Daemon::worker_for(const std::vector<int>& devic
   return worker;
 }
 
-// A lease's first worker opens the devices while the client is still on its way. Nothing is lost
-// but time where that fails.
+// A lease's first worker opens the devices while the client is still connecting. A failure costs
+// only time.
 void Daemon::prepare_worker(LeaseBegun begun) {
   if (!book_.has(begun.lease)) return;
   Result<std::unique_ptr<Worker>> worker = worker_for(begun.claim->devices());
@@ -254,7 +255,7 @@ void Daemon::start_worker(Arrival& arrival) {
   if (sharing) ++count.sharing;
 }
 
-// The client goes on without it where it cannot be had.
+// The client works without this connection when the worker cannot get it.
 void Daemon::pass_to_worker(JoiningConnection& joining) {
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
     return !other.prepared && !other.killed && other.lease == joining.lease &&
@@ -272,7 +273,7 @@ void Daemon::pass_to_worker(JoiningConnection& joining) {
                                            Deadline::in(kRefusalDeadline)));
 }
 
-// Gives it a worker, where the user may have another.
+// Gives it a worker, if the user may have another.
 Status Daemon::admit(Arrival& arrival) {
   const User& user = arrival.order.user;
   const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Running& other) {
@@ -299,7 +300,7 @@ bool Daemon::use_prepared(Arrival& arrival) {
   if (found == workers_.end()) return false;
   pollfd ended = {found->worker->exit_fd(), POLLIN, 0};
   if (poll(&ended, 1, 0) > 0 || !found->worker->hand_over(arrival.order).ok()) {
-    found->killed = true;  // reap_workers() sees to it.
+    found->killed = true;  // reap_workers() removes it.
     found->worker->kill();
     return false;
   }
@@ -309,7 +310,7 @@ bool Daemon::use_prepared(Arrival& arrival) {
   return true;
 }
 
-// A further process of a lease.
+// For a further process of a lease.
 bool Daemon::use_spare(Arrival& arrival) {
   std::unique_ptr<Worker> spare = spares_.take(arrival.order.devices);
   if (spare == nullptr) return false;
@@ -317,7 +318,7 @@ bool Daemon::use_spare(Arrival& arrival) {
                   arrival.order.user};
   const bool given = running.worker->hand_over(arrival.order).ok();
   if (!given) {
-    running.prepared = running.killed = true;  // reap_workers() sees to it.
+    running.prepared = running.killed = true;  // reap_workers() removes it.
     running.worker->kill();
   }
   workers_.push_back(std::move(running));
@@ -346,10 +347,10 @@ void Daemon::reap_workers() {
     if (--count->second.all == 0) worker_counts_.erase(count);
     return true;
   });
-  if (gone > 0) spares_.expect(queue_.expected());  // GPUs may have come free.
+  if (gone > 0) spares_.expect(queue_.expected());  // GPUs may have become free.
 }
 
-// To the log, and to the gpurun of the lease, which tells its user: by the link's thread.
+// Logs the death. The link's thread also reports it to the lease's gpurun, for its user.
 void Daemon::report_death(const Running& running, const std::string& how) {
   spdlog::log(options_.for_one_run ? spdlog::level::info : spdlog::level::warn,
               "a worker ended with {}; its user is {}", how, running.user.name);
@@ -360,7 +361,7 @@ void Daemon::report_death(const Running& running, const std::string& how) {
   eventfd_write(link->second.wake.get(), 1);
 }
 
-// Clients hear why from their links before their workers end, so that they say nothing else.
+// Clients get the reason from their links before their workers end, so that they report no other.
 void Daemon::end_all(const std::string& why) {
   users_.close(why);
   tell_claims_dropped();
@@ -370,10 +371,10 @@ void Daemon::end_all(const std::string& why) {
     std::unique_lock lock(mutex_);
     thread_ended_.wait_for(lock, kLastWordsDeadline, [this] { return threads_ == 0; });
     for (transport::Connection* link : links_) link->shut_down();
-    // No deadline, for the threads use what is destroyed after this. Each ends soon: whoever reads,
-    // sends or waits on its connection has just been hung up on, wait_until_free() has been told
-    // to stop, and a refused attach, whose connection is no longer in links_, has the handshake's
-    // deadline for its refusal.
+    // No deadline, because the threads use members that are destroyed after this. Each thread ends
+    // soon. Connections that threads read, send or wait on have just been shut down, and
+    // wait_until_free() has been told to stop. Only the connection of a refused attach is no longer
+    // in links_. Its refusal has the handshake's deadline.
     thread_ended_.wait(lock, [this] { return threads_ == 0; });
     events_.clear();
   }

@@ -1,9 +1,9 @@
-// Daemon: the heart of gpurund. Accepts connections, lets nobody past the hello frame who does not
-// prove a secret, grants leases, and starts a worker for each session that attaches.
+// Daemon: the core of gpurund. It accepts connections, and lets a peer past the hello frame only
+// when it proves a secret. It grants leases, and starts a worker for each session that attaches.
 //
-// Threads: run()'s (accepts, starts and reaps workers), one per connection that is in a handshake
-// or is a control link, one that closes connections, and one that looks at the file of tokens.
-// Attached connections belong to their worker, not to us.
+// Threads: run()'s (accepts, starts and reaps workers), one for each connection in a handshake or
+// control link, one that closes connections, and one that watches the file of tokens. An attached
+// connection belongs to its worker, not to the daemon.
 #pragma once
 
 #include <atomic>
@@ -44,43 +44,45 @@
 namespace gpurun::server {
 
 struct DaemonOptions {
-  Bytes secret;                        // Empty: whoever reaches the port may ask.
-  std::shared_ptr<TokenStore> tokens;  // Of users; empty: there are none.
+  Bytes secret;                        // Empty: every peer that reaches the port may ask.
+  std::shared_ptr<TokenStore> tokens;  // Of users. Empty: no tokens.
   UserLimitsTable user_limits;
-  std::shared_ptr<AuditLog> audit;  // Empty: nothing is written.
+  std::shared_ptr<AuditLog> audit;  // Empty: no audit log.
   unsigned devices = 0;
-  std::vector<DeviceFacts> device_facts;  // As many, or none: listings then have no names.
+  std::vector<DeviceFacts> device_facts;  // One for each device, or none: then listings have no
+                                          // names.
   std::string confinement;                // Of workers, for listings.
-  // By which emulated devices' memory is counted, for listings; empty: they are not emulated.
+  // Counts the memory of emulated devices, for listings. Empty: they are not emulated.
   std::shared_ptr<const DeviceLedgers> ledgers;
   std::chrono::milliseconds handshake_deadline{limits::kHandshakeDeadlineS * 1000};
-  // What a request that is not to wait waits for nevertheless: GPUs of leases that have ended,
-  // whose workers are killed; and the end of leases of its own user, which that user's client may
-  // have told before it asked: two connections' packets overtake each other, the more so where one
-  // is lost. A client waits for its answer longer than that.
+  // Bounds for a request that asks not to wait. follow_deadline: how long it still waits for GPUs
+  // of ended leases, which become free when their workers are killed.
+  // overtaken_deadline: how long it waits for leases of its own user to end. The user's client may
+  // have ended them before it asked, but two connections' packets overtake each other, above all
+  // after a loss. A client must wait longer than both for its answer.
   std::chrono::milliseconds follow_deadline{5000};
   std::chrono::milliseconds overtaken_deadline{750};
-  // How often a waiting request is told that its place in the queue has changed.
+  // How often a waiting request may be notified of a new place in the queue.
   std::chrono::milliseconds place_interval{60'000};
-  // Of each listener (AdmissionLimits).
+  // For each listener (AdmissionLimits).
   std::size_t half_open_max = limits::kHalfOpenMax;
   std::size_t half_open_of_source = limits::kHalfOpenOfSourceMax;
   std::chrono::milliseconds half_open_grace{limits::kHalfOpenGraceMs};
-  // It serves the run of one gpurun, which tells its user of workers' deaths on the same terminal.
+  // The daemon serves one gpurun's run. That gpurun reports workers' deaths on the same terminal.
   bool for_one_run = false;
   SpareOptions spares;  // Workers that wait for leases.
-  // Who we are to clients that speak TLS; empty: no control link can.
+  // The server's identity for clients that speak TLS. Empty: no control link may use TLS.
   std::shared_ptr<const transport::tls::Identity> identity;
-  // Where processes of this machine may attach as well, to share memory with their worker; empty:
-  // nowhere. Its address is told to who gets a lease.
+  // Where processes of this machine may attach, to share memory with their worker. Empty: nowhere.
+  // A client gets its address with its lease.
   std::shared_ptr<transport::Listener> local;
   bool tls_only = false;            // Also within this machine.
-  bool insecure_plaintext = false;  // Beyond it too, clients need not.
-  // Called by run()'s thread after reload(); empty: reload() does nothing.
+  bool insecure_plaintext = false;  // Clients beyond this machine need no TLS.
+  // run()'s thread calls it after reload(). Empty: reload() does nothing.
   std::function<void()> on_reload;
 };
 
-// What a running daemon can be given anew. New links and requests see it.
+// The settings that a running daemon can change. New links and requests use them.
 struct LiveSettings {
   Bytes secret;
   std::shared_ptr<const transport::tls::Identity> identity;
@@ -92,29 +94,29 @@ class Daemon {
   // `spawner` must outlive it. kResourceExhausted: no descriptor.
   static Result<std::unique_ptr<Daemon>> create(std::unique_ptr<transport::Listener> listener,
                                                 DaemonOptions options, WorkerSpawner& spawner);
-  // Not while run() runs.
+  // Call only when run() does not run.
   ~Daemon() = default;
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
   const std::string& address() const { return listener_->address(); }
-  // Serves until stop(), then ends every link and worker. Fails when the listener does.
+  // Serves until stop(), and then ends every link and worker. Fails when the listener fails.
   Status run();
   // Any thread, and signal handlers.
   void stop() noexcept;
   void reload() noexcept;
 
-  // Replaces what DaemonOptions said of these. Leases and sessions go on. Any thread.
+  // Replaces these settings of DaemonOptions. Leases and sessions go on. Any thread.
   void adopt(LiveSettings live, UserLimitsTable user_limits);
   std::shared_ptr<const LiveSettings> live() const;
   const transport::Listener& listener() const { return *listener_; }
 
-  // Connections that have not proved anything yet.
+  // The number of connections that have not proved anything yet.
   std::size_t half_open() const noexcept;
 
  private:
   class HalfOpen;
-  // A listener, and who has come to it and proved nothing yet.
+  // A listener, and its connections that have not proved anything yet.
   struct Door {
     transport::Listener* listener;
     std::unique_ptr<HandshakeAdmission> admission;
@@ -130,34 +132,34 @@ class Daemon {
   using Event = std::variant<LeaseBegun, Arrival, JoiningConnection, LeaseEnded>;
   struct Running {
     protocol::Id lease;
-    std::shared_ptr<Claim> claim;  // Held until the worker is gone.
+    std::shared_ptr<Claim> claim;  // Held until the worker has ended.
     std::unique_ptr<Worker> worker;
     protocol::Id session;
     User user;
-    bool killed = false;    // By us: no failure.
+    bool killed = false;    // By the daemon: not a failure.
     bool prepared = false;  // For a session that has not come yet.
-    bool sharing = false;   // Memory with its client.
+    bool sharing = false;   // Shares memory with its client.
   };
-  // What a lease's link is to tell its client: put here by run()'s thread, said by the link's own,
-  // so that a client that does not read holds up nobody else.
+  // Messages for a lease's client. run()'s thread stores them here and the link's own thread sends
+  // them, so that a client that does not read delays no other client.
   struct Link {
-    int fd = -1;    // Its connection's.
-    UniqueFd wake;  // eventfd: there is something in deaths.
+    int fd = -1;    // Of its connection.
+    UniqueFd wake;  // eventfd, readable when there is something in deaths.
     std::vector<protocol::WorkerEnded> deaths;
-    // What goes back at its end.
+    // Released at its end.
     UserBook::Stay* stay = nullptr;
-    protocol::ListedGpu about;  // What a listing says of each of its GPUs.
+    protocol::ListedGpu about;  // The listing entry for each of its GPUs.
     std::weak_ptr<Claim> claim;
     std::shared_ptr<const std::atomic<bool>> returned;
 
-    void end() const;  // Once or more.
+    void end() const;  // Call once or more.
   };
 
-  // What a control link was proved to ask, and by whom.
+  // A proved request of a control link, and its user.
   struct Asked {
     User user;
     WipedKey key{};
-    Bytes request;  // Its message.
+    Bytes request;  // The request message.
   };
 
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
@@ -185,12 +187,12 @@ class Daemon {
   bool use_spare(Arrival& arrival);
   void end_all(const std::string& why);
 
-  // What a connection has sent so far, unread, proves a ticket (daemon_accept.cc).
+  // True when the unread bytes of a connection prove a ticket (daemon_accept.cc).
   bool shows_ticket(const transport::Connection& connection) const;
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
              Deadline deadline);
-  // Behind TLS, if there is any, with its channel's exporter (protocol/proof.h).
+  // The exporter of the TLS channel, if there is one (protocol/proof.h).
   using Exporter = std::optional<protocol::Nonce>;
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
                   const Exporter& exporter, Deadline deadline);
@@ -203,10 +205,11 @@ class Daemon {
   void serve_session(std::unique_ptr<transport::Connection>& connection,
                      const transport::tls::KeyOffer& offer,
                      const protocol::SessionIdentity& identity, HalfOpen& half_open);
-  // To its session, which begins or runs. On success `connection` is empty.
+  // Passes the connection to its session, which begins or already runs. On success `connection` is
+  // empty.
   Status take_in(const protocol::Attach& attach, const protocol::Key& key,
                  std::unique_ptr<transport::Connection>& connection, bool encrypted);
-  // Leaves `connection` empty when it has passed to its session.
+  // Leaves `connection` empty when its session has taken it.
   void serve_attach(std::unique_ptr<transport::Connection>& connection,
                     const protocol::ControlFrame& frame, const protocol::Attach& attach,
                     HalfOpen& half_open);
@@ -217,7 +220,7 @@ class Daemon {
                          const Exporter& exporter, Deadline deadline);
   Status check_still_valid(const User& user);
   void heed_tokens();
-  Status watch_tokens();  // From now on, on a thread of its own, until the next.
+  Status watch_tokens();  // Starts a thread of its own for it, until end_token_watch().
   void end_token_watch();
   void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
   void audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields);
@@ -253,43 +256,45 @@ class Daemon {
                                                   Patience& patience, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
-  // No longer to be shut down by us; before it is destroyed or passed on.
+  // The daemon must no longer shut it down. Call before it is destroyed or passed on.
   void forget_link(transport::Connection* link);
   void wake() noexcept;
 
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   WorkerSpawner& spawner_;
-  const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that came free.
+  const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that became free.
   ConnectionCloser closer_;
   std::vector<Door> doors_;
-  std::chrono::steady_clock::time_point accepts_from_;  // run()'s thread: not before.
+  std::chrono::steady_clock::time_point accepts_from_;  // run()'s thread: accepts nothing before
+                                                        // this time.
   UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
   ExchangeBook exchange_;                   // run()'s thread.
   std::vector<Running> workers_;            // run()'s thread.
   SpareWorkers spares_;                     // run()'s thread.
-  std::mutex lease_links_mutex_;            // Over those of users_ and queue_, a leaf else.
-  std::condition_variable claims_dropped_;  // Perhaps: by run()'s thread.
+  std::mutex lease_links_mutex_;            // Taken before the locks of users_ and queue_, and
+                                            // otherwise a leaf lock.
+  std::condition_variable claims_dropped_;  // run()'s thread may have dropped claims.
   std::map<protocol::Id, Link> lease_links_;
   struct WorkerCount {
     std::uint32_t all = 0;
-    std::uint32_t sharing = 0;  // Memory with their client.
+    std::uint32_t sharing = 0;  // Share memory with their client.
   };
-  std::map<protocol::Id, WorkerCount> worker_counts_;  // By lease; under lease_links_mutex_.
+  std::map<protocol::Id, WorkerCount> worker_counts_;  // By lease. Under lease_links_mutex_.
 
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reload_wanted_{false};
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
-  std::shared_ptr<const LiveSettings> live_;  // Under mutex_, as what follows.
+  std::shared_ptr<const LiveSettings> live_;  // Under mutex_, as everything below.
   std::condition_variable thread_ended_;
   std::size_t threads_ = 0;
   std::set<transport::Connection*> links_;  // To shut down at the end.
   std::deque<Event> events_;
 
-  std::mutex heed_mutex_;  // Before all others.
+  std::mutex heed_mutex_;  // Taken before all others.
   std::thread token_watch_;
   std::condition_variable token_watch_told_;
   bool token_watch_ends_ = false;  // Under mutex_.

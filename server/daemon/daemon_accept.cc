@@ -1,5 +1,5 @@
-// How connections come in: accepted at once, sorted by what they have sent, and served each by a
-// thread of its own when there is a place for it.
+// Daemon: how connections come in. They are accepted at once and sorted by what they have sent. A
+// thread of its own serves each when there is a place for it.
 #include <errno.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -24,13 +24,13 @@ namespace {
 
 namespace tls = transport::tls;
 
-// How often half-gathered sessions are looked at.
+// How often sessions with missing connections are checked.
 constexpr int kLookMilliseconds = 1000;
-// At one listener in one turn, so that what else the daemon does comes to its turn, too.
+// For one listener in one turn, so that other work of the daemon has its turn, too.
 constexpr int kAcceptedAtOnceMax = 64;
-// Connections that are to be closed. With more than these, nobody else is let in.
+// Connections that wait for their close. Above this number no further ones are accepted.
 constexpr std::size_t kClosingMax = 1024;
-// After a lack of descriptors, which is not told of when it ends.
+// Delay after a lack of descriptors, because no event reports its end.
 constexpr std::chrono::milliseconds kAcceptAgain{50};
 
 }  // namespace
@@ -88,14 +88,14 @@ Status Daemon::look_at(Door& door, bool somebody_came) {
 
 Status Daemon::accept_all(Door& door) {
   for (int i = 0; i < kAcceptedAtOnceMax; ++i) {
-    // Readable a moment ago; the peer may have gone since.
+    // It was readable a moment ago, but the peer may have left since.
     Result<std::unique_ptr<transport::Connection>> accepted =
         door.listener->accept(Deadline::in(std::chrono::milliseconds(0)));
     if (!accepted.ok()) {
       if (accepted.status().code() == Code::kDeadline) return {};
       if (accepted.status().code() != Code::kResourceExhausted) return accepted.status();
       spdlog::warn("accept: {}", accepted.status().message());
-      // Let those that are here finish, instead of spinning on a listener that stays readable.
+      // Let present connections finish, instead of spinning on a listener that stays readable.
       accepts_from_ = std::chrono::steady_clock::now() + kAcceptAgain;
       return {};
     }
@@ -112,7 +112,7 @@ void Daemon::serve_apart(HandshakeAdmission& admission, HandshakeAdmission::Admi
     links_.insert(link);
     ++threads_;
   }
-  // In a shared box: where no thread starts, the connection is still there to be closed.
+  // Shared, so that the connection can still be closed when no thread starts.
   const auto box =
       std::make_shared<std::unique_ptr<transport::Connection>>(std::move(admitted.connection));
   try {
@@ -122,10 +122,10 @@ void Daemon::serve_apart(HandshakeAdmission& admission, HandshakeAdmission::Admi
         HalfOpen half_open(*this, admission, link);
         serve(connection, half_open, deadline);
       }
-      // Behind TLS it is another connection that has it.
+      // Behind TLS another connection owns this one.
       if (connection != nullptr) forget_link(link);
       connection.reset();
-      // Notified under the lock: the daemon may be destroyed right after it.
+      // Notify under the lock: the daemon may be destroyed right after it.
       const std::lock_guard lock(mutex_);
       --threads_;
       thread_ended_.notify_all();
@@ -142,7 +142,7 @@ void Daemon::serve_apart(HandshakeAdmission& admission, HandshakeAdmission::Admi
 
 namespace {
 
-// The control frame that `bytes` begin with; nothing: it is none, or not whole yet.
+// The control frame at the start of `bytes`. Nothing: not a control frame, or not whole yet.
 std::optional<protocol::ControlFrame> whole_frame(ByteView bytes) {
   if (bytes.size() < protocol::kControlHeaderBytes) return std::nullopt;
   const auto header = protocol::parse_control_header(bytes.first(protocol::kControlHeaderBytes),
@@ -161,8 +161,8 @@ std::optional<protocol::ControlFrame> whole_frame(ByteView bytes) {
 
 }  // namespace
 
-// The connection's own thread, or its worker, checks it again: this says only which kind of place
-// the connection takes.
+// This only decides which kind of place the connection takes. Its own thread, or its worker, checks
+// the proof again.
 bool Daemon::shows_ticket(const transport::Connection& connection) const {
   std::array<std::byte,
              protocol::kControlHeaderBytes + limits::kHelloBytesMax + sizeof(protocol::Tag)>

@@ -1,4 +1,4 @@
-// Where nothing is said, what is usual for this machine; what was said must be right.
+// Files of gpurund: unset paths get this machine's defaults. Explicit paths must be valid.
 #include "server/daemon/daemon_files.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@
 namespace gpurun::server {
 namespace {
 
-// A longer file is no secret but a mistake.
+// A longer file is a mistake, not a secret.
 constexpr std::size_t kSecretBytesMax = 4096;
 constexpr std::size_t kSecretBytesMin = 16;
-// The bytes of an audit log that nobody asked for; what is older is kept once.
+// The bound in bytes of an audit log without a setting. One older file is kept.
 constexpr std::uint64_t kOwnAuditBytesMax = std::uint64_t{64} << 20;
 
 Result<Bytes> read_secret_from(int fd, const std::string& name) {
@@ -34,7 +34,7 @@ Result<Bytes> read_secret_from(int fd, const std::string& name) {
     if (got == 0) break;
     bytes += static_cast<std::size_t>(got);
   }
-  // An editor's line end is not part of it.
+  // Ignore an editor's line end.
   while (bytes > 0 &&
          (secret[bytes - 1] == std::byte{'\n'} || secret[bytes - 1] == std::byte{'\r'})) {
     --bytes;
@@ -72,7 +72,7 @@ Result<Bytes> read_secret(const Config& config) {
   }
   struct stat about;
   if (fstat(fd.get(), &about) != 0) return Status::from_errno(errno, config.secret_file);
-  // The daemon's loop reads it at SIGHUP, and must not wait for what a FIFO's writer does.
+  // On SIGHUP the daemon's loop reads it again, and must not wait for the writer of a FIFO.
   if (!S_ISREG(about.st_mode)) {
     return Status(Code::kRefused, config.secret_file +
                                       ": secret-file names a regular file; --secret-fd reads the "
@@ -166,7 +166,7 @@ Result<std::unique_ptr<AuditLog>> open_audit(const Config& config) {
     return log;
   }
   const std::string folder = state_folder();
-  if (!folder.empty()) mkdir(folder.c_str(), 0700);  // What is wrong with it, opening says.
+  if (!folder.empty()) mkdir(folder.c_str(), 0700);  // open() reports a failure.
   auto own = AuditLog::open(folder.empty() ? "none" : folder + "/audit.log", kOwnAuditBytesMax);
   if (own.ok() && !folder.empty()) spdlog::info("the audit log is {}/audit.log", folder);
   if (own.ok()) return own;

@@ -1,5 +1,5 @@
-// What gpurund reads from files and keeps in some: its secret, its key, users' tokens, who did
-// what. Errors say which file, or which setting named it. By the main thread, before it serves.
+// Files of gpurund: its secret, its key, users' tokens and the audit log. Errors name the file, or
+// the setting that named it. Call from the main thread, before the daemon serves.
 #pragma once
 
 #include <memory>
@@ -18,23 +18,24 @@ namespace gpurun::server {
 
 using SharedIdentity = std::shared_ptr<const transport::tls::Identity>;
 
-// What the settings name; empty: they name none.
+// The secret of the file that the settings name. Empty: they name none.
 Result<Bytes> read_secret(const Config& config);
-// For a server that was told no secret: one that this machine's other users cannot read.
+// For a server without a configured secret: makes one that this machine's other users cannot read.
 Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& listener);
 
-// This server's key, which is made at its first start.
+// This server's key, made at its first start.
 Result<SharedIdentity> this_servers_identity(const Config& config);
-// Who we are to clients that speak TLS; empty: there is no need within this machine.
+// The server's identity for clients that speak TLS. Empty: not needed within this machine.
 Result<SharedIdentity> identity_for(const transport::Listener& listener, const Config& config);
 
-// Leaves the fingerprint of that key where gpuctl token looks for it, or says in the log why not.
+// Writes the fingerprint of that key to where gpuctl token looks for it. Logs a failure.
 void leave_fingerprint_for(const Config& config, const transport::tls::Identity* identity);
-// Users' tokens; empty: there are none. A file that is there must be good; it may come later.
+// Users' tokens. Empty: this server has none. A file that exists must be valid. It may also appear
+// later.
 Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,
                                                 const transport::tls::Identity* identity);
-// Who is told nothing takes the system's log, and where there is none (a container) a file of its
-// own, so that there is a record; without a folder for it none is kept.
+// Without a setting, uses the system's log. Where it is missing (a container), uses a file of
+// its own. Without a folder for the file there is no audit log.
 Result<std::unique_ptr<AuditLog>> open_audit(const Config& config);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// Keeps the place of one connection that has not proved anything yet, until it has or is gone.
+// Daemon::HalfOpen: keeps the place of one unproved connection until it proves itself or ends.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ class Daemon::HalfOpen {
   HalfOpen(const HalfOpen&) = delete;
   HalfOpen& operator=(const HalfOpen&) = delete;
 
-  // Before the connection passes to another owner: until then it may be hung up on.
+  // Call before the connection passes to another owner. Until then the daemon may shut it down.
   void proved() {
     if (!std::exchange(counted_, false)) return;
     admission_.leave(link_);

@@ -1,5 +1,5 @@
-// Who is at the other end of a control link, proved by the server's own secret or by a user's
-// token.
+// Daemon: identifies the peer of a control link. The server's own secret or a user's token proves
+// it.
 #include <spdlog/spdlog.h>
 
 #include <ctime>
@@ -29,7 +29,7 @@ std::string day_of(std::int64_t seconds) {
 
 Status no(const std::string& why) { return Status(Code::kRefused, why); }
 
-// Of one that was proved: whether it still opens anything.
+// Checks that a proved token is still valid.
 Status check_valid(const TokenEntry& entry) {
   const std::string token = "token " + entry.name() + " of user " + entry.user;
   if (entry.state != TokenState::kValid) {
@@ -39,7 +39,7 @@ Status check_valid(const TokenEntry& entry) {
   return {};
 }
 
-// The secret that the proof shows, if it is that of the token.
+// Returns the secret that the proof shows, if it is the token's.
 std::optional<protocol::Key> shown_by(const ControlFrame& frame, const protocol::Key& check,
                                       const protocol::Nonce& ours, const protocol::Hello& hello) {
   const Result<ControlMessage> message = protocol::decode(frame.payload);
@@ -50,9 +50,9 @@ std::optional<protocol::Key> shown_by(const ControlFrame& frame, const protocol:
 
 }  // namespace
 
-// The request is the proof, with a token the frame before it, too. Both are read before anything is
-// refused: the refusal could not be read where what was sent is thrown away. Inside TLS they have
-// come with the hello: a client that knows the channel needs nothing of the challenge.
+// The request is the proof. With a token the frame before it is a proof, too. Both are read before
+// any refusal, because a close with unread bytes would discard the refusal. Inside TLS both have
+// come with the hello: a client that knows the channel does not need the challenge.
 Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
                                        const protocol::Hello& hello, const Exporter& exporter,
                                        Deadline deadline) {
@@ -109,9 +109,9 @@ Status Daemon::check_still_valid(const User& user) {
   return check_valid(**entry);
 }
 
-// What an operator has changed in the file of tokens. Any thread but run()'s, for the disk may let
-// it wait. When it returns, what was changed before it was called is in force, whichever thread has
-// seen it first.
+// Applies an operator's changes in the file of tokens. Any thread except run()'s, because a disk
+// may make it wait. When it returns, all changes that were made before the call are active,
+// whichever thread has applied them.
 void Daemon::heed_tokens() {
   if (options_.tokens == nullptr) return;
   const std::lock_guard lock(heed_mutex_);

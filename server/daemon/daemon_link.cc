@@ -1,4 +1,4 @@
-// What the daemon says on one connection: the handshake, and a control link until it ends.
+// Daemon: serves one connection, from the handshake to the end of a control link.
 #include <errno.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -22,26 +22,26 @@ using protocol::ControlFrame;
 using protocol::ControlMessage;
 using protocol::Sender;
 
-// Of a client's name for its machine and of its program's, each.
+// Bytes of a client's name for its machine, and of its program's name.
 constexpr std::size_t kAskerBytesMax = 64;
-// For the workers of a lease to end; they are killed.
+// For the workers of a lease to end after they were killed.
 constexpr std::chrono::seconds kFreeDeadline{10};
 
-// A refusal is a courtesy: whether it arrives changes nothing.
+// A refusal is a courtesy: its loss changes nothing.
 void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline,
             bool for_good = true) {
   static_cast<void>(
       protocol::send_control(connection, protocol::Refused{reason, for_good}, deadline));
 }
 
-// What a client may say behind a hello without waiting for an answer: a token's proof and a
+// What a client may send behind a hello without waiting for an answer: a token's proof and a
 // request.
 constexpr std::size_t kSaidWithHelloBytesMax =
     2 * (protocol::kControlHeaderBytes + limits::kHelloBytesMax + sizeof(protocol::Tag));
 
-// Of a client that may not have said all yet. To close with something of it unread would throw away
-// the refusal (TCP resets the connection then), so it is heard until the client has gone, within
-// bounds; it remains a stranger meanwhile, who makes room for others.
+// Refuses a client that may still be sending. A close with unread bytes would discard the refusal
+// (TCP then resets the connection). So this reads on until the client has closed, within bounds.
+// The connection counts as unproved meanwhile, and may be shut down for others.
 void refuse_and_hear_out(transport::Connection& connection, const std::string& reason,
                          Deadline to_send, Deadline deadline) {
   refuse(connection, reason, to_send);
@@ -54,13 +54,13 @@ void refuse_and_hear_out(transport::Connection& connection, const std::string& r
   }
 }
 
-// Our end of a link; empty where it is nothing that can be connected to.
+// Our end of a link. Empty when clients cannot connect to it.
 std::string reached_at(const transport::Connection& link) {
   const Result<transport::tcp::SocketAddress> here = transport::tcp::local_address(link.fd());
   return here.ok() ? here->to_string() : std::string();
 }
 
-// What listings say of a lease; its client's own words among it.
+// The entry of a lease in listings. It includes claims of its client.
 protocol::ListedGpu about_holder(const transport::Connection& link,
                                  const protocol::LeaseRequest& request) {
   protocol::ListedGpu about;
@@ -129,7 +129,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
   half_open.proved();
-  heed_tokens();  // A lease of a token that is revoked takes nobody in from that moment.
+  heed_tokens();  // A lease of a revoked token takes no session from that moment.
   forget_link(connection.get());
   if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
 }
@@ -195,13 +195,13 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     audit_refusal(
         "lease.refused",
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
-    const bool for_good = why.code() == Code::kInvalidArgument;  // What is asked for.
+    const bool for_good = why.code() == Code::kInvalidArgument;  // The request itself is wrong.
     static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
   Patience patience(options_, request);
   const Result<std::unique_ptr<UserBook::Stay>> stay = enter(connection, request, user, patience);
   if (!stay.ok()) return no_lease(stay.status());
-  // From here on it is told when its token is revoked; so it must not have been until here.
+  // From here on a revocation of its token is reported, so the token must be valid until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
       wait_for_devices(connection, request, asked, **stay, patience, sent);
@@ -258,9 +258,9 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                         {"reason", (*stay)->why_ended()}});
 }
 
-// Until the peer says anything or is gone, or its user's token is revoked, which ends its lease;
-// end_all()'s shut_down() is that, too, and keep-alive says it when the client's machine has gone.
-// What came with the request and is none of it was said, too.
+// Returns when the peer sends anything or is gone, or when its user's token is revoked, which ends
+// its lease. end_all()'s shut_down() has the same effect. Keep-alive finds a client's machine that
+// is gone. Bytes behind the request count as sent, too.
 void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
                          const Asked& asked, UserBook::Stay& stay, std::uint64_t sent) {
   if (connection.holds_received()) return;
@@ -274,7 +274,7 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     wake = lease_links_.find(lease)->second.wake.get();
   }
   if (wake < 0) spdlog::warn("a client will not hear of deaths: no descriptor is free");
-  // Once a frame has not gone out whole, none may follow it.
+  // After a frame that has not gone out whole, no other may follow.
   for (bool heard = true;;) {
     pollfd all[] = {{connection.fd(), POLLIN | POLLRDHUP, 0},
                     {heard ? wake : -1, POLLIN, 0},
@@ -316,7 +316,7 @@ bool Daemon::all_emulated(const std::vector<int>& devices) const {
   });
 }
 
-// The link stays until then: who waits for its end finds the GPUs free.
+// Keeps the link open until then, so that a client that waits for its end finds the GPUs free.
 void Daemon::wait_until_free(const std::atomic<bool>& returned) {
   std::unique_lock lock(lease_links_mutex_);
   claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return returned || stopping_; });

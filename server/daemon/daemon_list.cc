@@ -1,4 +1,4 @@
-// What a listing says of a daemon: its GPUs, their leases, and what it holds besides.
+// Daemon: a listing's content. It has the GPUs, their leases, and what else the daemon holds.
 #include <algorithm>
 
 #include "server/daemon/daemon.h"
@@ -33,7 +33,7 @@ void Daemon::list_leases(protocol::Listing* listing) {
   std::uint32_t number = 0;
   for (const HeldLease& lease : held) {
     protocol::ListedGpu about;
-    // A lease that ends has no link any more.
+    // A lease that is ending has no link any more.
     if (const auto link = lease_links_.find(lease.id); link != lease_links_.end()) {
       about = link->second.about;
     } else {

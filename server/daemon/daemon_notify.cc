@@ -1,4 +1,4 @@
-// One datagram for each piece of news.
+// Service notifications: one datagram for each.
 #include "server/daemon/daemon_notify.h"
 
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ namespace gpurun::server {
 void notify_service_manager(const std::string& state) {
   const char* path = getenv("NOTIFY_SOCKET");
   sockaddr_un address = {};
-  // A name in the file system, or, behind an @, an abstract one.
+  // A name in the file system or, after an @, an abstract one.
   if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
   const std::size_t bytes = std::strlen(path);
   if (bytes >= sizeof address.sun_path) return;

@@ -1,4 +1,4 @@
-// How long one request waits, and for what.
+// Daemon::Patience: how long one request waits, and for what.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ struct Daemon::Patience {
       : Patience(options, std::chrono::milliseconds(std::min<std::uint64_t>(
                               request.wait_milliseconds, kWaitMax.count()))) {}
 
-  Deadline queued;               // As it asked.
-  Deadline follow;               // For what comes back soon.
-  Deadline overtaken;            // For what its user may have given back.
+  Deadline queued;               // As requested.
+  Deadline follow;               // For GPUs that come back soon.
+  Deadline overtaken;            // For leases that its user may have ended already.
   std::unique_ptr<Watch> watch;  // Once it waits without a place in the queue.
 
  private:
-  // Who says how long it waits is not made to wait longer.
+  // A request with a wait of its own waits no longer than that.
   Patience(const DaemonOptions& options, std::chrono::milliseconds wait)
       : queued(Deadline::in(wait)),
         follow(Deadline::in(within(wait, options.follow_deadline))),

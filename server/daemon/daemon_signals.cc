@@ -1,4 +1,4 @@
-// Handlers only set flags of the daemon and wake it.
+// Signals: the handlers only set flags of the daemon and wake it.
 #include "server/daemon/daemon_signals.h"
 
 #include <signal.h>

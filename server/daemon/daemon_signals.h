@@ -1,15 +1,15 @@
-// The signals of the process gpurund. SIGTERM, SIGINT and SIGQUIT stop it, SIGHUP has it read its
-// configuration again, and no other signal that ends a process by default does that here, but those
-// of a fault and SIGKILL.
+// Signals of the process gpurund. SIGTERM, SIGINT and SIGQUIT stop it, and SIGHUP makes it read its
+// configuration again. Other signals that end a process by default do not end it, except SIGKILL
+// and those of a fault.
 #pragma once
 
 namespace gpurun::server {
 
 class Daemon;
 
-// Before there is a daemon: ignores what would not stop it.
+// Call before there is a daemon. Ignores the signals that must not end it.
 void ignore_stray_signals();
-// From now on signals are for `daemon`; nullptr: they do nothing, because it has ended.
+// Directs signals to `daemon`. nullptr: they do nothing, because it has ended.
 void direct_signals(Daemon* daemon);
 
 }  // namespace gpurun::server

@@ -1,5 +1,5 @@
-// Connections whose client speaks TLS. On a control link the daemon is the server; a session's
-// connection it only looks at: the handshake is the worker's, and what was looked at stays unread.
+// Daemon: connections with TLS. The daemon is the TLS server of a control link. It only peeks at a
+// session's connection, and leaves all bytes unread, because the worker does that handshake.
 #include <errno.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -20,16 +20,16 @@ namespace {
 
 namespace tls = transport::tls;
 
-// For a courtesy: nothing of ours depends on it.
+// For an alert, which is only a courtesy.
 constexpr std::chrono::milliseconds kAlertDeadline{100};
 
-// The first `bytes` of what has come, which stay unread. A peek gets nothing from beyond a byte
-// that was sent as urgent (tcp(7), unix(7)), for which poll() returns all the same: a peek that
-// gets no more than the one before it, although poll() says that there is enough, ends the link.
+// Peeks at the first `bytes` that have come, and leaves them unread. A peek returns nothing beyond
+// a byte that was sent as urgent (tcp(7), unix(7)), although poll() returns. So a peek ends the
+// link when it gets no more than the one before it, although poll() reports enough.
 Result<Bytes> peek_waiting(int fd, std::size_t bytes, Deadline deadline) {
   Bytes seen(bytes);
   bool told = false, left = false;
-  ssize_t told_of = -1;  // What a peek got although poll() had told of enough.
+  ssize_t told_of = -1;  // The result of a peek after poll() had reported enough.
   for (;;) {
     const ssize_t got = recv(fd, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
     if (got == static_cast<ssize_t>(bytes)) return seen;
@@ -51,7 +51,7 @@ Result<Bytes> peek_waiting(int fd, std::size_t bytes, Deadline deadline) {
 
 Result<Bytes> peek(int fd, std::size_t bytes, Deadline deadline) {
   const auto wanted = static_cast<int>(bytes);
-  // So that it is readable only when so much has come.
+  // Makes it readable only when that many bytes have come.
   if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted) != 0) {
     return Status::from_errno(errno, "SO_RCVLOWAT");
   }
@@ -75,7 +75,7 @@ Result<Bytes> peek_hello(int fd, Deadline deadline) {
 }  // namespace
 
 Result<bool> Daemon::begins_with_tls(const transport::Connection& connection, Deadline deadline) {
-  if (connection.fd() < 0) return false;  // A test's, without a descriptor to look at.
+  if (connection.fd() < 0) return false;  // A test's, without a descriptor.
   const Result<Bytes> first = peek(connection.fd(), 1, deadline);
   if (!first.ok()) return first.status();
   return first->front() == tls::kHandshakeByte;
@@ -90,8 +90,8 @@ Status Daemon::check_plaintext(const transport::Connection& connection) const {
                          "have to say --insecure-plaintext");
 }
 
-// What has come is read and dropped first: closing with something unread would throw the alert
-// away.
+// Reads and drops what has come before it closes. A close with unread bytes would discard the
+// alert.
 void Daemon::refuse_in_tls(transport::Connection& connection, transport::tls::Alert alert) {
   std::array<std::byte, limits::kHelloBytesMax> dropped;
   if (connection.fd() >= 0) {
@@ -123,7 +123,7 @@ void Daemon::serve_tls(std::unique_ptr<transport::Connection>& connection, HalfO
   if (!channel.ok()) return spdlog::info("{}: {}", peer, channel.status().to_string());
   const protocol::Nonce exporter = channel->binding;
   tls::TlsOptions options;
-  options.reads_ahead = false;  // We poll its descriptor.
+  options.reads_ahead = false;  // The daemon polls its descriptor.
   auto secured = tls::secure(std::move(connection), *std::move(channel), options);
   if (!secured.ok()) return spdlog::error("{}: {}", peer, secured.status().to_string());
   connection = *std::move(secured);
@@ -141,12 +141,13 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   };
   const Result<protocol::Key> key = book_.tls_key(identity);
   if (!key.ok()) return no(tls::Alert::kUnknownKey, key.status().message().c_str());
-  // The whole handshake will prove it again, to the worker; this keeps strangers from its start.
+  // The whole handshake proves it again, to the worker. This check keeps strangers from starting
+  // one.
   if (!tls::binder_proves(offer, *key)) {
     return no(tls::Alert::kDecryptError, "the ticket is not proved");
   }
   half_open.proved();
-  heed_tokens();  // As for an attach that is not encrypted.
+  heed_tokens();  // As for an attach without encryption.
   protocol::Attach attach;
   attach.lease = identity.lease;
   attach.ticket = identity.ticket;

@@ -1,5 +1,5 @@
-// How a request for a lease waits: for what its user may have, then for GPUs. What it asks not to
-// wait for refuses it, but for what is on its way back.
+// Daemon: how a request for a lease waits, first for its user's bounds, then for GPUs. A request
+// that asks not to wait is refused, except when what it needs is about to come back.
 #include <errno.h>
 #include <poll.h>
 
@@ -15,12 +15,12 @@ namespace {
 
 using protocol::Sender;
 
-// Waits until `fd` is readable, `link` has something to say or `stay`, if there is one, is to end:
-// true for the first.
+// Waits until `fd` is readable, `link` has something to receive, or `stay` (if not null) must end.
+// True: `fd` is readable.
 Result<bool> wait_readable(int fd, const transport::Connection& link, const UserBook::Stay* stay,
                            Deadline deadline) {
   const Status left(Code::kPeerGone, "the client has left the queue");
-  if (link.holds_received()) return left;  // It came with the request: no descriptor tells of it.
+  if (link.holds_received()) return left;  // It came with the request, so no descriptor reports it.
   while (true) {
     pollfd all[] = {{fd, POLLIN, 0},
                     {link.fd(), POLLIN | POLLRDHUP, 0},
@@ -44,7 +44,7 @@ void Daemon::Link::end() const {
   if (const std::shared_ptr<Claim> held = claim.lock(); held != nullptr) held->end();
 }
 
-// Whoever has hung up by now holds nothing, whether or not its link's thread has seen it.
+// A client that has hung up holds nothing any more, even before its link's thread has noticed.
 void Daemon::note_ended_links() {
   const std::lock_guard lock(lease_links_mutex_);
   std::vector<pollfd> ends;
@@ -56,8 +56,8 @@ void Daemon::note_ended_links() {
   }
 }
 
-// False: there is nothing more to wait for. True: the request may be let in now; a first time at
-// once, since changes are watched only from then on.
+// Waits for a change. False: there is nothing more to wait for. True: try the request again. The
+// first call returns true at once, because changes are watched only from then on.
 Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
                               const UserBook::Stay* stay, Patience& patience) {
   const Deadline deadline = room == Room::kSoon ? patience.follow : patience.overtaken;
@@ -73,9 +73,9 @@ Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection
   return true;
 }
 
-// There were GPUs enough if its user's leases ended.
+// True when the GPUs would be enough if its user's leases ended.
 bool Daemon::own_suffice(const protocol::LeaseRequest& request, const User& user) const {
-  // In this order: a lease that ends meanwhile is counted here or there, or twice.
+  // In this order: a lease that ends meanwhile is then counted once or twice, and never missed.
   const std::size_t own = book_.devices_of(user);
   return queue_.lacking(request.devices) <= own;
 }
@@ -88,7 +88,7 @@ Result<std::unique_ptr<UserBook::Stay>> Daemon::enter(const transport::Connectio
     Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
     if (stay.ok() || stay.status().code() != Code::kRefused) return stay;
     Room room = users_.room(user, request.devices);
-    // A request that is not to wait would find no GPUs behind its bound.
+    // A request that asks not to wait would find no GPUs after its bound is met.
     const bool in_vain = request.wait_milliseconds == 0 && !own_suffice(request, user);
     if (room == Room::kIfLeasesEnd && in_vain) room = Room::kNone;
     const Result<bool> again = wait_for(room, connection, user, nullptr, patience);
@@ -97,7 +97,7 @@ Result<std::unique_ptr<UserBook::Stay>> Daemon::enter(const transport::Connectio
   }
 }
 
-// Of a request that waits for no lease in force. Empty: they are not free.
+// For a request that waits for no active lease. Null: the GPUs are not free.
 Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& connection,
                                               const protocol::LeaseRequest& request,
                                               const User& user, const UserBook::Stay& stay,
@@ -121,7 +121,7 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
   }
 }
 
-// The client is told its place at once, and each new one after a while.
+// The client gets its place at once, and each new place after a while.
 Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
                                    const protocol::LeaseRequest& request, const protocol::Key& key,
                                    const UserBook::Stay& stay, const Claim& claim,

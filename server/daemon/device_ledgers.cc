@@ -1,4 +1,4 @@
-// Memory files, sealed so that a worker cannot keep bytes in them for those who come after it.
+// DeviceLedgers: memory files, sealed so that a worker cannot keep bytes in them for later workers.
 #include "server/daemon/device_ledgers.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 namespace gpurun::server {
 namespace {
 
-// Locks that are looked through. A process has a few; one that means ill could have millions.
+// Bounds the locks that are checked. A process has a few, but a malicious one could have millions.
 constexpr int kQuestionsMax = 1024;
 
 }  // namespace
@@ -37,7 +37,7 @@ Result<UniqueFd> DeviceLedgers::open(int ordinal) const {
   return file;
 }
 
-// The kernel names any one lock in the way; what lies before and behind it is asked about next.
+// The kernel returns any one lock in the range. The ranges before and behind it are checked next.
 std::uint64_t DeviceLedgers::used_bytes(int ordinal, std::uint64_t bytes_total) const {
   const auto place = static_cast<std::size_t>(ordinal);
   if (ordinal < 0 || place >= files_.size() || bytes_total == 0) return 0;
@@ -66,7 +66,7 @@ std::uint64_t DeviceLedgers::used_bytes(int ordinal, std::uint64_t bytes_total) 
 }
 
 std::string DeviceLedgers::setting(const std::string& told, const std::vector<int>& descriptors) {
-  // The last word counts, whatever the daemon itself was told.
+  // The last word counts, whatever `told` has.
   std::string setting = told.empty() ? "ledger=" : told + ";ledger=";
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
     if (i > 0) setting += '+';

@@ -1,6 +1,6 @@
-// DeviceLedgers: for each device of an emulated driver the file by which its workers share the
+// DeviceLedgers: one file for each device of an emulated driver, by which its workers share the
 // device's memory (server/emulated/memory_ledger.h, docs/adr/0012). The daemon only makes the files
-// and hands them on; it reads nothing of them and trusts nobody with them.
+// and passes them on. It reads nothing in them.
 //
 // Any thread.
 #pragma once
@@ -17,19 +17,19 @@ namespace gpurun::server {
 
 class DeviceLedgers {
  public:
-  // Empty files in memory that nobody can make larger.
+  // Makes empty memory files that no process can enlarge.
   static Result<std::shared_ptr<const DeviceLedgers>> create(std::size_t devices);
 
-  // The file of the driver's device `ordinal` for one worker: opened anew, because a lock of an
-  // open file description (F_OFD_SETLK) would outlive a worker that shares ours.
+  // Opens the file of the driver's device `ordinal` for one worker. It is opened anew for each: a
+  // lock of a shared open file description (F_OFD_SETLK) would outlive the worker.
   Result<UniqueFd> open(int ordinal) const;
 
-  // Bytes of the device that its workers use, of `bytes_total`; what cannot be found out in bounded
-  // time counts as used.
+  // Bytes of the device that its workers use, of `bytes_total`. Bytes that cannot be checked in
+  // bounded time count as used.
   std::uint64_t used_bytes(int ordinal, std::uint64_t bytes_total) const;
 
-  // What tells a worker where it finds its files, behind what its GPURUN_EMULATED says otherwise:
-  // `descriptors`, in the order of its devices.
+  // The value of GPURUN_EMULATED that names a worker's files: `told` and then `descriptors`, in the
+  // order of its devices.
   static std::string setting(const std::string& told, const std::vector<int>& descriptors);
 
  private:

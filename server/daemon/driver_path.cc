@@ -1,5 +1,5 @@
-// The loader's own search is not used: it would obey LD_LIBRARY_PATH, which in a process that
-// gpurun started names our client library.
+// find_driver(): does not use the loader's own search. That obeys LD_LIBRARY_PATH, which names our
+// client library in a process that gpurun started.
 #include "server/daemon/driver_path.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-// Which CUDA driver library a server uses, by absolute path.
+// find_driver(): the absolute path of the CUDA driver library that a server uses.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace gpurun::server {
 
 // `word` is "real" (NVIDIA's, where its packages put it), "emulated" (ours, beside this program),
-// or an absolute path, which comes back as it is. kUnavailable: nothing there; kInvalidArgument:
-// none of these.
+// or an absolute path, which is returned unchanged. kUnavailable: not found. kInvalidArgument: none
+// of these.
 Result<std::string> find_driver(const std::string& word);
 
 // The folder of this program, with a slash at the end.

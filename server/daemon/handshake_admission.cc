@@ -1,5 +1,5 @@
-// Nothing here waits: a look at a socket is one system call, and what is dropped is closed
-// elsewhere.
+// HandshakeAdmission: nothing here waits. A check of a socket is one system call, and dropped
+// connections are closed on another thread.
 #include "server/daemon/handshake_admission.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ void sooner(int* next_ms, int other) {
   if (*next_ms < 0 || other < *next_ms) *next_ms = other;
 }
 
-// The peer has gone without a word.
+// True when the peer has closed without sending anything.
 bool has_ended(const transport::Connection& connection) {
   std::byte first;
   const ssize_t got = recv(connection.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -76,7 +76,7 @@ void HandshakeAdmission::watch(Waiting& one) {
     return heard(one, false);  // A thread has to wait for its first bytes.
   }
   Source& from = *one.source;
-  // A client that means well has sent something by the time when so many have come behind it.
+  // An honest client has sent something before so many others have come.
   if (from.silent.size() > limits::kSilentOfSourceMax) {
     note_drop(*from.silent.front().connection);
     drop(from.silent, from.silent.begin());
@@ -95,7 +95,7 @@ void HandshakeAdmission::heard(Waiting& one, bool shows_ticket) {
   }
 }
 
-// Before its descriptor goes: an event must not name what is no more.
+// Call before the descriptor is closed, because an event must not name a destroyed connection.
 void HandshakeAdmission::unwatch(const Waiting& one) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.connection->fd(), nullptr);
 }
@@ -103,7 +103,7 @@ void HandshakeAdmission::unwatch(const Waiting& one) {
 void HandshakeAdmission::look() {
   std::array<epoll_event, kLookedAtMax> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kLookedAtMax, 0);
-  // No look drops one that another event of these names: only its own does, and add().
+  // No other thread drops a connection that these events name: only its own event does, and add().
   std::vector<std::pair<Waiting*, bool>> heard_now;
   for (int i = 0; i < count; ++i) {
     auto* const one = static_cast<Waiting*>(events[static_cast<std::size_t>(i)].data.ptr);
@@ -159,7 +159,7 @@ void HandshakeAdmission::bound_all() {
   if (!tickets_.empty()) drop(tickets_, tickets_.begin());
 }
 
-// That of the source with the fewest places.
+// The queue of the source with the fewest places.
 HandshakeAdmission::Queue* HandshakeAdmission::next_queue() {
   if (!tickets_.empty() && served_tickets_.size() < limits_.ticket_places) return &tickets_;
   if (served_.size() - served_tickets_.size() >= limits_.places) return nullptr;
@@ -179,7 +179,7 @@ HandshakeAdmission::Admitted HandshakeAdmission::next() {
   const std::lock_guard lock(mutex_);
   Queue* const queue = next_queue();
   if (queue == nullptr) return {};
-  // Where more wait than will be served soon, the newest has the most patience left.
+  // When more wait than will be served soon, the newest has the most time left.
   const bool crowded = queue != &tickets_ && queue->size() > limits_.places_of_source;
   const auto one = crowded ? std::prev(queue->end()) : queue->begin();
   Source* const source = queue == &tickets_ ? nullptr : one->source;
@@ -210,7 +210,9 @@ void HandshakeAdmission::drop_late(int* next_ms) {
         drop(queue, other);
       } else {
         sooner(next_ms, other->deadline.poll_timeout_ms());
-        if (&queue != &tickets_ && &queue == &other->source->silent) break;  // All later ones last.
+        if (&queue != &tickets_ && &queue == &other->source->silent)
+          break;  // All later ones end
+                  // later.
       }
     }
   };
@@ -221,7 +223,7 @@ void HandshakeAdmission::drop_late(int* next_ms) {
   }
 }
 
-// The oldest of `candidates`, up to `wanted`; those that have been shut down before count.
+// Shuts down the oldest of `candidates`, up to `wanted`. Those that were shut down before count.
 void HandshakeAdmission::evict(std::vector<Served*> candidates, std::size_t wanted, int* next_ms) {
   std::sort(candidates.begin(), candidates.end(), [](const Served* one, const Served* other) {
     return one->evicted != other->evicted ? one->evicted : one->since < other->since;
@@ -256,7 +258,7 @@ int HandshakeAdmission::make_room() {
       evict(std::move(own), source.ready.size(), &next_ms);
     }
   }
-  // Where there are places for them, next() has given them those.
+  // If places were free, next() has given them out already.
   if (all.size() >= limits_.places) evict(std::move(all), kept_out, &next_ms);
   return next_ms;
 }

@@ -1,17 +1,17 @@
 // HandshakeAdmission: the connections of one listener that have proved nothing yet.
 //
-// A connection waits, as a descriptor and no more, until it has sent something. Then it takes one
-// of a bounded number of places, in which a thread of the daemon's reads what it says. One source
-// (peer_source.h) has a share of the places, so that others find some free. A connection that
-// proves a ticket with its first bytes takes a place of another kind, which strangers cannot take
-// up.
+// A connection waits, as a descriptor only, until it has sent something. Then it takes one of a
+// bounded number of places, in which a thread of the daemon reads its messages. One source
+// (peer_source.h) has a share of the places, so that others find free ones. A connection that
+// proves a ticket with its first bytes takes a place of another kind. Strangers cannot occupy
+// those.
 //
-// Where connections wait for places, as many of the oldest in their way are shut down once these
-// have had their time. What one source lets wait is bounded, too: of those that have sent nothing
-// the oldest is closed, of the others a random one, so that a newcomer of a crowded source has a
-// chance.
+// When connections wait for places, as many of the oldest ones that block them are shut down after
+// a grace period. The number of waiting connections of one source is bounded, too. Of those that
+// have sent nothing the oldest is closed. Of the others a random one is closed, so that a newcomer
+// of a crowded source has a chance.
 //
-// The daemon's thread; leave() and count() any thread.
+// The daemon's thread. leave() and count(): any thread.
 #pragma once
 
 #include <atomic>
@@ -37,19 +37,19 @@ namespace gpurun::server {
 
 struct AdmissionLimits {
   std::size_t places = limits::kHalfOpenMax;
-  std::size_t places_of_source = limits::kHalfOpenOfSourceMax;  // Not more than `places`.
+  std::size_t places_of_source = limits::kHalfOpenOfSourceMax;  // At most `places`.
   std::size_t ticket_places = limits::kTicketHandshakesMax;
   std::chrono::milliseconds grace{limits::kHalfOpenGraceMs};
-  // From when it was accepted to its proof.
+  // From its accept to its proof.
   std::chrono::milliseconds deadline{limits::kHandshakeDeadlineS * 1000};
 };
 
 class HandshakeAdmission {
  public:
-  // Whether the bytes that have come on a connection, which stay unread, prove a ticket.
+  // Returns true when the bytes on a connection prove a ticket. Leaves them unread.
   using ShowsTicket = std::function<bool(const transport::Connection&)>;
 
-  // kResourceExhausted: no descriptor. `closer` must outlive it.
+  // kResourceExhausted: no descriptor. `closer` must outlive this object.
   static Result<std::unique_ptr<HandshakeAdmission>> create(AdmissionLimits limits,
                                                             ShowsTicket shows_ticket,
                                                             ConnectionCloser& closer);
@@ -59,22 +59,22 @@ class HandshakeAdmission {
   // Readable when look() has something to do.
   int fd() const noexcept { return epoll_.get(); }
   void add(std::unique_ptr<transport::Connection> connection, const std::string& source);
-  // Notes which connections have sent something, or are gone.
+  // Finds the connections that have sent something, or have ended.
   void look();
 
   struct Admitted {
-    std::unique_ptr<transport::Connection> connection;  // Empty: none waits that has a place.
+    std::unique_ptr<transport::Connection> connection;  // Empty: no waiting one has a place.
     Deadline deadline = Deadline::never();              // For its proof.
   };
-  // Gives the next one its place, until leave().
+  // Gives the next waiting connection its place, until leave().
   Admitted next();
-  // Shuts down what is in the way of others, and closes what has waited too long. Returns the
-  // milliseconds after which there may be more to do, -1 for never.
+  // Shuts down connections that block others, and closes those that have waited too long. Returns
+  // the milliseconds until there may be more to do, or -1 for never.
   int make_room();
-  // Closes all that wait.
+  // Closes all waiting connections.
   void clear();
 
-  // This connection needs its place no more. It must not have been destroyed yet.
+  // This connection no longer needs its place. It must not have been destroyed yet.
   void leave(const transport::Connection* connection);
   // Connections that wait or have a place.
   std::size_t count() const noexcept { return count_.load(); }
@@ -94,7 +94,7 @@ class HandshakeAdmission {
   struct Served {
     transport::Connection* connection;
     Clock::time_point since;
-    Source* source;  // Null: it has shown a ticket.
+    Source* source;  // Null: it has proved a ticket.
     bool evicted = false;
   };
   struct Source {
@@ -112,7 +112,7 @@ class HandshakeAdmission {
   void unwatch(const Waiting& one);
   void heard(Waiting& one, bool shows_ticket);
   void drop(Queue& queue, Queue::iterator one);
-  // Closes some of those of one source that wait, where there are many.
+  // Closes some of one source's waiting connections, where there are many.
   void thin_out(Queue& queue);
   void note_drop(const transport::Connection& connection);
   void bound_all();

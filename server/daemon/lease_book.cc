@@ -1,4 +1,4 @@
-// Gathering a session's connections, whatever order they come in.
+// LeaseBook: gathers a session's connections in any order.
 #include "server/daemon/lease_book.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void LeaseBook::add(Lease lease) {
 }
 
 LeaseBook::Connections LeaseBook::remove(const protocol::Id& id) {
-  // Destroyed after the lock, for a claim has a lock of its own.
+  // Destroyed after the lock is released, because a claim has a lock of its own.
   std::map<protocol::Id, Entry>::node_type ended;
   Connections dropped;
   const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// LeaseBook: the leases in force, and the sessions that are just attaching to them.
+// LeaseBook: the active leases, and the sessions that are attaching to them.
 //
 // Any thread.
 #pragma once
@@ -31,12 +31,12 @@ struct Lease {
   protocol::Nonce challenge{};
   WipedKey ticket_key{};
   std::shared_ptr<Claim> claim;
-  std::string holder;  // From where it was asked for, for listings.
+  std::string holder;  // The requesting address, for listings.
   User user = {};
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 };
 
-// A lease in force, for listings.
+// An active lease, for listings.
 struct HeldLease {
   protocol::Id id{};
   std::string holder;
@@ -45,7 +45,7 @@ struct HeldLease {
   std::vector<int> devices;
 };
 
-// A session that is complete: what its worker needs, and whose GPUs it holds.
+// A complete session: its worker's order, and the lease and claim that give it its GPUs.
 struct Arrival {
   protocol::Id lease{};
   std::shared_ptr<Claim> claim;
@@ -54,46 +54,47 @@ struct Arrival {
 
 class LeaseBook {
  public:
-  // Another `sessions_max` is for tests.
+  // Tests set another `sessions_max`.
   explicit LeaseBook(std::chrono::milliseconds gather_deadline,
                      std::size_t sessions_max = limits::kSessionsMax)
       : gather_deadline_(gather_deadline), sessions_max_(sessions_max) {}
 
-  // Of sessions that are dropped; for the caller to close, which may take long.
+  // Connections of dropped sessions. The caller must close them, which may take long.
   using Connections = std::vector<std::unique_ptr<transport::Connection>>;
 
   void add(Lease lease);
-  // Ends it: no process attaches any more, and half-gathered sessions are dropped.
+  // Ends a lease: no process may attach any more, and incomplete sessions are dropped.
   Connections remove(const protocol::Id& id);
-  // What that token holds: no process attaches any more, and is told why. The leases are ended by
-  // their links.
+  // For all leases of that token: no process may attach any more, and gets `why` as the reason. The
+  // links end the leases.
   void close(const std::string& token, const std::string& why);
   bool has(const protocol::Id& id) const;
   std::vector<HeldLease> held() const;
-  // GPUs of that user's leases.
+  // Number of GPUs in that user's leases.
   std::size_t devices_of(const User& user) const;
-  // Sessions of all leases of which not all connections have come.
+  // Number of sessions, of all leases, of which some connections have not come yet.
   std::size_t gathering() const;
 
   // The key that proves `attach`. kRefused: no such lease or ticket.
   Result<protocol::Key> attach_key(const protocol::Attach& attach) const;
-  // The pre-shared key of an encrypted session. Likewise.
+  // The pre-shared key of an encrypted session. kRefused as attach_key().
   Result<protocol::Key> tls_key(const protocol::SessionIdentity& identity) const;
 
-  // Takes in a connection whose first frame (`encrypted`: ClientHello) is proved, and only on
-  // success takes it away. The last one of a session completes it. kRefused: the session has been
-  // here before (a replay), a connection comes twice, or too many gather on this lease or of this
-  // user (limits::kGatheringMax and what follows it).
+  // Takes a connection of which the first frame (`encrypted`: ClientHello) is proved. Leaves it
+  // with the caller on failure. The last connection of a session completes it. kRefused: the
+  // session was here before (a replay), a connection comes twice, or too many gather on this lease
+  // or of this user (limits::kGatheringMax and the next).
   Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
                                         std::unique_ptr<transport::Connection>& connection,
                                         bool encrypted = false);
-  // The worker of a session that has arrived with so many connections has been started, or not.
+  // The start of an arrived session's worker has succeeded or failed. The session has
+  // `connections`.
   void settled(const protocol::Id& lease, std::size_t connections);
-  // Of a session that is complete: takes in one more connection of its own, whose first frame is
-  // proved; false: the session is not complete, and the connection has to arrive(). kRefused: it
-  // has had this one (a replay), or takes no more.
+  // Takes one more connection for a complete session, of which the first frame is proved. False:
+  // the session is not complete, and the connection must arrive(). kRefused: the session has had
+  // this connection (a replay), or takes no more.
   Result<bool> join(const protocol::Attach& attach, bool encrypted);
-  // Drops sessions whose connections did not all come in time.
+  // Drops the sessions of which some connections did not come in time.
   Connections drop_late();
 
  private:
@@ -107,19 +108,20 @@ class LeaseBook {
     std::vector<std::unique_ptr<transport::Connection>> connections;
   };
   struct Complete {
-    std::uint16_t connections = 0;  // That it has had; the index of the next is not below.
+    std::uint16_t connections = 0;  // The connections that it has had. The next index must not be
+                                    // below.
     bool encrypted = false;
   };
   struct Entry {
     Lease lease;
     std::string why_closed;                     // Empty: processes may attach.
-    std::map<protocol::Id, Complete> sessions;  // Ever.
+    std::map<protocol::Id, Complete> sessions;  // All, ever.
     std::map<protocol::Id, Gathering> gathering;
-    std::size_t gathered = 0;  // Their connections.
-    std::size_t starting = 0;  // Those of complete sessions that are not settled().
+    std::size_t gathered = 0;  // Connections in gathering.
+    std::size_t starting = 0;  // Connections of complete sessions that are not settled().
   };
 
-  // With the mutex held, as all that follow.
+  // Call this and what follows with mutex_ held.
   Status check_room(const Entry& entry, bool is_new_session) const;
   static void drop(Entry& entry, Gathering& gathering, Connections* dropped);
 

@@ -1,4 +1,4 @@
-// The queue's one rule stands in serve(): the first in the queue gets its GPUs when they are free.
+// LeaseQueue: serve() has the only rule. The first in the queue gets its GPUs when they are free.
 #include "server/daemon/lease_queue.h"
 
 #include <errno.h>
@@ -17,9 +17,9 @@ namespace gpurun::server {
 struct Claim::State {
   std::mutex mutex;
   std::set<int> free;
-  std::deque<Claim*> waiting;  // Each takes itself out when it goes.
-  std::vector<int> last{0};    // Granted; the first one will probably be for one GPU.
-  std::size_t ending = 0;      // GPUs of claims that end.
+  std::deque<Claim*> waiting;  // Each removes itself when it is destroyed.
+  std::vector<int> last{0};    // Of the last grant. The first one will probably be for one GPU.
+  std::size_t ending = 0;      // GPUs of ending claims.
   std::set<const Watch*> watching;
 
   void serve() {
@@ -35,7 +35,7 @@ struct Claim::State {
       eventfd_write(claim->granted_.get(), 1);
     }
   }
-  // Of `wanted` behind all that wait.
+  // Number of GPUs that `wanted` lack, behind all waiting requests.
   std::size_t lacking(std::size_t wanted) const {
     for (const Claim* claim : waiting) wanted += claim->wanted_;
     const std::size_t coming = free.size() + ending;
@@ -44,7 +44,7 @@ struct Claim::State {
   void tell_watching() const {
     for (const Watch* watch : watching) eventfd_write(watch->fd(), 1);
   }
-  // Whether there is room for one more that waits.
+  // Success when one more request may wait.
   Status check_room(const std::string& user) const {
     if (waiting.size() + watching.size() >= limits::kWaitingMax) {
       return Status(Code::kResourceExhausted, "too many requests wait for GPUs; try again later");

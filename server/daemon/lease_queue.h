@@ -1,5 +1,5 @@
-// LeaseQueue: which GPUs are whose. Whole GPUs, exclusively, first come first served: a request for
-// many is not overtaken by later ones for few.
+// LeaseQueue: decides which lease gets which GPUs. It gives out whole GPUs, exclusively, first come
+// first served: later requests for few GPUs do not overtake an earlier one for many.
 //
 // Any thread.
 #pragma once
@@ -18,8 +18,8 @@ namespace gpurun::server {
 
 class LeaseQueue;
 
-// A place in the queue, later the GPUs themselves; they come free when the last owner lets go: the
-// lease and every worker that still runs on them.
+// A place in the queue, and later the GPUs themselves. They become free when the last owner
+// releases the claim. Owners are the lease, and every worker that still runs on the GPUs.
 class Claim {
  public:
   ~Claim();
@@ -29,15 +29,15 @@ class Claim {
   // Readable once granted.
   int fd() const noexcept { return granted_.get(); }
   bool granted() const;
-  // The driver's ordinals; empty until granted, then never changed.
+  // The driver's ordinals. Empty until granted, and then constant.
   std::vector<int> devices() const;
-  // Becomes true when its GPUs are free for others; outlives the claim. (A weak pointer to the
+  // Becomes true when its GPUs are free for others, and outlives the claim. (A weak pointer to the
   // claim expires before that.)
   std::shared_ptr<const std::atomic<bool>> returned() const { return returned_; }
-  // Requests that come before this one; 0 once granted.
+  // Number of requests before this one. 0 once granted.
   unsigned ahead() const;
-  // Its lease has ended, and what still runs on its GPUs is being ended: they come free soon. Once
-  // or more.
+  // Its lease has ended, and everything that runs on its GPUs is being ended. So they will be free
+  // soon. Call once or more.
   void end();
 
  private:
@@ -55,14 +55,14 @@ class Claim {
   const std::shared_ptr<std::atomic<bool>> returned_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// For a request without a place in the queue that may have one later.
+// A watch for a request without a place in the queue that may get one later.
 class Watch {
  public:
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Readable once GPUs have come free, or are to do so soon, since forget().
+  // Readable once GPUs have become free, or will be soon, since the last forget().
   int fd() const noexcept { return changed_.get(); }
   void forget() noexcept;
 
@@ -79,22 +79,23 @@ class LeaseQueue {
  public:
   explicit LeaseQueue(unsigned device_count);
 
-  // Granted at once when the GPUs are free and nobody waits. `user`: the name of a user with a
-  // token, who has a share of the queue (limits::kWaitingOfUserMax); empty: the operator, who has
-  // all of it. kRefused: the server has not so many GPUs, or `devices` is 0. kResourceExhausted: no
-  // descriptor, or the queue or the user's share is full.
+  // Grants at once when the GPUs are free and no request waits. `user` is the name of a user with a
+  // token, and has a share of the queue (limits::kWaitingOfUserMax). Empty: the operator, without
+  // such a bound. kRefused: the server does not have that many GPUs, or `devices` is 0.
+  // kResourceExhausted: no descriptor, or the queue or the user's share is full.
   Result<std::shared_ptr<Claim>> claim(unsigned devices, const std::string& user = {});
-  // The same for a request that waits for no lease in force: empty where those GPUs that are free,
-  // or come so soon, are not enough. It has no place in the queue then, and is in nobody's way.
+  // As claim(), for a request that waits for no active lease. Returns null when the GPUs that are
+  // free, or will be soon, are not enough. Then the request has no place in the queue and blocks no
+  // other.
   Result<std::shared_ptr<Claim>> claim_soon(unsigned devices, const std::string& user = {});
-  // How many GPUs too few those are for that.
+  // How many GPUs are missing for that.
   std::size_t lacking(unsigned devices) const;
   // kResourceExhausted: no descriptor, or the queue or the user's share is full.
   Result<std::unique_ptr<Watch>> watch(const std::string& user = {});
-  // The GPUs that the next request will get, if it is for as many as the last one that was granted
-  // and comes now: where so many are not free, those of that one, which may come back.
+  // The GPUs that the next request will get, if it asks now for as many as the last granted one.
+  // When not enough are free, returns the last grant's GPUs, which may come back.
   std::vector<int> expected() const;
-  // Requests that wait: in the queue, or with a watch.
+  // Number of waiting requests, in the queue or with a watch.
   std::size_t waiting() const;
 
  private:

@@ -1,4 +1,5 @@
-// gpurund: lends this machine's GPUs. What it needs is put together here; daemon.h does the rest.
+// gpurund: lends this machine's GPUs. This file puts its parts together, and daemon.h does the
+// rest.
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -41,7 +42,8 @@ Status announce(const std::string& address, int fd) {
   return write_whole(ready.get(), address + "\n", "--ready-fd");
 }
 
-// Nobody else can have its name, which /proc/net/unix shows to everybody on this machine.
+// The name is random, so no other socket has it. It is public: /proc/net/unix shows it to every
+// user.
 std::shared_ptr<transport::Listener> listen_locally() {
   const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
   Result<std::unique_ptr<transport::Listener>> listener =
@@ -51,13 +53,13 @@ std::shared_ptr<transport::Listener> listen_locally() {
   return nullptr;
 }
 
-// All that a daemon is made of, in the order in which the parts need each other.
+// The parts of a daemon, in the order in which they need each other.
 struct Parts {
   std::unique_ptr<transport::Listener> listener;
   SharedIdentity identity;
   ProcessSettings settings;
   ServerFacts facts;
-  std::unique_ptr<RunSecret> run_secret;  // Its file goes with it.
+  std::unique_ptr<RunSecret> run_secret;  // Removes its file.
   DaemonOptions options;
 };
 
@@ -170,7 +172,7 @@ Status serve(const Config& config, const StartedWith& started) {
   return status;
 }
 
-// The file's devices for drivers of workers; what the variable says counts more.
+// Passes the file's devices on to workers' drivers. The variable's value has priority.
 void tell_emulated_devices(const Config& config) {
   if (config.emulated.empty()) return;
   const char* told = getenv("GPURUN_EMULATED");
@@ -195,7 +197,7 @@ Status run_daemon(Config config, const CommandLine& words, StartedWith started) 
   return serve(config, started);
 }
 
-// The exit status.
+// Returns the exit status.
 int run_gpurund(int argc, char** argv) {
   Config config;
   CommandLine words;
@@ -212,7 +214,7 @@ int run_gpurund(int argc, char** argv) {
 }  // namespace gpurun::server
 
 int main(int argc, char** argv) {
-  gpurun::keep_standard_descriptors(0);  // Workers have them, too.
+  gpurun::keep_standard_descriptors(0);  // For the workers, too.
   gpurun::server::ignore_stray_signals();
   gpurun::server::raise_limits();
   gpurun::server::keep_memory_private();

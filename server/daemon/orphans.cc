@@ -1,4 +1,4 @@
-// A child that is not collected keeps its process number, so that a signal cannot reach another.
+// Orphans: an unreaped child keeps its process number, so a signal cannot reach another process.
 #include "server/daemon/orphans.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ constexpr timespec kBetweenLooks = {0, 1'000'000};
 
 struct Facts {
   pid_t parent = -1;
-  bool has_user = false;  // Any of its four user numbers.
+  bool has_user = false;  // As any of its four user numbers.
 };
 
 Facts facts_of(pid_t process, uid_t user) {
@@ -39,7 +39,7 @@ Facts facts_of(pid_t process, uid_t user) {
     if (name == "PPid:") words >> facts.parent;
     if (name != "Uid:") continue;
     for (uid_t one = 0; words >> one;) facts.has_user = facts.has_user || one == user;
-    break;  // PPid stands above.
+    break;  // PPid comes before it.
   }
   return facts;
 }
@@ -57,7 +57,7 @@ std::vector<pid_t> all_processes() {
   return found;
 }
 
-// Whether an orphan of `user` was left, which is killed.
+// Kills all orphans of `user`. Returns whether there were any.
 bool kill_orphans(uid_t user) {
   bool left = false;
   for (const pid_t process : all_processes()) {

@@ -1,8 +1,8 @@
-// Orphans: processes that a worker has started and that outlive it, where nothing keeps a worker
-// from starting any (confinement = "none").
+// Orphans: processes that a worker has started and that outlive it. Only a worker without
+// confinement (confinement = "none") can start any.
 //
-// They become children of this process. A process is ended as our child, never by its user alone:
-// another daemon with a claims file of its own may lend the same number.
+// They become children of this process. A process is ended only because it is our child, never
+// because of its user alone: another daemon with a separate claims file may lend the same number.
 // One thread, which also starts the workers.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace gpurun::server {
 
-// From now on a process whose parent ends becomes a child of this one (PR_SET_CHILD_SUBREAPER).
+// From now on a process becomes a child of this one when its parent ends (PR_SET_CHILD_SUBREAPER).
 Status adopt_orphans();
 
-// Ends all orphans that run as `user`, and what they start meanwhile; collects what else has ended.
+// Ends all orphans that run as `user`, and what they start meanwhile. Reaps other ended children.
 // False: some still run at the deadline.
 bool end_orphans(uid_t user, Deadline deadline);
 

@@ -1,4 +1,4 @@
-// As the kernel tells it, which the peer cannot change.
+// Peer source: as the kernel reports it, which the peer cannot change.
 #include "server/daemon/peer_source.h"
 
 #include <netinet/in.h>

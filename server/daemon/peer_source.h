@@ -1,4 +1,4 @@
-// The source of a connection: what bounds for strangers count by.
+// Peer source: the part of a peer's address by which bounds for strangers count connections.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace gpurun::server {
 
-// Of a connected socket: "4" and the IPv4 address (also of one that is mapped into IPv6), "6" and
-// the first 64 bits of the IPv6 address, of which one subscriber has all others, "u" and the user
-// at the other end of a local socket. Bytes, not text. All that are none of these are one source.
+// The source of a connected socket, in bytes, not text. "4" and the IPv4 address, also for one
+// mapped into IPv6. "6" and the first 64 bits of the IPv6 address, because one subscriber has all
+// addresses behind them. "u" and the user at the other end of a local socket. All other sockets
+// share one source.
 std::string source_of(int fd);
-// The part of it that an address of IP decides; empty for others.
+// The part that an IP address decides. Empty for other addresses.
 std::string source_of(const transport::tcp::SocketAddress& peer);
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// What cannot be raised stays as it is: the system refuses the call, and nothing else changes.
+// Process limits: a limit that cannot be raised stays as it is, because the system refuses the
+// call.
 #include "server/daemon/process_limits.h"
 
 #include <signal.h>
@@ -14,9 +15,9 @@ namespace {
 
 constexpr __rlimit_resource kLimits[] = {RLIMIT_NOFILE,  RLIMIT_AS,    RLIMIT_DATA,  RLIMIT_RSS,
                                          RLIMIT_MEMLOCK, RLIMIT_NPROC, RLIMIT_FSIZE, RLIMIT_CPU};
-// Of descriptors the system allows no infinity.
+// The system does not allow an infinite number of descriptors.
 constexpr rlim_t kDescriptors = 524'288;
-// The daemon's own, those of one lease and of the start of its worker.
+// For the daemon itself, one lease and the start of its worker.
 constexpr rlim_t kDescriptorsMin = 24;
 
 void raise(__rlimit_resource which) {
@@ -26,7 +27,7 @@ void raise(__rlimit_resource which) {
   setrlimit(which, &limit);
 }
 
-// A stack without a bound would change where the system maps memory.
+// A stack without a limit would change where the system maps memory.
 void raise_stack() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kOrdinaryStackBytes) return;

@@ -1,4 +1,4 @@
-// Names of GPUs come from a driver: nothing of them may break the line.
+// Ready line: names of GPUs come from a driver, and must not break the line.
 #include "server/daemon/ready_line.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What gpurund says once it serves: its address, GPUs, driver and security, in one line.
+// Ready line: one line with gpurund's address, GPUs, driver and security, printed once it serves.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct ReadyFacts {
 
 // "ready on 127.0.0.1:4790: 2 GPUs (NVIDIA H100) of /usr/lib/libcuda.so.1, not encrypted, ...".
 std::string ready_line(const ReadyFacts& facts);
-// On stdout, where services have their log, too.
+// Prints to stdout, because services have their log there, too.
 void print_ready_line(const std::string& line);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// Everything that can fail comes first; then the daemon is given all at once.
+// Reloader: everything that can fail comes first. Then the daemon gets all changes at once.
 #include "server/daemon/reload.h"
 
 #include <spdlog/spdlog.h>
@@ -20,7 +20,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// A renewed certificate may have the key that clients know.
+// A renewed certificate may have the key that clients already know.
 bool is_same(const SharedIdentity& a, const SharedIdentity& b) {
   if (a == nullptr || b == nullptr) return a == b;
   const Result<std::string> one = a->certificate_pem(), other = b->certificate_pem();
@@ -48,11 +48,11 @@ void set_log_level(const std::string& name) {
                                                    spdlog::level::info, spdlog::level::debug,
                                                    spdlog::level::trace};
   spdlog::set_level(kLevels[static_cast<int>(level)]);
-  // Workers log as their daemon does.
+  // Workers log at their daemon's level.
   setenv("GPURUN_LOG", name.c_str(), 1);
 }
 
-// What `config` says of the settings that can change; the rest stays as it runs until a restart.
+// The next configuration: the changeable settings of `config`. All others stay until a restart.
 Config Reloader::next(const Config& config, ConfigChanges* changes) const {
   Config next = running_;
   next.user_limits = config.user_limits;
@@ -60,7 +60,7 @@ Config Reloader::next(const Config& config, ConfigChanges* changes) const {
   next.tls_key = config.tls_key;
   next.insecure_plaintext = config.insecure_plaintext;
   next.log = config.log;
-  // A secret that was made for this run stays: this user's gpurun and gpuctl have found it.
+  // Keep a secret that was made for this run, because this user's gpurun and gpuctl have found it.
   if (running_.secret_file.empty() == config.secret_file.empty()) {
     next.secret_file = config.secret_file;
   } else {
@@ -88,7 +88,8 @@ Result<ConfigChanges> Reloader::adopt_file(Daemon& daemon) {
     if (*secret != before->secret) changes.heeded.emplace_back("the operator's secret");
     live.secret = *std::move(secret);
   }
-  Config strict = adopted;  // A certificate that clients know is not lost by a mistake in its file.
+  Config strict = adopted;  // So that a mistake in its file does not lose a certificate that
+                            // clients know.
   if (before->identity != nullptr) strict.insecure_plaintext = false;
   Result<SharedIdentity> identity = identity_for(daemon.listener(), strict);
   if (!identity.ok()) return identity.status();

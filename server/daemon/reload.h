@@ -1,8 +1,8 @@
-// Reloader: what SIGHUP does. It reads the configuration file again, under the same command line,
-// and gives the running daemon what can change while it runs: bounds, certificate and key, the
-// secret's file, insecure-plaintext and the log's level. What else differs is named in the log.
+// Reloader: handles SIGHUP. It reads the configuration file again, under the same command line. It
+// changes what a running daemon can change: bounds, certificate and key, the secret's file,
+// insecure-plaintext and the log's level. The log names other differences.
 //
-// All or nothing: after any error the daemon goes on with what it had. run()'s thread.
+// All or nothing: after any error the daemon keeps its settings. run()'s thread.
 #pragma once
 
 #include <optional>
@@ -16,26 +16,26 @@
 
 namespace gpurun::server {
 
-// The words that gpurund was started with, and what its environment said then.
+// The command line of gpurund, and the environment at its start.
 struct StartedWith {
   int argc = 0;
   char** argv = nullptr;
   std::optional<std::string> log_variable;  // GPURUN_LOG, which set_log_level() overwrites.
 };
 
-// The level that the configuration, the words and the environment come to. kInvalidArgument: the
-// variable has another word.
+// Sets the log level from the configuration, the command line and the environment.
+// kInvalidArgument: the variable's value is unknown.
 Status choose_log_level(const CommandLine& words, const StartedWith& started, Config* config);
-// Of this process and the workers that it starts. `level` is one of check_log().
+// For this process and the workers that it starts. `level` has passed check_log().
 void set_log_level(const std::string& level);
 
 class Reloader {
  public:
-  // `running`: what the daemon was started with.
+  // `running` is the configuration with which the daemon was started.
   Reloader(StartedWith started, Config running)
       : started_(std::move(started)), running_(std::move(running)) {}
 
-  // Logs what has become of it. False: nothing is changed.
+  // Logs the result. False: nothing has changed.
   bool reload(Daemon& daemon);
 
  private:

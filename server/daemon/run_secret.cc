@@ -1,4 +1,4 @@
-// Written under another name and moved, so that nobody reads half of it.
+// RunSecret: written under another name and renamed, so that no reader sees half of it.
 #include "server/daemon/run_secret.h"
 
 #include <errno.h>
@@ -17,18 +17,18 @@
 namespace gpurun::server {
 namespace {
 
-// Whether a daemon that runs holds it.
+// True when a running daemon holds it.
 bool is_held(int folder, const std::string& name) {
   const UniqueFd file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// For a daemon that is just looking and writing, too.
+// For another daemon that is checking and writing, too.
 constexpr std::chrono::seconds kFolderDeadline{10};
 constexpr int kAskAgainMilliseconds = 5;
 
-// Whoever looks whether a file is held and then puts his own in its place does so alone. The lock
-// is let go of with the descriptor that is returned.
+// A daemon checks whether a file is held, and then replaces it, under this lock. The lock ends with
+// the returned descriptor.
 Result<UniqueFd> lock_folder(int folder, const std::string& path) {
   UniqueFd own(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!own.valid()) return Status::from_errno(errno, path);
@@ -57,7 +57,7 @@ Result<std::unique_ptr<RunSecret>> RunSecret::create(const std::string& folder,
   Result<Bytes> secret = protocol::make_secret();
   if (!secret.ok()) return secret.status();
   const std::string draft = "." + name + "." + std::to_string(getpid());
-  unlinkat(place->get(), draft.c_str(), 0);  // Of a process that had our number.
+  unlinkat(place->get(), draft.c_str(), 0);  // Of an ended process with our number.
   UniqueFd file(openat(place->get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return Status::from_errno(errno, path);
   Status made = flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? write_whole(file.get(), *secret, path)

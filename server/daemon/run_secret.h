@@ -14,12 +14,13 @@ namespace gpurun::server {
 
 class RunSecret {
  public:
-  // Makes a file of mode 0600 in `folder` (as runtime_folder.h opens it), in place of one that an
-  // ended daemon has left. kRefused: a daemon that runs has one for this port, on another address;
-  // or the folder is not this user's alone. Of several that start at once one gets it. kDeadline:
-  // the folder stays locked by somebody else. Else what the folder or the file answered.
+  // Makes a file of mode 0600 in `folder` (as runtime_folder.h opens it), and replaces one that an
+  // ended daemon has left. Only one of several daemons that start at once succeeds. kRefused: a
+  // running daemon has a file for this port, on another address, or the folder is not this user's
+  // alone. kDeadline: another process keeps the folder locked. Otherwise the error of the folder or
+  // the file.
   static Result<std::unique_ptr<RunSecret>> create(const std::string& folder, std::uint16_t port);
-  // Removes the file, unless it is another's by now.
+  // Removes the file, unless another daemon has replaced it.
   ~RunSecret();
   RunSecret(const RunSecret&) = delete;
   RunSecret& operator=(const RunSecret&) = delete;
@@ -35,7 +36,7 @@ class RunSecret {
 
   const UniqueFd folder_;
   const std::string name_;
-  const UniqueFd file_;  // Locked: its daemon lives.
+  const UniqueFd file_;  // Locked while its daemon lives.
   const Bytes bytes_;
 };
 

@@ -1,4 +1,5 @@
-// Made first and looked at afterwards, so that whoever was there first has gained nothing.
+// Runtime folder: made first and checked afterwards, so that a process that made it before gains
+// nothing.
 #include "server/daemon/runtime_folder.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-// The folder of what lasts as long as this machine is up: user claims, and secrets for one run.
+// Runtime folder: the folder for user claims and secrets of one run, which lasts until this machine
+// restarts.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace gpurun::server {
 
-// Opens the last folder of `path`, which is made with mode 0700 where it is missing. kRefused: it
-// is a link, or another user's, or others may write it. Any thread.
+// Opens the last folder of `path`, and makes it with mode 0700 when it is missing. kRefused: it is
+// a link, another user's, or others may write it. Any thread.
 Result<UniqueFd> open_runtime_folder(const std::string& path);
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// Of several daemons that start at once one makes the files, and the others read them.
+// Server identity: of several daemons that start at once one makes the files, and the others read
+// them.
 #include "server/daemon/server_identity.h"
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ constexpr const char* kLockName = "server.lock";
 constexpr std::chrono::seconds kLockDeadline{10};
 constexpr std::size_t kFileBytesMax = std::size_t{256} << 10;
 
-// `is_secret`: nobody but its owner, who is us or root, may read it.
+// `is_secret`: only its owner, this process's user or root, may be able to read it.
 Result<std::string> read_file(const std::string& path, bool is_secret) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, path);
@@ -65,7 +66,7 @@ Result<std::shared_ptr<const tls::Identity>> read_identity(const std::string& ce
                 certificate_path + ", " + key_path + ": " + identity.status().message());
 }
 
-// Written under another name and moved, so that nobody reads half of it.
+// Written under another name and renamed, so that no reader sees half of it.
 Status write_file(const std::string& path, const std::string& text, mode_t mode) {
   const std::string draft = path + "." + std::to_string(getpid());
   unlink(draft.c_str());
@@ -117,7 +118,7 @@ Result<std::shared_ptr<const tls::Identity>> open_identity(const IdentityFiles& 
   if (!alone.ok()) return alone.status();
   const std::string certificate_path = files.folder + kCertificateName;
   const std::string key_path = files.folder + kKeyName;
-  // The certificate is written last: where it is, there is a key.
+  // The certificate is written last, so a key exists when the certificate exists.
   if (access(certificate_path.c_str(), F_OK) == 0) return read_identity(certificate_path, key_path);
   auto identity = tls::Identity::make(own_host());
   if (!identity.ok()) return identity;

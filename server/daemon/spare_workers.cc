@@ -1,5 +1,5 @@
-// A worker that is taken has done nothing for anybody; one that has a lease is the daemon's, and
-// ends with it.
+// SpareWorkers: an untaken spare has served no client. One with a lease belongs to the daemon, and
+// ends with that lease.
 #include "server/daemon/spare_workers.h"
 
 #include <spdlog/spdlog.h>
@@ -52,12 +52,12 @@ void SpareWorkers::put_off(std::chrono::milliseconds span) { due_ = Clock::now()
 void SpareWorkers::refill() {
   if (Clock::now() < std::max(due_, not_before_) || !wants_more()) return;
   start_one();
-  // The next one when this one has had the processors for a while.
+  // Start the next one after this one has had the processors for a while.
   put_off(options_.after_session);
 }
 
 void SpareWorkers::start_one() {
-  // Those of GPUs that nobody is expected to want make room.
+  // The oldest spare, which has GPUs that are no longer expected, makes room.
   if (spares_.size() >= options_.count) {
     end(std::move(spares_.front().worker));
     spares_.erase(spares_.begin());
@@ -75,7 +75,7 @@ void SpareWorkers::start_one() {
   spares_.push_back(std::move(spare));
 }
 
-// What there is belongs to leases: that there is no more of it is no failure of the driver's.
+// Leases have priority: a shortage of resources is not the driver's failure.
 void SpareWorkers::not_started(const Status& why) {
   const std::string what = "a spare worker could not be started: " + why.to_string();
   if (why.code() != Code::kResourceExhausted) return failed(what);
@@ -127,7 +127,7 @@ void SpareWorkers::look() {
     spare = spares_.erase(spare);
   }
   if (ended == 0) return;
-  // What ends several at once is one cause.
+  // Several that end at once have one cause.
   failed((ended == 1 ? "a spare worker" : std::to_string(ended) + " spare workers") +
          " ended: " + (last.empty() ? "by itself" : last));
 }
@@ -135,7 +135,7 @@ void SpareWorkers::look() {
 bool SpareWorkers::give_up() {
   const bool any = !spares_.empty() || !ending_.empty();
   for (const Spare& spare : spares_) spare.worker->kill();
-  // Each is waited for, as all die at once: what they hold is free only then.
+  // Waits for each, because what they hold is free only when they have ended. All die at once.
   spares_.clear();
   ending_.clear();
   return any;

@@ -1,9 +1,9 @@
-// SpareWorkers: workers that have been started before there is a lease for them, so that none waits
+// SpareWorkers: workers that are started before there is a lease for them, so that no lease waits
 // for a process to start (docs/adr/0034). Each is given away once, and never comes back.
 //
-// They are made up for when nobody is in a hurry: some time after the last lease or session. Spare
-// workers that end by themselves are replaced ever more seldom, so that a broken driver makes no
-// loop of processes.
+// They are replaced when nothing is urgent: some time after the last lease or session. When spare
+// workers end by themselves, replacements start more and more rarely, so that a broken driver
+// causes no loop of processes.
 //
 // One thread: the one that starts workers.
 #pragma once
@@ -22,8 +22,8 @@
 namespace gpurun::server {
 
 enum class SpareLevel {
-  kMapped,       // The driver's library is mapped: for any GPUs.
-  kInitialised,  // After cuInit: for the GPUs that the next lease is expected to get.
+  kMapped,       // The driver's library is mapped. For any GPUs.
+  kInitialised,  // After cuInit. For the GPUs that the next lease will probably get.
 };
 
 struct SpareOptions {
@@ -31,13 +31,13 @@ struct SpareOptions {
 
   std::size_t count = 0;
   SpareLevel level = SpareLevel::kMapped;
-  // After a session has begun: its first calls shall have the processors.
+  // Delay after a session has begun, because its first calls need the processors.
   std::chrono::milliseconds after_session{40};
-  // After a lease has begun, whose first session is about to.
+  // Delay after a lease has begun, because its first session will begin soon.
   std::chrono::milliseconds after_lease{250};
-  // After there was no user, process or descriptor for one.
+  // Delay after there was no user, process or descriptor for a worker.
   std::chrono::milliseconds after_shortage{5000};
-  // After some have ended by themselves; doubled each time that it happens in a row.
+  // Delay after some have ended by themselves. Doubles each time in a row.
   std::chrono::milliseconds after_failure{200};
   std::chrono::milliseconds after_failure_max{60'000};
 };
@@ -50,30 +50,30 @@ class SpareWorkers {
   SpareWorkers(WorkerSpawner& spawner, SpareOptions options)
       : spawner_(spawner), options_(options) {}
 
-  // One that is ready for these devices, or will soon be; null: there is none.
+  // A worker that is ready for these devices, or will be soon. Null: there is no such worker.
   std::unique_ptr<Worker> take(const Devices& devices);
-  // The devices that the next lease will get, if all goes on as it does; GPU 0 at first.
+  // Sets the devices that the next lease will probably get. GPU 0 at first.
   void expect(Devices devices) { expected_ = std::move(devices); }
-  // There was a lease, or a session: more are started so much later.
+  // A lease or session has begun, which delays the next start.
   void lease_began() { put_off(options_.after_lease); }
   void session_began() { put_off(options_.after_session); }
-  // Starts what is missing, if it is time. At most one each time.
+  // Starts a missing worker, if it is time. At most one in each call.
   void refill();
-  // Until refill() has something to do; -1: nothing, as it stands.
+  // Milliseconds until refill() has something to do. -1: nothing, in the present state.
   int milliseconds_to_refill() const;
 
-  // What poll() shall wait for, and what is to be done then.
+  // watch() adds what poll() must wait for. Call look() when one of these is ready.
   void watch(std::vector<pollfd>* waited) const;
   void look();
 
   std::size_t count() const { return spares_.size(); }
-  // Ends them all, for what they hold is wanted; whether there were any.
+  // Ends all of them, to free what they hold. Returns whether there were any.
   bool give_up();
 
  private:
   struct Spare {
     std::unique_ptr<Worker> worker;
-    Devices devices;  // Of kInitialised.
+    Devices devices;  // For kInitialised.
   };
 
   bool wants_more() const;
@@ -87,10 +87,10 @@ class SpareWorkers {
   const SpareOptions options_;
   Devices expected_{0};
   std::vector<Spare> spares_;  // The oldest first.
-  // Killed: a process with a driver takes its time, and nobody waits for it.
+  // Killed workers. A process with a driver needs time to end, and no thread waits for it.
   std::vector<std::unique_ptr<Worker>> ending_;
   Clock::time_point due_ = Clock::now();
-  // Nothing before: failures are not forgotten because a lease begins.
+  // No start before this time: a new lease must not shorten the delay after a failure.
   Clock::time_point not_before_ = Clock::now();
   unsigned failures_ = 0;  // In a row.
 };

@@ -1,5 +1,5 @@
-// Workers are exec'ed processes with nothing inherited but a pipe for stderr and two sockets. What
-// depends on a lease, or on a session, they are told over one of these.
+// Worker start: workers are exec'ed processes that inherit only a pipe for stderr and two sockets.
+// Everything that depends on a lease or a session comes over one of these.
 #include "server/daemon/spawn.h"
 
 #include <errno.h>
@@ -34,9 +34,9 @@ namespace {
 
 constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
-// What a worker gets of our environment: how to load, log and emulate. `for_own_user`: it is as we
-// are, so that its caches may lie in our folders; what strangers' code wrote must not be found by
-// others.
+// True for a variable of our environment that a worker gets: how to load, log and emulate.
+// `for_own_user`: the worker has our user, so its caches may be in our folders. Other users must
+// not find files that a stranger's program wrote.
 bool inherited(std::string_view entry, bool for_own_user) {
   for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "GPURUN_STANDING_MS=", "TMPDIR=",
                            "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
@@ -48,7 +48,7 @@ bool inherited(std::string_view entry, bool for_own_user) {
   return for_own_user && (entry.starts_with("HOME=") || entry.starts_with("XDG_CACHE_HOME="));
 }
 
-// The entries of our own CUDA_VISIBLE_DEVICES, which confine the whole server.
+// The entries of our own CUDA_VISIBLE_DEVICES, which restrict the whole server.
 std::vector<std::string> visible_here() {
   std::vector<std::string> entries;
   const char* value = getenv(kVisibleDevices);
@@ -69,7 +69,7 @@ std::vector<std::string> environment_for_workers(bool for_own_user) {
   return entries;
 }
 
-// As CUDA_VISIBLE_DEVICES names them.
+// In the form of CUDA_VISIBLE_DEVICES.
 std::string visible_devices(const std::vector<int>& devices) {
   const std::vector<std::string> visible = visible_here();
   std::string list;
@@ -91,13 +91,14 @@ Status socket_pair(UniqueFd* ours, UniqueFd* theirs) {
   return {};
 }
 
-// Beside what the devices of an emulated driver hold: payloads on their way, images, compiled
-// kernels, threads' stacks, memory of the host's that programs ask of CUDA.
+// Beside the memory of an emulated driver's devices: payloads in transit, images, compiled kernels,
+// threads' stacks, and host memory that programs get from CUDA.
 constexpr std::uint64_t kBesideDevices = std::uint64_t{8} << 30;
 
 constexpr std::chrono::seconds kOrphansEnd{2};
 
-// Lends `uid` again once nothing of its worker runs. A confined worker has started nothing.
+// Lends `uid` again once nothing of its worker runs. A confined worker cannot have started a
+// process.
 void give_back(const ProcessSettings& settings, uid_t uid) {
   if (settings.uids == nullptr) return;
   if (settings.confined || end_orphans(uid, Deadline::in(kOrphansEnd))) {
@@ -107,7 +108,7 @@ void give_back(const ProcessSettings& settings, uid_t uid) {
   spdlog::error("processes of worker user {} do not end; it is not lent again", uid);
 }
 
-// Whether a worker is the daemon's user in all that this user may do.
+// True when a worker has all rights of the daemon's user.
 bool as_ourselves(const ProcessSettings& settings) {
   return settings.uids == nullptr && !settings.confined;
 }
@@ -120,14 +121,14 @@ std::vector<std::string> worker_arguments(const ProcessSettings& settings, uid_t
   return arguments;
 }
 
-// What the daemon keeps of a worker.
+// What the daemon keeps for a worker.
 struct ProcessParts {
   pid_t process = -1;
-  UniqueFd hand_over;                  // Its session, and what joins that.
+  UniqueFd hand_over;                  // For its session, and connections that join it.
   UniqueFd exit;                       // A pidfd.
   UniqueFd words;                      // Its stderr.
-  UniqueFd exchange;                   // Not valid: it has none, or broke its rules.
-  std::unique_ptr<WorkerGroup> group;  // Empty: it is in ours.
+  UniqueFd exchange;                   // Invalid: it has none, or broke its rules.
+  std::unique_ptr<WorkerGroup> group;  // Empty: it is in our group.
 };
 
 class ProcessWorker final : public Worker {
@@ -180,7 +181,8 @@ class ProcessWorker final : public Worker {
     GPURUN_RETURN_IF_ERROR(send_hand_over(parts_.hand_over.get(), order, connections));
     order.connections.clear();  // The worker has its own copies of the descriptors.
     has_session_ = true;
-    // From now on a stranger's code may have its end: nothing that it sends lies here unread.
+    // From now on a stranger's program may have the other end, so nothing that it sends may wait
+    // here.
     shutdown(parts_.hand_over.get(), SHUT_RD);
     return Status();
   }
@@ -201,7 +203,7 @@ class ProcessWorker final : public Worker {
  private:
   ProcessParts parts_;
   const std::shared_ptr<const ProcessSettings> settings_;
-  const uid_t uid_;  // settings_->uids empty: its user is ours.
+  const uid_t uid_;  // settings_->uids empty: our own user.
   bool has_session_ = false;
   WorkerWords words_;
 };
@@ -237,7 +239,7 @@ class ProcessSpawner final : public WorkerSpawner {
     return worker;
   }
 
-  // 0: as ourselves.
+  // 0: our own user.
   Result<std::unique_ptr<Worker>> start_as(uid_t uid, const std::vector<std::string>& words) {
     ProcessParts parts;
     UniqueFd their_hand_over, their_words, their_exchange;
@@ -265,7 +267,8 @@ class ProcessSpawner final : public WorkerSpawner {
       reap(*process);
       return failure;
     };
-    // It does nothing for a stranger before the hand-over, and that comes when it is in its group.
+    // The worker does nothing for a stranger before the hand-over, which comes after it is in its
+    // group.
     if (settings_->groups != nullptr) {
       Result<std::unique_ptr<WorkerGroup>> made = settings_->groups->add(*process);
       if (!made.ok()) return give_up(made.status());
@@ -279,8 +282,8 @@ class ProcessSpawner final : public WorkerSpawner {
   const std::shared_ptr<const ProcessSettings> settings_;
 };
 
-// "2\n" and then a line "BYTES NAME" for each device; "emulated\n" where they are; then "confined "
-// and what is in force.
+// Parses "2\n", a line "BYTES NAME" for each device, "emulated\n" when they are, and then "confined
+// " with the active confinement.
 bool parse_facts(std::string_view text, ServerFacts* facts) {
   std::vector<DeviceFacts>* devices = &facts->devices;
   const auto take = [&text](std::uint64_t* number) {
@@ -309,7 +312,7 @@ bool parse_facts(std::string_view text, ServerFacts* facts) {
   return true;
 }
 
-// What the process writes until it closes its end, at most 256 KiB.
+// Reads what the process writes until it closes its end, at most 256 KiB.
 Result<std::string> read_all(int fd, Deadline deadline) {
   std::string text;
   while (text.size() < 256 * 1024) {
@@ -329,7 +332,7 @@ Result<std::string> read_all(int fd, Deadline deadline) {
 
 }  // namespace
 
-// A user's name is a name for a folder, too (protocol::check_user()).
+// A user's name is also valid as a folder's name (protocol::check_user()).
 std::string images_of(const User& user) {
   return user.is_operator() ? "default" : "users/" + user.name;
 }

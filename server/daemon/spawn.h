@@ -1,4 +1,4 @@
-// Starting workers: one gpurun-worker process per session, given its connections and one key.
+// Worker start: one gpurun-worker process for each session, which gets its connections and one key.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,34 @@
 
 namespace gpurun::server {
 
-// A session whose connections have all come and are all proved.
+// A session of which all connections have come and are proved.
 struct WorkerOrder {
   User user;
   protocol::Id session{};
-  // The attach key, which tags the worker's answer; of an encrypted session the pre-shared key of
+  // The attach key, which tags the worker's answer. For an encrypted session the pre-shared key of
   // its handshakes (protocol/session_identity.h).
   protocol::Key key{};
-  Sha256Digest rows{};  // protocol::rows_digest() of the client's table; unknown when encrypted.
-  // What the client offers and requires; likewise.
+  Sha256Digest rows{};  // protocol::rows_digest() of the client's table. Unknown when encrypted.
+  // What the client offers and requires. Unknown when encrypted.
   protocol::Features features;
   bool encrypted = false;
   protocol::Id lease{};
   protocol::Id ticket{};
   std::vector<int> devices;  // The driver's ordinals.
-  // The log, then the bulk lanes. The first frame of each has been read, and not a byte more; of
+  // The log, then the bulk connections. Exactly the first frame of each has been read, and of
   // encrypted ones nothing.
   std::vector<std::unique_ptr<transport::Connection>> connections;
 };
 
-// A bulk connection, proved, that joins a session whose worker runs.
+// A proved bulk connection that joins a session with a running worker.
 struct JoiningConnection {
   protocol::Id lease{};
   protocol::Id session{};
   std::uint16_t index = 0;
-  // The attach key; of an encrypted session nothing, for its worker has what it needs.
+  // The attach key. Unused for an encrypted session, because its worker has what it needs.
   protocol::Key key{};
   bool encrypted = false;
-  std::unique_ptr<transport::Connection> connection;  // As one of a WorkerOrder.
+  std::unique_ptr<transport::Connection> connection;  // As in WorkerOrder.
 };
 
 // A running worker. Used by one thread.
@@ -57,50 +57,50 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   // Kills it if it still runs, and reaps it.
   virtual ~Worker() = default;
-  // Readable once it has ended.
+  // Readable once the worker has ended.
   virtual int exit_fd() const noexcept = 0;
   virtual void kill() noexcept = 0;
-  // After exit_fd() was readable: "exit status 1", "signal 11 (Segmentation fault)"; empty when it
-  // ended well. Once.
+  // Call once, after exit_fd() was readable. "exit status 1", "signal 11 (Segmentation fault)", or
+  // empty when it ended well.
   virtual std::string how_it_failed() = 0;
-  // Readable when it has said something on its stderr; -1: it does not say it to us.
+  // Readable when the worker has written to its stderr. -1: we do not read its stderr.
   virtual int words_fd() const noexcept { return -1; }
-  // Puts that on ours, as the worker's words; no more of a worker than a log may take.
+  // Copies that to our stderr, marked as the worker's, up to a bound for the log.
   virtual void pass_on_words() {}
-  // Readable when it wants to share something, or to have what another one shares; -1: it never
-  // does.
+  // Readable when the worker wants to share something, or to get what another one shares. -1:
+  // never.
   virtual int exchange_fd() const noexcept { return -1; }
-  // Of one that has no GPUs yet: tells it which it shall open. Once; a failure ends its use.
-  // `leased`: for a lease, not for one that is expected.
+  // For a worker without GPUs: sends it those that it must open. Call once. After a failure the
+  // worker is unusable. `leased`: for a lease, not for an expected one.
   virtual Status assign(const std::vector<int>& /*devices*/, bool /*leased*/) {
     return Status(Code::kInternal, "it has its GPUs");
   }
-  // Of one that was prepared: gives it its session. On failure the order is untouched.
+  // For a prepared worker: gives it its session. On failure the order is unchanged.
   virtual Status hand_over(WorkerOrder& /*order*/) {
     return Status(Code::kInternal, "it was not prepared");
   }
-  // Of one that has its session: gives it one more connection of it; never waits. On failure the
-  // connection is untouched.
+  // For a worker with a session: gives it one more connection of that session. Never waits. On
+  // failure the connection is unchanged.
   virtual Status join(JoiningConnection& /*joining*/) {
     return Status(Code::kUnavailable, "this worker takes no more connections");
   }
-  // Answers it. `lease`: whose worker it is.
+  // Answers the request. `lease` is the worker's lease.
   virtual void serve_exchange(ExchangeBook& /*book*/, const protocol::Id& /*lease*/) {}
 };
 
 class WorkerSpawner {
  public:
   virtual ~WorkerSpawner() = default;
-  // On failure the order is untouched, so that the client can be told. Only from the thread that
-  // lives as long as the workers shall: the kernel kills them when it ends.
+  // On failure the order is unchanged, so that the client can get the reason. Call only from a
+  // thread that lives as long as the workers, because the kernel kills them when it ends.
   virtual Result<std::unique_ptr<Worker>> start(WorkerOrder& order) = 0;
-  // A worker with these devices before there is a session for it: it opens the driver meanwhile.
-  // From the same thread.
+  // Starts a worker with these devices before there is a session for it. It opens the driver
+  // meanwhile. Call from the same thread as start().
   virtual Result<std::unique_ptr<Worker>> prepare(const std::vector<int>& /*devices*/) {
     return Status(Code::kUnavailable, "here workers start with their session");
   }
-  // A worker for whichever lease comes: it waits, with the driver mapped, to be assigned its
-  // devices. From the same thread.
+  // Starts a worker for any lease. With its driver mapped, it waits for assign(). Call from the
+  // same thread as start().
   virtual Result<std::unique_ptr<Worker>> spare() {
     return Status(Code::kUnavailable, "here workers start with their lease");
   }
@@ -109,34 +109,34 @@ class WorkerSpawner {
 struct ProcessSettings {
   std::string worker_path;           // gpurun-worker.
   std::string driver_path;           // The driver library.
-  std::shared_ptr<WorkerUids> uids;  // A user for each worker; empty: the daemon's own.
-  // Where workers keep code images beyond their sessions, and how many bytes of each user's; empty:
-  // they do not.
+  std::shared_ptr<WorkerUids> uids;  // Gives each worker a user. Empty: the daemon's own.
+  // Where workers keep code images beyond their sessions, and the bound in bytes for each user.
+  // Empty: they do not.
   std::string images_path;
   std::uint64_t images_bytes = 0;
-  // Of an emulated driver's devices, all of them; empty: each worker has devices of its own.
+  // All devices of an emulated driver. Empty: each worker has devices of its own.
   std::shared_ptr<const DeviceLedgers> ledgers;
-  // Workers give up all that serving a session does not need (server/worker/confinement.h).
+  // Workers give up everything that serving a session does not need (server/worker/confinement.h).
   bool confined = true;
-  bool encrypted = false;  // Their sessions are expected to be: OpenSSL starts before they come.
-  // Of main memory, that one of them may have; 0: what its devices take when they are emulated and
-  // something beside, else any.
+  bool encrypted = false;  // Their sessions will probably be, so OpenSSL starts before they come.
+  // Bytes of main memory that a worker may have. 0: for emulated devices, their memory and some
+  // more, otherwise no limit.
   std::uint64_t worker_memory_bytes = 0;
   std::vector<std::uint64_t> device_bytes;  // Of emulated devices.
   std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
 };
 
-// The word of its command line by which a spare worker can be told from others, and what stands
-// there instead once it is somebody's.
+// The argument by which a spare worker can be recognised, and its replacement once the worker has a
+// lease.
 inline constexpr const char* kSpareWord = "--spare";
 inline constexpr const char* kTakenWord = "--taken";
 
 // The folder of that user's images in ProcessSettings::images_path.
 std::string images_of(const User& user);
-// What a worker with these devices may have of main memory; 0: any.
+// Main memory that a worker with these devices may have. 0: no limit.
 std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices);
 
-// Starts gpurun-worker. The worker itself changes to its user, once it has opened the driver.
+// Starts gpurun-worker. The worker changes to its user itself, after it has opened the driver.
 std::unique_ptr<WorkerSpawner> make_process_spawner(ProcessSettings settings);
 
 struct DeviceFacts {
@@ -147,11 +147,11 @@ struct DeviceFacts {
 
 struct ServerFacts {
   std::vector<DeviceFacts> devices;
-  // What is in force around a worker, in the words of Confinement::in_force().
+  // The active confinement of a worker, in the words of Confinement::in_force().
   std::string confinement;
 };
 
-// Starts the worker only to ask which GPUs its driver has. kUnavailable: its own words.
+// Starts a worker only to ask which GPUs its driver has. kUnavailable: the message is the worker's.
 Result<ServerFacts> find_devices(const ProcessSettings& settings, Deadline deadline);
 
 }  // namespace gpurun::server

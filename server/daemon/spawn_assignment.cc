@@ -1,4 +1,4 @@
-// A fixed part, and the text behind it.
+// Assignment: a fixed part, followed by the text.
 #include "server/daemon/spawn_assignment.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// What a worker is told before it opens its driver's devices: which GPUs it is to serve, and how
-// much main memory it may have. It depends on the lease, and so stands on no command line and in no
-// environment: a worker may have been started before there was one (docs/adr/0034).
+// Assignment: the GPUs that a worker must serve and the main memory that it may have, sent before
+// it opens its driver's devices. It depends on the lease. So it is not in the command line or the
+// environment: a worker may start before there is a lease (docs/adr/0034).
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 
 namespace gpurun::server {
 
-// Of the list of GPUs. A server's longest, of names of 41 characters, has two thirds of it.
+// Bytes of the list of GPUs. The longest list of a server, with names of 41 characters, has two
+// thirds of it.
 inline constexpr std::size_t kVisibleBytesMax = std::size_t{64} << 10;
 
 struct Assignment {
-  std::uint64_t memory_bytes = 0;  // That the worker may have of its own; 0: any.
-  // A lease has it: from now on it is no spare worker, whatever happens.
+  std::uint64_t memory_bytes = 0;  // Memory of its own that the worker may have. 0: no limit.
+  // A lease has the worker, so it is no longer a spare worker, even after a failure.
   bool leased = false;
-  std::uint32_t gpus = 0;         // As many; a driver that shows more has not heeded `visible`.
+  std::uint32_t gpus = 0;         // Their number. A driver that shows more has ignored `visible`.
   std::string visible;            // CUDA_VISIBLE_DEVICES.
-  std::vector<UniqueFd> ledgers;  // Of emulated devices; empty: each worker has its own.
+  std::vector<UniqueFd> ledgers;  // Of emulated devices. Empty: each worker has its own.
 };
 
-// Over the socket of the hand-over (spawn_hand_over.h), before it; never waits.
+// Uses the socket of the hand-over (spawn_hand_over.h), before it. Never waits.
 Status send_assignment(int socket, const Assignment& assignment);
-// kPeerGone: gpurund has ended, or does not want this worker. kProtocol: it is none.
+// kPeerGone: gpurund has ended, or does not want this worker. kProtocol: not an assignment.
 Result<Assignment> receive_assignment(int socket);
-// Sets the variables that drivers read when they are initialised. The ledgers stay open.
+// Sets the variables that drivers read at initialisation. The ledgers stay open.
 void obey(Assignment& assignment);
 
 }  // namespace gpurun::server

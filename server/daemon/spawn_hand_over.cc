@@ -1,4 +1,4 @@
-// One SOCK_SEQPACKET message with the descriptors attached (unix(7), SCM_RIGHTS).
+// Hand-over: one SOCK_SEQPACKET message with the descriptors attached (unix(7), SCM_RIGHTS).
 #include "server/daemon/spawn_hand_over.h"
 
 #include <cstring>

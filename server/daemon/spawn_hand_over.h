@@ -1,5 +1,5 @@
-// What passes from gpurund to a worker over a socket pair: the connections, one key and what the
-// client said of itself. Nothing of it is on a command line, in the environment, or in a file.
+// Hand-over: what gpurund sends to a worker over a socket pair. It has the connections, one key and
+// the client's facts. None of it is in the command line, the environment or a file.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace gpurun::server {
 
-// The worker's end of the pair, as it finds it when it starts.
+// The worker's end of the pair, as a descriptor that is open at its start.
 inline constexpr int kHandOverFd = 3;
 
 struct HandOver {
@@ -21,18 +21,18 @@ struct HandOver {
   protocol::Key key{};
   Sha256Digest rows{};          // Digest of the client's table.
   protocol::Features features;  // What the client offers and requires.
-  // The client says rows and features inside TLS, for which `key` is the pre-shared key.
+  // The client sends rows and features inside TLS, and `key` is its pre-shared key.
   bool encrypted = false;
   protocol::Id lease{};
   protocol::Id ticket{};
   std::string images;                 // Its user's part of the folder of images (spawn.h).
-  std::vector<UniqueFd> connections;  // The log, then the bulk lanes; at least 2.
+  std::vector<UniqueFd> connections;  // The log, then the bulk connections. At least 2.
 };
 
-// Sends over `socket` (SOCK_SEQPACKET); never waits. `connections` are the descriptors of
-// the order's connections, and stay the caller's.
+// Sends over `socket` (SOCK_SEQPACKET). Never waits. `connections` are the descriptors of the
+// order's connections, and still belong to the caller.
 Status send_hand_over(int socket, const WorkerOrder& order, const std::vector<int>& connections);
-// Waits for it at most until gpurund dies (kPeerGone). kProtocol: it is none.
+// Waits for the hand-over, at most until gpurund dies (kPeerGone). kProtocol: not a hand-over.
 Result<HandOver> receive_hand_over(int socket);
 
 }  // namespace gpurun::server

@@ -1,4 +1,4 @@
-// One SOCK_SEQPACKET message with one descriptor attached.
+// Joining: one SOCK_SEQPACKET message with one descriptor attached.
 #include "server/daemon/spawn_joining.h"
 
 #include <cstring>

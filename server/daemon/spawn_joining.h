@@ -1,5 +1,5 @@
-// What passes from gpurund to a worker that has its session, over the same socket pair as the
-// hand-over: one more bulk connection each time, with what proves the worker's answer.
+// Joining: what gpurund sends to a worker with a session, over the socket pair of the hand-over.
+// Each message has one more bulk connection, and the key that proves the worker's answer.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace gpurun::server {
 
 struct Joining {
   std::uint16_t index = 0;  // 2 to kConnectionsMax - 1: the session began with at least two.
-  protocol::Key key{};      // The attach key; zeros where the session is encrypted.
+  protocol::Key key{};      // The attach key. Zeros when the session is encrypted.
 };
 
-// Never waits. `connection` stays the caller's.
+// Never waits. `connection` still belongs to the caller.
 Status send_joining(int socket, const Joining& joining, int connection);
-// Waits for the next until gpurund dies or the socket is shut down (kPeerGone). kProtocol: it is
-// none.
+// Waits for the next message, until gpurund dies or the socket is shut down (kPeerGone). kProtocol:
+// not such a message.
 Result<Joining> receive_joining(int socket, UniqueFd* connection);
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// Between fork and exec the child makes only calls that are safe in a process that had threads.
+// Processes of gpurund: between fork and exec the child makes only calls that are safe after
+// threads.
 #include "server/daemon/spawn_process.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr const char* kForbiddenCall = "a forbidden system call";
 
-// The children that start_process() has made: whatever else becomes our child is an orphan.
+// The children of start_process(). Every other child of this process is an orphan.
 struct Started {
   std::mutex mutex;
   std::set<pid_t> processes;
@@ -40,17 +41,17 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// RLIMIT_CORE before keep_memory_private().
+// The RLIMIT_CORE from before keep_memory_private().
 std::optional<rlimit>& core_limit() {
   static std::optional<rlimit> before;
   return before;
 }
 
-// Signals that an operator means for gpurund, and that a service manager sends to all of a unit's
+// Signals that an operator sends to gpurund, and that a service manager sends to all of a unit's
 // processes. SIGTERM still ends a worker.
 constexpr int kNotForWorkers[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// In the child: what gpurund ignores, or handles, would be ignored there too, or be the end.
+// In the child: gpurund's ignored and handled signals must not stay so, or be fatal, there.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   for (const int number : kNotForWorkers) signal(number, SIG_IGN);
@@ -69,19 +70,19 @@ void reset_signals() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   if (core_limit()) setrlimit(RLIMIT_CORE, &*core_limit());
-  setsid();  // Out of reach of the terminal's Ctrl-C.
+  setsid();  // The terminal's Ctrl-C does not reach it.
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
   if (open_there.errors >= 0 && dup2(open_there.errors, 2) < 0) _exit(125);
   const int end = kHandOverFd + static_cast<int>(handed.size());
-  for (int& fd : handed) {  // First out of the way of each other.
+  for (int& fd : handed) {  // First move them out of each other's way.
     if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, end)) < 0) _exit(125);
   }
   int place = kHandOverFd;
   for (const int fd : handed) {
     if (dup2(fd, place++) < 0) _exit(125);
   }
-  // Everything is close-on-exec already, where the kernel is too old for this.
+  // If the kernel is too old for this call, everything is close-on-exec already.
   syscall(SYS_close_range, static_cast<unsigned>(end), ~0U, 0);
   execve(arguments[0], arguments, environment);
   _exit(127);
@@ -102,7 +103,7 @@ std::string describe(int status) {
 }  // namespace
 
 void keep_memory_private() {
-#ifndef GPURUN_PLANTED_FLAWS  // A sanitizer looks at its own process from outside.
+#ifndef GPURUN_PLANTED_FLAWS  // A sanitizer examines its own process from outside.
   rlimit core = {};
   if (getrlimit(RLIMIT_CORE, &core) == 0) {
     core_limit() = core;
@@ -120,7 +121,7 @@ Result<pid_t> start_process(std::vector<std::string> arguments,
   const pid_t parent = getpid();
   const std::lock_guard lock(started().mutex);
   const pid_t child = fork();
-  if (child < 0) {  // EAGAIN: there are as many as may be.
+  if (child < 0) {  // EAGAIN: the limit of processes is reached.
     return Status(Code::kResourceExhausted, Status::from_errno(errno, "fork").message());
   }
   if (child == 0) {

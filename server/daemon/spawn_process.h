@@ -1,4 +1,4 @@
-// Processes of gpurund's own: started with nothing inherited but what they are given.
+// Processes of gpurund: they inherit nothing except what they are given.
 #pragma once
 
 #include <sys/types.h>
@@ -10,26 +10,27 @@
 
 namespace gpurun::server {
 
-// How one has ended that the kernel, or its own handler, ended for want of memory.
+// The reason for a process that the kernel, or its own handler, ended for lack of memory.
 inline constexpr const char* kEndedForMemory = "its memory limit (worker-memory)";
 
-// What is open in a child besides.
+// The descriptors that are open in a child.
 struct Descriptors {
   int output = -1;          // stdout; -1: /dev/null.
-  int errors = -1;          // stderr; -1: ours.
+  int errors = -1;          // stderr. -1: ours.
   std::vector<int> handed;  // From kHandOverFd on.
 };
 
-// No core of this process is written, and its user's other processes cannot read its memory, where
-// secrets are. What start_process() starts is as it would have been. Before the first of these.
+// Prevents core files of this process, and other processes of its user from reading its memory,
+// which holds secrets. Processes of start_process() are not affected. Call before start_process().
 void keep_memory_private();
 
-// Ends with the thread that starts it. kResourceExhausted: no process.
+// The process ends with the thread that starts it. kResourceExhausted: no process.
 Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there);
-// Waits for its end: "exit status 1", "signal 11 (Segmentation fault)"; empty when it ended well.
+// Waits for its end. "exit status 1", "signal 11 (Segmentation fault)", or empty when it ended
+// well.
 std::string reap(pid_t process);
-// Whether start_process() has started it and reap() has not collected it yet. Any thread.
+// True when start_process() has started it and reap() has not collected it yet. Any thread.
 bool is_started(pid_t process);
 
 }  // namespace gpurun::server

@@ -1,4 +1,5 @@
-// A look at the file's stamp is one system call; it is read only when that has changed.
+// TokenStore: checks the file's stamp with one system call, and reads the file only when it has
+// changed.
 #include "server/daemon/tokens.h"
 
 #include <fcntl.h>
@@ -28,8 +29,8 @@ TokenStore::TokenStore(std::string path, UniqueFd in_use,
 
 TokenStore::~TokenStore() { write_used(); }
 
-// The stamp is taken before the reading: what is written meanwhile is read the next time. One of a
-// reading that failed counts for a moment only.
+// Takes the stamp before it reads the file, so that the next call reads what is written meanwhile.
+// The stamp of a failed reading counts for a moment only.
 void TokenStore::read_again() {
   if (path_.empty()) return;
   const std::lock_guard reading(reading_);
@@ -53,8 +54,8 @@ void TokenStore::read_again() {
   entries_ = std::move(entries);
 }
 
-// Where the process has no descriptor left, the one in reserve makes room. Another thread may take
-// that: then this reading fails, and the next one may not.
+// When the process has no descriptor left, the reserved one makes room. If another thread takes
+// that one, this reading fails, and a later one may succeed.
 Result<std::vector<TokenEntry>> TokenStore::read_with_reserve() {
   auto read = protocol::read_token_file(path_, protocol::TokenFileUse::kServer);
   if (read.ok() || read.status().code() != Code::kResourceExhausted) return read;
@@ -78,7 +79,7 @@ void TokenStore::note_changes(const Entries& entries) {
     const bool is_there = found != entries.end();
     const TokenState now = is_there ? found->second.state : TokenState::kRevoked;
     if (before.state == TokenState::kRevoked || now == before.state) continue;
-    // The line of a retired one goes after a while; that ends nothing.
+    // The line of a retired token disappears after a while, which ends nothing.
     if (before.state == TokenState::kRetired && !is_there) continue;
     const TokenEntry& told = is_there ? found->second : before;
     changes_.push_back({told, true, now == TokenState::kRetired});
@@ -116,7 +117,7 @@ void TokenStore::write_used_when_due() {
   write_used();
 }
 
-// With no lock of ours held: another process may hold that of the file.
+// Call without our locks, because another process may hold the file's lock.
 void TokenStore::write_used() {
   std::map<protocol::TokenId, std::int64_t> used;
   {
@@ -136,12 +137,12 @@ void TokenStore::write_used() {
       },
       protocol::TokenFileUse::kServer, kWriteUsedLockWait);
   if (written.ok()) return;
-  // A later call writes what this one could not. A token may have been used again meanwhile.
+  // A later call writes what this one could not write. A token may have been used again meanwhile.
   {
     const std::lock_guard lock(mutex_);
     used_.merge(used);
   }
-  // Nobody is kept out for that.
+  // This failure refuses no user.
   spdlog::warn("when tokens were used is not kept: {}", written.message());
 }
 

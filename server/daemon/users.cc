@@ -1,4 +1,4 @@
-// Counting is by looking at all: a server has few leases at a time.
+// UserBook: counts by a scan of all stays, because a server has few leases at a time.
 #include "server/daemon/users.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// UserBook: who is here, how much each user may have at a time, and how a user's leases are ended
-// from elsewhere.
+// UserBook: the present users, the bounds of each user, and a way to end a user's leases from
+// another thread.
 //
 // Any thread.
 #pragma once
@@ -22,13 +22,13 @@
 
 namespace gpurun::server {
 
-// Whose link, lease or session it is.
+// The user of a link, a lease or a session.
 struct User {
-  std::string name = protocol::kOperator;  // Who knows the server's own secret.
-  std::string token;                       // Its id; empty for the operator.
+  std::string name = protocol::kOperator;  // The user with the server's own secret.
+  std::string token;                       // The token's id. Empty for the operator.
 
   bool is_operator() const { return token.empty(); }
-  // By any token.
+  // True for the same user with any token.
   bool is_same(const User& other) const {
     return is_operator() == other.is_operator() && name == other.name;
   }
@@ -36,54 +36,53 @@ struct User {
   std::string described() const;
 };
 
-// What one user may have at a time, all tokens together; what is not said has no bound. Bounds are
-// for users with tokens, not for the operator.
+// What one user may have at a time, over all tokens. An unset value has no bound. Bounds apply to
+// users with tokens, not to the operator.
 struct UserLimits {
-  std::optional<std::uint64_t> leases;    // Requests that wait count.
-  std::optional<std::uint64_t> gpus;      // Of these leases.
-  std::optional<std::uint64_t> sessions;  // Processes that are attached.
+  std::optional<std::uint64_t> leases;    // Waiting requests count, too.
+  std::optional<std::uint64_t> gpus;      // In these leases.
+  std::optional<std::uint64_t> sessions;  // Attached processes.
 
   friend bool operator==(const UserLimits&, const UserLimits&) = default;
 };
 
 struct UserLimitsTable {
   UserLimits every;
-  std::map<std::string, UserLimits> by_name;  // What is said here stands over `every`.
+  std::map<std::string, UserLimits> by_name;  // Overrides `every`.
 
   UserLimits of(const std::string& name) const;
 };
 
-// What could let in a request that is refused.
+// What may let in a refused request.
 enum class Room {
   kNone,
-  kIfLeasesEnd,  // Some of the same user's, which are in force.
-  kSoon,         // What is on its way back.
+  kIfLeasesEnd,  // The end of some active leases of the same user.
+  kSoon,         // The return of ended leases.
 };
 
 class UserBook {
  public:
   explicit UserBook(UserLimitsTable limits) : limits_(std::move(limits)) {}
 
-  // One request for a lease, from when it is made to when its lease has ended. Not longer than the
-  // book.
+  // One request for a lease, from its arrival until its lease has ended. The book must outlive it.
   class Stay {
    public:
     ~Stay();
     Stay(const Stay&) = delete;
     Stay& operator=(const Stay&) = delete;
-    // Readable once it is to end.
+    // Readable once the stay must end.
     int fd() const noexcept { return told_.get(); }
-    // Why it is to end; empty: it is not.
+    // Why it must end. Empty: it need not.
     std::string why_ended() const;
-    // Its lease has ended: it is not told any more, and counts until its GPUs have `returned`. Once
-    // or more.
+    // Its lease has ended. It gets no more notifications, and counts until its GPUs have
+    // `returned`. Call once or more.
     void leave(std::shared_ptr<const std::atomic<bool>> returned);
 
    private:
     friend class UserBook;
     Stay(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
         : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
-    void tell(const std::string& why);  // Under the book's mutex. The first one counts.
+    void tell(const std::string& why);  // Under the book's mutex. Only the first call counts.
     UserBook& book_;
     const User user_;
     const unsigned gpus_;
@@ -91,21 +90,22 @@ class UserBook {
     std::string why_;  // Under the book's mutex.
   };
 
-  // kRefused: the user has as much as may be; the sentence says what, and which setting bounds it.
+  // kRefused: the user has reached a bound. The message names it and its setting.
   Result<std::unique_ptr<Stay>> enter(const User& user, unsigned gpus);
-  // For a request that is refused.
+  // For a refused request.
   Room room(const User& user, unsigned gpus) const;
-  // Whether `running` processes of that user's leave room for another; the sentence otherwise.
+  // Success when a user with `running` processes may have another one. Otherwise the message says
+  // why.
   Status admit_session(const User& user, std::size_t running) const;
-  // All stays by that token are to end.
+  // Ends all stays of that token.
   void end(const std::string& token, const std::string& why);
-  // All stays are to end, the operator's too, and enter() refuses from now on.
+  // Ends all stays, the operator's too. From now on enter() refuses.
   void close(const std::string& why);
-  // For what enters, and for sessions, from now on.
+  // Applies to later requests and sessions.
   void set_limits(UserLimitsTable limits);
 
  private:
-  // GPUs of a lease that has ended, on which something may still run.
+  // GPUs of an ended lease, on which processes may still run.
   struct Leaving {
     User user;
     unsigned gpus;
@@ -115,7 +115,7 @@ class UserBook {
     std::uint64_t leases = 0;
     std::uint64_t gpus = 0;
   };
-  Held staying(const User& user) const;  // Under the mutex, as the next.
+  Held staying(const User& user) const;  // Under mutex_, as the next.
   Held leaving(const User& user) const;
 
   mutable std::mutex mutex_;

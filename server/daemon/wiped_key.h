@@ -1,7 +1,7 @@
-// WipedKey: a key of which nothing is left in memory once it ends.
+// WipedKey: a key that is wiped from memory when it ends.
 //
-// Keys of leases and sessions prove whose a connection is. What has ended must not be found in this
-// process's memory later. Each copy wipes itself. Value; no thread of its own.
+// Keys of leases and sessions prove the owner of a connection. An ended one must not be found in
+// this process's memory later. Each copy wipes itself. A value type without a thread of its own.
 #pragma once
 
 #include <string.h>
@@ -14,7 +14,7 @@ class WipedKey {
  public:
   WipedKey() = default;
   WipedKey(const protocol::Key& key) : key_(key) {}  // NOLINT(*-explicit-*): a key is one.
-  // What it is made of was a temporary: that is wiped, too.
+  // Also wipes its source, a temporary.
   WipedKey(protocol::Key&& key) : key_(key) { wipe(key); }  // NOLINT(*-explicit-*)
   WipedKey(const WipedKey&) = default;
   WipedKey& operator=(const WipedKey&) = default;

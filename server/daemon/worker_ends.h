@@ -1,4 +1,4 @@
-// Exit statuses by which a worker tells its daemon why it ended, beyond 0 and 1.
+// Worker exit codes: statuses beyond 0 and 1 by which a worker tells its daemon why it ended.
 #pragma once
 
 namespace gpurun::server {

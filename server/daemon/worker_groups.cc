@@ -1,4 +1,4 @@
-// Groups are folders, and what they are told are lines in their files.
+// WorkerGroups: groups are folders, and their settings are lines in files.
 #include "server/daemon/worker_groups.h"
 
 #include <errno.h>
@@ -57,14 +57,15 @@ std::string own_group(const std::string& own) {
 
 WorkerGroup::~WorkerGroup() {
   static_cast<void>(write_line(path_ + "/cgroup.kill", "1"));  // Linux 5.14.
-  // Busy while somebody dies in it: it is empty then, and goes with the daemon's own.
+  // Busy while a process in it is dying. Then it is empty, and is removed with the daemon's own
+  // group.
   rmdir(path_.c_str());
 }
 
 Status WorkerGroup::limit_memory(std::uint64_t memory_bytes) const {
   if (memory_bytes == 0) return {};
   GPURUN_RETURN_IF_ERROR(write_line(path_ + "/memory.max", std::to_string(memory_bytes)));
-  // All of a worker at once, and none of it on a disk. Both may be missing in older kernels.
+  // Ends all of a worker at once, and keeps it out of swap. Older kernels may lack both.
   static_cast<void>(write_line(path_ + "/memory.oom.group", "1"));
   static_cast<void>(write_line(path_ + "/memory.swap.max", "0"));
   return {};
@@ -90,7 +91,7 @@ Result<std::shared_ptr<WorkerGroups>> WorkerGroups::create(const std::string& hi
   if (words_of(path + "/cgroup.procs") != std::vector<std::string>{std::to_string(getpid())}) {
     return Status(Code::kUnavailable, path + " is not this process's alone");
   }
-  // Only groups without processes of their own may have parts with limits.
+  // Only groups without processes of their own may have subgroups with limits.
   const std::string daemon = path + "/daemon";
   if (mkdir(daemon.c_str(), 0755) != 0 && errno != EEXIST) return failed(daemon);
   GPURUN_RETURN_IF_ERROR(write_line(daemon + "/cgroup.procs", std::to_string(getpid())));

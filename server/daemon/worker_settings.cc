@@ -1,4 +1,4 @@
-// The driver, users, images and memory of workers.
+// Worker settings: the driver, users, images and memory of workers.
 #include "server/daemon/worker_settings.h"
 
 #include <spdlog/spdlog.h>
@@ -15,16 +15,16 @@
 namespace gpurun::server {
 namespace {
 
-// Beside this program, or where packages put what nobody starts by hand.
+// Beside this program, or where packages install programs that users do not start.
 std::string default_worker() {
   const std::string beside = own_folder() + "gpurun-worker";
   if (access(beside.c_str(), X_OK) == 0) return beside;
   return own_folder() + "../libexec/gpurun/gpurun-worker";
 }
 
-// Root lends each worker a user of its own, unless told otherwise: strangers' code never runs as
-// root by accident. Whoever else runs this has only one user to give; empty then. All that can fail
-// fails here, and not when the first client attaches.
+// Root lends each worker a user of its own, unless configured otherwise, so that a stranger's
+// program never runs as root by accident. Another user has only itself to give, so the result is
+// empty. Everything that can fail fails here, and not when the first client attaches.
 Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
   if (config.worker_uids.none()) return std::shared_ptr<WorkerUids>();
   if (geteuid() != 0) {
@@ -42,8 +42,8 @@ Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
   return uids;
 }
 
-// Where workers keep images, each user's in a folder of its own; empty: nowhere. All who know the
-// secret count as one user, the operator.
+// Where workers keep images, each user's in a folder of its own. Empty: nowhere. All users of the
+// server's secret count as one user, the operator.
 Result<std::string> images_folder(const Config& config) {
   if (config.cache_bytes == 0) return std::string();
   if (config.cache_told && (config.cache.empty() || config.cache == "none")) return std::string();
@@ -75,14 +75,14 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;
   settings.driver_path = *driver;
   settings.uids = *std::move(uids);
-  // What an unconfined worker has started must end before its user is lent again.
+  // Processes that an unconfined worker has started must end before its user is lent again.
   if (settings.uids != nullptr && !settings.confined) GPURUN_RETURN_IF_ERROR(adopt_orphans());
   return settings;
 }
 
 SpareOptions spare_options(const Config& config) {
   SpareOptions options;
-  // Of one run the first lease comes at once, and mostly it is the last.
+  // In a server of one run the first lease comes at once, and is mostly the last.
   const bool wanted = config.spare_workers_told || !config.for_one_run;
   options.count = wanted ? config.spare_workers : 0;
   if (config.spare_level == "initialised") options.level = SpareLevel::kInitialised;

@@ -1,4 +1,4 @@
-// How gpurund starts its workers, by its settings. By the main thread, before it serves.
+// Worker settings: how gpurund starts its workers. Call from the main thread, before it serves.
 #pragma once
 
 #include "base/result.h"
@@ -8,13 +8,14 @@
 
 namespace gpurun::server {
 
-// Errors name the setting. All that can fail fails here, and not when the first client attaches.
+// Errors name the setting. Everything that can fail fails here, and not when the first client
+// attaches.
 Result<ProcessSettings> worker_settings(const Config& config);
 SpareOptions spare_options(const Config& config);
 
-// What is the same for every worker, and known once the driver has been asked.
+// Adds the facts that are the same for every worker and that only the driver knows.
 Status add_facts(const ServerFacts& facts, ProcessSettings* settings);
-// Says what keeps strangers' code in its worker: here, and to whom it concerns (gpuctl list).
+// Logs the confinement of workers.
 void say_confinement(const ProcessSettings& settings, const ServerFacts& facts);
 
 }  // namespace gpurun::server

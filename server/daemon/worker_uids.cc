@@ -1,4 +1,4 @@
-// Numbers are lent in turn, so that one that has just come back rests as long as possible.
+// WorkerUids: numbers are lent in turn, so that a returned one stays unused as long as possible.
 #include "server/daemon/worker_uids.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@ namespace {
 
 constexpr const char* kClaims = "worker-uids";
 
-// The system calls themselves: the C library's functions change all threads of a process, and in
-// the child of a process with threads there is only one.
+// Direct system calls: the C library's functions change all threads of a process, but the child of
+// a process with threads has only one.
 bool become(uid_t uid) {
   return syscall(SYS_setresgid, uid, uid, uid) == 0 && syscall(SYS_setresuid, uid, uid, uid) == 0;
 }
 
-// Whether a child of ours can.
+// True when a child of ours can.
 bool child_becomes(uid_t uid) {
   const pid_t child = fork();
   if (child < 0) return false;
@@ -61,11 +61,11 @@ Result<std::shared_ptr<WorkerUids>> WorkerUids::open(UidRange range, const std::
   if (!file.valid()) return Status::from_errno(errno, path);
   struct stat facts {};
   if (fstat(file.get(), &facts) != 0) return Status::from_errno(errno, path);
-  // Whoever else can write it could keep us from every number.
+  // Another user that can write it could block every number.
   if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + " is not a file of this user alone");
   }
-  // Daemons that do not see each other's claims begin apart, mostly.
+  // Daemons that cannot see each other's claims then mostly start at different numbers.
   const auto random = protocol::random_array<std::array<std::uint8_t, 8>>();
   if (!random.ok()) return random.status();
   std::uint64_t number = 0;
@@ -74,8 +74,8 @@ Result<std::shared_ptr<WorkerUids>> WorkerUids::open(UidRange range, const std::
   return std::shared_ptr<WorkerUids>(new WorkerUids(range, std::move(file), first));
 }
 
-// False: another daemon's worker has it. Our own locks do not conflict with each other: lent_ knows
-// what is out here.
+// False: another daemon's worker has it. Our own locks do not conflict with each other, so lent_
+// records what we have lent.
 Result<bool> WorkerUids::claim(uid_t uid) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

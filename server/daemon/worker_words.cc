@@ -1,4 +1,4 @@
-// Read as it comes, passed on line by line.
+// WorkerWords: read as it comes, and passed on line by line.
 #include "server/daemon/worker_words.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// WorkerWords: what a worker says of itself on its stderr, which may be a stranger's code that says
-// it; no more of it than a log may take, and nothing that a terminal would obey.
+// WorkerWords: relays what a worker writes to its stderr. A stranger's program may have written it,
+// so its amount is bounded for the log, and it is made safe for a terminal.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class WorkerWords {
       : prefix_(kPrefix + std::to_string(process) + "]: "), fd_(std::move(fd)) {}
 
   int fd() const noexcept { return fd_.get(); }
-  // To our stderr, each line under the worker's number.
+  // Copies it to our stderr, each line with the worker's number.
   void pass_on();
 
  private:

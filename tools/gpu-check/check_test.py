@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects gpu-check where there is no GPU: what it packs, how it ends what hangs, what it says without one.
+"""Tests gpu-check without a GPU: what it packs, how it ends a hanging program, and its output without a GPU.
 
 usage: check_test.py BUILD"""
 import importlib.machinery

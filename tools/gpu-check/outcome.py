@@ -1,4 +1,4 @@
-"""What came of each section: rows for programs (JSON), a table to read, a log of what went wrong."""
+"""Report: the results of each section as rows for programs (JSON), a table to read, and a log of failures."""
 import json
 import os
 import time
@@ -18,7 +18,7 @@ class Report:
     def end(self):
         self.section["seconds"] = round(time.monotonic() - self.began, 1)
         self.say(f"  ({self.section['seconds']} s)")
-        self.write()  # What a machine that is taken away had until then.
+        self.write()  # Keeps the results if the machine is taken away later.
 
     def left_out(self, name, about):
         self.sections[name] = {"about": about, "rows": [], "left_out": True}
@@ -33,7 +33,7 @@ class Report:
         self.say(f"  {name:<44} {value}")
 
     def row(self, name, right, text, output="", **numbers):
-        """`output`: what was said, for the log if it is not right."""
+        """`output` goes to the log if the row is not right."""
         self.section["rows"].append({"row": name, "right": right, "text": text, **numbers})
         self.wrong += not right
         self.say(f"  {name:<44} {'' if right else 'WRONG: '}{text}")

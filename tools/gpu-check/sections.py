@@ -1,4 +1,4 @@
-"""The sections of gpu-check: each asks one thing of gpurun and this machine's GPU."""
+"""Sections of gpu-check: each tests one thing of gpurun and this machine's GPU."""
 import concurrent.futures
 import contextlib
 import glob
@@ -13,13 +13,14 @@ import tempfile
 import time
 
 PROGRAM_SECONDS = 25
-GROUP_SECONDS = 12  # A group of the bench takes at least so long.
-AT_ONCE = max(1, min(8, (os.cpu_count() or 2) // 2))  # Programs that only have to be right.
+GROUP_SECONDS = 12  # The shortest time for a group of the bench.
+AT_ONCE = max(1, min(8, (os.cpu_count() or 2) // 2))  # Programs that are only tested for their
+                                                      # results.
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_models.py")
 
 
 def libraries():
-    """Folders with NVIDIA's libraries, which the test programs name without a place."""
+    """Folders with NVIDIA's libraries, which the test programs name without a path."""
     try:
         import torch
         wheels = glob.glob(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), "nvidia/*/lib"))
@@ -45,7 +46,7 @@ def descendants(pid):
 
 
 def threads_of(pid):
-    """Of a process and its children what each thread waits for, as far as /proc tells it: for a run that hangs."""
+    """What each thread of a process and its children waits for, from /proc. For a run that hangs."""
     for each in descendants(pid):
         for task in sorted(glob.glob(f"/proc/{each}/task/*")):
             said = []
@@ -56,7 +57,7 @@ def threads_of(pid):
 
 
 def run(command, seconds, env=None, **options):
-    """(status or None if it did not end, what it said on stdout, on stderr, seconds)"""
+    """Returns (status, or None if it did not end, stdout, stderr, seconds)."""
     began = time.monotonic()
     process = subprocess.Popen(command, env=env or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **options)
@@ -65,7 +66,8 @@ def run(command, seconds, env=None, **options):
         status = process.returncode
     except subprocess.TimeoutExpired:
         threads = "\n".join(["its threads (process, thread, name, waits in, system call):", *threads_of(process.pid)])
-        os.killpg(process.pid, signal.SIGKILL)  # All of it: a kernel that is left would share the GPU with the next.
+        os.killpg(process.pid, signal.SIGKILL)  # The whole group: a kernel that is left would share
+                                                # the GPU with the next.
         out, err = process.communicate()
         status, err = None, f"{err}\n{threads}\n"
     return status, out, err, time.monotonic() - began
@@ -100,7 +102,7 @@ def probe(options, report, seconds):
 
 
 def first(options, report, seconds):
-    """One program, with what the server's parts say of it: natively, confined, and not confined."""
+    """One program, with the log of the server's parts: natively and through gpurun."""
     program = [os.path.join(options.build, "programs/driver_vector_add"),
                os.path.join(options.build, "programs/behaviour_kernels.fatbin")]
     loud = {**environment(), "GPURUN_LOG": "debug"}
@@ -133,12 +135,12 @@ def programs(options, report, seconds):
             report.row(test["name"], right, text, output)
 
 
-# Which way a program goes, in front of it and in its environment: shared memory is the default within a machine.
+# The transport of each way. Shared memory is the default within a machine.
 WAYS = {"native": None, "shm": "shm", "TCP": "tcp"}
 
 
 def models(options, report, seconds):
-    """Each model natively and through gpurun over each transport, one after the other; their numbers must be equal."""
+    """Each model natively and through gpurun over each transport, one after the other. Numbers must be equal."""
     until = time.monotonic() + seconds
     said = {}
     for at, (way, transport) in enumerate(WAYS.items()):
@@ -167,7 +169,7 @@ def models(options, report, seconds):
 
 
 def bench(name, groups, *words):
-    """One group after the other, as far as the time goes; all in one table."""
+    """One group after the other, as long as there is time, all in one table."""
     def measure(options, report, seconds):
         path = os.path.join(options.out, f"bench-{name}")
         until = time.monotonic() + seconds
@@ -185,7 +187,7 @@ def bench(name, groups, *words):
     return measure
 
 
-# name: what it shows, seconds at most, how.
+# Name: (what it shows, seconds at most, function).
 SECTIONS = {
     "machine": ("what this machine is", 20, machine),
     "probe": ("what NVIDIA's driver does (gpu-probe)", 240, probe),

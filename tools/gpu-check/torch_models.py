@@ -1,5 +1,5 @@
-"""Models of PyTorch's, timed: a line of JSON for each in the file named, {"row", "ms", "check"}. The check is a
-number of what was computed, in full precision: natively and through gpurun it must be the same.
+"""Timed models of PyTorch: writes a line of JSON for each to FILE, {"row", "ms", "check"}. The check is one of
+the computed numbers, in full precision. It must be the same natively and through gpurun.
 
 usage: torch_models.py FILE [NAME...]
 """
@@ -22,7 +22,7 @@ def row(measure):
 
 
 def timed(step, times, warm=3):
-    """Milliseconds of a step, the median; each ends in a synchronise. The check is the last step's."""
+    """Returns the median milliseconds of a step, and the last step's check. Each step ends in a synchronise."""
     took = []
     for i in range(warm + times):
         torch.cuda.synchronize()
@@ -55,7 +55,7 @@ class Block(torch.nn.Module):
 
 
 class Gpt2(torch.nn.Module):
-    """The shape of GPT-2 small: 124 million parameters, drawn at random."""
+    """The shape of GPT-2 small: 124 million random parameters."""
 
     def __init__(self, words=50257, width=768, heads=12, layers=12, length=1024):
         super().__init__()
@@ -160,7 +160,7 @@ def resnet50():
         optimizer.step()
         return loss.item()
     ms, _ = timed(step, 10)
-    yield "ResNet-50, f16, training step of 64", ms, 0.0  # cuDNN's gradients may add in any order.
+    yield "ResNet-50, f16, training step of 64", ms, 0.0  # cuDNN may add gradients in any order.
 
 
 @row
@@ -176,7 +176,8 @@ def gpt2_training():
         optimizer.step()
         return loss.item()
     ms, _ = timed(step, 20)
-    yield "GPT-2 small, bf16, training step of 8 x 512", ms, 0.0  # Gradients may add in any order.
+    yield "GPT-2 small, bf16, training step of 8 x 512", ms, 0.0  # Gradients may be added in any
+                                                                  # order.
 
 
 @row
@@ -207,7 +208,7 @@ def main():
                     file.write(json.dumps({"row": what, "ms": ms, "check": check}) + "\n")
                     file.flush()
             except (RuntimeError, ImportError) as error:
-                failed = True  # What comes next may still run: not every error ends a context.
+                failed = True  # Later models may still run, because not every error ends a context.
                 print(f"{name}: {str(error)[:600]}", file=sys.stderr, flush=True)
             print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     return failed

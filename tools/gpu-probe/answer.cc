@@ -1,4 +1,4 @@
-// JSON text and the lines from a question's process to its parent.
+// Answer: JSON text, and the lines from a question's process to its parent.
 #include "answer.h"
 
 #include <unistd.h>
@@ -72,7 +72,7 @@ void Answer::write_line(const std::string& line) {
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = write(fd_, rest.data(), rest.size());
-    if (written <= 0) return;  // The parent gave up on us.
+    if (written <= 0) return;  // The parent has closed the pipe.
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
 }

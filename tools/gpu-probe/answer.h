@@ -1,5 +1,5 @@
-// What a question finds out: facts as JSON, written down one by one so that those before a crash of
-// the driver are kept.
+// Answer: the facts that a question finds, as JSON. They are written one by one, so that a crash of
+// the driver loses only later ones.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace gpurun::probe {
 
-// A JSON value in text form. Small enough to need no library on the machine under examination.
+// A JSON value in text form. It needs no library on the machine under test.
 class Json {
  public:
   static Json text(std::string_view value);
@@ -23,10 +23,10 @@ class Json {
   static Json list(const std::vector<Json>& items);
   // Names must not repeat.
   static Json object(const std::vector<std::pair<std::string, Json>>& members);
-  // A number of CUDA's, with its name where this program knows it: "1 CUDA_ERROR_INVALID_VALUE".
+  // A CUDA result code, with its name when this program knows it: "1 CUDA_ERROR_INVALID_VALUE".
   static Json result(CUresult result);
   static Json address(std::uint64_t value);  // "0x7f00"
-  // Text that already is JSON, of one line.
+  // Text that is JSON already, on one line.
   static Json raw(std::string json);
 
   const std::string& str() const { return json_; }
@@ -36,12 +36,12 @@ class Json {
   std::string json_;
 };
 
-// Where a question writes. Lines on a pipe to the parent: "F name json", "U reason".
+// The output of a question: lines on a pipe to the parent, "F name json" or "U reason".
 class Answer {
  public:
   explicit Answer(int fd) : fd_(fd) {}
   void fact(const std::string& name, const Json& value);
-  // The question, or the named part of it, cannot be answered here, and why.
+  // The question, or the named part of it, cannot be answered here.
   void unanswerable(const std::string& reason);
 
  private:
@@ -57,7 +57,7 @@ struct Question {
   void (*ask)(const std::string& libcuda, Answer* answer);
 };
 
-// "CUDA_ERROR_INVALID_VALUE", or "?" for a number that is not known here.
+// "CUDA_ERROR_INVALID_VALUE", or "?" for an unknown number.
 const char* result_name(CUresult result);
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {

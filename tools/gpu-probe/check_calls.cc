@@ -1,8 +1,8 @@
-// Wrong calls, many in one process.
+// check_calls(): makes many wrong calls in one process.
 //
-// A stage is made anew when a call succeeded, when something was made or ended before it, or when
-// it changed what it should not have. Resetting the primary context takes away what the old one
-// had.
+// A stage is made anew after a call that succeeded, after one that needed other calls before it,
+// and after one that changed what it must not change. A reset of the primary context removes what
+// the old one had.
 #include "check_calls.h"
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace gpurun::probe {
 namespace {
 
 constexpr int kSecondsPerLevel = 240;
-constexpr std::size_t kWatched = 65536 + 1024;  // What right structures copy from and to.
+constexpr std::size_t kWatched = 65536 + 1024;  // Right structures copy from and to this range.
 constexpr unsigned char kFilled = 0x5a;
 
 class Checker {
@@ -35,7 +35,7 @@ class Checker {
       const bool right = call.expected == kOpen || code == call.expected || lacking;
       const bool touched = code == CUDA_SUCCESS || call.prepared;
       const char* changed = touched || level_ == Level::kLost ? "" : what_changed();
-      // What one side lacks the other may have: the code is not for comparing.
+      // One side may have what the other lacks, so the code cannot be compared.
       if (*call.lacking != '\0' && right)
         say(call, "as expected, or lacking");
       else if (right)
@@ -65,7 +65,7 @@ class Checker {
     must(CU(driver_, cuMemsetD8_v2)(stage_->memory, kFilled, kWatched), "cuMemsetD8");
     must(CU(driver_, cuCtxSynchronize)(), "cuCtxSynchronize");
   }
-  // What a call that failed late has to say is told here at the latest.
+  // A late failure is returned here at the latest.
   void drop_stage() {
     if (level_ == Level::kNothing) return stage_.reset();
     CUcontext gone = nullptr;
@@ -85,10 +85,11 @@ class Checker {
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     (void)CU(driver_, cuThreadExchangeStreamCaptureMode)(&mode);
     while (CU(driver_, cuDevicePrimaryCtxRelease_v2)(0) == CUDA_SUCCESS) continue;
-    stage_.reset();  // Copies into its memory are over now.
+    stage_.reset();  // Copies into its memory are complete now.
   }
 
-  // Whether the call may be answered before it has been carried out, and its failure came next.
+  // True when the call may be answered before it is carried out, and the next call returned its
+  // failure.
   bool comes_late(const WrongCall& call, CUresult code) {
     if (code != CUDA_SUCCESS) return false;
     if (std::strncmp(call.lacking, "later: ", 7) == 0) return true;
@@ -96,7 +97,7 @@ class Checker {
            CU(driver_, cuCtxSynchronize)() == call.expected;
   }
 
-  // "" when the stage is as it was made.
+  // "" when the stage is unchanged.
   const char* what_changed() {
     if (!has_context()) return "";
     CUcontext current = nullptr;

@@ -1,4 +1,4 @@
-// fork, a pipe, a deadline.
+// run_child(): a fork, a pipe and a deadline.
 #include "child.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
   setpgid(0, 0);
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  std::_Exit(work(fd));  // No handlers of the driver: what counts has been written.
+  std::_Exit(work(fd));  // Without the driver's exit handlers: all results are written already.
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ ChildResult run_child(int seconds_max, const std::function<int(int fd)>& work) {
   close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  kill(-child, SIGKILL);  // What it may have left behind.
+  kill(-child, SIGKILL);  // Its descendants.
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (WIFSIGNALED(status) && !result.timed_out) result.signal = WTERMSIG(status);
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);

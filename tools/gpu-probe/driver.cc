@@ -1,4 +1,4 @@
-// Opens the driver and builds what questions start from.
+// Driver: opens the driver, and builds the stage of a question.
 #include "driver.h"
 
 #include <dlfcn.h>

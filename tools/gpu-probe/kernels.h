@@ -1,4 +1,4 @@
-// The kernels of the probe, as PTX text: the machine under examination needs no compiler.
+// Kernels of the probe, as PTX text, because the machine under test needs no compiler.
 #pragma once
 
 namespace gpurun::probe {

@@ -1,7 +1,7 @@
-// gpu-probe: asks a CUDA driver what its manual does not say, and writes down the answers.
+// gpu-probe: asks a CUDA driver what its manual does not say, and records the answers.
 //
-// Opens the driver at run time and links nothing of CUDA. This process never opens it: each
-// question runs in a process of its own, and one that crashes or hangs costs its own answer only.
+// It opens the driver at run time and links nothing of CUDA. This process never opens the driver.
+// Each question runs in a process of its own, so a crash or hang loses only that answer.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

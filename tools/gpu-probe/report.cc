@@ -1,4 +1,4 @@
-// The two documents.
+// Report: the two documents.
 #include "report.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-// Wrong calls are written by several processes at once; their numbers tell the order.
+// Several processes write wrong calls at once. Their numbers give the order.
 void sort_calls(QuestionReport* report) {
   std::stable_sort(report->facts.begin(), report->facts.end(), [](const auto& a, const auto& b) {
     const bool both = a.first.rfind("call.", 0) == 0 && b.first.rfind("call.", 0) == 0;
@@ -32,7 +32,7 @@ QuestionReport read_report(const Question& question, const std::string& lines,
   std::size_t start = 0;
   while (start < lines.size()) {
     std::size_t end = lines.find('\n', start);
-    if (end == std::string::npos) break;  // A half line: the process died while writing it.
+    if (end == std::string::npos) break;  // The process died while writing this line.
     const std::string line = lines.substr(start, end - start);
     start = end + 1;
     const std::size_t tab = line.find('\t');

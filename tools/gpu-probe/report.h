@@ -1,4 +1,4 @@
-// Puts the answers together: one JSON file for programs, one table for people.
+// Report: all answers as one JSON file for programs and one table for people.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct QuestionReport {
   std::vector<std::pair<std::string, std::string>> facts;  // Name and JSON, in order.
 };
 
-// Reads the lines that a question's process wrote. `failure` is how the process ended, if badly.
+// Reads the lines that a question's process wrote. `failure` says how the process ended, if badly.
 QuestionReport read_report(const Question& question, const std::string& lines,
                            const std::string& failure, double seconds);
 

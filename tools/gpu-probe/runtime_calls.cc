@@ -1,4 +1,4 @@
-// Replaces dlsym() for the runtime, and the functions that it gets by it.
+// RuntimeCalls: replaces dlsym() for the runtime, and the functions that it gets through it.
 #include "runtime_calls.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 #include "answer.h"
 
-// Functions of one version only, around a launch: the type is known whoever asks for them.
+// Functions around a launch that have only one version, so that each caller gets the same type.
 #define GPURUN_RECORDED(each)                                                                 \
   each(cuLaunchKernel) each(cuLaunchKernelEx) each(cuLaunchCooperativeKernel)                 \
       each(cuKernelGetFunction) each(cuKernelGetAttribute) each(cuFuncGetAttribute)           \
@@ -26,7 +26,7 @@ bool g_recording = false;
 std::vector<std::string> g_calls;
 decltype(&::cuGetProcAddress_v2) g_get_proc_address = nullptr;
 
-// One recorded function: `Tag` tells those of one type apart.
+// One recorded function. `Tag` distinguishes functions of one type.
 template <typename Tag, typename Type>
 struct Recorded;
 template <typename Tag, typename... Arguments>
@@ -48,11 +48,12 @@ GPURUN_RECORDED(GPURUN_TAG)
 CUresult get_proc_address(const char* symbol, void** function, int version, cuuint64_t flags,
                           CUdriverProcAddressQueryResult* status) {
   const CUresult result = g_get_proc_address(symbol, function, version, flags, status);
-  // The copies for per-thread default streams stay as they are: the question uses none.
+  // The variants for per-thread default streams are not recorded, because the question does not use
+  // them.
   if (result != CUDA_SUCCESS || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) {
     return result;
   }
-  // The runtime asks for it by itself, too, and goes on with the answer.
+  // The runtime also gets this function itself, and uses the result for its next lookups.
   if (std::strcmp(symbol, "cuGetProcAddress") == 0 && version >= 12000) {
     *function = reinterpret_cast<void*>(&get_proc_address);
     return result;
@@ -73,7 +74,7 @@ void record() { g_recording = true; }
 
 std::vector<std::string> take() { return std::exchange(g_calls, {}); }
 
-// What dlsym() gives for `found`.
+// The result of dlsym() for `found`.
 void* replaced(const char* symbol, void* found) {
   if (!g_recording || found == nullptr || std::strcmp(symbol, "cuGetProcAddress_v2") != 0) {
     return found;

@@ -1,7 +1,7 @@
-// RuntimeCalls: what CUDA's shared runtime asks of the driver, seen from inside of this process.
+// RuntimeCalls: records which driver functions CUDA's shared runtime calls in this process.
 //
-// The runtime looks up one function with dlsym(), cuGetProcAddress_v2, and gets all others from it.
-// This program exports a dlsym() of its own that puts a recording one in its place.
+// The runtime looks up only cuGetProcAddress_v2 with dlsym(), and gets all other functions from it.
+// This program exports a dlsym() of its own that returns a recording replacement.
 #pragma once
 
 #include <string>
@@ -11,10 +11,9 @@
 
 namespace gpurun::probe::runtime_calls {
 
-// From now on. Before the runtime's first call.
+// Starts recording. Call before the runtime's first call.
 void record();
-// Calls since the last take(), of the functions that are recorded: "cuLaunchKernel 1
-// CUDA_ERROR_INVALID_VALUE".
+// Returns the recorded calls since the last take(): "cuLaunchKernel 1 CUDA_ERROR_INVALID_VALUE".
 std::vector<std::string> take();
 
 }  // namespace gpurun::probe::runtime_calls

@@ -1,8 +1,8 @@
 // Wrong calls: the words of wrong_calls.txt as C++, and a row of that table.
 //
-// wrong_calls.py makes one member function of each row; the arguments there are these members,
-// functions and numbers. The probe makes each call in a process of its own, check_calls.h many in
-// one.
+// wrong_calls.py makes one member function from each row. Its arguments are the members, functions
+// and numbers of this file. The probe makes each call in a process of its own, and check_calls.h
+// makes many in one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace gpurun::probe {
 
-// Room of 4 KiB of zeros for outputs that nobody reads, as any pointer.
+// 4 KiB of zeros for outputs that are not read, as any pointer.
 struct Room {
   template <typename T>
   operator T*() {
@@ -22,8 +22,8 @@ struct Room {
   }
   alignas(64) char bytes[4096] = {};
 };
-// Bad handles, as any pointer: an address of zeros, so that a driver which looks behind it sees
-// nothing rather than a hole; and a hole.
+// Bad handles, as any pointer. Zeros point to readable zeros: a driver that reads through one finds
+// zeros and does not crash. A Hole points to unmapped memory.
 struct Zeros {
   template <typename T>
   operator T*() const {
@@ -36,7 +36,7 @@ struct Hole {
     return hole_as<T*>();
   }
 };
-// A number that is no value of the enumeration which the parameter wants.
+// A number that is not a value of the parameter's enumeration.
 class Number {
  public:
   explicit constexpr Number(unsigned value) : value_(value) {}
@@ -49,10 +49,10 @@ class Number {
 };
 
 struct WrongStage : Stage {
-  // As Stage. Throws CallFailed, too, when a fault at kLost goes unnoticed.
+  // As Stage(). Also throws CallFailed when a fault at kLost goes unnoticed.
   WrongStage(const Driver& opened, Level level);
 
-  // Row `Index` of the table. Throws CallFailed when what must come before it fails.
+  // Makes the call of row `Index`. Throws CallFailed when a call before it fails.
   template <int Index>
   CUresult make();
 
@@ -62,7 +62,7 @@ struct WrongStage : Stage {
   static constexpr Hole hole = {};
   static Number number(unsigned value) { return Number(value); }
   static constexpr std::size_t TiB = std::size_t{1} << 40;
-  static constexpr std::size_t all = ~std::size_t{0};     // Sizes and pitches beyond everything.
+  static constexpr std::size_t all = ~std::size_t{0};     // Sizes and pitches beyond every bound.
   static constexpr CUdeviceptr unknown = 0x1234500;       // Never allocated.
   static constexpr CUdeviceptr nowhere = 0x700000000000;  // Never reserved.
   static constexpr std::size_t granule = 2 << 20;
@@ -72,17 +72,17 @@ struct WrongStage : Stage {
   static const char* const kernels;      // PTX of kernels.h.
   static const char* const bad_ptx;      // An instruction that does not exist.
   static const char* const future_ptx;   // ".version 99.0".
-  static const char* const broken_ptx;   // A register that nobody declared.
+  static const char* const broken_ptx;   // A register without a declaration.
   static const char* const no_such_sm;   // ".target sm_999".
-  static unsigned char foreign_elf[64];  // Nothing but an ELF header of machine code.
+  static unsigned char foreign_elf[64];  // Only an ELF header of machine code.
   CUgraphExec graph_exec = nullptr;      // At kLost: made before the fault.
-  // Of functions whose address is all that counts.
+  // For functions of which only the address matters.
   static void host_function(void*) {}
   static void callback(CUstream, CUresult, void*) {}
 
   CUjit_option* options(CUjit_option one) { return &(option_ = one); }
 
-  // --- Words: what must come before a call. Each makes something, and what it returns is valid...
+  // --- Words: what must come before a call. These return a valid object...
   CUgraph graph();
   CUgraphNode node(CUgraph of);  // An empty one.
   CUgraphExec exec();            // Of a graph with an empty node.
@@ -99,16 +99,16 @@ struct WrongStage : Stage {
   CUevent other_event();
   CUmodule other_module();
   CUlinkState link();            // With the text `kernels`.
-  CUlinkState completed();       // Likewise, and with its image made.
+  CUlinkState completed();       // As link(), with its image made.
   CUevent event_without_time();  // Recorded.
   CUdeviceptr async_memory();    // 4096 bytes of cuMemAllocAsync.
   void** five();                 // Parameters for with_five, in order.
   void** short_extra();
-  CUstream capturing();               // `stream`, relaxed, with a launch of nothing behind it.
+  CUstream capturing();               // `stream`, relaxed, with an empty launch behind it.
   CUstream capturing(unsigned mode);  // CUstreamCaptureMode.
   CUstream invalidated();             // A capture that an illegal call has ended.
   CUevent captured_event();           // Recorded in a capturing stream.
-  // ...and these are what is left of something that has ended.
+  // ...and these return the remains of an ended object.
   CUstream destroyed(CUstream ended);
   CUevent destroyed(CUevent ended);
   CUgraph destroyed(CUgraph ended);
@@ -124,7 +124,7 @@ struct WrongStage : Stage {
   char* unregistered(char* ended);
   CUmemGenericAllocationHandle released(CUmemGenericAllocationHandle ended);
   CUdeviceptr unmapped(CUdeviceptr ended);
-  // Ends the second context, if there is one, and waits for its work: that may write here.
+  // Ends the second context, if there is one, and waits for its work, which may write here.
   void end_other_context();
   // No context is current from here on.
   template <typename T>
@@ -133,7 +133,7 @@ struct WrongStage : Stage {
     return value;
   }
 
-  // --- Structures: right but for the members in braces, in the table `copy_2d{.srcPitch = 8}`.
+  // --- Structures: right, except the members in braces. In the table: `copy_2d{.srcPitch = 8}`.
   template <typename Change>
   CUDA_MEMCPY2D* copy_2d(Change&& change) {
     change(copy_2d_ = right_copy_2d());
@@ -203,11 +203,11 @@ inline constexpr int kOpen = -1;
 struct WrongCall {
   const char* function;
   const char* how;
-  int expected;        // CUresult, or kOpen: the source does not say, any code is right.
+  int expected;        // CUresult, or kOpen: the source does not say, and any code is right.
   const char* source;  // Of `expected`, as in the table.
   Level level;         // What must exist before the call.
-  bool prepared;       // Something comes before it that changes the stage.
-  // Why CUDA_ERROR_NOT_SUPPORTED is right too, here; "" where it is not.
+  bool prepared;       // A call before it changes the stage.
+  // Why CUDA_ERROR_NOT_SUPPORTED is right here, too. "" where it is wrong.
   const char* lacking;
   CUresult (WrongStage::*make)();
 };

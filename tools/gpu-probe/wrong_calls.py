@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes C++ of the table of wrong calls. usage: wrong_calls.py TABLE OUTPUT
 
-A row of the table (wrong_calls.txt says what its columns mean) becomes one member function of
-WrongStage and one element of wrong_calls().
+Each row of the table becomes one member function of WrongStage and one element of wrong_calls().
+wrong_calls.txt explains its columns.
 """
 import re
 import sys
@@ -12,7 +12,7 @@ LEVELS = {"nothing": "kNothing", "init": "kInit", "context": "kContext", "kernel
 STRUCTURES = ("copy_2d", "copy_3d", "properties", "pool_properties", "access", "config", "kernel_node",
               "memset_node")
 STRUCTURE = re.compile(r"\b(%s)\{([^{}]*)\}" % "|".join(STRUCTURES))
-# Functions of wrong_call.h that change nothing: a row that calls others prepares something.
+# Functions of wrong_call.h that change nothing. A row that calls others needs preparation.
 VALUES = {"number", "options", "five", "short_extra"}
 SOURCE = re.compile(r"list|code|says: \S.*|like \w+(: .*)?|measured on .+|open")
 
@@ -48,7 +48,7 @@ def read(path):
 
 
 def structure(match):
-    """copy_2d{.a = 1, .b = 2}: the right structure but for these members."""
+    """copy_2d{.a = 1, .b = 2}: the right structure, except these members."""
     name, members = match.groups()
     changes = [change.strip() for change in re.split(r",\s*(?=\.)", members) if change.strip()]
     body = " ".join(f"it{change};" for change in changes)

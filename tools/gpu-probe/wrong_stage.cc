@@ -1,4 +1,4 @@
-// What wrong calls start from: objects that live, objects that have ended, right structures.
+// WrongStage: live objects, ended objects and right structures for wrong calls.
 #include "kernels.h"
 #include "wrong_call.h"
 

@@ -1,4 +1,4 @@
-// complain(): a line on gpuctl's stderr, without the tokens that a user gave in a wrong place.
+// complain(): writes a line to gpuctl's stderr, without tokens that a user gave in a wrong place.
 #pragma once
 
 #include <cstdio>

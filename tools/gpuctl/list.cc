@@ -1,4 +1,4 @@
-// Asks each server in turn, and prints one table. Both forms come from the same facts.
+// gpuctl list: asks each server in turn and prints one table. Both output forms use the same facts.
 #include "tools/gpuctl/list.h"
 
 #include <cstdint>
@@ -25,12 +25,12 @@ std::string row(const std::string& server, const std::string& gpu, const std::st
   std::snprintf(line, sizeof line, kRow, server.c_str(), gpu.c_str(), name.c_str(), memory.c_str(),
                 used.c_str(), held.c_str(), processes.c_str(), holder.c_str());
   std::string text = line;
-  // No blanks before the line's end where the last column is empty.
+  // Remove blanks before the line's end, where the last column is empty.
   text.erase(text.find_last_not_of(" \n") + 1);
   return text + "\n";
 }
 
-// What peers have said, as a terminal may have it: printable ASCII, all else as \xNN.
+// Makes a peer's text safe for a terminal: printable ASCII, everything else as \xNN.
 std::string shown(const std::string& text) {
   std::string safe;
   for (const char each : text) {
@@ -67,7 +67,7 @@ std::string duration(std::uint64_t seconds) {
   return text;
 }
 
-// ISO 8601, UTC; null: the server does not say, or it is no time.
+// ISO 8601, UTC. Null: the server does not report it, or the number is out of range.
 json iso_time(std::int64_t seconds) {
   const auto time = static_cast<std::time_t>(seconds);
   std::tm utc = {};
@@ -79,14 +79,15 @@ json iso_time(std::int64_t seconds) {
 
 json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
-// What the attached processes go over, as GPURUN_TRANSPORTS has it; null: there is none.
+// The transport of the attached processes, in the words of GPURUN_TRANSPORTS. Null: no process is
+// attached.
 json transport_of(const protocol::ListedGpu& gpu) {
   if (gpu.workers == 0) return nullptr;
   if (gpu.sharing == 0) return "tcp";
   return gpu.sharing < gpu.workers ? "shm,tcp" : "shm";
 }
 
-// Null: nobody has it.
+// Null: the GPU is free.
 json lease_of(const protocol::Listing& listing, const protocol::ListedGpu& gpu) {
   if (gpu.holder.empty()) return nullptr;
   json gpus = json::array();
@@ -107,7 +108,7 @@ json lease_of(const protocol::Listing& listing, const protocol::ListedGpu& gpu) 
           {"encryption", gpu.encrypted ? "TLS 1.3" : "none"}};
 }
 
-// All that is shown of a server, in either form.
+// Everything that both forms show of a server.
 json facts(const std::string& server, const protocol::Listing& listing) {
   json gpus = json::array();
   for (std::size_t index = 0; index < listing.gpus.size(); ++index) {
@@ -172,7 +173,8 @@ std::string listing_rows(const std::string& server, const protocol::Listing& lis
                 is_free ? "free" : duration(lease["held_seconds"].get<std::uint64_t>()),
                 is_free ? "" : lease["processes"].dump(), holder_of(lease));
   }
-  // Where strangers' code can do what the daemon's user can, whoever asks shall know.
+  // Without this confinement a stranger's program has all rights of the daemon's user, so users
+  // must know.
   if (listing.confinement.find("user") == std::string::npos) {
     text += name + ": workers run as the daemon's user\n";
   }
@@ -184,7 +186,7 @@ std::string listing_rows(const std::string& server, const protocol::Listing& lis
 }
 
 std::string listing_json(const std::string& server, const protocol::Listing& listing) {
-  // A peer's words may be no UTF-8.
+  // A peer's text may not be UTF-8.
   return facts(server, listing).dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// gpuctl list: which GPUs servers have, and who holds them.
+// gpuctl list: prints which GPUs servers have, and which users hold them.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace gpurun::tools {
 
 struct ServerChoice {
   std::vector<std::string> servers;  // HOST:PORT.
-  Credential credential;             // Empty: what found_credential() finds for each.
+  Credential credential;             // Empty: found_credential() for each.
   client::LinkSecurity security;
 };
 
@@ -23,8 +23,8 @@ std::string listing_heading();
 // One server's line of JSON.
 std::string listing_json(const std::string& server, const protocol::Listing& listing);
 
-// Prints the table on stdout, or with `as_json` a line for each server, and failures on stderr. The
-// exit status: 0 when every server answered.
+// Prints the table on stdout, or with `as_json` a line for each server. Prints failures on stderr.
+// Returns the exit status: 0 when every server answered.
 int list_servers(const ServerChoice& choice, bool as_json);
 
 }  // namespace gpurun::tools

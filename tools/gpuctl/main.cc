@@ -1,4 +1,5 @@
-// gpuctl: the user's and operator's tool. One file for each command; this one reads the words.
+// gpuctl: the user's and operator's tool. One file for each command. This file parses the command
+// line.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +29,7 @@ struct Words {
   std::string secret_file, token_file, output;
   TokenWords token;
   std::vector<std::string> traces;
-  Options link;  // Of which only the link's security counts.
+  Options link;  // Only the link's security is used.
   bool as_json = false;
 };
 
@@ -92,7 +93,7 @@ CLI::App* add_token_command(CLI::App* app, const char* name, const char* what, T
   return command;
 }
 
-// What runs the command that was chosen.
+// The function of the chosen command.
 using TokenCommand = int (*)(const TokenWords&);
 std::vector<std::pair<CLI::App*, TokenCommand>> add_token_commands(CLI::App* token,
                                                                    TokenWords* words) {

@@ -1,5 +1,5 @@
-// Only files that every user may read are looked at, and no variable is written whose name or value
-// looks like a secret.
+// gpuctl report: reads only files that every user may read. Omits the value of a variable when its
+// name or the value looks like a secret.
 #include "tools/gpuctl/report.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ std::string read_file(const char* path) {
   return text;
 }
 
-// What a command prints on either output, its last kPieceBytesMax bytes, until the deadline.
+// What a command prints on either output until the deadline: the last kPieceBytesMax bytes.
 std::string output_of(std::vector<const char*> command) {
   std::string name = command[0];
   command.push_back(nullptr);
@@ -194,7 +194,7 @@ bool is_reported_variable(std::string_view name) {
 }
 
 bool holds_a_secret(std::string_view name) {
-  if (name.ends_with("_FILE")) return false;  // Where a secret lies is none.
+  if (name.ends_with("_FILE")) return false;  // The path of a secret file is not a secret.
   for (const std::string_view word : {"SECRET", "TOKEN", "PASSW", "KEY", "CREDENTIAL", "AUTH"}) {
     if (name.find(word) != std::string_view::npos) return true;
   }
@@ -210,7 +210,7 @@ bool is_a_secret(std::string_view value) {
   for (const char* word : {"key=", "token=", "secret=", "password=", "passwd=", "auth="}) {
     if (lower.find(word) != std::string::npos) return true;
   }
-  // A user's token (protocol/token.h), whatever it was put into.
+  // A user's token (protocol/token.h) anywhere in the text.
   for (std::size_t at = 0; (at = lower.find("gpurun1_", at)) != std::string::npos; ++at) {
     if (lower.find_first_not_of("0123456789abcdef", at + 8) >= at + 8 + 12) return true;
   }

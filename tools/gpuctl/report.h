@@ -1,4 +1,4 @@
-// gpuctl report: what whoever mends a fault needs to know of this machine, as one text file.
+// gpuctl report: writes what a maintainer needs to know about this machine into one text file.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace gpurun::tools {
 
-// Whether a variable belongs into a report: those that steer gpurun, CUDA, the loader and the
-// libraries that use them.
+// True when a variable belongs in a report: those for gpurun, CUDA, the loader and the libraries
+// that use them.
 bool is_reported_variable(std::string_view name);
-// Whether its value is kept out of it, judged by its name.
+// True when its name shows that its value is a secret, which a report leaves out.
 bool holds_a_secret(std::string_view name);
-// Whether a value says that it is one: a URL with a user, or "key=" and the like.
+// True when the value itself looks like a secret: a URL with a user, or "key=" and the like.
 bool is_a_secret(std::string_view value);
-// Whether a variable that names a file with a secret may hold the secret itself.
+// True when a variable for the name of a secret file may hold the secret itself.
 bool is_misplaced(std::string_view name, std::string_view value);
 
-// Writes the report to `path` ("-": stdout). The exit status.
+// Writes the report to `path` ("-": stdout). Returns the exit status.
 int write_report(const std::string& path, const ServerChoice& choice);
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// Events become slices, numbers become flows.
+// Timeline: events become slices, and sequence numbers become flows.
 #include "tools/gpuctl/timeline.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string function_name(std::uint16_t opcode) {
   return row == nullptr ? "function " + std::to_string(opcode) : row->symbol;
 }
 
-// A peer may say any time; what is no time of this run is as far away as a number can be.
+// A peer may send any time. A time outside of this run is moved to the farthest number.
 std::int64_t signed_time(std::uint64_t nanoseconds) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / 4);
   return static_cast<std::int64_t>(std::min(nanoseconds, kMost));
@@ -37,7 +37,7 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-// Microseconds, as the format wants them.
+// Microseconds, as the format needs them.
 std::string microseconds(std::int64_t nanoseconds) {
   const bool negative = nanoseconds < 0;
   const std::int64_t size = negative ? -nanoseconds : nanoseconds;
@@ -88,7 +88,7 @@ class Writer {
           ",\"dur\":" + microseconds(std::max<std::int64_t>(slice.end - slice.begin, 0)) +
           ",\"args\":{" + slice.arguments + "}");
   }
-  // `phase`: s begins, t passes, f ends. Bound to the slice that is there at that time.
+  // `phase`: s begins, t passes, f ends. Attached to the slice at that time.
   void flow(char phase, unsigned pid, std::uint64_t tid, std::int64_t when, const std::string& id) {
     event("\"ph\":\"" + std::string(1, phase) + "\",\"cat\":\"call\",\"name\":\"call\",\"id\":\"" +
           id + "\"" + (phase == 'f' ? ",\"bp\":\"e\"," : ",") + place(pid, tid) +
@@ -100,7 +100,7 @@ class Writer {
   bool first_ = true;
 };
 
-// One process of the program, with its worker and what that says of the device.
+// One process of the program, with its worker and the worker's report of the device.
 class ProcessWriter {
  public:
   ProcessWriter(const Traced& traced, unsigned index, std::int64_t zero, Writer* writer)
@@ -130,7 +130,7 @@ class ProcessWriter {
     return flow_prefix_ + std::to_string(sequence);
   }
 
-  // Which kernel a call launched: as the program named it, else as the device did.
+  // The kernel that a call launched, by the program's name for it, else by the device's.
   void note_launches() {
     for (const RecordedEvent& event : traced_.worker.events) {
       if (event.kind != Recorded::kKernel || event.value != 0) continue;
@@ -171,7 +171,8 @@ class ProcessWriter {
                  flow_id(event.sequence));
   }
 
-  // What was appended in it comes before it in the thread's events, since it was noted at its end.
+  // Appended calls come before their entry in the thread's events, because an entry is recorded at
+  // its end.
   void write_entry(const RecordedEvent& entry, std::vector<RecordedEvent>* appended) {
     Slice slice{function_name(entry.opcode), client_time(entry.begin_ns), client_time(entry.end_ns),
                 "", 0};
@@ -227,7 +228,7 @@ class ProcessWriter {
         case Recorded::kIssue:
         case Recorded::kRest:
         case Recorded::kKernel:
-          break;  // A client has none of these.
+          break;  // A client has no events of these kinds.
       }
     }
     for (const auto& [thread, left] : appended) {
@@ -239,8 +240,8 @@ class ProcessWriter {
 
   using Rows = std::map<std::string, std::vector<Slice>>;
 
-  // Slices of one row must not overlap: those that do get rows of their own. A flow passes each, or
-  // ends there.
+  // Slices of one row must not overlap, so overlapping slices get further rows. A flow passes each
+  // slice, or ends there.
   void write_rows(unsigned pid, const char* category, Rows& rows, char phase) {
     std::uint64_t tid = 0;
     for (auto& [name, slices] : rows) {
@@ -321,7 +322,7 @@ class ProcessWriter {
   const std::string flow_prefix_;
   Writer& writer_;
   std::map<std::uint64_t, std::string> kernels_;  // By call.
-  std::set<std::uint64_t> on_device_;             // Calls with a kernel there.
+  std::set<std::uint64_t> on_device_;             // Calls with a kernel on the device.
   std::set<std::uint64_t> issued_;
 };
 
@@ -374,7 +375,7 @@ ClockLine::ClockLine(const std::vector<ClockSample>& samples) {
     error_ns_ = std::max(errors[0], errors[1]);
     return;
   }
-  // Nothing says that they drift: a line through the errors would only bend what is short.
+  // Without evidence of a drift, a line through the errors would only bend short traces.
   const bool early_is_best = errors[0] <= errors[1];
   offset_begin_ = offset_of(early_is_best ? early : late);
   constexpr double kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 4);

@@ -1,4 +1,4 @@
-// Making, listing and revoking users' tokens.
+// gpuctl token: makes, lists and revokes users' tokens.
 #include "tools/gpuctl/token.h"
 
 #include <fcntl.h>
@@ -80,8 +80,8 @@ void drop_old(std::vector<TokenEntry>* entries, std::int64_t now) {
   });
 }
 
-// Who of this machine's people asks: as whom they logged in, where the kernel keeps that (it is
-// still theirs under sudo), else whom sudo names, else this process's user.
+// The person that runs gpuctl: the login user where the kernel keeps it (sudo does not change it),
+// else the user that sudo names, else this process's user.
 std::string who_asks() {
   std::string uid;
   std::getline(std::ifstream("/proc/self/loginuid"), uid);
@@ -92,12 +92,12 @@ std::string who_asks() {
   std::from_chars(uid.data(), uid.data() + uid.size(), number);
   const struct passwd* known = getpwuid(number);
   const std::string name = known != nullptr ? known->pw_name : "";
-  // A name that would not fit into the file is as good as none.
+  // Replaces a name that would not fit into the file.
   return protocol::check_user(name).ok() ? name : "uid-" + std::to_string(number);
 }
 
-// What the gpurund that reads this file of tokens has left beside it; none: it shows no key, or has
-// not been started since.
+// The fingerprint that gpurund has written beside this file of tokens. Nothing: it has no key, or
+// has not started since.
 std::optional<Sha256Digest> fingerprint_beside(const std::string& file) {
   std::string line;
   std::getline(std::ifstream(file + protocol::kFingerprintSuffix), line);
@@ -105,7 +105,7 @@ std::optional<Sha256Digest> fingerprint_beside(const std::string& file) {
   return found.ok() ? std::optional<Sha256Digest>(*found) : std::nullopt;
 }
 
-// The server that a token is to name, by the words; none: they do not say.
+// The server that a token must name, by the options. Nothing: they do not say.
 Result<std::optional<Sha256Digest>> server_of(const TokenWords& words,
                                               const std::optional<Sha256Digest>& own) {
   if (words.fingerprint.empty()) return std::optional<Sha256Digest>();
@@ -119,7 +119,7 @@ Result<std::optional<Sha256Digest>> server_of(const TokenWords& words,
   return std::optional<Sha256Digest>(*told);
 }
 
-// Whom its user should meet.
+// Prints the server's key that the token's user must expect.
 void say_fingerprint(const std::optional<Sha256Digest>& named,
                      const std::optional<Sha256Digest>& own) {
   if (!own || named == own) return;
@@ -137,7 +137,7 @@ void say_fingerprint(const std::optional<Sha256Digest>& named,
       text.c_str());
 }
 
-// A new file that only this user can read; nothing that was there is touched.
+// Makes a new file that only this user can read. Never changes an existing file.
 Result<UniqueFd> open_output(const std::string& path) {
   if (path.empty()) return UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -153,7 +153,7 @@ Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
   entry.by = who_asks();
   GPURUN_RETURN_IF_ERROR(protocol::check_user(words.user));
   GPURUN_RETURN_IF_ERROR(protocol::check_note(words.note));
-  // A file of an older release may hold others; the table shows them without.
+  // A file of an older release may hold other characters. The table does not show them.
   if (!is_printable(words.note)) return wrong("a note is UTF-8 without control characters");
   if (!words.expires.empty()) {
     const Result<std::int64_t> lifetime = parse_lifetime(words.expires);
@@ -185,7 +185,7 @@ Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
     return Status(Code::kUnavailable, "user " + words.user + " has no valid token");
   }
   for (TokenEntry* entry : found) {
-    // What has been revoked once with its leases spared may lose them yet; never the other way.
+    // A token that was revoked with its leases kept may still lose them, but not the reverse.
     if (entry->state == TokenState::kValid) entry->ended = now;
     entry->ended_by = who;
     if (entry->state != TokenState::kRevoked) {
@@ -249,7 +249,7 @@ int create_token(const TokenWords& words) {
   const std::optional<Sha256Digest> own = fingerprint_beside(*file);
   const Result<std::optional<Sha256Digest>> server = server_of(words, own);
   if (!server.ok()) return failed(server.status());
-  // Before anything is made that nobody could be told.
+  // Before the token is made, because nobody could read it otherwise.
   const Result<UniqueFd> output = open_output(words.output);
   if (!output.ok()) return failed(output.status());
   const auto give_up = [&](const Status& status) {

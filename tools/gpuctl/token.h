@@ -1,5 +1,5 @@
-// gpuctl token: who may use this machine's GPUs. What it changes is the file that gpurund reads
-// (protocol/token_file.h); no server is asked.
+// gpuctl token: decides which users may use this machine's GPUs. It changes the file that gpurund
+// reads (protocol/token_file.h), and contacts no server.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 namespace gpurun::tools {
 
 struct TokenWords {
-  std::string file;  // Of the tokens; empty: where gpurund looks when it is told nothing.
+  std::string file;  // The token file. Empty: gpurund's default.
   std::string user, expires, note, fingerprint, output;
   std::vector<std::string> ids;
   bool keep_running = false;
   bool as_json = false;
 };
 
-// Seconds: "12h", "90d", "2w"; at most ten years. kInvalidArgument: none of these.
+// Seconds from "12h", "90d", "2w", at most ten years. kInvalidArgument: anything else.
 Result<std::int64_t> parse_lifetime(const std::string& text);
 
-// The table, the newest token last; and a line of JSON for each.
+// The table, the newest token last. token_json(): a line of JSON for each token.
 std::string token_table(const std::vector<protocol::TokenEntry>& entries, std::int64_t now);
 std::string token_json(const std::vector<protocol::TokenEntry>& entries, std::int64_t now);
 
-// Each prints what it did and returns the exit status: 0; 2 when the words are wrong; 125.
+// Each prints what it did and returns the exit status: 0, 2 for invalid options, or 125.
 //
-// The token is all that is on stdout, or in the new file `output`, and is shown this once.
+// Only the token is on stdout, or in the new file `output`. It is never shown again.
 int create_token(const TokenWords& words);
 int list_tokens(const TokenWords& words);
-// Those of `ids`, or all of `user`: one of the two.
+// Revokes the tokens `ids`, or all of `user`. Give one of the two.
 int revoke_tokens(const TokenWords& words);
 
 }  // namespace gpurun::tools

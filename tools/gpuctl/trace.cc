@@ -1,4 +1,4 @@
-// Reads the files of processes, checks all of them, and only then writes.
+// gpuctl trace: reads the files of all processes, checks them, and only then writes.
 #include "tools/gpuctl/trace.h"
 
 #include <fcntl.h>
@@ -19,14 +19,15 @@
 namespace gpurun::tools {
 namespace {
 
-// A process's file is as large as its recordings; what is larger is none of ours.
+// A process's file is as large as its recordings. A larger file is not ours.
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 30;
 
 Status about(const std::string& path, const std::string& what, Code code) {
   return Status(code, path + ": " + what);
 }
 
-// `found`: in a folder, where another user may have put a link; else the user has named it.
+// `found`: the file was found in a folder, where another user may have put a link. Otherwise the
+// user has named it.
 Result<Bytes> read_file(const std::string& path, bool found) {
   const int links = found ? O_NOFOLLOW : 0;
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | links));
@@ -69,7 +70,7 @@ Result<Traced> read_trace(const std::string& path, bool found) {
   if (worker.ok()) {
     traced.worker = *std::move(worker);
   } else {
-    // A server that says nonsense costs its own rows only.
+    // Invalid data of a server costs only its own rows.
     traced.file.no_worker = "what the server recorded is not sound: " + worker.status().message();
   }
   return traced;
@@ -91,8 +92,8 @@ Status add_folder(const std::string& folder, std::set<std::string>* files) {
                Code::kUnavailable);
 }
 
-// The timeline's file, empty. Nothing but a file of this user's is written over: in a folder that
-// others may write, the name may be a link of theirs.
+// Makes the timeline's empty file. Overwrites only a file of this user's, because the name may be
+// another user's link in a folder that others may write.
 Result<std::FILE*> open_output(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0666));
   if (!fd.valid() && errno == ELOOP) {

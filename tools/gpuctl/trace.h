@@ -1,4 +1,4 @@
-// gpuctl trace: what `gpurun --trace FOLDER` has recorded becomes one timeline.
+// gpuctl trace: turns the recordings of `gpurun --trace FOLDER` into one timeline.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace gpurun::tools {
 
-// The traces that files and folders hold, in the order of their names. kUnavailable: a file cannot
-// be read, a folder holds none. kProtocol: something is no trace. Each says which.
+// Reads the traces in files and folders, in the order of their names. kUnavailable: a file cannot
+// be read, or a folder holds no trace. kProtocol: a file is not a trace. The message names it.
 Result<std::vector<Traced>> read_traces(const std::vector<std::string>& places);
 
-// Writes the timeline of these to `path` ("-": stdout). The exit status.
+// Writes their timeline to `path` ("-": stdout). Returns the exit status.
 int write_trace(const std::vector<std::string>& places, const std::string& path);
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// Line by line: what a line means follows from its indentation and from the key before it.
+// Bitfusion's file of servers: the indentation and the key before a line decide what it means.
 #include "tools/gpurun/bitfusion_servers.h"
 
 #include <cctype>
@@ -16,7 +16,7 @@ std::string stripped(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// Without its comment: a '#' at the begin or behind a blank.
+// The line without its comment: a '#' at the start or after a blank.
 std::string without_comment(const std::string& line) {
   for (std::size_t at = line.find('#'); at != std::string::npos; at = line.find('#', at + 1)) {
     if (at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t') return line.substr(0, at);
@@ -34,7 +34,8 @@ struct KeyValue {
   std::string key, value;
 };
 
-// "key: value", "key:"; and the two keys that matter also without the blank, as files have them.
+// Parses "key: value" or "key:". The two keys that matter may lack the blank, as real files have
+// them.
 std::optional<KeyValue> key_value(const std::string& text) {
   std::size_t end = 0;
   while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 ||
@@ -95,7 +96,7 @@ class Reader {
     }
     GPURUN_RETURN_IF_ERROR(end_server());
     server_ = Server{number, {}, {}};
-    // Keys of this entry stand right of its dash.
+    // Keys of this entry are to the right of its dash.
     key_indent_ = indent + 1;
     if (rest.empty()) return {};
     if (const auto pair = key_value(rest)) return key(number, indent + 1, *pair);

@@ -1,4 +1,5 @@
-// Files are looked at by their descriptors, so that what was looked at is what is read.
+// Credential: files are checked by their descriptors, so that the checked file is the one that is
+// read.
 #include "tools/gpurun/credential.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 namespace gpurun::tools {
 namespace {
 
-// Around the token there may be line ends and blanks.
+// Line ends and blanks may surround the token.
 constexpr std::size_t kTokenFileBytesMax = 4096;
 
 std::string value_of(const char* variable) {
@@ -27,7 +28,7 @@ std::string value_of(const char* variable) {
   return value != nullptr ? value : "";
 }
 
-// What is no file may be the token or secret itself, which no message must hold.
+// A name without a file may be the token or secret itself, so no message may hold it.
 Status check_named(const std::string& file, const char* origin, const std::string& kind) {
   if (file.empty() || access(file.c_str(), F_OK) == 0 || !protocol::may_be_secret(file)) return {};
   return Status(Code::kInvalidArgument,
@@ -38,7 +39,7 @@ Status check_named(const std::string& file, const char* origin, const std::strin
                     " into a file of mode 0600, and name that file");
 }
 
-// A token from `path`, if there is such a file.
+// The token in `path`, if there is such a file.
 Result<Credential> token_at(const std::string& path) {
   Credential found;
   if (access(path.c_str(), F_OK) != 0) return found;
@@ -80,7 +81,7 @@ Result<protocol::Token> read_token(const std::string& path) {
 Result<Credential> named_credential(std::string token_file, std::string secret_file) {
   const char* token_origin = "--token-file";
   const char* secret_origin = "--secret-file";
-  // What is said now stands over what is always there.
+  // The command line overrides the environment.
   if (token_file.empty() && secret_file.empty()) {
     token_file = value_of(token_origin = kTokenFileVariable);
     secret_file = value_of(secret_origin = kSecretFileVariable);
@@ -110,7 +111,7 @@ Result<Credential> named_credential(std::string token_file, std::string secret_f
 Result<Credential> found_credential(const std::string& server) {
   const std::string folder = config_folder();
   const auto place = transport::tcp::parse_host_port(server, limits::kDefaultPort);
-  // A host has no slash in it, but may be a name for a folder.
+  // A host has no slash, but could be the name of a folder such as "..".
   if (place.ok() && !folder.empty() && place->host[0] != '.') {
     for (const std::string& name : {transport::tcp::format_host_port(*place), place->host}) {
       Result<Credential> found = token_at(folder + "/tokens/" + name);

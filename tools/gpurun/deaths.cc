@@ -1,4 +1,4 @@
-// What is put on the board, and what is said when nobody takes it from there.
+// Deaths: what goes on the board, and what gpurun reports when no process takes it from there.
 #include "tools/gpurun/deaths.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace {
 
 // A process that is not stopped asks within client::kNewsPatience.
 constexpr std::chrono::milliseconds kProcessesSayIt{1'500};
-// Its link ends a moment before or after the server of our own.
+// The link of our own server ends a moment before or after that server.
 constexpr std::chrono::milliseconds kServerEnds{500};
 constexpr int kLookAgainMs = 50;
 

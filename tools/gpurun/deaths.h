@@ -1,5 +1,6 @@
-// Deaths: what gpurun hears of workers and servers that died, so that it is said once: by the
-// process that lost its GPU, with its last call, or, where no process says it in time, by gpurun.
+// Deaths: ends of workers and servers that gpurun learns of, so that each is reported once. The
+// process that lost its GPU reports it with its last call. When no process does so in time, gpurun
+// reports it.
 //
 // One thread.
 #pragma once
@@ -18,29 +19,29 @@ namespace gpurun::tools {
 class Deaths {
  public:
   using Clock = std::chrono::steady_clock;
-  // `board` nullptr: there is none, and gpurun says all itself.
+  // `board` nullptr: there is no such page, and gpurun reports everything itself.
   Deaths(client::DeathBoard* board, std::function<void(const std::string&)> say)
       : board_(board), say_(std::move(say)) {}
 
   void worker_died(const protocol::WorkerEnded& ended);
-  // The lease's link has ended. With a server of our own that is soon explained by its end.
+  // The lease's link has ended. For our own server, its end will soon explain that.
   void lease_ended(const std::string& server, const Status& how, bool own_server);
-  // A server of our own has ended.
+  // Our own server has ended.
   void server_ended(const std::string& how);
 
-  // Says what no process has said in time. Milliseconds until it wants to be asked again; -1: it
-  // has nothing to say.
+  // Reports what no process has reported in time. Returns the milliseconds until the next call, or
+  // -1 when there is nothing to report.
   int tick(Clock::time_point now = Clock::now());
-  // The program has ended: says what no process has said.
+  // The program has ended. Reports what no process has reported.
   void finish();
 
  private:
   struct Untold {
     bool on_board;
-    unsigned number;  // There.
+    unsigned number;  // On the board.
     std::string text;
     Clock::time_point until;
-    bool link;  // Of our own server.
+    bool link;  // The link of our own server.
   };
   void add(bool on_board, unsigned number, const std::string& text, std::chrono::milliseconds wait);
 

@@ -1,4 +1,4 @@
-// The order of the places, and the user's file as `gpurun login` changes it.
+// Default servers: the order of the places, and the change of the user's file by `gpurun login`.
 #include "tools/gpurun/default_servers.h"
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ bool is_same(const Address& one, const Address& other) {
   return one.to_string() == other.to_string();
 }
 
-// The server that a line of a plain file names; none: a comment, or "none".
+// The server that a line of a plain file names. Nothing: a comment, or "none".
 std::optional<Address> server_of(const std::string& line) {
   std::istringstream words(line.substr(0, line.find('#')));
   std::string word;

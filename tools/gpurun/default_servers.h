@@ -1,4 +1,4 @@
-// Default servers: those of a run for which neither -l nor -s names any.
+// Default servers: the servers of a run for which neither -l nor -s names any.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gpurun::tools {
 
-// A list as of -l, or "none".
+// The variable with a list in the form of -l, or "none".
 inline constexpr const char* kServersVariable = "GPURUN_SERVERS";
 inline constexpr const char* kSystemServersFile = "/etc/gpurun/servers";
 
@@ -16,15 +16,15 @@ struct DefaultServers {
   std::string origin;  // The variable or file that names them.
 };
 
-// What the first of these names: the variable, the user's file, the system's file. A file that is
-// missing, or names nothing, leaves it to the next. kInvalidArgument: one is broken; the message
-// names the variable, or file and line.
+// Returns the first that names servers: the variable, the user's file, the system's file. A missing
+// or empty one is skipped. kInvalidArgument: one is invalid. The message names the variable, or the
+// file and line.
 Result<DefaultServers> default_servers(const std::string& system_file = kSystemServersFile);
 
-// servers in config_folder(); empty: the environment names no such folder.
+// The file `servers` in config_folder(). Empty: the environment names no such folder.
 std::string user_servers_file();
 
-// Makes `server` the first of the user's file, which keeps its other servers and its comments.
+// Makes `server` the first in the user's file, and keeps its other servers and its comments.
 Status make_default(const std::string& path, const Address& server);
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// Which variables are set, joined or left out.
+// Environment: decides which variables are set, joined or left out.
 #include "tools/gpurun/environment.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string prepended(const std::vector<std::string>& ours, std::string_view the
   return list;
 }
 
-// `list` without the parts that `is_ours` names; the loader takes `separators` alike.
+// `list` without the parts for which `is_ours` is true. The loader treats all `separators` alike.
 template <typename Predicate>
 std::string without(std::string_view list, std::string_view separators, Predicate is_ours) {
   std::string rest;
@@ -71,7 +71,7 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
   std::vector<std::string> preload = settings.preload;
   std::string theirs(value_of(user, kPreload));
   if (!settings.nvjitlink_stand_in.empty()) {
-    // An outer gpurun's device may be another kind of ours.
+    // An outer gpurun may have a device of another kind.
     theirs = without(theirs, " :",
                      [&](std::string_view part) { return part == settings.nvjitlink_stand_in; });
     if (settings.emulated && value_of(user, kNvJitLinkVariable) != "off") {

@@ -1,4 +1,4 @@
-// Known by name alone, as users write them.
+// Escapes: known by their names only, as users write them.
 #include "tools/gpurun/escapes.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ bool is_shell(const std::string& word) {
   return std::find(std::begin(kShells), std::end(kShells), name) != std::end(kShells);
 }
 
-// The string behind a shell's -c (also -lc, -ec), or nothing.
+// The text of a shell's -c (also -lc, -ec), or null.
 const std::string* shell_string(const Words& command) {
   if (command.empty() || !is_shell(command[0])) return nullptr;
   for (std::size_t at = 1; at + 1 < command.size(); ++at) {
@@ -91,8 +91,8 @@ const std::string* shell_string(const Words& command) {
   return nullptr;
 }
 
-// The simple commands of a shell's text, split at what ends one outside of quotes. What is quoted
-// stays one word; expansions are left as they are.
+// The simple commands of a shell's text, split at separators outside of quotes. Quoted text stays
+// one word, and expansions are not done.
 class ShellText {
  public:
   explicit ShellText(const std::string& text) {
@@ -145,7 +145,7 @@ class ShellText {
   bool in_word_ = false, escaped_ = false;
 };
 
-// Without assignments, and without the shell's own words before a command.
+// Removes assignments, and the shell's own words before a command.
 Words without_prefix(const Words& command) {
   constexpr std::string_view kShellWords[] = {"exec",  "command", "then", "do", "else", "if",
                                               "while", "until",   "time", "{",  "!",    "eval"};

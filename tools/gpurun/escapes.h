@@ -1,5 +1,5 @@
-// Programs that start others where gpurun does not reach: in a server process that is older than
-// the run, in a container, on another machine, later, or as another user.
+// Escapes: programs that start other programs where gpurun does not reach. That is in an older
+// server process, in a container, on another machine, later, or as another user.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace gpurun::tools {
 
-// One sentence about the first such program that `command` starts: itself, behind launchers such as
-// env(1), or in the string of a shell's -c. Nothing: none is known by name. A script is not read.
+// One sentence about the first such program that `command` starts: itself, one behind launchers
+// such as env(1), or one in a shell's -c text. Nothing: none is known by name. Scripts are not
+// read.
 std::optional<std::string> escape_of(const Words& command);
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// Once in this process, before anything else is started.
+// File size limit: set once in this process, before it starts any other.
 #include "tools/gpurun/file_limit.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 namespace gpurun::tools {
 namespace {
 
-// The session, and the pages that gpurun shares with the program's processes.
+// For the session, and the pages that gpurun shares with the program's processes.
 constexpr rlim_t kBytesMin = 128 << 10;
 
 struct Before {

@@ -1,4 +1,4 @@
-// Bitfusion's subcommands, and those of gpuctl.
+// Foreign words: the subcommands of Bitfusion and of gpuctl.
 #include "tools/gpurun/foreign_words.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Words that users of other GPU forwarders, or of gpuctl, write in the place of the program.
+// Foreign words: what users of other GPU forwarders, or of gpuctl, write in place of the program.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace gpurun::tools {
 
-// What to write in place of `command`, whose first word is no program that exists: "; gpurun has no
-// subcommand ...". Empty: nothing is known of it.
+// What to write in place of `command`, when its first word is not an existing program: "; gpurun
+// has no subcommand ...". Empty: no advice.
 std::string instead_of(const std::vector<std::string>& command);
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// The launchers' options, as their manual pages have them (coreutils 9, util-linux 2.38).
+// Launchers: their options, from their manual pages (coreutils 9, util-linux 2.38).
 #include "tools/gpurun/launchers.h"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ Status can_be_preloaded(const std::string& path, const Words& command,
     if (!launched->has_value()) return {};
     words = **std::move(launched);
     Result<std::string> found = find_program(words[0], search_path);
-    if (!found.ok()) return {};  // The launcher will say so.
+    if (!found.ok()) return {};  // The launcher itself will report it.
     program = *std::move(found);
   }
   return {};

@@ -1,4 +1,4 @@
-// Which server is asked for how long, and what its refusal means for the user.
+// Lease of one run: how long each server is asked, and the advice for a refusal.
 #include "tools/gpurun/lease.h"
 
 #include <chrono>
@@ -15,10 +15,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kConnectDeadline{10};
-// Between two lines that say the same: that gpurun still waits.
+// Time between two equal messages that gpurun still waits.
 constexpr std::chrono::minutes kRemindEvery{10};
 
-// One server's answer to a request that does not wait.
+// One server's answer to a request without a wait.
 struct Answer {
   Result<HeldLease> held = Status();
   bool may_be_waited_for = false;  // It refused now, and may grant later.
@@ -39,7 +39,7 @@ std::string or_else(const std::string& text, const char* otherwise) {
   return text.empty() ? otherwise : text;
 }
 
-// To a user that has shown nothing: what the server wants, and where gpurun looks for it.
+// Advice for a user without a credential: what the server wants, and where gpurun looks for it.
 std::string wants_token(const std::string& server) {
   const std::string folder = or_else(config_folder(), "~/.config/gpurun");
   const std::string host = server.substr(0, server.rfind(':'));
@@ -55,7 +55,7 @@ std::string wants_token(const std::string& server) {
          server;
 }
 
-// Of a secret that was shown and refused.
+// Advice for a refused secret.
 std::string secret_advice(const std::string& server, const Credential& named) {
   if (!named.file.empty()) {
     return "; it refused the secret of " + named.file +
@@ -72,7 +72,7 @@ bool shows_nothing(const std::string& server, const Credential& named) {
   return found.ok() && found->empty();
 }
 
-// " (the token of FILE)", if it is one that was refused.
+// " (the token of FILE)", if a token was refused.
 std::string token_origin(const std::string& server, const Credential& named) {
   if (!named.empty()) return named.token ? " (the token of " + named.file + ")" : "";
   const Result<Credential> found = found_credential(server);
@@ -131,12 +131,12 @@ Status advised(const Status& status, const std::string& server, const Credential
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(
     const std::string& server, const Credential& credential, const client::LinkSecurity& security,
     const std::function<void(const std::string&)>& say_slow) {
-  // Where there is none, the server's refusal is explained by advised().
+  // Without a credential, advised() explains the server's refusal.
   const Result<Credential> shown =
       credential.empty() ? found_credential(server) : Result<Credential>(credential);
   if (!shown.ok()) return shown.status();
   client::LinkSecurity trusted = security;
-  // A token that knows its server is for no other.
+  // A token that names its server must not go to another one.
   if (shown->token && !trusted.fingerprint) trusted.fingerprint = shown->token->server;
   const Deadline deadline = Deadline::in(kConnectDeadline);
   const SlowNotice notice(say_slow, "still connecting to " + server);
@@ -181,7 +181,7 @@ client::LeaseRequest lease_request(const std::string& server, const LeaseOrder& 
                                                                   bool) mutable {
     const bool first = !last;
     const auto now = Clock::now();
-    // A batch job's log has no use for each place.
+    // A batch job's log does not need each place.
     if (!first && !on_terminal && now - *last < kRemindEvery) return;
     last = now;
     say((first ? "waiting for " : "still waiting for ") + describe_wait(server, gpus, place));

@@ -1,5 +1,5 @@
-// One thread for each server. What they share outlives the call, because a thread that is still
-// connecting when another server has granted is left alone: it finds the race over and ends.
+// wait_at_all(): one thread for each server. Their shared state outlives the call. A thread that is
+// still connecting when another server has granted is not joined: it finds the race over and ends.
 #include "tools/gpurun/lease_race.h"
 
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ struct Race {
   std::condition_variable changed;
   bool over = false;
   std::vector<Line> lines;
-  std::vector<client::ControlLink*> links;  // Of the requests that wait; else nullptr.
+  std::vector<client::ControlLink*> links;  // Of waiting requests, else nullptr.
   std::size_t running = 0;
   std::optional<HeldLease> won;
   Status failure;
@@ -72,7 +72,7 @@ void run(const Runner& runner) {
     if (granted.ok()) session = *std::move(granted);
     if (!session) failure = advised(granted.status(), runner.server, runner.order.credential);
   }
-  // A link that has not won closes behind the lock.
+  // The lock is released before a link that has not won is closed.
   const std::lock_guard lock(race.mutex);
   race.links[runner.number] = nullptr;
   --race.running;
@@ -95,7 +95,7 @@ void* run_thread(void* argument) {
 
 void start_runner(const std::shared_ptr<Race>& race, std::size_t number, const LeaseOrder& order) {
   auto runner = std::make_unique<Runner>(Runner{race, number, order.servers[number], order});
-  // The caller's functions may be gone when a thread that was left alone speaks.
+  // The caller's functions may be gone when a thread that was not joined reports something.
   runner->order.say = [race](const std::string& text) { race->add_line(Voice::kSay, text); };
   runner->order.warn = [race](const std::string& text) { race->add_line(Voice::kWarn, text); };
   if (order.security.say) {
@@ -144,7 +144,7 @@ Result<HeldLease> wait_at_all(const LeaseOrder& order) {
     if (race->won || (race->running == 0 && race->lines.empty())) break;
   }
   race->over = true;
-  // Wakes the threads that wait for an answer, whose servers then see their requests go.
+  // Wakes the threads that wait for an answer. Their servers then see the end of their requests.
   for (client::ControlLink* link : race->links) {
     if (link != nullptr) shutdown(link->fd(), SHUT_RDWR);
   }

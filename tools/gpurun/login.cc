@@ -1,5 +1,5 @@
-// First the server's key, then the token: a token is shown to no server that the user has not
-// confirmed.
+// gpurun login: checks the server's key before the token. A token goes only to a server that the
+// user has confirmed.
 #include "tools/gpurun/login.h"
 
 #include <unistd.h>
@@ -40,7 +40,7 @@ Status wrong(const std::string& what) { return Status(Code::kInvalidArgument, wh
 
 struct LoginWords {
   std::string server, help;
-  Options link;  // Of which only the link's security counts.
+  Options link;  // Only the link's security is used.
 };
 
 struct Login {
@@ -48,8 +48,8 @@ struct Login {
   std::string server;  // HOST:PORT.
   client::LinkSecurity security;
   std::string folder;
-  std::optional<Fingerprint> key;  // That the server has shown; none: the link is not encrypted.
-  bool key_is_known = false;       // From an earlier meeting.
+  std::optional<Fingerprint> key;  // The server's key. Nothing: the link is not encrypted.
+  bool key_is_known = false;       // From an earlier login.
   Credential credential;
 
   std::string known_servers() const { return folder + "/known_servers"; }
@@ -99,13 +99,13 @@ Result<Login> prepare(const LoginWords& words) {
                   "there is no folder to store the token in: HOME and XDG_CONFIG_HOME are not set");
   }
   login.security.known_servers = login.known_servers();
-  // A file that could not be changed at the end.
+  // Finds early a file that could not be changed at the end.
   const auto kept = read_servers_file(user_servers_file());
   if (!kept.ok() && kept.status().code() != Code::kUnavailable) return kept.status();
   return login;
 }
 
-// The key that the server shows, before anything is said to it.
+// Gets the server's key, before anything is sent to it.
 Status meet(Login* login) {
   const SlowNotice notice(say, "still connecting to " + login->server);
   const Deadline deadline = Deadline::in(kMeetDeadline);
@@ -126,7 +126,7 @@ Status meet(Login* login) {
   return {};
 }
 
-// The user's word for the server's key: said, known, signed, or asked for.
+// Confirms the server's key: it was named, known or signed, or the user says yes.
 Status confirm_key(Login* login) {
   if (!login->key) return {};
   const std::string shown = transport::tls::to_string(*login->key);
@@ -195,7 +195,7 @@ Result<std::size_t> check(const Login& login) {
 }
 
 Status store(const Login& login) {
-  // Also one that authorities have signed: a later run may not name them.
+  // Also for a key that authorities have signed, because a later run may not name them.
   if (login.key) {
     const auto met = client::pin_server(login.known_servers(), login.server, *login.key);
     if (!met.ok()) return met.status();

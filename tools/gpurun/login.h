@@ -7,8 +7,8 @@
 
 namespace gpurun::tools {
 
-// `argv[1]` is "login". Prints what it did, or one line of what failed, and returns the exit
-// status: 0, or kExitOwnFailure. Nothing is stored unless the server has accepted the token.
+// `argv[1]` is "login". Prints what it did, or one line about the failure. Returns the exit status:
+// 0, or kExitOwnFailure. Stores nothing unless the server has accepted the token.
 int log_in(int argc, const char* const* argv);
 
 }  // namespace gpurun::tools

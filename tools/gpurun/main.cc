@@ -1,5 +1,5 @@
-// gpurun: starts a program with our client library in place of the CUDA driver, on a lease of GPUs
-// that lasts as long as the program and all that it starts.
+// gpurun: starts a program with our client library in place of the CUDA driver, on a lease of GPUs.
+// The lease lasts as long as the program and all its descendants.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ int exit_status_of(const Status& status) {
   return status.code() == Code::kRefused ? kExitNotExecutable : kExitOwnFailure;
 }
 
-// A failure with the exit status that gpurun ends with.
+// A failure, and gpurun's exit status for it.
 struct Failure {
   Status status;
   int exit_status = kExitOwnFailure;
@@ -80,7 +80,7 @@ struct Run {
   bool talks() const { return !options.quiet && isatty(STDERR_FILENO) != 0; }
 };
 
-// The processes that read it would only warn of a word that they do not know, or not start.
+// A process with an unknown word would only warn, or not start.
 Status check_log_level(const Environment& user) {
   const std::string word(value_of(user, "GPURUN_LOG"));
   log::Level level = log::Level::kWarning;
@@ -93,7 +93,7 @@ Status check_transports(const Environment& user) {
   return client::parse_transports(value_of(user, client::kTransportsVariable)).status();
 }
 
-// The default servers, where no option names servers or a private one.
+// Chooses the default servers when no option names servers or a private one.
 Status choose_servers(Run* run) {
   Options& options = run->options;
   if (options.servers.empty() && !options.private_server) {
@@ -109,7 +109,7 @@ Status choose_servers(Run* run) {
                 "names; a private server has none");
 }
 
-// The file to execute, and whether our library reaches it.
+// Finds the file to execute, and checks that our library reaches it.
 std::optional<Failure> find_user_program(Run* run) {
   const char* path = getenv("PATH");
   const std::string search_path = path != nullptr ? path : "/bin:/usr/bin";
@@ -125,7 +125,7 @@ std::optional<Failure> find_user_program(Run* run) {
   const Status preloads = can_be_preloaded(run->program, command, search_path,
                                            std::string(value_of(run->user, "ASAN_OPTIONS")));
   const std::optional<std::string> escape = escape_of(command);
-  // What such a program is for says more than how it is linked.
+  // The purpose of such a program says more than how it is linked.
   if (!preloads.ok()) return Failure{escape ? Status(Code::kRefused, *escape) : preloads};
   if (escape) say("warning: " + *escape);
   return std::nullopt;
@@ -167,8 +167,8 @@ Status start_private_server(Run* run) {
   run->server = *std::move(server);
   run->credential = Credential();
   run->credential.secret = run->server->secret();
-  // A warning, terminal or not: nobody must take this for the speed of a GPU. Who asked for the
-  // emulated device, or for silence, knows.
+  // Warns, on a terminal or not, because this must not be taken for the speed of a GPU. A user that
+  // asked for the emulated device, or for silence, knows.
   if (run->server->is_emulated() && run->options.device == Device::kAutomatic &&
       !run->options.quiet) {
     say("no NVIDIA GPU on this machine: kernels run on the emulated device (the CPU)");
@@ -176,7 +176,7 @@ Status start_private_server(Run* run) {
   return {};
 }
 
-// "1 GPU, NVIDIA H100"; a server that does not know its GPUs names none.
+// "1 GPU, NVIDIA H100". Without names if the server does not know them.
 std::string describe_gpus(const HeldLease& lease) {
   const unsigned count = lease.session.device_count;
   std::string text = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
@@ -188,13 +188,13 @@ std::string describe_gpus(const HeldLease& lease) {
   return text;
 }
 
-// The program's own connections have what the control link has.
+// The program's own connections have the same as the control link.
 std::string encryption(const client::ControlLink& link) {
   return link.encrypted() ? "TLS 1.3" : "not encrypted";
 }
 
-// CUDA_VISIBLE_DEVICES numbers all GPUs of a machine, so a private server lends them all where it
-// is set; what the variable then leaves is the program's, of it as many as -n says.
+// CUDA_VISIBLE_DEVICES numbers all GPUs of a machine. So a private server lends all of them when it
+// is set. The program gets those that the variable leaves, at most as many as -n says.
 Status order_visible_gpus(Run* run, LeaseOrder* order) {
   if (run->server == nullptr || !visible_devices_of(run->user).has_value()) return {};
   const Result<unsigned> all =
@@ -205,11 +205,11 @@ Status order_visible_gpus(Run* run, LeaseOrder* order) {
   return {};
 }
 
-// A lease's GPUs are numbered from 0, whatever the variable means on this machine, where a batch
-// system may have set it.
+// Warns that a lease's GPUs are numbered from 0, although CUDA_VISIBLE_DEVICES numbers those of
+// this machine. A batch system may have set it.
 void warn_of_hidden_gpus(const Run& run) {
   const std::string value = visible_devices_of(run.user).value_or("");
-  // An empty list, and -1, hide GPUs on purpose; which UUIDs the server has is not known here.
+  // An empty list and -1 hide GPUs on purpose. The server's UUIDs are not known here.
   if (run.server != nullptr || run.options.quiet || value.empty() || value[0] == '-' ||
       value.starts_with("GPU-")) {
     return;
@@ -232,14 +232,14 @@ Status take_lease(Run* run) {
   if (!security.ok()) return security.status();
   order.security = *std::move(security);
   order.security.own_server = run->server != nullptr;
-  // A key that is met for the first time is for the user to compare, also with -q.
+  // The user must compare a key that is new to this machine, also with -q.
   order.security.say = say;
   order.warn = [run](const std::string& text) {
     if (!run->options.quiet) say(text);
   };
   order.program = run->program.substr(run->program.rfind('/') + 1);
   order.on_terminal = isatty(STDERR_FILENO) != 0;
-  order.say = order.warn;  // A batch job's log, too, says why nothing goes on.
+  order.say = order.warn;  // A batch job's log also gets the reason for a wait.
   GPURUN_RETURN_IF_ERROR(order_visible_gpus(run, &order));
   Result<HeldLease> lease = acquire_lease(order);
   if (!lease.ok() && run->server != nullptr) {
@@ -268,8 +268,8 @@ Status take_lease(Run* run) {
   return {};
 }
 
-// The name by which the program's processes open it: ours as long as this process lives, readable
-// for our user only, and gone without a trace however we die.
+// The path by which the program's processes open it. It is ours as long as this process lives,
+// readable only for our user, and gone however we die.
 std::string own_descriptor(int fd) {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
 }
@@ -369,7 +369,7 @@ std::optional<Failure> run_program(Run* run, int* wait_status) {
   return std::nullopt;
 }
 
-// Of a run whose end nobody can explain otherwise.
+// For a run of which no process explained the end.
 void say_unused(const Run& run) {
   if (!run.talks() || run.deaths == nullptr || run.deaths->somebody_attached()) return;
   say("no process of this run has used the GPU: either the program makes no CUDA call, or it ran "
@@ -404,8 +404,8 @@ int run_gpurun(int argc, char** argv) {
       return failure->exit_status;
     }
     say_unused(run);
-    // Nobody waits for the server to free the GPUs: a request that follows finds them free, or is
-    // held until they are. The lease first, so that a server of our own ends without a warning.
+    // Does not wait for the server to free the GPUs: a later request finds them free, or waits
+    // until they are. Closes the lease first, so that our own server ends without a warning.
     run.lease.link.reset();
   }
   end_like(wait_status);

@@ -1,4 +1,4 @@
-// The options, what the environment stands in for, and the checks.
+// Options: their parsing, their defaults from the environment, and the checks.
 #include "tools/gpurun/options.h"
 
 #include <CLI/CLI.hpp>
@@ -17,12 +17,12 @@ namespace gpurun::tools {
 namespace {
 
 constexpr int kGpuCountMax = 64;
-// Options that are planned; refused by name, so that nobody believes they had an effect.
+// Planned options. They are refused by name, so that no user believes that they had an effect.
 constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter", "--transport"};
 
 Status wrong(const std::string& message) { return Status(Code::kInvalidArgument, message); }
 
-// A whole number without sign or space; nothing else may follow.
+// A whole number without sign or blanks, and nothing after it.
 std::optional<std::uint64_t> whole_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -30,9 +30,9 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// What CLI11 filled in, as text, before we check it with messages of our own.
-// What was not given is no empty text: `-l "$SERVER"` with an unset variable must not run the
-// program on this machine.
+// What CLI11 filled in, as text, before the checks with messages of our own. An option that was not
+// given is not an empty text: `-l "$SERVER"` with an unset variable must not run the program on
+// this machine.
 struct Words {
   std::optional<std::string> gpu_count, servers, servers_file, timeout, device, trace_folder;
 };
@@ -73,8 +73,8 @@ Status check(const Words& words, Options* options) {
   return {};
 }
 
-// How many of argv's words are gpurun's own, its name included: they end at "--" or at the first
-// word that is neither an option nor the value of the option before it.
+// Number of argv's words that are gpurun's own, its name included. They end at "--", or at the
+// first word that is neither an option nor the value of the option before it.
 int own_words(int argc, const char* const* argv, const CLI::App& app) {
   int index = 1;
   while (index < argc) {
@@ -206,7 +206,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   }
   const int separator = own_count < argc && std::string_view(argv[own_count]) == "--" ? 1 : 0;
   options.command.assign(argv + own_count + separator, argv + argc);
-  // login(1) asks for a password of this machine, into which users would type their token.
+  // login(1) asks for a password of this machine, and users would type their token there.
   if (separator == 0 && own_count > 1 && !options.command.empty() &&
       options.command[0] == "login") {
     return wrong(

@@ -1,4 +1,4 @@
-// From the binary's own path to its neighbours.
+// Places: from the binary's own path to the parts beside it.
 #include "tools/gpurun/places.h"
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 namespace gpurun::tools {
 namespace {
 
-// The driver's control node of a desktop or server; WSL's; that of integrated GPUs.
+// The driver's control node of a desktop or server, that of WSL, and those of integrated GPUs.
 constexpr const char* kDeviceNodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu",
                                         "/dev/nvgpu/igpu0/ctrl"};
 
@@ -29,7 +29,7 @@ Result<Places> find_places() {
   places.client_folder =
       client != nullptr && *client != '\0' ? client : prefix + "/lib/gpurun/client";
   places.daemon = folder + "/gpurund";
-  // A package may keep daemons apart from commands.
+  // A package may install daemons in another folder than commands.
   if (access(places.daemon.c_str(), X_OK) != 0) places.daemon = prefix + "/sbin/gpurund";
   return places;
 }

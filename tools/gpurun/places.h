@@ -1,5 +1,5 @@
-// Where gpurun's own parts lie, relative to its binary: the build tree and an installed tree have
-// the same shape, and either may be moved as a whole.
+// Places: the paths of gpurun's parts, relative to its binary. The build tree and an installed tree
+// have the same layout, and either may be moved as a whole.
 //
 //   PREFIX/bin/gpurun, gpurund, gpurun-worker
 //   PREFIX/lib/gpurun/client/libcuda.so.1    what programs load
@@ -12,9 +12,10 @@
 
 namespace gpurun::tools {
 
-// A folder with the client library in place of PREFIX/lib/gpurun/client.
+// Names a folder with the client library, in place of PREFIX/lib/gpurun/client.
 inline constexpr const char* kClientFolderVariable = "GPURUN_CLIENT_DIR";
-// The CUDA driver of a private server, by absolute path, in place of the one that gpurund finds.
+// Names the CUDA driver of a private server, by absolute path, in place of the one that gpurund
+// finds.
 inline constexpr const char* kDriverVariable = "GPURUN_DRIVER";
 
 struct Places {
@@ -26,14 +27,14 @@ struct Places {
   std::string nvjitlink_stand_in() const { return client_folder + "/libgpurun-nvjitlink.so"; }
 };
 
-// What a user must know of a part of ours that is missing beside the client library; "" if all are
-// there. A folder of GPURUN_CLIENT_DIR is its user's own business. `emulated`: the device is.
+// A message about a part of ours that is missing beside the client library, or "". Does not check a
+// folder of GPURUN_CLIENT_DIR. `emulated`: the device is emulated.
 std::string missing_part(const Places& places, bool emulated);
 
-// kUnavailable: this very binary cannot be found, which takes an unmounted /proc.
+// kUnavailable: this binary cannot be found, because /proc is not mounted.
 Result<Places> find_places();
 
-// Whether this machine has a GPU of NVIDIA's that its kernel driver serves: a device node.
+// True when this machine has an NVIDIA GPU with its kernel driver: there is a device node.
 bool has_nvidia_device();
 
 }  // namespace gpurun::tools

@@ -1,4 +1,4 @@
-// A new file is written beside the old one and renamed over it.
+// Private file: a new file is written beside the old one and renamed over it.
 #include "tools/gpurun/private_file.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ namespace gpurun::tools {
 
 Status write_private_file(const std::string& path, const std::string& text) {
   for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
-    mkdir(path.substr(0, at).c_str(), 0700);  // open() says what is missing then.
+    mkdir(path.substr(0, at).c_str(), 0700);  // open() then reports what is missing.
   }
   const std::string fresh = path + ".new-" + std::to_string(getpid());
   unlink(fresh.c_str());

@@ -1,5 +1,5 @@
-// The secret goes down one pipe and the address comes up another; nothing else is inherited but
-// stderr.
+// PrivateServer: the secret goes through one pipe, and the address comes back through another. The
+// server inherits nothing else, except stderr.
 #include "tools/gpurun/private_server.h"
 
 #include <fcntl.h>
@@ -44,23 +44,24 @@ Result<Pipe> make_pipe() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) signal(number, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(125);  // It had died before the call.
+  if (getppid() != parent) _exit(125);  // The parent has died before the call.
   setsid();
-  // Above the numbers that they are to become, so that neither overwrites the other.
+  // Above their final numbers, so that neither overwrites the other.
   secret = fcntl(secret, F_DUPFD, kReadyFd + 1);
   ready = fcntl(ready, F_DUPFD, kReadyFd + 1);
   const int null = open("/dev/null", O_RDWR);
   if (secret < 0 || ready < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
-      // Closed for whoever started us: it would be for the server, too.
+      // When our starter closed stderr, it is also closed for the server.
       ((fcntl(2, F_GETFD) & FD_CLOEXEC) != 0 && dup2(null, 2) < 0) || dup2(secret, kSecretFd) < 0 ||
       dup2(ready, kReadyFd) < 0) {
     _exit(125);
   }
   if (syscall(SYS_close_range, kReadyFd + 1, ~0U, 0) != 0) {
-    // Before Linux 5.9. What a user left open without close-on-exec has a low number.
+    // Before Linux 5.9. A descriptor without close-on-exec that the user left open has a low
+    // number.
     for (int fd = kReadyFd + 1; fd < 1024; ++fd) close(fd);
   }
-  // It holds no folder of the user's busy.
+  // So that it does not keep the user's folder busy.
   if (chdir("/") != 0) _exit(125);
   execve(arguments[0], arguments, environment);
   _exit(127);
@@ -73,7 +74,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// One line, or what there was until the other end closed.
+// Reads one line, or everything until the other end closes.
 Result<std::string> read_line(int fd, Deadline deadline) {
   std::string line;
   while (line.size() < 512) {
@@ -127,13 +128,12 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
   std::vector<std::string> arguments = {
       places.daemon, "--listen", "127.0.0.1:0", "--driver", driver, "--secret-fd",
       std::to_string(kSecretFd), "--ready-fd", std::to_string(kReadyFd),
-      // It serves nobody but its own user, whose caches it uses.
-      // An image that comes from this machine needs no copy on
-      // its disk.
+      // It serves only its own user, and uses that user's caches. An image from this machine needs
+      // no copy on its disk.
       "--worker-uids", "none", "--confinement", "none", "--cache", "none",
-      // Whose run it is is known.
+      // The user of the run is known.
       "--tokens", "none", "--audit", "none",
-      // Its user is told of deaths by us.
+      // gpurun reports deaths to its user.
       "--for-one-run"};
   std::vector<std::string> environment = server_environment(user, places);
   const std::vector<char*> argument_pointers = pointers(arguments);
@@ -152,7 +152,7 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
                                                    : "emulated device";
   ready_pipe->writing.reset();
   secret_pipe->reading.reset();
-  // A pipe holds 4 KiB before anybody reads; SIGPIPE comes when the server is dead already.
+  // A pipe holds 4 KiB without a reader. SIGPIPE comes when the server is dead already.
   void (*const kept)(int) = signal(SIGPIPE, SIG_IGN);
   const ssize_t written =
       write(secret_pipe->writing.get(), server->secret_.data(), server->secret_.size());

@@ -1,8 +1,8 @@
-// PrivateServer: a gpurund of this run alone, on a loopback port that the kernel chose, with a
-// secret made for it. It ends with this process however that dies, and is in a session of its own,
-// so that nothing typed on the terminal reaches it.
+// PrivateServer: a gpurund for this run only, on a loopback port that the kernel chose, with a
+// secret of its own. It ends with this process, however that ends. It is in a session of its own,
+// so that terminal keys do not reach it.
 //
-// One thread: the one that starts it must live as long as the server shall (prctl(2),
+// One thread. The thread that starts it must live as long as the server (prctl(2),
 // PR_SET_PDEATHSIG).
 #pragma once
 
@@ -22,13 +22,13 @@ namespace gpurun::tools {
 
 class PrivateServer {
  public:
-  // `device` is what --device says; kAutomatic takes the real GPU where there is one. Returns once
-  // the server listens. A server that does not start has said why on stderr itself.
+  // `device` is the value of --device. kAutomatic uses the real GPU if there is one. Returns once
+  // the server listens. A server that does not start has written the reason to stderr itself.
   //   kUnavailable  gpurund is not where it should be, or it ended.
-  //   kDeadline     it does neither.
+  //   kDeadline     it neither listens nor ends.
   static Result<std::unique_ptr<PrivateServer>> start(const Places& places, Device device,
                                                       const Environment& user, Deadline deadline);
-  // Asks it to end, and kills it when it does not within 5 s.
+  // Asks it to end, and kills it after 5 s.
   ~PrivateServer();
   PrivateServer(const PrivateServer&) = delete;
   PrivateServer& operator=(const PrivateServer&) = delete;
@@ -36,11 +36,12 @@ class PrivateServer {
   const std::string& address() const { return address_; }
   const Bytes& secret() const { return secret_; }
   pid_t process() const { return process_; }
-  // The emulated device serves, or GPURUN_DRIVER's library.
+  // The emulated device, or GPURUN_DRIVER's library.
   const std::string& device_name() const { return device_name_; }
   bool is_emulated() const { return is_emulated_; }
 
-  // To be told by who reaps children: what process() has ended with. It is not waited for again.
+  // Call from the code that reaps children, after process() has been reaped. It is not waited for
+  // again.
   void ended() { process_ = -1; }
 
  private:

@@ -1,4 +1,5 @@
-// Reads the program's ELF headers, as the kernel and the loader would.
+// find_program(), can_be_preloaded(): read the program's ELF headers as the kernel and the loader
+// do.
 #include "tools/gpurun/program.h"
 
 #include <elf.h>
@@ -36,7 +37,7 @@ bool read_at(int fd, void* into, std::size_t bytes, std::uint64_t offset) {
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The interpreter that a script's first line names, or "".
+// The interpreter in a script's first line, or "".
 std::string script_interpreter(int fd) {
   char line[256] = "";
   const ssize_t got = pread(fd, line, sizeof line - 1, 0);
@@ -46,7 +47,7 @@ std::string script_interpreter(int fd) {
   return std::string(start, strcspn(start, " \t"));
 }
 
-// What decides about preloading, read from a 64-bit ELF file's program headers.
+// What decides about preloading, from a 64-bit ELF file's program headers.
 struct Image {
   std::string loader;               // PT_INTERP
   std::vector<std::string> needed;  // DT_NEEDED
@@ -131,7 +132,7 @@ Status check_elf(const std::string& path, int fd, const std::string& asan_option
   Elf64_Ehdr header = {};
   if (!read_at(fd, &header, sizeof header, 0) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
-    return {};  // Neither ELF nor a script: the kernel or a shell will say what it thinks of it.
+    return {};  // Neither ELF nor a script: the kernel or a shell will report it.
   }
   if (header.e_ident[EI_CLASS] != ELFCLASS64) {
     return refused(path + " is a 32-bit program; CUDA has 64-bit programs only");
@@ -195,7 +196,7 @@ Status can_be_preloaded(const std::string& path, const std::string& asan_options
   std::string file = path;
   for (int depth = 0; depth <= kScriptsDeep; ++depth) {
     const UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    // Executable but not readable: nothing can be said of it, and the kernel may still run it.
+    // Executable but not readable: it cannot be checked, and the kernel may still run it.
     if (!fd.valid()) return {};
     GPURUN_RETURN_IF_ERROR(check_privileges(file, fd.get()));
     const std::string interpreter = script_interpreter(fd.get());

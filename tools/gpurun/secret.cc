@@ -1,4 +1,5 @@
-// Random bytes for our own server; for another, a file's, if nobody else may read it.
+// Server's secret: random bytes for our own server, and a file's for another one, if no other user
+// may read it.
 #include "tools/gpurun/secret.h"
 
 #include <arpa/inet.h>
@@ -46,7 +47,7 @@ Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string
   return secret;
 }
 
-// Numbers, and the one name that every machine has for itself.
+// Numbers, and the only name that every machine has for itself.
 bool is_this_machine(const transport::tcp::HostPort& place) {
   if (place.host == "localhost") return true;
   in6_addr number = {};

@@ -1,4 +1,4 @@
-// The text of lists and files, checked line by line.
+// ServerList: the text of lists and files, checked line by line.
 #include "tools/gpurun/server_list.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ std::string trimmed(const std::string& line) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// Of a file that the user may have named by mistake: a folder, a device, a picture.
+// Reads a file that the user may have named by mistake: a folder, a device, a picture.
 Result<std::string> read_text(const std::string& path) {
   const auto failed = [&path] {
     const Code code =
@@ -65,7 +65,7 @@ std::optional<std::uint64_t> port_number(const std::string& text) {
   return value;
 }
 
-// Adds what `text` names. "none" stands alone.
+// Adds the servers in `text`. "none" must be alone.
 Status add(const std::string& text, ServerList* list) {
   if (text == kNone) {
     list->none = true;
@@ -136,7 +136,7 @@ Result<ServerList> named_servers(const std::optional<std::string>& list,
 }
 
 Result<Address> parse_address(const std::string& text) {
-  // No resolver gets to see it, and neither does a log.
+  // So that no resolver and no log gets it.
   if (protocol::holds_token_prefix(text)) {
     return wrong(
         "a token stands where a server's HOST[:PORT] belongs; it is not looked up and not shown. "

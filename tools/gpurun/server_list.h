@@ -11,20 +11,20 @@
 namespace gpurun::tools {
 
 struct Address {
-  std::string host;  // Name or number, IPv6 without brackets.
+  std::string host;  // Name or number. IPv6 without brackets.
   std::uint16_t port = 0;
 
   std::string to_string() const;
 };
 
-// "HOST", "HOST:PORT", "[V6]", "[V6]:PORT"; a bare IPv6 address is refused, since its last group
-// could be meant as a port. Port 1 to 65535; the default is limits::kDefaultPort.
+// Parses "HOST", "HOST:PORT", "[V6]", "[V6]:PORT". Refuses a bare IPv6 address, because its last
+// group could be meant as a port. Ports are 1 to 65535. The default is limits::kDefaultPort.
 Result<Address> parse_address(const std::string& text);
 
 struct ServerList {
   std::vector<Address> servers;
-  // "none" was said in place of servers: a private server on this machine, whatever else names
-  // servers. A host of that name is written with its port.
+  // "none" in place of servers: a private server on this machine, whatever else names servers. A
+  // host of that name must be written with its port.
   bool none = false;
 
   bool empty() const { return servers.empty() && !none; }
@@ -33,12 +33,13 @@ struct ServerList {
 // "HOST[:PORT][,...]", or "none".
 Result<ServerList> parse_server_list(const std::string& list);
 
-// A file with one server a line and comments behind '#', or in the format of Bitfusion's
-// servers.conf (bitfusion_servers.h); empty where it names none. At most 256 KiB of text and 256
-// servers. kUnavailable: there is no such file. kInvalidArgument: the message names file and line.
+// Reads a file with one server on each line and comments after '#', or one in the format of
+// Bitfusion's servers.conf (bitfusion_servers.h). Empty when it names none. At most 256 KiB of text
+// and 256 servers. kUnavailable: no such file. kInvalidArgument: the message names the file and
+// line.
 Result<ServerList> read_servers_file(const std::string& path);
 
-// What -l or -s names; empty: neither is given. A file that names no server is an error here.
+// The servers of -l or -s. Empty: neither is given. Here a file that names no server is an error.
 Result<ServerList> named_servers(const std::optional<std::string>& list,
                                  const std::optional<std::string>& file);
 

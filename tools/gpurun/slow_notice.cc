@@ -1,4 +1,4 @@
-// The thread waits for the end of what it watches, with a time limit.
+// SlowNotice: the thread waits for the end of the operation, with a time limit.
 #include "tools/gpurun/slow_notice.h"
 
 #include <poll.h>

@@ -1,4 +1,4 @@
-// SlowNotice: one line when something lasts longer than a person expects.
+// SlowNotice: prints one line when an operation takes longer than a person expects.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@ namespace gpurun::tools {
 
 class SlowNotice {
  public:
-  // Calls `say` with `text` on a thread of its own, if this object lives for 2 s. Without `say`, or
-  // where no thread can be had, nothing is said.
+  // Calls `say` with `text` on a thread of its own, if this object lives for 2 s. Does nothing
+  // without `say`, or when no thread can be started.
   SlowNotice(std::function<void(const std::string&)> say, std::string text);
-  // Waits for a `say` that has begun.
+  // Waits for a running `say`.
   ~SlowNotice();
   SlowNotice(const SlowNotice&) = delete;
   SlowNotice& operator=(const SlowNotice&) = delete;
@@ -23,7 +23,7 @@ class SlowNotice {
 
   const std::function<void(const std::string&)> say_;
   const std::string text_;
-  int over_ = -1;  // An eventfd, readable once the object goes.
+  int over_ = -1;  // An eventfd, readable once the object is being destroyed.
   client::Thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// One loop over signals, children and the control link.
+// Supervisor: one loop over signals, children and the control link.
 #include "tools/gpurun/supervisor.h"
 
 #include <dirent.h>
@@ -40,7 +40,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// The parent of a process, or -1 when it has gone.
+// The parent of a process, or -1 when the process is gone.
 pid_t parent_of(const char* process) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%.20s/stat", process);
@@ -49,13 +49,13 @@ pid_t parent_of(const char* process) {
   const ssize_t bytes = fd.valid() ? read(fd.get(), text, sizeof text - 1) : -1;
   if (bytes <= 0) return -1;
   text[bytes] = '\0';
-  // "pid (name) state ppid ...": the name may hold anything, also a bracket.
+  // "pid (name) state ppid ...". The name may have any characters, also a bracket.
   const char* after_name = std::strrchr(text, ')');
   if (after_name == nullptr || std::strlen(after_name) < 5) return -1;
   return static_cast<pid_t>(std::strtol(after_name + 4, nullptr, 10));
 }
 
-// Whether this process has a child besides `except`. Without /proc it has none to be waited for.
+// True when this process has a child besides `except`. Without /proc it counts as having none.
 bool has_other_children(pid_t except) {
   DIR* folder = opendir("/proc");
   if (folder == nullptr) return false;
@@ -72,7 +72,7 @@ bool has_other_children(pid_t except) {
   return found;
 }
 
-// Whether a child that has not been waited for has ended.
+// True when a child that has not been waited for has ended.
 bool has_ended(pid_t child) {
   siginfo_t ended = {};
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -85,11 +85,11 @@ bool has_stopped(pid_t child) {
          stopped.si_pid == child;
 }
 
-// What SIGTSTP does by default: it stops us, unless nobody is there who could continue us (an
-// orphaned process group), which SIGSTOP would not ask. The program first: a shell that sees us
-// stopped takes the terminal, and must not find the program still reading there.
+// Does what SIGTSTP does by default: stops us, but not in an orphaned process group, where nothing
+// could continue us. SIGSTOP would stop us even there. The program stops first: a shell that sees
+// us stopped takes the terminal, and the program must not still read there.
 void stop_after(pid_t program) {
-  constexpr timespec kCatchesIt = {0, 100'000'000};  // It does not stop.
+  constexpr timespec kCatchesIt = {0, 100'000'000};  // If it does not stop.
   sigset_t child, stop, before;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -109,13 +109,13 @@ bool asks_to_end(unsigned number) {
 
 Result<std::unique_ptr<Supervisor>> Supervisor::create() {
   std::unique_ptr<Supervisor> supervisor(new Supervisor);
-  // Whoever started us may ignore it, and then nothing could be waited for.
+  // Our starter may ignore SIGCHLD, and then children could not be waited for.
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &action, &supervisor->child_action_before_);
   const sigset_t set = watched_signals();
   sigset_t blocked = set;
-  sigaddset(&blocked, SIGPIPE);  // Whoever reads our messages may have gone.
+  sigaddset(&blocked, SIGPIPE);  // The reader of our messages may be gone.
   sigprocmask(SIG_BLOCK, &blocked, &supervisor->mask_before_);
   supervisor->signals_.reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!supervisor->signals_.valid()) return Status::from_errno(errno, "signalfd");
@@ -126,7 +126,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::create() {
 Status Supervisor::start(Program program) {
   std::vector<char*> arguments = pointers(program.command);
   std::vector<std::string> script = program.command;
-  // What execvp(3) does with a file that the kernel does not know: a script without a first line.
+  // As execvp(3) does with a file that the kernel does not know: a script without a first line.
   script.insert(script.begin(), "/bin/sh");
   script[1] = program.path;
   std::vector<char*> script_arguments = pointers(script);
@@ -139,7 +139,7 @@ Status Supervisor::start(Program program) {
   program_ = fork();
   if (program_ < 0) return Status::from_errno(errno, "fork");
   if (program_ == 0) {
-    // It could not go on without its GPU, and nobody would pass signals on to it any more.
+    // Without us it would lose its GPU, and nothing would forward signals to it.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(125);
     sigaction(SIGCHLD, &child_action_before_, nullptr);
@@ -167,7 +167,7 @@ Status Supervisor::start(Program program) {
   return Status(Code::kRefused, program.path + ": " + std::strerror(error));
 }
 
-// True when nothing of the program is left.
+// True when no process of the program is left.
 bool Supervisor::reap(const Events& events) {
   while (true) {
     int status = 0;
@@ -189,12 +189,13 @@ void Supervisor::pass_on() {
   while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
     const int number = static_cast<int>(signal.ssi_signo);
     if (number == SIGCHLD) continue;
-    // What is sent to one that has just ended would be lost.
+    // A signal for a process that has just ended would be lost.
     if (program_ended_ || has_ended(program_)) {
       told_to_end_ |= asks_to_end(signal.ssi_signo);
       continue;
     }
-    // The terminal tells the whole process group, and so does a program that signals its own.
+    // The terminal signals the whole process group, and so does a program that signals its own
+    // group.
     const bool has_it =
         signal.ssi_code == SI_KERNEL || static_cast<pid_t>(signal.ssi_pid) == program_;
     if (!has_it) kill(program_, number);
@@ -231,7 +232,7 @@ void end_like(int wait_status) {
   sigaddset(&set, number);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   raise(number);
-  _exit(128 + number);  // A signal that does not kill us could not have killed it.
+  _exit(128 + number);  // A signal that does not kill us could not have killed the program.
 }
 
 }  // namespace gpurun::tools

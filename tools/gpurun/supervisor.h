@@ -1,12 +1,12 @@
-// Supervisor: starts the program, passes signals on, and waits until it and all that it started
-// have ended.
+// Supervisor: starts the program, forwards signals to it, and waits until the program and all its
+// descendants have ended.
 //
-// The program stays in gpurun's process group, so that the terminal treats both alike: what is
-// typed there (Ctrl-C, Ctrl-Z) reaches the program by itself, and only what somebody sends to
-// gpurun's process is passed on. gpurun is a subreaper (prctl(2)): descendants whose parent has
-// gone become its children.
+// The program stays in gpurun's process group, so that the terminal treats both alike. Keys such as
+// Ctrl-C and Ctrl-Z reach the program directly. Only signals that another process sends to gpurun
+// are forwarded. gpurun is a subreaper (prctl(2)): descendants become its children when their
+// parent ends.
 //
-// One thread, and one Supervisor in a process: it takes the process's signals.
+// One thread, and one Supervisor in a process, because it takes over the process's signals.
 #pragma once
 
 #include <signal.h>
@@ -31,27 +31,28 @@ struct Program {
 
 class Supervisor {
  public:
-  // Blocks the signals that are passed on. kResourceExhausted: no descriptor.
+  // Blocks the signals that are forwarded. kResourceExhausted: no descriptor.
   static Result<std::unique_ptr<Supervisor>> create();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Once. The program is killed when this process dies without having waited for it.
+  // Call once. The kernel kills the program when this process dies before it has waited for the
+  // program.
   //   kUnavailable  there is no such file, or its interpreter is missing.
-  //   kRefused      the kernel will not execute it.
+  //   kRefused      the kernel does not execute it.
   Status start(Program program);
 
   struct Events {
     int link_fd = -1;
-    std::function<bool()> on_link;           // It is readable; false: watch it no longer.
-    pid_t server = -1;                       // A child that is no part of the program.
-    std::function<void(int)> on_server_end;  // With its wait status; it has been reaped.
-    std::function<void()> on_left_behind;    // The program has ended, descendants have not.
-    // Asked before each wait: milliseconds that it may last; -1: until something happens.
+    std::function<bool()> on_link;           // It is readable. False: stop watching it.
+    pid_t server = -1;                       // A child that is not part of the program.
+    std::function<void(int)> on_server_end;  // Gets its wait status. It has been reaped.
+    std::function<void()> on_left_behind;    // The program has ended, but descendants have not.
+    // Called before each wait. Returns the longest wait in milliseconds, or -1 for no bound.
     std::function<int()> on_tick;
   };
   // Returns the program's wait status once it and its descendants have ended. When only descendants
-  // are left, a signal that asks to end ends the waiting.
+  // are left, a signal that asks to end ends the wait.
   Result<int> wait(const Events& events);
 
  private:

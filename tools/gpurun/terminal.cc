@@ -1,4 +1,4 @@
-// Signals that would end the process wait until the terminal shows again what is typed.
+// Terminal: signals that would end the process are held until the terminal shows typed text again.
 #include "tools/gpurun/terminal.h"
 
 #include <poll.h>
@@ -20,7 +20,7 @@ void print(const std::string& text) {
   static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
 }
 
-// False: the input has ended, or a signal has come, which `signals` (or -1) is readable for.
+// False: the input has ended, or a signal has come. `signals` (or -1) is readable for a signal.
 bool read_line(int signals, std::string* line) {
   while (line->size() < kLineBytesMax) {
     pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
@@ -52,12 +52,12 @@ Result<std::string> read_hidden_line(const std::string& prompt) {
   std::string line;
   bool whole = false;
   if (signals.valid() && tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0) {
-    print(prompt);  // Behind the change, which drops what was typed before it.
+    print(prompt);  // After the change, which drops what was typed before it.
     whole = read_line(signals.get(), &line);
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
   }
   print("\n");
-  sigprocmask(SIG_SETMASK, &mask, nullptr);  // A signal that has come acts now.
+  sigprocmask(SIG_SETMASK, &mask, nullptr);  // A held signal acts now.
   if (!whole) return Status(Code::kInvalidArgument, "the terminal gave no line");
   return line;
 }

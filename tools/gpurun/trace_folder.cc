@@ -1,4 +1,5 @@
-// Looked at before the program runs: afterwards it would be too late to say.
+// make_trace_folder(): checks before the program runs, because an error afterwards would be too
+// late.
 #include "tools/gpurun/trace_folder.h"
 
 #include <sys/stat.h>

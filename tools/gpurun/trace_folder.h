@@ -1,4 +1,5 @@
-// Where --trace has the processes of the program leave their traces.
+// make_trace_folder(): the folder in which --trace makes the program's processes leave their
+// traces.
 #pragma once
 
 #include <string>
@@ -7,9 +8,9 @@
 
 namespace gpurun::tools {
 
-// Makes the folder (mode 0700; not those above it) if there is none, and returns its absolute name:
-// programs change their current folder. kInvalidArgument: it cannot be made, or nothing can be
-// written there; the message names it.
+// Makes the folder (mode 0700, without its parents) if it does not exist. Returns its absolute
+// path, because programs change their current folder. kInvalidArgument: it cannot be made, or is
+// not writable. The message names it.
 Result<std::string> make_trace_folder(const std::string& word);
 
 }  // namespace gpurun::tools

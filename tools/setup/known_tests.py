@@ -1,4 +1,4 @@
-"""What a build's tests are, and what each costs (tests/costs.txt)."""
+"""Known tests: a build's tests, and the cost of each (tests/costs.txt)."""
 import json
 import os
 import subprocess
@@ -10,7 +10,7 @@ COSTS = os.path.join(ROOT, "tests/costs.txt")
 
 
 def tests_of(build):
-    """Name -> its ctest properties."""
+    """Returns name -> its ctest properties."""
     listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
                             capture_output=True, text=True, timeout=60).stdout
     return {test["name"]: {each["name"]: each["value"] for each in test.get("properties", [])}
@@ -18,7 +18,7 @@ def tests_of(build):
 
 
 def costs(path=COSTS):
-    """Name -> (seconds, seconds of processor time, None where that was not measured)."""
+    """Returns name -> (seconds, seconds of processor time, or None without a measurement)."""
     found = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-// Each misbehaviour is drawn from the seed at the call that it befalls.
+// Faulty connection: draws each fault from the seed at the call that it affects.
 #include "transport/faulty/connection.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class FaultyConnection final : public Connection {
   void shut_down() noexcept override { inner_->shut_down(); }
   Result<std::unique_ptr<Watch>> watch() override { return inner_->watch(); }
   bool holds_received() const noexcept override { return inner_->holds_received(); }
-  // No descriptor: whoever took it would go round the faults.
+  // Exposes no descriptor, because its users would bypass the faults.
 
   Status send(std::span<const ByteView> parts, Deadline deadline) override {
     delay(send_dice_);

@@ -1,6 +1,6 @@
-// Connection that wraps another and misbehaves from a seed: delays, short reads, corrupted bytes,
-// and cuts in the middle of a message. The same seed gives the same faults at the same byte
-// offsets, whatever the timing.
+// Faulty connection: wraps another Connection and injects faults from a seed. Faults are delays,
+// short reads, corrupted bytes, and cuts in the middle of a message. The same seed gives the same
+// faults at the same byte offsets, whatever the timing.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace gpurun::transport::faulty {
 
-// What goes wrong. Rates are "one in N calls", 0 for never; offsets count payload bytes sent by
-// this end since it was connected.
+// The faults. Rates are "one in N calls", 0 for never. Offsets count the payload bytes that this
+// end has sent since it was connected.
 struct Plan {
   std::uint64_t seed = 1;
   // Harmless: a correct caller sees nothing.
   std::uint32_t delay_one_in = 0;  // A call sleeps up to delay_us_max first.
   std::uint32_t delay_us_max = 200;
-  std::uint32_t short_read_one_in = 0;  // receive() gives bytes_min although more is there.
+  std::uint32_t short_read_one_in = 0;  // receive() returns bytes_min although more has come.
   std::uint32_t split_one_in = 0;       // A send goes out in several pieces.
   // Harmful.
-  std::uint32_t corrupt_one_in_bytes = 0;  // About one byte in so many sent is changed.
-  std::uint64_t cut_after_bytes = kNever;  // The byte that is the last to go out; then both
-                                           // directions end. Truncates a message as a side effect.
+  std::uint32_t corrupt_one_in_bytes = 0;  // About one sent byte in so many is changed.
+  std::uint64_t cut_after_bytes = kNever;  // This byte is the last to go out. Then both directions
+                                           // end. May cut a message.
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   // Delays, short reads and splits only, from `seed`.

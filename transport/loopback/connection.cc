@@ -1,4 +1,5 @@
-// One bounded queue of bytes each way; whoever waits at it is woken from the other end.
+// Loopback connection: one bounded queue of bytes each way. Each end wakes a thread that waits at
+// the other end.
 #include "transport/loopback/connection.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ class ByteQueue {
  public:
   enum class Outcome { kDone, kDeadline, kClosed };
 
-  // Appends all of `bytes`; `*taken` says how many went in when it ended early.
+  // Appends all of `bytes`. `*taken` says how many went in when it ends early.
   Outcome put(ByteView bytes, Deadline deadline, std::size_t* taken) {
     std::unique_lock lock(mutex_);
     while (!bytes.empty()) {
@@ -44,12 +45,12 @@ class ByteQueue {
     return closed_ ? Outcome::kClosed : Outcome::kDone;
   }
 
-  // Takes up to into.size() once bytes_min are there; takes nothing otherwise. What was queued
-  // before the other end closed can still be read.
+  // Takes up to into.size() bytes once bytes_min are there, and nothing before. Bytes that were
+  // queued before the other end closed can still be read.
   Outcome take(MutableBytes into, std::size_t bytes_min, Deadline deadline, std::size_t* taken) {
     std::unique_lock lock(mutex_);
-    // A request above the queue's bound is met piece by piece: the rest of the bytes cannot come
-    // before there is room.
+    // A request above the queue's bound is met piece by piece, because the rest cannot come before
+    // there is room.
     const std::size_t wanted = std::min(bytes_min, kQueueBytes);
     if (!wait(changed_, lock, deadline,
               [this, wanted] { return closed_ || bytes_.size() >= wanted; })) {
@@ -79,7 +80,7 @@ class ByteQueue {
     changed_.notify_all();
   }
 
-  // No more comes in. `abandon`: and nobody reads what is left.
+  // No more bytes come in. `abandon`: the rest is not read either.
   void close(bool abandon) {
     const std::lock_guard lock(mutex_);
     closed_ = true;

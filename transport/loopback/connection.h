@@ -1,5 +1,5 @@
-// Connection between two ends in one process, for tests: two bounded byte queues and no system
-// calls, so that order and blocking can be studied without the kernel's buffers.
+// Loopback connection: two ends in one process, for tests. It has two bounded byte queues and makes
+// no system calls, so that order and blocking can be studied without the kernel's buffers.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace gpurun::transport::loopback {
 
 using Pair = std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>>;
 
-// Bytes that one direction holds before its sender waits.
+// One direction holds this many bytes before its sender waits.
 inline constexpr std::size_t kQueueBytes = std::size_t{256} << 10;
 
 // Two connected ends. Each may be used and destroyed on its own.

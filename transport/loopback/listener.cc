@@ -1,4 +1,4 @@
-// Pairs whoever connects with whoever accepts.
+// LoopbackListener: pairs each connect() with an accept().
 #include "transport/loopback/listener.h"
 
 #include "transport/loopback/connection.h"

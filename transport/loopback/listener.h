@@ -1,4 +1,5 @@
-// Listener in one process, for tests: connect() of the same object is the other side.
+// LoopbackListener: a listener in one process, for tests. connect() of the same object is the other
+// side.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,5 @@
-// Bytes go through the rings; the socket wakes, and tells of the end.
+// Connection in shared memory: bytes go through the rings, and the socket carries wake-ups and the
+// end.
 #include "transport/shm/connection.h"
 
 #include <poll.h>
@@ -17,11 +18,12 @@
 namespace gpurun::transport::shm {
 namespace {
 
-// Whoever is killed says nothing to a writer that sleeps at a full ring.
+// How often a writer that sleeps at a full ring checks for the reader's death: a killed process
+// cannot wake it.
 constexpr std::chrono::milliseconds kSlice{100};
 constexpr std::size_t kPiecesMax = 16;
-// Of so many looks one asks the socket, too, as does the one for which a watch has woken: whoever
-// dies says nothing in the ring.
+// One of this many polls asks the socket too, because a killed process cannot mark the ring as
+// closed. So does the first poll after a watch woke a thread.
 constexpr unsigned kLooksAtRing = 256;
 
 class ShmConnection final : public Connection {
@@ -72,7 +74,7 @@ class ShmConnection final : public Connection {
   RingReader reader_;  // The receiver's, as the next three.
   Sleeper sleeper_;
   KeptBytes kept_;
-  bool ended_ = false;  // The socket has: what is in the ring still counts.
+  bool ended_ = false;  // The socket has ended. Bytes in the ring still count.
   unsigned looks_ = 0;
   std::atomic<bool> gone_{false};
   std::atomic<ShmWatch*> watch_{nullptr};
@@ -88,7 +90,8 @@ Status ShmConnection::gone(const char* doing) {
                 description_ + (ours ? ": closed while " : ": closed by the peer while ") + doing);
 }
 
-// What the other end has said before it went is still to be received: receive() finds its end.
+// Leaves the ring open, because the other end's last bytes can still be received. receive() finds
+// the end itself.
 Status ShmConnection::nobody_reads() {
   if (socket_->taken_away()) return socket_->gone_by_the_program();
   return Status(Code::kPeerGone, description_ + ": closed by the peer while sending");
@@ -99,8 +102,8 @@ Status ShmConnection::broken() {
   return Status(Code::kPeerGone, description_ + ": the other end has broken the ring");
 }
 
-// What of a message fits just now, at most a step of it. Who sleeps for it is woken later: once for
-// all of it.
+// Puts as much of a message as fits now, at most a step. A sleeping reader is woken later, once for
+// all steps.
 Result<std::size_t> ShmConnection::put_some(PartCursor& cursor) {
   if (gone_.load(std::memory_order_relaxed)) return gone("sending");
   if (is_closed(out_ring_)) return nobody_reads();
@@ -120,7 +123,8 @@ Status ShmConnection::wake_reader() {
   if (!writer_.has_to_wake()) return {};
   static constexpr std::byte kWake{1};
   const ByteView wake(&kWake, 1);
-  // One for which there is no room follows many that have not been read: they wake as well.
+  // A wake-up byte that finds no room may be dropped: the many unread ones before it also wake the
+  // reader.
   const Result<std::size_t> woken = socket_->send_some({&wake, 1});
   return woken.status().code() == Code::kPeerGone ? Status() : woken.status();
 }
@@ -171,7 +175,7 @@ Result<std::size_t> ShmConnection::take(MutableBytes into) {
   return *taken;
 }
 
-// Hears what has come over the socket, without waiting.
+// Reads the wake-up bytes that have come over the socket, without waiting.
 Status ShmConnection::heed_socket() {
   std::array<std::byte, 64> wakes;
   const Result<std::size_t> heard = socket_->receive_some(wakes, false);
@@ -184,7 +188,7 @@ Status ShmConnection::heed_socket() {
   return {};
 }
 
-// Until bytes are there or the end, or the deadline.
+// Sleeps until bytes are there, the end, or the deadline.
 Status ShmConnection::sleep(Deadline deadline) {
   if (!sleeper_.go_to_sleep()) {
     if (ShmWatch* const watch = watch_.load(std::memory_order_acquire); watch != nullptr) {
@@ -212,14 +216,14 @@ Result<std::size_t> ShmConnection::receive(MutableBytes into, std::size_t bytes_
   bool late = false;
   while (got < bytes_min) {
     if (gone_.load(std::memory_order_relaxed)) return gone("receiving");
-    // Before the look at the ring: what was written before the end is there then.
+    // Read before the ring: bytes that were written before the end are then in it.
     const bool ended = has_ended();
     const Result<std::size_t> taken = take(into.subspan(got));
     if (!taken.ok()) return taken.status();
     got += *taken;
     if (*taken != 0) continue;
     if (ended) return gone("receiving");
-    // Whoever is woken again and again for nothing is late, too.
+    // The deadline also ends a series of spurious wake-ups.
     const Status slept =
         late ? Status(Code::kDeadline, description_ + ": receiving") : sleep(deadline);
     if (slept.code() == Code::kDeadline) {

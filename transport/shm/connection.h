@@ -1,13 +1,13 @@
-// Connection whose bytes pass through two rings of shared memory.
+// Connection in shared memory: its bytes pass through two rings that both processes map.
 //
-// It stands on a local socket, as TLS stands on another connection. Both ends talk over that at
-// first; once they share memory, it carries nothing but single bytes that wake a reader who has
-// said that it sleeps, and the end: a process that dies closes it. So neither end polls, and there
-// is one descriptor for a connection, as with TCP.
+// It is built on a local socket, as TLS is built on another connection. At first both ends send
+// their bytes over that socket. Once they share memory, the socket carries only single bytes that
+// wake a sleeping reader, and the end of the connection. The kernel closes the socket of a process
+// that dies. So neither end polls, and one descriptor serves a connection, as with TCP.
 //
-// A reader that looks again and again (receive_some()) and a writer whose reader is awake make no
-// system call. A writer that finds the ring full sleeps at a futex in it until half of the ring is
-// free, and looks every kSlice whether the other end has died.
+// A reader that polls (receive_some()) makes no system call, and neither does a writer while its
+// reader is awake. A writer that finds the ring full sleeps at a futex in the ring until half of
+// the ring is free. It checks every kSlice whether the other end has died.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,16 @@ namespace gpurun::transport::shm {
 
 enum class Side : std::uint8_t { kOffered, kTook };
 
-// From now on both ends' bytes pass through `memory`; where there is none, the socket itself.
-// Nothing may be left unread on `socket`, of what was meant for it. kInvalidArgument: `socket` is
-// none of listen() or connect() at "unix:NAME", or of TcpConnection::adopt().
+// Returns a connection through `memory`, or `socket` itself when `memory` is empty. All bytes that
+// were meant for `socket` itself must have been received before. kInvalidArgument: `socket` does
+// not come from listen() or connect() at "unix:NAME", nor from TcpConnection::adopt().
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
                                           Side side);
 
-// take_offer() and share(), of a local socket; another connection stays as it is. When the offer
-// cannot be taken the socket is still there, and the other end listens at it for an answer: so it
-// does afterwards, for who has kept a pointer to it.
+// Does take_offer() and share() on a local socket. Leaves another connection as it is. When the
+// offer cannot be taken, `connection` is still the socket. In both cases the other end reads its
+// answer from the socket itself, and a pointer to the socket stays valid within the shared
+// connection.
 Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline);
 
 }  // namespace gpurun::transport::shm

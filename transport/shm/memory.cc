@@ -1,4 +1,4 @@
-// An offer is one small message with the file attached (unix(7), SCM_RIGHTS).
+// SharedMemory: an offer is one small message with the file attached (unix(7), SCM_RIGHTS).
 #include "transport/shm/memory.h"
 
 #include <fcntl.h>
@@ -32,12 +32,12 @@ static_assert(sizeof(Offer) == 16);
 constexpr std::array<char, 8> kMagic = {'g', 'p', 'u', 'r', 'u', 'n', 's', 'm'};
 constexpr std::uint32_t kOfferVersion = 1;
 
-// Both states, in a page of their own, then both rings.
+// Both RingStates, in a page of their own, before both rings.
 constexpr std::size_t kHeadBytes = 4096;
 static_assert(2 * sizeof(RingState) <= kHeadBytes);
 constexpr std::size_t file_bytes(std::size_t ring_bytes) { return kHeadBytes + 2 * ring_bytes; }
 
-// Whose limit is below needs what it has for all else.
+// A process with a lower limit of address space needs it for everything else.
 constexpr rlim_t kAddressSpaceMin = rlim_t{256} << 20;
 
 constexpr unsigned kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -47,7 +47,7 @@ bool is_ring_size(std::size_t bytes) {
 }
 
 Result<UniqueFd> make_file(std::size_t bytes) {
-  // Beyond its limit ftruncate() ends the process by a signal.
+  // Above this limit ftruncate() ends the process by a signal.
   rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     return Status(Code::kResourceExhausted, "the limit of file sizes (ulimit -f) is too low");
@@ -65,7 +65,7 @@ Result<UniqueFd> make_file(std::size_t bytes) {
   return file;
 }
 
-// What the other end could do to our accesses, it has given up.
+// Checks that the other end can no longer make our accesses fail.
 Status check_file(int file, std::size_t bytes) {
   struct stat about = {};
   const int seals = fcntl(file, F_GET_SEALS);
@@ -113,7 +113,7 @@ Result<SharedMemory> map(const UniqueFd& file, std::size_t ring_bytes) {
     return Status(Code::kResourceExhausted,
                   "no address space for rings of " + std::to_string(bytes) + " bytes");
   }
-  // A child that ran on in it would take part in its parent's conversation.
+  // A child that went on using it would disturb its parent's connection.
   (void)madvise(start, bytes, MADV_DONTFORK);
   SharedMemory memory;
   memory.start_ = static_cast<std::byte*>(start);
@@ -127,7 +127,7 @@ Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline 
     return Status(Code::kInvalidArgument, "no ring has " + std::to_string(ring_bytes) + " bytes");
   }
   const Result<UniqueFd> file = make_file(file_bytes(ring_bytes));
-  // A new file holds zeros, which are what every word begins with.
+  // A new file holds zeros, the initial value of every word.
   Result<SharedMemory> memory =
       file.ok() ? map(*file, ring_bytes) : Result<SharedMemory>(file.status());
   if (!memory.ok()) {
@@ -140,7 +140,7 @@ Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline 
   const Status said = say(socket, words, {&descriptor, 1}, deadline);
   if (said.ok()) return memory;
   if (said.code() == Code::kDeadline || said.code() == Code::kPeerGone) return said;
-  // Nothing of it went: as many are on their way as this user may have.
+  // Nothing was sent. For example, this user has too many descriptors in flight.
   *why_none = said.message();
   GPURUN_RETURN_IF_ERROR(say(socket, {kMagic, kOfferVersion, 0}, {}, deadline));
   return SharedMemory();

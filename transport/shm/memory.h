@@ -1,8 +1,8 @@
-// SharedMemory: the two rings of a connection, in memory that its two processes map; and how they
-// come to have it: one makes it and offers it over their socket, the other takes it.
+// SharedMemory: the two rings of a connection, in memory that both of its processes map. One
+// process makes the memory and offers it over their socket, and the other process takes it.
 //
-// It is a memory file (memfd_create(2)) sealed against shrinking, so that nobody's access to it can
-// fail later. A child of fork(2) does not have it.
+// The memory is a memory file (memfd_create(2)) that is sealed against shrinking, so that no access
+// to it can fail later. A child of fork(2) does not inherit the mapping.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,22 @@
 
 namespace gpurun::transport::shm {
 
-// Of each ring, where nothing else is asked for: what a reader that has slept has to catch up with
-// stays in its processor's cache.
+// The default size of each ring. It is small enough that the bytes which collect while a reader
+// sleeps stay in its processor's cache.
 inline constexpr std::size_t kRingBytes = std::size_t{2} << 20;
 inline constexpr std::size_t kRingBytesMin = std::size_t{4} << 10;
-inline constexpr std::size_t kRingBytesMax = kRingBytes;  // A stranger's, too.
+inline constexpr std::size_t kRingBytesMax = kRingBytes;  // Also the bound for the offer of an
+                                                          // untrusted peer.
 
 class SharedMemory {
  public:
-  SharedMemory() = default;  // None.
+  SharedMemory() = default;  // Empty: no memory.
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
 
   bool is_there() const noexcept { return start_ != nullptr; }
-  // Of who offered it to who took it, and back.
+  // From the process that offered it to the process that took it, and back.
   Ring to_taker() const noexcept { return ring(0); }
   Ring to_offerer() const noexcept { return ring(1); }
 
@@ -41,20 +42,21 @@ class SharedMemory {
   std::size_t ring_bytes_ = 0;
 };
 
-// Makes memory and sends it over `socket`, a local one ("unix:NAME"), where it stands in line with
-// the bytes that were sent before. Rings of `ring_bytes`, a power of two from kRingBytesMin to
-// kRingBytesMax.
-// None, which is said there as well: this process can have no such memory; `*why_none` says why.
-//   kDeadline, kPeerGone  it may not have been sent.
+// Makes memory and sends it over `socket`, a local socket ("unix:NAME"), in order behind the bytes
+// that were sent before. Each ring has `ring_bytes`, a power of two from kRingBytesMin to
+// kRingBytesMax. When this process cannot have such memory, returns empty memory, tells the peer,
+// and sets `*why_none` to the reason.
+//   kDeadline, kPeerGone  the offer may not have been sent.
 Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline deadline,
                            std::string* why_none);
 
-// `socket` is a local one.
+// True when `socket` is a local socket (unix(7)).
 bool is_local(const Connection& socket);
 
-// Takes what the other end offers as the next on `socket`. None: it had none to offer.
-//   kProtocol           it is no such offer, or memory that could shrink under us.
-//   kResourceExhausted  it cannot be mapped here.
+// Takes the memory that the other end offers as the next message on `socket`. Returns empty memory
+// when the other end had none to offer.
+//   kProtocol             not such an offer, or memory that the peer could shrink later.
+//   kResourceExhausted    the memory cannot be mapped here.
 //   kDeadline, kPeerGone
 Result<SharedMemory> take_offer(Connection& socket, Deadline deadline);
 

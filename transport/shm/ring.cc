@@ -1,4 +1,4 @@
-// Positions count bytes for ever; where they lie is their remainder.
+// Ring: positions count all bytes ever, and their remainders are the places in the ring.
 #include "transport/shm/ring.h"
 
 #include <linux/futex.h>
@@ -39,7 +39,8 @@ void RingWriter::put(ByteView bytes) noexcept {
   written_ += bytes.size();
 }
 
-// The reader says that it sleeps and looks then; we write and look then.
+// Sequentially consistent: the reader sets reader_sleeps and then checks for bytes. The writer
+// publishes bytes and then checks reader_sleeps.
 void RingWriter::publish() noexcept { ring_.state->written.store(written_); }
 
 bool RingWriter::has_to_wake() noexcept {

@@ -1,11 +1,12 @@
-// Ring: bytes on their way from one process to another through memory that both map.
+// Ring: a byte queue from one process to another, in memory that both map.
 //
-// One end writes, the other reads; each keeps its own place in memory of its own, and believes what
-// the other says of its place only as far as it can be true. What is copied out is the reader's, so
-// that nobody decodes what the other end may still change.
+// One end writes and the other end reads. Each end keeps its own position in private memory, and
+// accepts the other end's position only when it is possible. The reader copies bytes out before it
+// decodes them, because the other end may change the ring at any time.
 //
-// Who waits says so first, in a word that the other end looks at after each step: a reader is then
-// to be woken by other means (transport/shm/connection.h), a writer sleeps at that word (futex(2)).
+// An end that waits first sets a word, which the other end checks after each step. A sleeping
+// reader is then woken by other means (transport/shm/connection.h). A writer sleeps at its word,
+// which is a futex (futex(2)).
 #pragma once
 
 #include <atomic>
@@ -18,21 +19,22 @@
 
 namespace gpurun::transport::shm {
 
-// Shared. Each word in a line of its own: one end writes it, the other looks at it.
+// Shared. Each word has a cache line of its own: one end writes it and the other end reads it.
 struct RingState {
-  alignas(64) std::atomic<std::uint64_t> written;  // Bytes, ever.
+  alignas(64) std::atomic<std::uint64_t> written;  // Total bytes since the start.
   alignas(64) std::atomic<std::uint64_t> read;
   alignas(64) std::atomic<std::uint32_t> reader_sleeps;
   alignas(64) std::atomic<std::uint32_t> writer_sleeps;  // A futex.
-  alignas(64) std::atomic<std::uint32_t> closed;         // By either end; for good.
+  alignas(64) std::atomic<std::uint32_t> closed;         // Set by either end, for good.
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "it is shared between processes");
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4, "a futex is a 32-bit word");
 
-// So many bytes go before the other end may have them: it copies some while the next are copied.
+// A writer publishes after this many bytes, so that the reader copies them while it copies the
+// next.
 inline constexpr std::size_t kStepBytes = std::size_t{64} << 10;
 
-// Where a ring lies. `bytes` is a power of two.
+// Where a ring is in memory. `bytes` is a power of two.
 struct Ring {
   RingState* state = nullptr;
   std::byte* data = nullptr;
@@ -43,14 +45,14 @@ class RingWriter {
  public:
   explicit RingWriter(const Ring& ring) noexcept : ring_(ring) {}
 
-  // Bytes that can be put now. Empty: the other end says what cannot be.
+  // Bytes that can be put now. Empty: the reader's published position is impossible.
   std::optional<std::size_t> room() noexcept;
-  // At most room(). Nobody sees it before publish().
+  // Puts at most room() bytes. The reader does not see them before publish().
   void put(ByteView bytes) noexcept;
   void publish() noexcept;
-  // True: the reader sleeps, and it is this call after which it has to be woken.
+  // True when the reader sleeps and this call is the one that must wake it.
   bool has_to_wake() noexcept;
-  // Returns when half of the ring is free, is_closed(), or after `span`; also for no reason.
+  // Returns when half of the ring is free, is_closed(), or after `span`. May return spuriously.
   void sleep(std::chrono::nanoseconds span) noexcept;
 
  private:
@@ -63,13 +65,15 @@ class RingReader {
  public:
   explicit RingReader(const Ring& ring) noexcept : ring_(ring) {}
 
-  // Copies what there is, as much as fits; how much. Empty: the other end says what cannot be.
+  // Copies what has come, as much as fits, and returns how many bytes. Empty: the writer's
+  // published position is impossible.
   std::optional<std::size_t> take(MutableBytes into) noexcept;
-  // Something can be taken, or the other end lies. Any thread, beside take() as well.
+  // True when there is something to take, or the writer's position is impossible. Any thread, also
+  // during take().
   bool has_bytes() const noexcept;
 
-  // The writer is to wake us once it has written; then look at has_bytes() again. Returns what the
-  // word was.
+  // Asks the writer to wake this reader after it has written. Call has_bytes() again afterwards.
+  // Returns the previous value of the word.
   bool say_asleep() noexcept { return ring_.state->reader_sleeps.exchange(1) != 0; }
   bool say_awake() noexcept { return ring_.state->reader_sleeps.exchange(0) != 0; }
   bool is_said_asleep() const noexcept { return ring_.state->reader_sleeps.load() != 0; }
@@ -83,7 +87,7 @@ class RingReader {
 };
 
 inline bool is_closed(const Ring& ring) noexcept { return ring.state->closed.load() != 0; }
-// Wakes a sleeping writer. Any thread, either end, any number of times.
+// Also wakes a sleeping writer. Any thread, either end, any number of times.
 void close(const Ring& ring) noexcept;
 
 }  // namespace gpurun::transport::shm

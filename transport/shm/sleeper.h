@@ -1,8 +1,10 @@
-// Sleeper: how a reader of a ring sleeps. It says so in the ring; the writer that has read that
-// sends a byte over the socket, one for each time. Counts them, so that none is left there to wake
-// somebody for nothing.
+// Sleeper: how the reader of a ring sleeps.
 //
-// Used by the thread that receives, and by the watcher while nobody receives.
+// The reader sets the word reader_sleeps in the ring. The writer that clears it sends one byte over
+// the socket, once for each sleep. A Sleeper counts these bytes, so that none stays in the socket
+// and wakes a thread for nothing.
+//
+// The receiving thread uses it. The watcher uses it while no thread receives.
 #pragma once
 
 #include <atomic>
@@ -18,21 +20,21 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  // True: there is nothing to sleep for, bytes are there or the end.
+  // Returns true when there is no reason to sleep: bytes have come, or the end.
   bool go_to_sleep() noexcept {
     note(reader_.say_asleep(), true);
     return reader_.has_bytes() || is_closed(ring_);
   }
   void wake_up() noexcept { note(reader_.say_awake(), false); }
 
-  // Nobody has said that he is awake again.
+  // True from go_to_sleep() until wake_up().
   bool is_asleep() const noexcept { return said_.load(std::memory_order_relaxed); }
 
-  // So many bytes have come over the socket.
+  // `bytes` wake-up bytes have come over the socket.
   void heard(std::size_t bytes) noexcept {
     owed_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   }
-  // Bytes are there or will be soon, for which nobody sleeps any more.
+  // True when wake-up bytes are in the socket, or will be soon, for a sleep that is over.
   bool is_owed() const noexcept {
     const bool taken = said_.load(std::memory_order_relaxed) && !reader_.is_said_asleep();
     return owed_.load(std::memory_order_relaxed) + (taken ? 1 : 0) > 0;
@@ -40,7 +42,7 @@ class Sleeper {
 
  private:
   void note(bool was_asleep, bool asleep) noexcept {
-    // Somebody else has taken the word: he sends a byte for it.
+    // The writer has cleared the word, so it sends a byte for it.
     if (said_.exchange(asleep, std::memory_order_relaxed) && !was_asleep) {
       owed_.fetch_add(1, std::memory_order_relaxed);
     }

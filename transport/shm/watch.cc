@@ -1,4 +1,4 @@
-// Under one lock, over no wait.
+// ShmWatch: one lock, which is never held over a wait.
 #include "transport/shm/watch.h"
 
 #include <utility>
@@ -17,7 +17,8 @@ Status ShmWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pauses_ == 0 && sleeper_.go_to_sleep()) return {};
-    // What wakes somebody by now was on its way before, and whoever receives will read it.
+    // A wake-up byte on its way now was sent for an earlier sleep, and the receiving thread will
+    // read it.
     if (pauses_ != 0 && !std::exchange(socket_paused_, true)) socket_->pause();
   }
   return socket_->wait(deadline);

@@ -1,8 +1,8 @@
-// Watch of a connection in shared memory: the watch of its socket, which is readable only after the
-// reader has said that it sleeps.
+// ShmWatch: a watch of a connection in shared memory, which watches its socket. The socket becomes
+// readable only after the reader has set that it sleeps.
 //
-// To pause it and to resume it costs no system call, unless the thread that receives meanwhile goes
-// to sleep itself: then the bytes that wake that one must not wake the watcher.
+// pause() and resume() make no system call, unless the receiving thread itself goes to sleep in
+// between. Then the bytes that wake that thread must not wake the watcher.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace gpurun::transport::shm {
 
 class ShmWatch final : public Watch {
  public:
-  // Both are the connection's and outlive it; it stands in `place` as long as it lives.
+  // `sleeper` and `place` belong to the connection and outlive this object. `place` points to this
+  // object while it lives.
   ShmWatch(std::unique_ptr<tcp::TcpWatch> socket, Sleeper& sleeper, std::atomic<ShmWatch*>& place);
   ~ShmWatch() override;
 
@@ -26,16 +27,17 @@ class ShmWatch final : public Watch {
   void resume() noexcept override;
   int fd() const noexcept override { return socket_->fd(); }
 
-  // The receiving thread goes to sleep at the socket, if it is for it that this is paused.
+  // The receiving thread goes to sleep at the socket. Pauses the socket's watch, if this watch is
+  // paused.
   void receiver_sleeps() noexcept;
 
  private:
   const std::unique_ptr<tcp::TcpWatch> socket_;
   Sleeper& sleeper_;
   std::atomic<ShmWatch*>& place_;
-  std::mutex mutex_;  // Guards all below, and sleeper_ while nobody receives.
+  std::mutex mutex_;  // Guards all below, and sleeper_ while no thread receives.
   int pauses_ = 0;
-  bool socket_paused_ = false;  // With ours.
+  bool socket_paused_ = false;  // The socket's watch is paused with this one.
 };
 
 }  // namespace gpurun::transport::shm

@@ -1,4 +1,4 @@
-// Parsing, name lookup, and printing.
+// TCP addresses: parsing, name lookup and printing.
 #include "transport/tcp/address.h"
 
 #include <arpa/inet.h>
@@ -77,7 +77,7 @@ std::string format_host_port(const HostPort& address) {
 
 namespace {
 
-// IPv4 in IPv6's clothes: of a socket that listens for both.
+// An IPv4 address mapped into IPv6, as a socket that listens for both reports it.
 bool is_mapped(const sockaddr_storage& storage) {
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
   return storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
@@ -103,12 +103,12 @@ std::string SocketAddress::to_string() const {
   if (family() == AF_UNIX) {
     const auto* local = reinterpret_cast<const sockaddr_un*>(&storage);
     const std::size_t before = offsetof(sockaddr_un, sun_path) + 1;
-    if (byte_count <= before) return "unix:";  // The end that has connected has no name.
+    if (byte_count <= before) return "unix:";  // The connecting end has no name.
     return "unix:" + std::string(local->sun_path + 1, byte_count - before);
   }
   SocketAddress plain;
   if (is_mapped(storage)) {
-    // As the other end, which knows nothing of IPv6, writes it.
+    // As the other end, which may not know IPv6, writes it.
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
     auto* const v4 = reinterpret_cast<sockaddr_in*>(&plain.storage);
     v4->sin_family = AF_INET;

@@ -1,4 +1,4 @@
-// Addresses of the TCP transport: HOST:PORT as people write it, and what the kernel wants.
+// TCP addresses: HOST:PORT as people write it, and the form that the kernel takes.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,8 +17,9 @@ struct HostPort {
   std::uint16_t port = 0;
 };
 
-// "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address with several colons (no port
-// then). `default_port` where none is written. kInvalidArgument says what is wrong.
+// Parses "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address with several colons (then
+// without a port). `default_port` applies where no port is written. kInvalidArgument says what is
+// wrong.
 Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
 // "host:port", with brackets around an IPv6 address.
 std::string format_host_port(const HostPort& address);
@@ -30,17 +31,19 @@ struct SocketAddress {
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
-  // Of this machine: 127.0.0.0/8, ::1, 127.0.0.0/8 mapped into IPv6, and local sockets.
+  // True for an address of this machine: 127.0.0.0/8, ::1, 127.0.0.0/8 mapped into IPv6, and local
+  // sockets.
   bool is_loopback() const;
   std::string to_string() const;  // "127.0.0.1:4790", "[::1]:4790".
 };
 
-// All addresses of `address`, numeric ones without asking a resolver. May block as long as the
+// Returns all addresses of `address`. Numeric addresses need no resolver. May block as long as the
 // system's resolver does. kUnavailable: unknown name.
 Result<std::vector<SocketAddress>> resolve(const HostPort& address, bool to_listen);
 
-// A local socket's, in the abstract namespace (unix(7)): no file, and of one network namespace.
-// kInvalidArgument: an empty name, or one that is too long (kLocalNameMax).
+// Returns the address of a local socket in the abstract namespace (unix(7)). It has no file, and
+// belongs to one network namespace. kInvalidArgument: the name is empty, or longer than
+// kLocalNameMax.
 Result<SocketAddress> local_name(std::string_view name);
 inline constexpr std::size_t kLocalNameMax = 100;
 

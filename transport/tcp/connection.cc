@@ -1,4 +1,5 @@
-// Waits go to the kernel in slices, between which the deadline is looked at; EINTR everywhere.
+// TcpConnection: waits are left to the kernel in slices, with a check of the deadline after each.
+// Every call handles EINTR.
 #include "transport/tcp/connection.h"
 
 #include <fcntl.h>
@@ -31,7 +32,7 @@ constexpr std::size_t kVectorsMax = 64;
 constexpr int kKeepIdleS = 5;
 constexpr int kKeepIntervalS = 5;
 constexpr int kKeepCount = 5;
-// That come at once; the kernel passes no more (unix(7), SCM_MAX_FD).
+// The kernel passes no more descriptors in one message (unix(7), SCM_MAX_FD).
 constexpr std::size_t kDescriptorsMax = 253;
 
 std::chrono::seconds slice_of(const Options& options) {
@@ -43,9 +44,9 @@ void set_option(int fd, int level, int name, int value) {
   (void)setsockopt(fd, level, name, &value, sizeof value);
 }
 
-// Between two processes of one machine there is no path to be fair to, and a sender that paces
-// itself (BBR, where it is the system's choice) reaches 0.6 to 0.7 of one that does not. Reno is in
-// every kernel and is open to every process.
+// Between two processes of one machine there is no network path to share fairly. A sender that
+// paces itself (BBR, where the system selects it) is slower there. Reno is in every kernel and open
+// to every process.
 void leave_unpaced(int fd) {
   static constexpr char kReno[] = "reno";
   (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
@@ -61,7 +62,7 @@ Status prepare(int fd, std::chrono::seconds kernel_timeout, bool same_host) {
       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice) != 0) {
     return Status::from_errno(errno, "setting a socket's time-outs");
   }
-  // An urgent byte is one of the stream. Else it would be a byte that polls tell of and reads skip.
+  // An urgent byte stays in the stream. Otherwise polls would report it and reads would skip it.
   set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -72,7 +73,8 @@ Status prepare(int fd, std::chrono::seconds kernel_timeout, bool same_host) {
   return {};
 }
 
-// What `make` makes, of which `keeper` knows before a child can have it.
+// Returns the descriptor that `make` makes. `keeper` receives it before a child process can inherit
+// it.
 template <typename Make>
 UniqueFd kept(DescriptorKeeper* keeper, const Make& make) {
   if (keeper == nullptr) return make();
@@ -82,7 +84,7 @@ UniqueFd kept(DescriptorKeeper* keeper, const Make& make) {
   return fd;
 }
 
-// The next pieces of `cursor` as sendmsg() takes them; how many.
+// Writes the next pieces of `cursor` as sendmsg() takes them, and returns how many.
 std::size_t fill(const PartCursor& cursor, iovec* vectors) {
   ByteView pieces[kVectorsMax];
   std::size_t bytes = 0;
@@ -110,12 +112,12 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
 
 TcpConnection::~TcpConnection() {
   if (taken_away()) static_cast<void>(fd_.release());
-  // What nobody has read goes with the last of it, descriptors among it.
+  // Unread data is released with the last descriptor, and with it descriptors that the peer sent.
   if (strangers_) close_unawaited(std::move(fd_));
 }
 
-// As recv(2). What comes with descriptors is no connection's: of a file that is closed somebody
-// else may have decided that its close takes long.
+// As recv(2). Refuses passed descriptors, because no connection uses them. They are closed without
+// a wait, because their sender may have made their close slow.
 ssize_t TcpConnection::receive_bytes(MutableBytes into, int flags) {
   if (!strangers_) return recv(fd_.get(), into.data(), into.size(), flags);
   iovec vector = {into.data(), into.size()};
@@ -174,7 +176,7 @@ bool TcpConnection::outlasts_slice(Deadline deadline) const noexcept {
 
 void TcpConnection::wait_ready(short events, Deadline deadline) const {
   pollfd entry = {fd_.get(), events, 0};
-  // Any result, EINTR included, only sends the caller back to try and to look at its deadline.
+  // Any result, EINTR included, only makes the caller retry and check its deadline.
   (void)poll(&entry, 1, deadline.poll_timeout_ms());
 }
 
@@ -266,7 +268,8 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
   return got;
 }
 
-// To ask whose the number is costs more than to look.
+// Checks at the first poll of a series only that the descriptor is still ours, because that check
+// costs more than the poll.
 Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
   if (!again && seems_taken_away()) return gone_by_the_program();
@@ -307,16 +310,17 @@ Status connect_to(const SocketAddress& address, const UniqueFd& fd, Deadline dea
   const std::string what = "connecting to " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);
   int failed = ::connect(fd.get(), address.get(), address.byte_count);
-  // A local socket whose listener has many waiting: nothing tells when it has fewer.
+  // The backlog of a local socket is full. No event reports that it has room again.
   while (failed != 0 && errno == EAGAIN && address.family() == AF_UNIX && !deadline.passed()) {
     (void)poll(nullptr, 0, 1);
     if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
     failed = ::connect(fd.get(), address.get(), address.byte_count);
   }
   if (failed != 0) {
-    // After EINTR too the attempt goes on by itself.
+    // After EINTR the attempt goes on by itself, too.
     if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(errno, what);
-    // Before connect() its end by shutdown() meant nothing; from here on it ends every wait.
+    // Before connect() a shutdown() of the descriptor had no effect. From here on it ends every
+    // wait.
     if (given_up(options)) return Status(Code::kUnavailable, what + kNotWanted);
     for (;;) {
       pollfd entry = {fd.get(), POLLOUT, 0};

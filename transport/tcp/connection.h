@@ -1,10 +1,10 @@
-// Connection over one stream socket: of TCP, or a local one (unix(7)), which begins a connection in
-// shared memory (transport/shm).
+// TcpConnection: a connection over one stream socket, either TCP or local (unix(7)). A local one is
+// the base of a connection in shared memory (transport/shm).
 //
-// The socket is blocking, with kernel time-outs of a second, or of ten (Options::patient): a wait
-// with a far deadline costs one system call (no poll before it), and is cut into such slices only
-// so that the deadline is seen, and a descriptor that the program has closed. Waits shorter than a
-// slice are done by poll(2).
+// The socket is blocking, with kernel time-outs of one slice: one second, or ten
+// (Options::patient). So a wait with a far deadline costs one system call, without a poll before
+// it. After each slice the thread checks the deadline, and whether the program has closed the
+// descriptor. Waits shorter than a slice use poll(2).
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ namespace gpurun::transport::tcp {
 
 class TcpConnection final : public Connection {
  public:
-  // Takes over a connected stream socket, its own or one that another process passed on: sets
+  // Takes over a connected stream socket, made here or passed on by another process. Sets
   // close-on-exec, no delay and keep-alive, and moves it to options.fd_min or above.
-  // kInvalidArgument when `fd` is no connected stream socket.
+  // kInvalidArgument: `fd` is not a connected stream socket.
   static Result<std::unique_ptr<Connection>> adopt(UniqueFd fd, const Options& options);
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -41,20 +41,21 @@ class TcpConnection final : public Connection {
   int fd() const noexcept override { return fd_.get(); }
   ~TcpConnection() override;
 
-  // Where Options::fd_min wants our descriptors.
+  // The lower bound of our descriptors' numbers (Options::fd_min).
   int fd_min() const noexcept { return fd_min_; }
-  // The number does not stand for our socket any more (Options::others_may_close).
+  // True when the descriptor's number is no longer our socket (Options::others_may_close).
   bool taken_away() const noexcept;
-  // Likewise, asked before each send and receive, where the answer costs as much as the rest.
+  // As taken_away(), for each send and receive, where the exact check would cost as much as the
+  // rest.
   bool seems_taken_away() const noexcept;
-  // Says so, for good.
+  // Marks the connection as closed by the program, for good, and returns that status.
   Status gone_by_the_program();
 
  private:
   TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
 
   ssize_t receive_bytes(MutableBytes into, int flags);
-  // True when a wait until `deadline` may be left to the kernel's time-out of one slice.
+  // True when the kernel's time-out of one slice may bound a wait until `deadline`.
   bool outlasts_slice(Deadline deadline) const noexcept;
   // Waits until the socket is ready for `events`, or the deadline has passed.
   void wait_ready(short events, Deadline deadline) const;
@@ -66,7 +67,7 @@ class TcpConnection final : public Connection {
   const int fd_min_;
   const std::chrono::seconds slice_;
   const DescriptorIdentity identity_;
-  const DescriptorMark mark_;  // Only where others may close.
+  const DescriptorMark mark_;  // Only where others_may_close_.
   std::string description_;
   Capabilities capabilities_;
   std::atomic<bool> gone_{false};

@@ -1,4 +1,4 @@
-// Descriptors high, out of the way of the program whose process this may be.
+// move_up(): high numbers keep clear of the program in the same process.
 #include "transport/tcp/descriptor.h"
 
 #include <fcntl.h>

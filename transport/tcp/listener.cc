@@ -1,4 +1,4 @@
-// Bind, listen, and accept with a deadline.
+// TCP listener: bind, listen, and accept with a deadline.
 #include "transport/tcp/listener.h"
 
 #include <netinet/in.h>
@@ -40,7 +40,7 @@ class TcpListener final : public Listener {
   std::atomic<bool> stopped_{false};
 };
 
-// Errors of a peer that had gone before it was accepted (accept(2), "Error handling").
+// Errors of a peer that left before it was accepted (accept(2), "Error handling").
 bool is_peers_trouble(int error_number) {
   switch (error_number) {
     case EINTR:
@@ -82,13 +82,14 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
           TcpConnection::adopt(std::move(peer), {.strangers = local_});
       if (connection.ok()) return connection;
     }
-    // The peer has left already. Others that come only to leave must not hold the caller.
+    // The peer has left already. A series of such peers must not hold the caller beyond its
+    // deadline.
     if (deadline.passed()) return Status(Code::kDeadline, "nobody stayed at " + address_);
   }
 }
 
 Result<UniqueFd> bind_one(const SocketAddress& address) {
-  // Not blocking: a peer that leaves between poll and accept must not hold us.
+  // Non-blocking: a peer that leaves between poll() and accept() must not block this thread.
   UniqueFd fd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const std::string what = "listening on " + address.to_string();
   if (!fd.valid()) return Status::from_errno(errno, what);

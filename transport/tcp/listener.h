@@ -1,4 +1,4 @@
-// Listener on one TCP port, or at a local name.
+// TCP listener: listens on one TCP port, or at a local name.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,9 @@
 namespace gpurun::transport::tcp {
 
 // Listens on the first of the host's addresses that can be bound.
-// kUnavailable: the port is taken, or the address is none of this machine's.
+// kUnavailable: the port is taken, or the address is not one of this machine's.
 Result<std::unique_ptr<Listener>> listen(const HostPort& address);
-// Likewise on one address.
+// As above, but on one address.
 Result<std::unique_ptr<Listener>> listen(const SocketAddress& address);
 
 }  // namespace gpurun::transport::tcp

@@ -1,4 +1,4 @@
-// One socket in an epoll of its own; EINTR everywhere.
+// TcpWatch: one socket in an epoll of its own. Every call handles EINTR.
 #include "transport/tcp/watch.h"
 
 #include <sys/epoll.h>
@@ -31,7 +31,8 @@ Result<std::unique_ptr<TcpWatch>> TcpWatch::of(const TcpConnection& connection, 
   return std::unique_ptr<TcpWatch>(new TcpWatch(connection, std::move(epoll)));
 }
 
-// Like the connection's own descriptor: what the program has closed is not ours to close.
+// As for the connection's descriptor: this process must not close what the program has closed and
+// may have reused.
 TcpWatch::~TcpWatch() {
   if (connection_.taken_away()) static_cast<void>(epoll_.release());
 }
@@ -39,7 +40,7 @@ TcpWatch::~TcpWatch() {
 void TcpWatch::arm(std::uint32_t events) noexcept {
   epoll_event event = {};
   event.events = EPOLLONESHOT | events;
-  // A failure means that the program has closed the one or the other: wait() finds out.
+  // A failure means that the program has closed one of the two descriptors. wait() finds that.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
 }
 
@@ -47,7 +48,7 @@ Status TcpWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pauses_ == 0 && std::exchange(woken_, false)) return {};
-    // What has come since it was armed last makes it fire at once.
+    // Bytes that have come since it was armed last make it fire at once.
     if (pauses_ == 0) arm(kComes);
   }
   for (;;) {
@@ -77,8 +78,8 @@ void TcpWatch::pause() noexcept {
 
 void TcpWatch::resume() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  // Whoever pauses is soon back, and asked whose the number is; and no epoll but ours knows our
-  // socket.
+  // No check for taken_away(): the thread that pauses calls soon again and checks then. A foreign
+  // socket under the number is not in our epoll, so arming it fails harmlessly.
   if (--pauses_ == 0) arm(kComes);
 }
 
@@ -86,7 +87,7 @@ void TcpWatch::wake() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (connection_.taken_away()) return;  // wait() finds out.
   woken_ = true;
-  // A socket that is not full is always ready to be written to.
+  // EPOLLOUT fires at once, because a socket that is not full is always writable.
   if (pauses_ == 0) arm(kComes | EPOLLOUT);
 }
 

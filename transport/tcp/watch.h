@@ -1,7 +1,7 @@
-// Watch of a TCP socket: a oneshot epoll(7) that is armed while nobody receives.
+// TcpWatch: a watch of a TCP socket, by a oneshot epoll(7) that is armed while no thread receives.
 //
-// A thread in poll(2) would be woken by every byte, also by those that another thread is in recv(2)
-// for; taking the socket's events away costs that other thread a system call and no switch.
+// A thread in poll(2) would wake up for every byte, also for bytes that another thread is in
+// recv(2) for. To disarm the epoll costs that other thread a system call, but no context switch.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,19 @@ class TcpWatch final : public Watch {
   void pause() noexcept override;
   void resume() noexcept override;
   int fd() const noexcept override { return epoll_.get(); }
-  // Unless it is paused by then, wait() returns once, now or when it is called next. Any thread.
+  // Makes wait() return once, now or at its next call, unless the watch is paused by then. Any
+  // thread.
   void wake() noexcept;
 
  private:
   TcpWatch(const TcpConnection& connection, UniqueFd epoll)
       : connection_(connection), epoll_(std::move(epoll)) {}
-  // With the mutex held. For these events, once (epoll_ctl(2)); 0: for none.
+  // Call with mutex_ held. Arms for `events`, once (epoll_ctl(2)). 0 disarms.
   void arm(std::uint32_t events) noexcept;
 
   const TcpConnection& connection_;
   UniqueFd epoll_;
-  std::mutex mutex_;  // Over epoll_ctl(2), which does not wait.
+  std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
   int pauses_ = 0;    // Guarded by mutex_, as the next.
   bool woken_ = false;
 };

@@ -1,4 +1,4 @@
-// By OpenSSL; and which of the two it is.
+// Aead: the implementation by OpenSSL, and the choice between the two.
 #include "transport/tls/aead.h"
 
 #include <openssl/crypto.h>

@@ -1,10 +1,11 @@
-// Aead: AES-128-GCM (NIST SP 800-38D) under one key: messages one after the other, each in pieces.
+// Aead: AES-128-GCM (NIST SP 800-38D) under one key. It processes one message after the other, each
+// in pieces.
 //
-// OpenSSL 3.0 computes it in registers of 128 bits. Where the processor has AES and carry-less
-// multiplication for 512 (VAES, VPCLMULQDQ), and the build has it, Intel's library for IPsec is 2.6
-// times as fast (docs/adr/0017). Both compute the same; tests compare them.
+// OpenSSL 3.0 computes it in registers of 128 bits. Intel's library for IPsec is faster where the
+// build has it, and the processor has AES and carry-less multiplication for 512 bits (VAES
+// and VPCLMULQDQ, docs/adr/0017). Both compute the same, and tests compare them.
 //
-// One object for each direction. It belongs to one thread at a time.
+// Each direction has an object of its own. It belongs to one thread at a time.
 #pragma once
 
 #include <array>
@@ -22,15 +23,16 @@ using AeadKey = std::array<std::uint8_t, 16>;
 using AeadNonce = std::array<std::uint8_t, 12>;
 inline constexpr std::size_t kTagBytes = 16;
 
-// Who computes.
+// The library that computes.
 enum class AeadBy { kOpenssl, kWideRegisters };
-// Whether this build has the latter, and this processor what it needs. Any thread.
+// True when this build has kWideRegisters, and this processor has the instructions for it. Any
+// thread.
 bool wide_registers() noexcept;
 
 class Aead {
  public:
-  // `known_by`: by which of the libraries, OpenSSL's. kInternal: OpenSSL does not work, or there
-  // are no wide registers.
+  // `known_by` selects the OpenSSL library context (library.h). kInternal: OpenSSL does not work,
+  // or wide_registers() is false.
   static Result<std::unique_ptr<Aead>> create(bool to_seal, KnownBy known_by, AeadBy by);
 
   Aead() = default;
@@ -40,18 +42,21 @@ class Aead {
 
   virtual AeadBy by() const noexcept = 0;
 
-  // All answer false when the library fails; what the messages hold is not asked before check().
+  // All of these return false when the library fails. The content of a message is not verified
+  // before check().
 
-  // Of all messages that begin from now on.
+  // For all messages that begin from now on.
   virtual bool set_key(const AeadKey& key) = 0;
-  // A message begins; what was begun before is dropped. Never two that are sealed with one key and
-  // one nonce.
+  // Begins a message, and drops one that was begun before. Danger: never seal two messages with the
+  // same key and nonce.
   virtual bool begin(const AeadNonce& nonce, ByteView additional) = 0;
-  // Its next bytes, encrypted or decrypted, go to `to`, which has room for as many elsewhere.
+  // Encrypts or decrypts the next bytes to `to`, which has room for as many. `to` does not overlap
+  // `from`.
   virtual bool pass(ByteView from, std::byte* to) = 0;
-  // It is over; the kTagBytes of its tag go to `tag`.
+  // Ends the message and writes the kTagBytes of its tag to `tag`.
   virtual bool seal(std::byte* tag) = 0;
-  // Likewise; false also where `tag` is another one: then nobody may trust what pass() gave.
+  // Ends the message and compares its tag with `tag`. False also when they differ. Then the bytes
+  // that pass() gave must not be trusted.
   virtual bool check(const std::byte* tag) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The two ways to compute an Aead, for aead.cc alone.
+// Aead implementations: the two ways to compute an Aead, for aead.cc alone.
 #pragma once
 
 #include "transport/tls/aead.h"
@@ -6,7 +6,7 @@
 namespace gpurun::transport::tls {
 
 Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, KnownBy known_by);
-// Only where wide_registers(). nullptr: the build has none.
+// Call only where wide_registers() is true. nullptr: this build has no such implementation.
 std::unique_ptr<Aead> make_wide_aead(bool to_seal);
 
 }  // namespace gpurun::transport::tls

@@ -1,5 +1,5 @@
-// By Intel's library for IPsec, whose functions for VAES are taken out of its archive one by one:
-// its own choice among processors would link and start all of its ciphers.
+// Aead by Intel's library for IPsec. The functions for VAES are taken out of its archive one by
+// one, because its own choice among processors would link and start all of its ciphers.
 #include "transport/tls/aead_implementations.h"
 
 #ifndef GPURUN_WIDE_AES
@@ -16,13 +16,13 @@ std::unique_ptr<Aead> make_wide_aead(bool /*to_seal*/) { return nullptr; }
 #include <intel-ipsec-mb.h>
 #include <openssl/crypto.h>
 
-// glibc 2.36 has written it for C alone.
+// glibc 2.36 writes this header for C only.
 #define _Bool bool  // NOLINT(bugprone-reserved-identifier)
 #include <sys/platform/x86.h>
 #undef _Bool
 
-// What the header declares for older processors alone; the signatures are those of its functions of
-// the same names without "_vaes_avx512" (intel-ipsec-mb.h, "Direct GCM API").
+// The library's header declares these only for older processors. The signatures are those of the
+// functions of the same names without "_vaes_avx512" (intel-ipsec-mb.h, "Direct GCM API").
 extern "C" {
 void aes_gcm_precomp_128_vaes_avx512(gcm_key_data* key);
 void aes_gcm_init_128_vaes_avx512(const gcm_key_data* key, gcm_context_data* context,
@@ -85,7 +85,7 @@ class WideAead final : public Aead {
   bool check(const std::byte* tag) override {
     std::array<std::uint8_t, kTagBytes> ours;
     aes_gcm_dec_128_finalize_vaes_avx512(&key_, &message_, ours.data(), ours.size());
-    return CRYPTO_memcmp(ours.data(), tag, kTagBytes) == 0;  // In the same time whatever differs.
+    return CRYPTO_memcmp(ours.data(), tag, kTagBytes) == 0;  // In constant time.
   }
 
  private:
@@ -96,8 +96,8 @@ class WideAead final : public Aead {
 
 }  // namespace
 
-// As the loader has found them, and where the system keeps such registers. To ask the processor
-// itself takes 6 us a question within a virtual machine, at each start.
+// As the loader has found them, and only where the system saves such registers. To ask the
+// processor itself is slow within a virtual machine, and would happen at each start.
 bool wide_registers() noexcept {
   return CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
          CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512VL) && CPU_FEATURE_ACTIVE(AES) &&

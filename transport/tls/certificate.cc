@@ -1,4 +1,4 @@
-// X.509 by OpenSSL, from and to PEM.
+// Certificates: X.509 by OpenSSL, from and to PEM.
 #include "transport/tls/certificate.h"
 
 #include <openssl/bio.h>
@@ -18,14 +18,14 @@ namespace gpurun::transport::tls {
 namespace {
 
 constexpr std::string_view kScheme = "sha256:";
-// "No well-defined expiration date" (RFC 5280, section 4.1.2.5): what ends is trust in the key.
+// "No well-defined expiration date" (RFC 5280, section 4.1.2.5). Trust in the key ends instead.
 constexpr const char* kNeverEnds = "99991231235959Z";
 
 Status broken(const char* doing) {
   return Status(Code::kInternal, std::string(doing) + ": " + take_openssl_error());
 }
 
-// No file of ours has a pass phrase; nobody is asked for one.
+// None of our files has a pass phrase, so OpenSSL must not ask for one.
 int no_pass_phrase(char*, int, int, void*) { return -1; }
 
 bool add_name(X509* certificate, const std::string& host) {
@@ -42,7 +42,7 @@ bool add_name(X509* certificate, const std::string& host) {
   return added;
 }
 
-// What a common name may hold, whatever the machine is called.
+// Replaces what a common name may not hold.
 std::string usable_host(const std::string& host) {
   std::string usable;
   for (const char letter : host.substr(0, 63)) {
@@ -126,7 +126,8 @@ Result<std::shared_ptr<const Identity>> Identity::make(const std::string& host) 
       RAND_bytes_ex((*ours)->context, serial.data(), serial.size(), 0) != 1) {
     return broken("making a key");
   }
-  serial[0] = static_cast<unsigned char>((serial[0] & 0x7f) | 0x40);  // Positive, never short.
+  serial[0] = static_cast<unsigned char>((serial[0] & 0x7f) | 0x40);  // Positive, and always of
+                                                                      // full length.
   BIGNUM* number = BN_bin2bn(serial.data(), serial.size(), nullptr);
   const bool numbered =
       number != nullptr &&

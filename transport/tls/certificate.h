@@ -1,4 +1,4 @@
-// Certificates: who a server is. Made by itself, or read from an operator's files.
+// Certificates: the identity of a server, made by itself or read from an operator's files.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@
 
 namespace gpurun::transport::tls {
 
-// SHA-256 of a certificate's public key (SubjectPublicKeyInfo, DER): it stays the same when a
+// SHA-256 of a certificate's public key (SubjectPublicKeyInfo, DER). It stays the same when a
 // certificate is renewed for the same key.
 using Fingerprint = Sha256Digest;
 
-// "sha256:" and 64 hexadecimal digits; and back, also as others print them: in capitals, without
-// the "sha256:", with colons. kInvalidArgument: it is none.
+// Formats "sha256:" and 64 hexadecimal digits. parse_fingerprint() also accepts what other tools
+// print: capitals, no "sha256:", colons. kInvalidArgument: not a fingerprint.
 std::string to_string(const Fingerprint& fingerprint);
 Result<Fingerprint> parse_fingerprint(const std::string& text);
 
-// A certificate (with what leads to its authority, if anything) and its private key.
-// Immutable: any thread.
+// A certificate, its chain to its authority if there is one, and its private key. Immutable. Any
+// thread.
 class Identity {
  public:
-  // A new key (ECDSA P-256) and a certificate that it signs itself, for `host`, without an end.
+  // Makes a new key (ECDSA P-256) and a self-signed certificate for `host` that never expires.
   static Result<std::shared_ptr<const Identity>> make(const std::string& host);
   // kInvalidArgument: no certificate, no key, or they do not belong together.
   static Result<std::shared_ptr<const Identity>> from_pem(const std::string& certificates,
@@ -34,7 +34,7 @@ class Identity {
   Result<std::string> certificate_pem() const;
   Result<std::string> key_pem() const;  // A secret.
 
-  // For handshakes: makes `ssl` present it.
+  // Makes `ssl` present this certificate in its handshake.
   Status present(SSL* ssl) const;
 
  private:

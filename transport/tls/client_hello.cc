@@ -1,4 +1,4 @@
-// RFC 8446, sections 4.1.2 and 4.2.11, as far as the pre-shared key.
+// ClientHello parser: RFC 8446, sections 4.1.2 and 4.2.11, as far as the pre-shared key.
 #include "transport/tls/client_hello.h"
 
 #include <cstdint>
@@ -10,7 +10,7 @@ constexpr std::uint8_t kClientHello = 1;
 constexpr std::uint16_t kPreSharedKey = 41;
 constexpr std::size_t kRandomBytes = 32;
 
-// Takes fields from the front; once something is missing, everything is, and empty.
+// Takes fields from the front. Once something is missing, every later field is missing and empty.
 class Reader {
  public:
   explicit Reader(ByteView bytes) : rest_(bytes) {}
@@ -34,7 +34,7 @@ class Reader {
     for (const std::byte byte : take(bytes)) value = value << 8 | std::to_integer<unsigned>(byte);
     return value;
   }
-  // A vector with its length of `length_bytes` before it.
+  // A vector, with its length in `length_bytes` before it.
   ByteView vector(std::size_t length_bytes) { return take(number(length_bytes)); }
 
  private:
@@ -64,7 +64,7 @@ Result<std::optional<KeyOffer>> read_key_offer(ByteView record) {
   Reader whole(message);
   if (whole.number(1) != kClientHello) return malformed();
   Reader hello(whole.vector(3));
-  // One record, one message: nobody of ours sends more before the answer.
+  // One record with one message: our clients send no more before the answer.
   if (!whole.ok() || !whole.empty()) return malformed();
   hello.take(2 + kRandomBytes);
   hello.vector(1);  // Session.
@@ -77,7 +77,7 @@ Result<std::optional<KeyOffer>> read_key_offer(ByteView record) {
     const ByteView body = extensions.vector(2);
     if (!extensions.ok()) return malformed();
     if (kind != kPreSharedKey) continue;
-    // It is the last one, so that the binders are the message's end.
+    // It must be the last extension, so that the binders end the message.
     if (!extensions.empty()) return malformed();
     Reader offer(body);
     Reader identities(offer.vector(2));
@@ -86,7 +86,7 @@ Result<std::optional<KeyOffer>> read_key_offer(ByteView record) {
     if (!offer.ok() || !offer.empty()) return malformed();
     KeyOffer found;
     found.identity = identities.vector(2);
-    identities.take(4);  // Its age: 0 for a key that no ticket made.
+    identities.take(4);  // The ticket's age: 0 for an external key.
     found.binder = binders.vector(1);
     if (!identities.ok() || !binders.ok()) return malformed();
     if (!identities.empty() || !binders.empty() || found.binder.size() != sizeof(Secret)) {

@@ -1,8 +1,8 @@
-// What a ClientHello says of a pre-shared key, read by somebody who takes no part in the handshake:
-// gpurund looks at it, finds the worker, and passes the connection on untouched.
+// ClientHello parser: reads what a ClientHello says of a pre-shared key, without taking part in the
+// handshake. gpurund reads it, finds the worker, and passes the connection on untouched.
 //
-// A small parser of our own, because what it reads is a stranger's: no OpenSSL, nothing is kept.
-// Pure; any thread.
+// It is a small parser of our own without OpenSSL, because its input comes from an untrusted peer.
+// It keeps no state. Pure. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace gpurun::transport::tls {
 
-// The first byte of a connection whose client speaks TLS: a record of its handshake.
+// The first byte of a connection on which the client speaks TLS: a handshake record.
 inline constexpr std::byte kHandshakeByte{22};
 
-// How many bytes the first record has in all, once its first 5 have come (`bytes` may hold more).
-// kProtocol: it does not begin a ClientHello.
+// Total size of the first record in bytes, once its first kHelloHeadBytes have come. `bytes` may
+// hold more. kProtocol: the record does not begin a ClientHello.
 inline constexpr std::size_t kHelloHeadBytes = 5;
 Result<std::size_t> hello_record_bytes(ByteView bytes);
 
@@ -29,11 +29,12 @@ struct KeyOffer {
   ByteView truncated;  // What the binder covers.
 };
 
-// `record` is whole. Nothing: a ClientHello that offers no pre-shared key, or not exactly one with
-// a binder of SHA-256. kProtocol: no ClientHello, or one that contradicts itself, or is not whole.
+// `record` is a whole record. Returns nothing for a ClientHello that does not offer exactly one
+// pre-shared key with a SHA-256 binder. kProtocol: not a ClientHello, or one that contradicts
+// itself or is not whole.
 Result<std::optional<KeyOffer>> read_key_offer(ByteView record);
 
-// True when whoever wrote the ClientHello knows the key.
+// True when the writer of the ClientHello knows the key.
 bool binder_proves(const KeyOffer& offer, const Secret& pre_shared_key);
 
 }  // namespace gpurun::transport::tls

@@ -1,4 +1,5 @@
-// Batches of records out, records in; what a record holds goes straight to where it was asked for.
+// TLS connection: sends batches of records, and decrypts received records directly into the
+// caller's buffer.
 #include "transport/tls/connection.h"
 
 #include <poll.h>
@@ -13,16 +14,16 @@
 namespace gpurun::transport::tls {
 namespace {
 
-// One send() of the connection below: enough for its system call to cost little, few enough to stay
-// in a processor's cache between being encrypted and being copied.
+// For one send() of the connection below. Enough records to make its system call cheap, and few
+// enough to stay in a processor's cache from encryption until they are copied.
 constexpr std::size_t kBatchRecords = 16;
 constexpr std::size_t kRecordBytesMax = kRecordHeaderBytes + kSealedBytesMax;
 constexpr std::size_t kReadAheadBytes = std::size_t{256} << 10;
-constexpr std::size_t kPartsMax = 64;  // In one record; a message of more has more records.
+constexpr std::size_t kPartsMax = 64;  // In one record. A message with more parts has more records.
 // Records without data that a peer may send in a row.
 constexpr unsigned kIdleRecordsMax = 32;
 
-// Messages of a handshake that may come behind it (RFC 8446, section 4).
+// Handshake messages that may come after the handshake (RFC 8446, section 4).
 constexpr std::uint8_t kNewSessionTicket = 4;
 constexpr std::uint8_t kKeyUpdate = 24;
 
@@ -87,14 +88,14 @@ class TlsConnection final : public Connection {
   Bytes outgoing_;
 
   const std::unique_ptr<Protection> opener_;
-  // Records as they came: [begin_, end_). The rest is nothing yet, not even zeros: those would take
-  // pages that a session which says little never needs, and time at its start.
+  // Received records: [begin_, end_). The rest stays uninitialized, because zeros would touch pages
+  // that a quiet session never needs, and cost time at its start.
   const std::size_t incoming_bytes_;
   const std::unique_ptr<std::byte[]> incoming_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t wanted_ = 0;  // Bytes of the next record that are missing.
-  Bytes kept_;              // Decrypted and not asked for yet: from kept_begin_ on.
+  std::size_t wanted_ = 0;  // Missing bytes of the next record.
+  Bytes kept_;              // Decrypted and not received yet, from kept_begin_ on.
   std::size_t kept_begin_ = 0;
   Bytes rest_;
   unsigned idle_records_ = 0;
@@ -122,19 +123,19 @@ Status TlsConnection::send_batch(PartCursor& cursor, Deadline deadline) {
   }
   const ByteView batch(outgoing_.data(), bytes);
   const Status sent = below_->send({&batch, 1}, deadline);
-  if (sent.code() == Code::kDeadline) sealer_->take_back(before);  // Nothing has left.
+  if (sent.code() == Code::kDeadline) sealer_->take_back(before);  // Nothing was sent.
   return sent;
 }
 
-// A short message is a record of more bytes, which the deadline could cut although the message has
-// not begun, and that is final. A descriptor that is ready has room for more than a small record
-// (Linux: a third of its buffer). What a longer message may meet behind that, it may over TCP too.
+// A short message becomes a longer record. The deadline could cut the record although the message
+// has not begun, and that would be final. A writable descriptor has room for more than a small
+// record (Linux: a third of its buffer). A longer message may be cut as over TCP.
 Status TlsConnection::wait_for_room(Deadline deadline) const {
   if (fd() < 0 || deadline.is_never()) return {};
   for (;;) {
     pollfd entry = {fd(), POLLOUT, 0};
     const int ready = poll(&entry, 1, deadline.poll_timeout_ms());
-    if (ready > 0) return {};  // Or it has failed: then sending says how.
+    if (ready > 0) return {};  // Or it has failed: then the send returns how.
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, description_ + ": sending");
     if (deadline.passed()) return Status(Code::kDeadline, description_ + ": sending");
   }
@@ -199,8 +200,8 @@ Result<bool> TlsConnection::record_is_whole() {
   const std::byte* head = incoming_.get() + begin_;
   const std::size_t sealed =
       std::to_integer<std::size_t>(head[3]) << 8 | std::to_integer<std::size_t>(head[4]);
-  // Whatever it is, after the handshake its type is hidden; the version is a relic that counts for
-  // nothing but must be there (RFC 8446, section 5.1).
+  // After the handshake every record hides its type. The version is a relic that must be there but
+  // has no meaning (RFC 8446, section 5.1).
   if (head[0] != static_cast<std::byte>(Content::kApplicationData) || head[1] != std::byte{3} ||
       sealed > kSealedBytesMax) {
     return protocol_error("what came is no TLS record: it was altered on the way");
@@ -212,7 +213,7 @@ Result<bool> TlsConnection::record_is_whole() {
 
 Status TlsConnection::fill(Deadline deadline) {
   if (begin_ == end_) begin_ = end_ = 0;
-  // Behind what is there, or from the front when that is too little.
+  // Reads behind the bytes held, or moves them to the front when there is too little room.
   if (incoming_bytes_ - end_ < wanted_) {
     std::memmove(incoming_.get(), incoming_.get() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -248,7 +249,7 @@ Status TlsConnection::take_message(Content type, ByteView content) {
     const std::uint8_t kind = at(begin);
     begin += 4 + bytes;
     if (kind == kNewSessionTicket) continue;  // We never resume.
-    // The key changes behind this record: nothing may follow in it.
+    // The key changes after this record, so nothing may follow in it.
     if (kind != kKeyUpdate || bytes != 1 || at(begin - 1) > 1 || begin != content.size()) {
       return protocol_error("a message of the handshake that does not belong here");
     }
@@ -258,7 +259,7 @@ Status TlsConnection::take_message(Content type, ByteView content) {
   return {};
 }
 
-// The next record, which is whole: returns how much of its content went to `into`.
+// Opens the next record, which is whole. Returns how much of its content went to `into`.
 Result<std::size_t> TlsConnection::open_record(MutableBytes into) {
   if (rest_.empty()) rest_.resize(kSealedBytesMax);
   const std::size_t sealed = std::to_integer<std::size_t>(incoming_[begin_ + 3]) << 8 |
@@ -306,7 +307,7 @@ Result<std::size_t> TlsConnection::receive(MutableBytes into, std::size_t bytes_
       return got;
     } else if (const Status filled = fill(deadline); !filled.ok()) {
       if (filled.code() == Code::kDeadline) {
-        // Nothing is kept: there was room in `into`.
+        // Nothing was kept, because `into` had room.
         kept_.assign(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got));
         kept_begin_ = 0;
         return filled;
@@ -314,7 +315,7 @@ Result<std::size_t> TlsConnection::receive(MutableBytes into, std::size_t bytes_
       fail(filled);
     }
   }
-  // What came before the failure was sealed by the peer, and counts.
+  // Bytes before the failure were sealed by the peer and count.
   if (got >= bytes_min) return got;
   return broken_;
 }

@@ -1,13 +1,15 @@
-// Connection over TLS 1.3: encrypts what is sent over another connection, and decrypts what comes.
+// TLS connection: encrypts what is sent over another connection, and decrypts what comes (TLS 1.3).
 //
-// Sending and receiving share nothing (record.h), so two threads may be in them at once without a
-// lock. A message longer than a record goes out in batches of records, one send() of the connection
-// below each. Keys are renewed after kRecordsPerKey records, and when the peer asks.
+// Sending and receiving share no state (record.h), so that two threads may do both at once without
+// a lock. A message longer than a record goes out in batches of records, each batch by one send()
+// of the connection below. Keys are renewed after kRecordsPerKey records, and when the peer asks.
 //
-// More errors than transport.h's: receive() answers kProtocol, finally, when what came is not what
-// the peer has sealed. The way out stays open then, so that the peer can be told why we end.
-// The end of the connection below is the end of this one: that what was said is whole, is for the
-// protocol above to say (a goodbye), as it is over TCP.
+// It adds one error to those of transport.h: receive() returns kProtocol, finally, when it gets
+// bytes that the peer has not sealed. Sending still works then, so that this end can send the
+// reason.
+//
+// The end of the connection below is the end of this one. A protocol above must mark the complete
+// end of its data itself (a goodbye), as over TCP.
 #pragma once
 
 #include <atomic>
@@ -24,14 +26,14 @@ namespace gpurun::transport::tls {
 inline constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 23;
 
 struct TlsOptions {
-  // False: nothing is taken from the connection below beyond the record that is asked for, so that
-  // its descriptor is readable when, and only when, there is something to receive.
+  // False: reads no more from the connection below than the record that is asked for. Then its
+  // descriptor is readable exactly when there is something to receive.
   bool reads_ahead = true;
-  std::uint64_t records_per_key = kRecordsPerKey;  // Another is for tests.
+  std::uint64_t records_per_key = kRecordsPerKey;  // Tests set another value.
 };
 
-// `channel` is what a handshake over `below` has left; `below` is taken on success only.
-// kInternal: OpenSSL does not work.
+// `channel` is the result of a handshake over `below`. `below` is taken on success only. kInternal:
+// OpenSSL does not work.
 Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection>&& below, Channel channel,
                                            const TlsOptions& options = {});
 

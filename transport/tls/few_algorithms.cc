@@ -1,5 +1,5 @@
-// The default provider's own start, behind whose answers to two questions we stand: which
-// algorithms it has, and which groups for a Diffie-Hellman exchange.
+// A provider for OpenSSL: the default provider's own start with our answers to two questions. They
+// are which algorithms it has, and which groups for a Diffie-Hellman exchange.
 #include "transport/tls/few_algorithms.h"
 
 #include <openssl/core.h>
@@ -17,8 +17,8 @@
 
 #ifdef GPURUN_OPENSSL_DEFAULT_PROVIDER
 
-// The archive's; no header of OpenSSL's that is installed has it. Declared as it is there, in all
-// of its versions that have providers; that it is there, the configuration has seen.
+// Defined in the archive, but declared in no installed header. Declared here as in all versions of
+// OpenSSL that have providers. The build's configuration has checked that it is there.
 extern "C" OSSL_provider_init_fn ossl_default_provider_init;
 
 namespace gpurun::transport::tls {
@@ -27,15 +27,15 @@ namespace {
 constexpr const char* kName = "few";
 constexpr std::string_view kGroup = "x25519";
 
-// What a kind of algorithms is asked for, by the first of their names.
+// The algorithms that this provider has of one kind, each by the first of its names.
 struct Kind {
   int operation;
   std::array<std::string_view, 3> names;
 };
-// A ClientHello names signatures though none is ever made here: EC and ECDSA stand for these.
+// A ClientHello names signatures, though none is made here. EC and ECDSA are for that.
 constexpr Kind kKinds[] = {
     {OSSL_OP_DIGEST, {"SHA2-256"}},
-    // The record's cipher; those of the random numbers' generator.
+    // The record's cipher, and those of the random number generator.
     {OSSL_OP_CIPHER, {"AES-128-GCM", "AES-256-CTR", "AES-256-ECB"}},
     {OSSL_OP_MAC, {"HMAC"}},
     {OSSL_OP_KDF, {"HKDF", "TLS13-KDF"}},
@@ -44,11 +44,11 @@ constexpr Kind kKinds[] = {
     {OSSL_OP_KEYEXCH, {"X25519"}},
     {OSSL_OP_SIGNATURE, {"HMAC", "ECDSA"}},
 };
-// With the end of the list.
+// Has an end marker.
 using Algorithms = std::array<OSSL_ALGORITHM, std::size(kKinds[0].names) + 1>;
 
-// The same for each context: what the default provider answers does not depend on one. Filled once,
-// and only read behind that.
+// Shared by all contexts, because the default provider's answers do not depend on one. Filled once,
+// and read-only afterwards.
 struct Answers {
   std::array<Algorithms, std::size(kKinds)> algorithms{};
   std::array<OSSL_DISPATCH, 16> functions{};
@@ -79,12 +79,13 @@ int tell_group(const OSSL_PARAM* group, void* argument) {
   const char* name = nullptr;
   const OSSL_PARAM* named = OSSL_PARAM_locate_const(group, OSSL_CAPABILITY_TLS_GROUP_NAME);
   if (named == nullptr || OSSL_PARAM_get_utf8_string_ptr(named, &name) != 1 || name != kGroup) {
-    return 1;  // The next one, please.
+    return 1;  // Go on with the next one.
   }
   return asked->tell(group, asked->argument);
 }
 
-// Of groups. What later versions ask for beside (signatures) has no such name, and is left out.
+// For groups. Later versions also ask for signatures. These have no such name, so they are left
+// out.
 int tell_capabilities(void* provider, const char* capability, OSSL_CALLBACK* tell, void* argument) {
   Asked asked{tell, argument};
   return answers().capabilities(provider, capability, &tell_group, &asked);
@@ -134,7 +135,7 @@ int start(const OSSL_CORE_HANDLE* core, const OSSL_DISPATCH* from, const OSSL_DI
   if (ossl_default_provider_init(core, from, &theirs, provider) != 1) return 0;
   static std::once_flag once;
   std::call_once(once, [theirs, provider] { prepare(theirs, *provider); });
-  // Else another version, which has them under other names: it is used as it is, and not forgotten.
+  // Another version of OpenSSL may have other names. Then its default provider is used unchanged.
   *to = answers().whole ? answers().functions.data() : theirs;
   return 1;
 }

@@ -1,5 +1,5 @@
-// OpenSSL works on two buffers in memory; nothing of it touches the descriptor, so that waits,
-// deadlines and signals are the connection's business alone.
+// Handshakes: OpenSSL works on two buffers in memory and never touches the descriptor. So waits,
+// deadlines and signals belong to the connection alone.
 #include "transport/tls/handshake.h"
 
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ Status broken(const char* doing) {
 
 int accept_any(int, X509_STORE_CTX*) { return 1; }
 
-// What the alert of a peer means to whoever runs this end.
+// What a peer's alert means to the user of this end.
 std::string meaning(int alert) {
   switch (alert) {
     case static_cast<int>(Alert::kHandshakeFailure):
@@ -82,7 +82,8 @@ Bytes alert_record(Alert alert) {
   return record;
 }
 
-// Documented for debugging, and the one public way to the secrets (SSL_CTX_set_keylog_callback(3)).
+// A callback meant for debugging, but the only public way to the secrets
+// (SSL_CTX_set_keylog_callback(3)).
 void Handshake::keep_secret(const SSL* ssl, const char* line) {
   auto* self = static_cast<Handshake*>(SSL_get_app_data(ssl));
   const std::string_view text(line);
@@ -246,9 +247,9 @@ Status Handshake::failure(Connection& over) {
   const unsigned long error = ERR_peek_error();
   const long verified = SSL_get_verify_result(ssl_.get());
   const std::string where = over.description() + ": TLS: ";
-  // An alert of ours, so that the other end can say why; it has a moment to take it.
+  // Sends our alert, so that the other end can report the reason. The peer has a moment to take it.
   static_cast<void>(flush(over, Deadline::in(std::chrono::milliseconds(100))));
-  // Who knows a key alone has nothing to read a certificate with.
+  // An end that knows only a key has no algorithms to read a certificate with.
   const bool no_key = key_ && SSL_get_state(ssl_.get()) == TLS_ST_CR_CERT;
   if (no_key || ERR_GET_LIB(error) == ERR_LIB_SSL) {
     const int reason = ERR_GET_REASON(error);

@@ -1,8 +1,9 @@
-// Handshakes of TLS 1.3 over any Connection: OpenSSL says what is to be sent, we send and receive.
+// Handshakes of TLS 1.3 over any Connection. OpenSSL makes and reads the messages, and this code
+// sends and receives them.
 //
-// An end proves itself by a pre-shared key (with an ephemeral Diffie-Hellman exchange, never
-// without), or the server does so by a certificate; a handshake begun with a key never falls back
-// to a certificate. What comes out is a Channel, from which connection.h makes the connection.
+// Both ends prove a pre-shared key (always with an ephemeral Diffie-Hellman exchange), or the
+// server proves itself by a certificate. A handshake that began with a key never falls back to a
+// certificate. The result is a Channel, from which connection.h makes the connection.
 //
 // A handshake belongs to one thread at a time.
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace gpurun::transport::tls {
 
-// TLS's alerts (RFC 8446, section 6.2), those that somebody says by himself.
+// TLS's alerts (RFC 8446, section 6.2) that our own code sends.
 enum class Alert : std::uint8_t {
   kHandshakeFailure = 40,
   kAccessDenied = 49,
@@ -29,41 +30,42 @@ enum class Alert : std::uint8_t {
   kInternalError = 80,
   kUnknownKey = 115,  // unknown_psk_identity
 };
-// A whole record that ends a handshake which has not begun.
+// A whole record that ends a handshake before it has begun.
 Bytes alert_record(Alert alert);
 
 struct PreSharedKey {
-  Bytes identity;  // At most 128 bytes; anybody may read it.
+  Bytes identity;  // At most 128 bytes. Not a secret.
   Secret key{};
 };
 
-// Whom a client believes.
+// Which server a client trusts.
 struct ServerTrust {
-  // The server must know it; certificates do not count then.
+  // The server must know this key. Then certificates do not count.
   std::optional<PreSharedKey> key = {};
-  // A certificate that these authorities (a PEM file) have signed for `host`. Empty: any
-  // certificate will do, and the caller looks at Channel::peer before it says anything.
+  // A PEM file with the authorities of which one must have signed the server's certificate for
+  // `host`. Empty: any certificate passes. The caller must then check Channel::peer before it sends
+  // anything.
   std::string authorities_file = {};
   std::string host = {};
 };
 
-// What a handshake leaves: the secrets of both directions, and what both ends know alone.
+// The result of a handshake: the secrets of both directions, and what only the two ends know.
 struct Channel {
   Secret client_traffic{};
   Secret server_traffic{};
   bool is_server = false;
   KnownBy known_by = KnownBy::kKey;
-  // The same at both ends of this very channel, and of no other (exporter, section 7.5): a proof
-  // that covers it cannot be used on another channel.
+  // The same at both ends of this channel, and different on every other channel (exporter, section
+  // 7.5). So a proof that covers it cannot be reused on another channel.
   Secret binding{};
-  std::optional<Fingerprint> peer = {};  // Of the certificate that the other end has proved.
-  Bytes leftover = {};                   // Received behind the handshake.
-  std::string group = {};                // Of the key exchange, as OpenSSL names it: "x25519".
+  std::optional<Fingerprint> peer = {};  // Of the certificate that the other end proved.
+  Bytes leftover = {};                   // Bytes that were received behind the handshake.
+  std::string group = {};                // The key exchange's group, as OpenSSL names it: "x25519".
 };
 
 class Handshake {
  public:
-  // kInvalidArgument: no authorities in that file. kInternal, kResourceExhausted: OpenSSL.
+  // kInvalidArgument: the file has no authorities. kInternal, kResourceExhausted: OpenSSL fails.
   static Result<std::unique_ptr<Handshake>> of_client(const ServerTrust& trust);
   static Result<std::unique_ptr<Handshake>> of_server(std::shared_ptr<const Identity> identity);
   static Result<std::unique_ptr<Handshake>> of_server(const PreSharedKey& key);
@@ -71,12 +73,13 @@ class Handshake {
   Handshake(const Handshake&) = delete;
   Handshake& operator=(const Handshake&) = delete;
 
-  // Speaks until the handshake is over. The handshake is spent on failure:
-  //   kDeadline, kPeerGone  as the connection says it.
-  //   kRefused              one end does not trust the other; a sentence.
-  //   kProtocol             the peer does not speak TLS 1.3 as we do; a sentence.
+  // Sends and receives until the handshake is over. After a failure the handshake is unusable.
+  //   kDeadline, kPeerGone  as the connection returns them.
+  //   kRefused              one end does not trust the other. The message is for the user.
+  //   kProtocol             the peer does not speak TLS 1.3 as we do. The message is for the user.
   Result<Channel> finish(Connection& over, Deadline deadline);
-  // A server's first half: hears the client's first words and answers. finish() must follow.
+  // A server's first half: receives the client's first message and sends the answer. finish() must
+  // follow.
   Status answer(Connection& over, Deadline deadline);
 
  private:
@@ -86,7 +89,7 @@ class Handshake {
   }
 
   Status open(SSL_CTX* context);
-  // Once: what is to be said is said, and true returned when the handshake is over.
+  // Does one step and sends its output. Returns true when the handshake is over.
   Result<bool> step(Connection& over, Deadline deadline);
   Status hear(Connection& over, Deadline deadline);
   Status flush(Connection& over, Deadline deadline);
@@ -102,13 +105,13 @@ class Handshake {
   SSL_SESSION* session_of_key() const;
 
   Owned<SSL> ssl_;
-  BIO* incoming_ = nullptr;  // ssl_ owns them.
+  BIO* incoming_ = nullptr;  // ssl_ owns both.
   BIO* outgoing_ = nullptr;
   std::optional<PreSharedKey> key_;
   std::shared_ptr<const Identity> identity_;
   Channel channel_;
-  bool answered_ = false;  // Something was said.
-  unsigned secrets_ = 0;   // How many traffic secrets channel_ has.
+  bool answered_ = false;  // Something was sent.
+  unsigned secrets_ = 0;   // The number of traffic secrets that channel_ has.
 };
 
 }  // namespace gpurun::transport::tls

@@ -1,4 +1,4 @@
-// HKDF (RFC 5869) and TLS 1.3's labels over it.
+// Key schedule: HKDF (RFC 5869) and TLS 1.3's labels over it.
 #include "transport/tls/key_schedule.h"
 
 #include <array>

@@ -1,5 +1,6 @@
-// What TLS 1.3 derives from its secrets (RFC 8446, section 7.1) for SHA-256, by our own HMAC: for
-// the record layer, and for whoever checks a ClientHello without an OpenSSL. Pure; any thread.
+// Key schedule: what TLS 1.3 derives from its secrets (RFC 8446, section 7.1) for SHA-256, by our
+// own HMAC. The record layer uses it, and so does code that checks a ClientHello without OpenSSL.
+// Pure. Any thread.
 #pragma once
 
 #include <string_view>
@@ -14,7 +15,7 @@ using Secret = Sha256Digest;
 // HKDF-Extract with a salt of zeros: the early secret of a pre-shared key.
 Secret extract_early(const Secret& pre_shared_key);
 
-// HKDF-Expand-Label. `into` has at most 32 bytes (one block), `label` and `context` fit a TLS
+// HKDF-Expand-Label. `into` has at most 32 bytes (one block). `label` and `context` fit a TLS
 // label.
 void expand_label(const Secret& secret, std::string_view label, ByteView context,
                   MutableBytes into);

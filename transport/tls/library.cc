@@ -1,4 +1,5 @@
-// The first call to OpenSSL decides for the process that nothing is loaded and nothing registered.
+// Our OpenSSL: the first call decides for the process that nothing is loaded and nothing
+// registered.
 #include "transport/tls/library.h"
 
 #include <openssl/crypto.h>
@@ -14,13 +15,13 @@
 namespace gpurun::transport::tls {
 namespace {
 
-// RFC 8446's mandatory suite: what all processors that we know have instructions for. Everything
-// that we do with secrets beside OpenSSL (key_schedule.h) is SHA-256's.
+// RFC 8446's mandatory suite, for which all processors that we know have instructions. Our own code
+// for secrets (key_schedule.h) is for its SHA-256 only.
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
-// Between ends that know one key both are ours, and the first of these is what they use.
+// Where both ends are ours, they use the first group.
 constexpr const char* kGroups = "X25519:P-256";
-// What is recorded today must not be opened by a quantum computer: a link by certificates carries
-// what sessions' keys are derived from. OpenSSL has this group from 3.5 on.
+// A link with certificates carries the secrets that sessions' keys come from. A recording of it
+// must not be opened by a later quantum computer. OpenSSL has this group from 3.5 on.
 constexpr const char* kGroupsAfterQuantum = "X25519MLKEM768:X25519:P-256";
 constexpr const char* kGroup = "X25519";
 
@@ -41,13 +42,13 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
   SSL_CTX* made = SSL_CTX_new_ex((*ours)->context, nullptr, method);
   if (made == nullptr) return does_not_start();
   SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_OFF);
-  // Without the extra records for middleboxes, which have no business on our port.
+  // Without the extra records for middleboxes, which are not on our port's path.
   SSL_CTX_clear_options(made, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
   if (SSL_CTX_set_min_proto_version(made, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(made, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(made, kSuite) != 1 || !set_groups(made, known_by) ||
-      // A ticket would be a record after the handshake, whose keys are ours by then.
+      // A ticket would be a record after the handshake, when we hold the keys and not OpenSSL.
       SSL_CTX_set_num_tickets(made, 0) != 1) {
     SSL_CTX_free(made);
     return does_not_start();
@@ -55,10 +56,10 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
   return made;
 }
 
-// A process's first start decides: of what it says to leave away, nothing comes later by itself.
+// The first start in a process decides. What it omits is not loaded later by itself.
 constexpr std::uint64_t kNothing = OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT;
-// Texts of errors, and tables from the time before there were providers: what goes by keys needs
-// neither, and they take as long as all else.
+// Error texts, and tables from before there were providers. Connections by key need neither, and
+// they double the time of the start.
 constexpr std::uint64_t kNoTables =
     OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS | OPENSSL_INIT_NO_LOAD_SSL_STRINGS |
     OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS;
@@ -77,7 +78,7 @@ Result<Library> make_library(KnownBy known_by) {
   return made;
 }
 
-// Of TLS's own errors: when one is to be told.
+// TLS's own error texts, loaded only when one is reported.
 void load_texts() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -1,10 +1,11 @@
-// Our OpenSSL: one library context of our own, with the settings that a stranger's process needs.
+// Our OpenSSL: a library context of our own, with settings that are safe in another program's
+// process.
 //
-// Nothing is read from a configuration file, from the environment or from a module on disk, no
-// engine is loaded, and nothing is registered for the process's end. The archives are linked into
-// whoever uses this, so that an OpenSSL of the program's own is another one. (The archive's
-// constructor looks at the processor, and at OPENSSL_ia32cap, which can only switch instructions
-// off.)
+// It reads no configuration file, no environment variable and no module from disk. It loads no
+// engine and registers nothing for the process's exit. The archives are linked into the binary that
+// uses this, so that it never shares state with the program's own OpenSSL. The archive's
+// constructor does read the processor's features and OPENSSL_ia32cap, which can only disable
+// instructions.
 #pragma once
 
 #include <openssl/types.h>
@@ -18,9 +19,9 @@ typedef struct ssl_session_st SSL_SESSION;  // As <openssl/ssl.h> has it.
 
 namespace gpurun::transport::tls {
 
-// By what an end of a connection is known. For a key OpenSSL starts with the few algorithms that
-// there are then (few_algorithms.h), because a program waits for that at its first call of CUDA; a
-// certificate may be of any kind.
+// How an end of a connection is authenticated. For a key, OpenSSL starts with few algorithms
+// (few_algorithms.h), because a program's first CUDA call waits for that start. A certificate may
+// need any algorithm.
 enum class KnownBy { kKey, kCertificate };
 
 struct Library {
@@ -28,16 +29,17 @@ struct Library {
   EVP_CIPHER* aes_128_gcm = nullptr;
 };
 
-// Made at the first call, each for itself, and never destroyed: threads may use it until the
-// process ends. Few processes need both. Any thread. kInternal: OpenSSL lacks what it should have.
-// kResourceExhausted: memory.
+// Each kind is made at its first call and never destroyed, because threads may use it until the
+// process ends. Few processes need both kinds. Any thread. kInternal: OpenSSL lacks an algorithm.
+// kResourceExhausted: no memory.
 Result<const Library*> library(KnownBy known_by);
-// TLS 1.3 only, one cipher suite, no tickets; shared by the handshakes of that side and kind. Made
-// likewise: few processes are both sides.
+// TLS 1.3 only, one cipher suite, no tickets. All handshakes of one side and kind share a context.
+// Each context is made at its first call, because few processes are both sides.
 Result<SSL_CTX*> client_context(KnownBy known_by);
 Result<SSL_CTX*> server_context(KnownBy known_by);
 
-// Takes what OpenSSL's queue of this thread holds, as text; "unknown error" for nothing.
+// Takes the oldest error from OpenSSL's queue of this thread, as text. "unknown error" when it is
+// empty.
 std::string take_openssl_error();
 
 // Frees an OpenSSL object.

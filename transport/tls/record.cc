@@ -1,4 +1,5 @@
-// Nonce, additional data, content type and padding as RFC 8446, sections 5.2 to 5.4, says.
+// TLS record layer: nonce, additional data, content type and padding (RFC 8446, sections 5.2 to
+// 5.4).
 #include "transport/tls/record.h"
 
 #include <openssl/crypto.h>
@@ -57,7 +58,7 @@ bool Protection::choose_cipher(std::size_t bytes) {
   may_widen_ = false;
   Result<std::unique_ptr<Aead>> wide =
       Aead::create(to_seal_, KnownBy::kKey, AeadBy::kWideRegisters);
-  if (!wide.ok()) return true;  // It goes on as it went.
+  if (!wide.ok()) return true;  // Continues with the cipher that it has.
   cipher_ = *std::move(wide);
   return use_key();
 }

@@ -1,9 +1,9 @@
-// TLS 1.3's record layer (RFC 8446, section 5) for AES-128-GCM: one object for each direction.
+// TLS 1.3's record layer (RFC 8446, section 5) for AES-128-GCM, with one object for each direction.
 //
-// OpenSSL's SSL object does the handshake; afterwards each direction has its own key and counter
-// and nothing in common, so that one thread may send while another receives without a lock, and
-// bytes are encrypted from where they lie and decrypted to where they belong. Each object belongs
-// to one thread at a time.
+// OpenSSL's SSL object does only the handshake. Afterwards each direction has its own key and
+// counter, so that one thread may send while another receives, without a lock. Bytes are encrypted
+// from where they are and decrypted to where they belong. Each object belongs to one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ namespace gpurun::transport::tls {
 enum class Content : std::uint8_t { kAlert = 21, kHandshake = 22, kApplicationData = 23 };
 
 inline constexpr std::size_t kRecordHeaderBytes = 5;
-// Of one record, by the RFC; and what protection and padding may add to them.
+// A record's content at most, by the RFC, and with what protection and padding may add.
 inline constexpr std::size_t kPlainBytesMax = std::size_t{1} << 14;
 inline constexpr std::size_t kSealedBytesMax = kPlainBytesMax + 256;
-// A record with `plain` bytes of content, as we make it: without padding.
+// The size of a record with `plain` bytes of content, as we make it: without padding.
 constexpr std::size_t sealed_record_bytes(std::size_t plain) {
   return kRecordHeaderBytes + plain + 1 + kTagBytes;
 }
@@ -31,13 +31,13 @@ constexpr std::size_t sealed_record_bytes(std::size_t plain) {
 // A direction's key, and the number of its next record.
 class Protection {
  public:
-  // By OpenSSL's cipher, whose code the handshake has just run, and from the first record of
-  // kLargeBytes on, or behind kFewRecords of a key, by the wide one where there is one: that has a
-  // hundred times the code, which a start would wait for. `known_by`: by which of the libraries,
+  // Starts with OpenSSL's cipher, because its code is in memory since the handshake. The wide
+  // cipher has far more code, which would delay the start. It takes over, where there is one, at
+  // the first record of at least kLargeBytes, or after kFewRecords records of a key. `known_by` is
   // the handshake's. kInternal: OpenSSL does not work.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal,
                                                     KnownBy known_by = KnownBy::kKey);
-  // By `cipher` alone.
+  // Uses `cipher` alone.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret,
                                                     std::unique_ptr<Aead> cipher);
   static constexpr std::uint64_t kFewRecords = 64;
@@ -46,13 +46,13 @@ class Protection {
   Protection(const Protection&) = delete;
   Protection& operator=(const Protection&) = delete;
 
-  // Writes one record of sealed_record_bytes() to `into`, which overlaps with none of `parts`; they
-  // have at most kPlainBytesMax bytes together.
+  // Writes one record of sealed_record_bytes() to `into`, which must not overlap `parts`. All
+  // `parts` together have at most kPlainBytesMax bytes.
   Status seal(Content type, std::span<const ByteView> parts, std::byte* into);
 
   // `record` is whole, header included. Its content goes to the front of `first`, and what does not
-  // fit there to `rest`, which has room for kSealedBytesMax. Before the return nobody may trust
-  // what stands there; on failure it is wiped. kProtocol: not what the peer has sealed.
+  // fit there to `rest`, which has room for kSealedBytesMax. The bytes must not be trusted before
+  // open() returns, and a failure wipes them. kProtocol: the peer has not sealed this record.
   struct Opened {
     Content type = Content::kApplicationData;
     std::size_t in_first = 0;
@@ -60,14 +60,14 @@ class Protection {
   };
   Result<Opened> open(ByteView record, MutableBytes first, MutableBytes rest);
 
-  // Of the last record, or the first.
+  // The implementation that the last record used.
   AeadBy by() const noexcept { return cipher_->by(); }
 
   std::uint64_t sequence() const noexcept { return sequence_; }
-  // Takes back records that were sealed since then. Only those of which no byte has left this
-  // process: a key and a number must never protect two records that somebody sees.
+  // Takes back the records that were sealed since `sequence`. Danger: only when no byte of them has
+  // left this process. A key and a number must never protect two records that others see.
   void take_back(std::uint64_t sequence) noexcept { sequence_ = sequence; }
-  // The next key of this direction; its records count from 0 again.
+  // Switches to the next key of this direction. Its records count from 0 again.
   Status update();
 
  private:
@@ -76,7 +76,7 @@ class Protection {
   Status set_key(const Secret& traffic_secret);
   bool use_key() noexcept;
   bool begin_record(const std::byte* header);
-  // Before a record of `bytes`.
+  // Call before a record of `bytes`.
   bool choose_cipher(std::size_t bytes);
 
   std::unique_ptr<Aead> cipher_;

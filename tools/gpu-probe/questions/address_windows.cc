@@ -1,5 +1,5 @@
-// Which fixed address windows the driver honours: the client mirrors device addresses in its own
-// address space, so client and server must be able to agree on them beforehand.
+// Question: which fixed address windows does the driver grant? The client mirrors device addresses
+// in its own address space, so both must be able to agree on them beforehand.
 #include <sys/mman.h>
 
 #include "questions/questions.h"
@@ -55,7 +55,7 @@ void ask_address_windows(const std::string& libcuda, Answer* answer) {
       answer->fact(name_of("window", window), reserve(driver, window));
     }
   }
-  // The largest range that it gives at all.
+  // The largest range that it grants at all.
   for (std::uint64_t bytes = 64 * kTiB; bytes >= kGiB; bytes /= 2) {
     CUdeviceptr got = 0;
     if (CU(driver, cuMemAddressReserve)(&got, bytes, 0, 0, 0) != CUDA_SUCCESS) continue;
@@ -63,7 +63,7 @@ void ask_address_windows(const std::string& libcuda, Answer* answer) {
     answer->fact("largest_range_gib", Json::integer(static_cast<std::int64_t>(bytes / kGiB)));
     break;
   }
-  // Where this process itself has mapped the addresses, as a client in the server's process would.
+  // Addresses that this process itself has mapped, as a client in the server's process would.
   for (const std::uint64_t base :
        {std::uint64_t{0x2000'0000'0000}, std::uint64_t{0x6000'0000'0000}}) {
     const Window window{base, kGiB};

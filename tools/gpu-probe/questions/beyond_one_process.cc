@@ -1,5 +1,5 @@
-// The open points that this program cannot settle, each with its reason, so that nobody believes
-// them settled.
+// Open points that this program cannot settle, each with its reason, so that they are not taken as
+// settled.
 #include "questions/questions.h"
 
 namespace gpurun::probe {

@@ -1,7 +1,6 @@
-// Which calls wait for a kernel that runs on an unrelated, non-blocking stream. The server hands
-// those that do to a thread of their own; a client that answers them early must keep their order.
-// And which launches of graphs wait for a kernel that their stream has before them, and when their
-// copies read.
+// Question: which calls wait for a kernel on an unrelated, non-blocking stream? The server runs
+// these on a thread of their own, and a client that answers them early must keep their order. Also
+// which launches of graphs wait for an earlier kernel of their stream, and when their copies read.
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -16,7 +15,7 @@
 namespace gpurun::probe {
 namespace {
 
-// What a call needs beforehand, made while nothing runs.
+// What a call needs before it, made while nothing runs.
 struct Prepared {
   explicit Prepared(const Stage& stage) {
     const Driver& driver = stage.driver;
@@ -32,7 +31,7 @@ struct Prepared {
   CUevent event = nullptr;
   CUmodule module = nullptr;
   void* pinned = nullptr;
-  // Never given back: the driver may keep it.
+  // Never freed, because the driver may keep it.
   static constexpr std::size_t kHostBytes = std::size_t{4} << 20;
   void* pageable = std::aligned_alloc(4096, kHostBytes);
   void* registered = std::aligned_alloc(4096, kHostBytes);
@@ -45,7 +44,7 @@ struct Call {
 
 struct GraphCase {
   const char* name;
-  bool out;  // Of device memory.
+  bool out;  // Out of device memory.
   bool pinned;
   std::size_t bytes;
   int launches;
@@ -62,7 +61,7 @@ constexpr GraphCase kGraphs[] = {
     {"cuGraphLaunch behind the kernel, twice, of 16 MiB from pinned", false, true, kMany, 2},
 };
 
-// A graph of one copy, made while nothing runs.
+// A graph with one copy, made while nothing runs.
 class PreparedGraph {
  public:
   PreparedGraph(const Driver& driver, const GraphCase& of) : driver_(driver) {
@@ -94,8 +93,8 @@ class PreparedGraph {
     std::memset(host_, 2, 1);
     return true;
   }
-  // Nothing runs. Whether the copy in read what was there before change_host(), which was called
-  // while it could not run.
+  // Call when nothing runs. True when the copy in read the memory from before change_host(), which
+  // was called while the copy could not run.
   bool has_read_before() const {
     char first = 0;
     must(CU(driver_, cuMemcpyDtoH_v2)(&first, memory_, 1), "cuMemcpyDtoH");
@@ -200,7 +199,7 @@ constexpr Call kCalls[] = {
 void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
   const Driver driver(libcuda);
   Stage stage(driver, Level::kWork);
-  // Whether `make` returns while a kernel runs on the stage's stream; then `after_it` is called.
+  // Tests whether `make` returns while a kernel runs on the stage's stream. Then calls `after_it`.
   const auto ask = [&](const std::function<CUresult()>& make,
                        const std::function<void()>& after_it) {
     must(CU(driver, cuCtxSynchronize)(), "cuCtxSynchronize");
@@ -243,7 +242,7 @@ void ask_blocking_calls(const std::string& libcuda, Answer* answer) {
         },
         [&] { changed = prepared.change_host(); });
     if (!each.out) {
-      // Of a launch that waited nobody knows.
+      // Unknown when the launch waited.
       const bool known = changed && launched == CUDA_SUCCESS;
       facts.emplace_back("reads_when_launched",
                          known ? Json::boolean(prepared.has_read_before()) : Json::null());

@@ -1,4 +1,4 @@
-// What calls cost on this driver: the local price that a forwarded call is compared with.
+// Question: what do calls cost on this driver? A forwarded call is compared with this local price.
 #include <functional>
 
 #include "kernels.h"
@@ -71,7 +71,7 @@ void launch_costs(const Stage& s, Answer* answer) {
   const auto launch = [&] {
     return CU(d, cuLaunchKernel)(s.empty, 1, 1, 1, 32, 1, 1, 0, s.stream, nullptr, nullptr);
   };
-  // Below any queue depth, so that none of them waits.
+  // Below every queue depth, so that no launch waits.
   cost(answer, "100 cuLaunchKernel + cuStreamSynchronize", [&] {
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < 100 && result == CUDA_SUCCESS; ++i) result = launch();
@@ -92,7 +92,7 @@ void launch_costs(const Stage& s, Answer* answer) {
   });
 }
 
-// Of one kernel, and of a hundred in a row: what a graph saves.
+// Costs of one kernel and of a hundred in a row, to show what a graph saves.
 void graph_costs(const Stage& s, Answer* answer) {
   const Driver& d = s.driver;
   for (const unsigned nodes : {1u, 100u}) {
@@ -120,7 +120,7 @@ void graph_costs(const Stage& s, Answer* answer) {
     });
     CUgraphExec executable = nullptr;
     result = CU(d, cuGraphInstantiateWithFlags)(&executable, graph, 0);
-    if (result != CUDA_SUCCESS) continue;  // The cost above says it.
+    if (result != CUDA_SUCCESS) continue;  // The cost above reports it.
     cost(answer, "cuGraphLaunch + cuStreamSynchronize" + size, [&] {
       const CUresult launched = CU(d, cuGraphLaunch)(executable, s.stream);
       return launched != CUDA_SUCCESS ? launched : CU(d, cuStreamSynchronize)(s.stream);

@@ -1,5 +1,5 @@
-// Stream capture: which calls each mode prohibits, on the capturing thread and on another one, and
-// whether the capture survives. The client enforces these rules by itself.
+// Question: which calls does each mode of stream capture prohibit, on the capturing thread and on
+// another one, and does the capture survive? The client enforces these rules itself.
 #include <thread>
 
 #include "questions/questions.h"
@@ -65,7 +65,7 @@ constexpr Attempt kAttempts[] = {
      }},
 };
 
-// One attempt during one capture; ends the capture and says how that went.
+// One attempt during one capture. Ends the capture and returns the results.
 Json attempt(const Stage& stage, CUstream other, const Mode& mode, const Attempt& what,
              bool from_another_thread) {
   const Driver& driver = stage.driver;
@@ -103,7 +103,7 @@ void ask_capture_modes(const std::string& libcuda, Answer* answer) {
       answer->fact(std::string(mode.name) + (another ? ".another_thread" : ".same_thread"),
                    Json::object(results));
     }
-    // Ending on another thread than the one that began.
+    // End the capture on another thread than the one that began it.
     CUresult ended = CUDA_ERROR_UNKNOWN;
     CUgraph graph = nullptr;
     if (CU(driver, cuStreamBeginCapture_v2)(stage.stream, mode.mode) != CUDA_SUCCESS) continue;

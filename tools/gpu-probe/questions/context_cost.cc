@@ -1,4 +1,5 @@
-// What a context costs in time and device memory: it decides how many warm workers are affordable.
+// Question: what does a context cost in time and device memory? It limits the number of warm
+// workers.
 #include "questions/questions.h"
 
 namespace gpurun::probe {

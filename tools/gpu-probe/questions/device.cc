@@ -1,4 +1,4 @@
-// What the device says of itself: names, memory, every attribute.
+// Question: what does the device report about itself? Names, memory and every attribute.
 #include "questions/questions.h"
 
 namespace gpurun::probe {
@@ -21,7 +21,7 @@ void ask_device(const std::string& libcuda, Answer* answer) {
   must(CU(driver, cuDeviceTotalMem_v2)(&bytes, stage.device), "cuDeviceTotalMem");
   answer->fact("total_bytes", Json::integer(static_cast<std::int64_t>(bytes)));
 
-  // Past the last attribute of 13.0, to see what a newer driver adds.
+  // Beyond the last attribute of 13.0, to see what a newer driver adds.
   std::vector<std::pair<std::string, Json>> attributes;
   std::vector<Json> refused;
   for (int id = 1; id < 200; ++id) {

@@ -1,5 +1,5 @@
-// The driver's export tables: sizes, and the few entries whose real answers are open points. Only
-// entries of known signature are called.
+// Question: what are the driver's export tables? Sizes, and the results of the few entries that are
+// open points. Only entries with a known signature are called.
 #include <cstring>
 
 #include "questions/questions.h"
@@ -108,7 +108,7 @@ void ask_groups(const Driver& driver, Answer* answer) {
                              {"bytes", Json::list(bytes)}}));
 }
 
-// Identities of contexts and streams, which math libraries ask for: are they those of the API?
+// Identities of contexts and streams, which math libraries ask for. Are they those of the API?
 void ask_identities(const Stage& stage, Answer* answer) {
   const Driver& driver = stage.driver;
   const void* const* table = nullptr;

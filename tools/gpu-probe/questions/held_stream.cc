@@ -1,4 +1,4 @@
-// The spinning kernel and the thread that is watched.
+// HeldStream: the spinning kernel, and the thread that is watched.
 #include "questions/held_stream.h"
 
 #include <cstdio>
@@ -47,7 +47,7 @@ bool returns_within(const Stage& stage, int milliseconds, const std::function<vo
     }
   }
   worker.join();
-  came_back.get();  // Passes on what `work` threw.
+  came_back.get();  // Rethrows what `work` threw.
   return in_time;
 }
 

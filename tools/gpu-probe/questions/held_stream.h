@@ -1,5 +1,5 @@
-// A kernel that occupies a stream until it is let go: the means by which other questions see what
-// waits for what.
+// HeldStream: a kernel that occupies a stream until it is released. Other questions use it to see
+// which calls wait.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace gpurun::probe {
 class HeldStream {
  public:
   HeldStream(const Stage& stage, CUstream stream);
-  // Lets the kernel end; it may be called from any thread with the context current.
+  // Lets the kernel end. Any thread with the context current may call it.
   void release();
 
  private:
@@ -23,8 +23,8 @@ class HeldStream {
 };
 
 // Runs `work` on a thread of its own, with the stage's context current, and waits for it at most
-// `milliseconds`. True when it came back in time. Otherwise `release` is called, and the thread is
-// waited for again, at most 20 s; then the process ends with a message (exit code 4).
+// `milliseconds`. True: it returned in time. Otherwise calls `release` and waits again, at most 20
+// s. Then it ends the process with a message (exit code 4).
 bool returns_within(const Stage& stage, int milliseconds, const std::function<void()>& work,
                     const std::function<void()>& release);
 

@@ -1,5 +1,5 @@
-// Pinned and registered host memory: equal addresses, what registering costs, and what it costs
-// that host and device see the same bytes.
+// Question: how do pinned and registered host memory behave? Whether addresses are equal, what
+// registration costs, and what it costs that host and device see the same bytes.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace gpurun::probe {
 
 namespace {
 
-// What it costs to keep a shadow coherent by the hardware: kernels that read and write it over the
-// bus, against copies of the same bytes to device memory and back.
+// Costs of a shadow that the hardware keeps coherent. Compares kernels that read and write it over
+// the bus with copies of the same bytes to device memory and back.
 void ask_coherency(const Stage& stage, char* shadow, std::size_t bytes, Answer* answer) {
   const Driver& driver = stage.driver;
   CUfunction increment = nullptr;
@@ -63,7 +63,7 @@ void ask_coherency(const Stage& stage, char* shadow, std::size_t bytes, Answer* 
   must(CU(driver, cuMemHostUnregister)(shadow), "cuMemHostUnregister");
 }
 
-// Whether a running kernel sees what the host writes into a shadow, and how soon.
+// Whether a running kernel sees what the host writes into a shadow, and after what time.
 void ask_host_write(const Stage& stage, char* shadow, Answer* answer) {
   const Driver& driver = stage.driver;
   constexpr std::size_t kPage = 4096;
@@ -76,7 +76,7 @@ void ask_host_write(const Stage& stage, char* shadow, Answer* answer) {
   must(CU(driver, cuLaunchKernel)(stage.spin, 1, 1, 1, 1, 1, 1, 0, stage.stream, parameters,
                                   nullptr),
        "cuLaunchKernel");
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // So that it runs already.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // So that the kernel is running.
   const bool held = CU(driver, cuStreamQuery)(stage.stream) == CUDA_ERROR_NOT_READY;
   const auto start = std::chrono::steady_clock::now();
   *reinterpret_cast<volatile unsigned*>(shadow) = 1;
@@ -89,7 +89,7 @@ void ask_host_write(const Stage& stage, char* shadow, Answer* answer) {
                Json::object({{"kernel_waited_for_it", Json::boolean(held)},
                              {"seen_by_the_running_kernel", Json::result(result)},
                              {"us_until_its_stream_was_done", Json::number(took * 1e6)}}));
-  // A kernel that did not see it still uses the page: the process ends with it.
+  // A kernel that has not seen it still uses the page, which then ends with the process.
   if (result == CUDA_SUCCESS) must(CU(driver, cuMemHostUnregister)(shadow), "cuMemHostUnregister");
 }
 
@@ -113,7 +113,7 @@ void ask_host_memory(const std::string& libcuda, Answer* answer) {
                result == CUDA_SUCCESS
                    ? Json::boolean(mapped == reinterpret_cast<std::uintptr_t>(pinned))
                    : Json::result(result));
-  // A shadow of a client's buffer lies at the client's address: does registering one there work?
+  // A shadow of a client's buffer is at the client's address. Can memory there be registered?
   constexpr std::size_t kLargest = 256 << 20;
   void* wish = reinterpret_cast<void*>(0x3300'0000'0000);
   void* shadow = mmap(wish, kLargest, PROT_READ | PROT_WRITE,

@@ -1,5 +1,5 @@
-// Parameter layouts as the driver reports them, for functions and kernels, and whether a CUkernel
-// can be launched directly, also in a context other than the one it was first used in.
+// Question: which parameter layouts does the driver report, for functions and kernels? Also whether
+// a CUkernel can be launched directly, even in another context than that of its first use.
 #include "kernels.h"
 #include "questions/questions.h"
 
@@ -23,7 +23,7 @@ Json layout(const Ask& ask) {
   return Json::text("does not end");
 }
 
-// What answers for a kernel, whichever way its handle came, and for a handle of the other kind.
+// Queries a kernel by each kind of handle, and by a handle of the wrong kind.
 void ask_every_kind(const Stage& stage, CUlibrary library, Answer* answer) {
   const Driver& driver = stage.driver;
   const auto as_kernel = [&driver](CUkernel kernel) {
@@ -54,12 +54,12 @@ void ask_every_kind(const Stage& stage, CUlibrary library, Answer* answer) {
                    : layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
                        return CU(driver, cuFuncGetParamInfo)(function, i, at, size);
                      }));
-  // A library may be loaded, and its kernels asked for, on a thread that has no context.
+  // A thread without a context may load a library and query its kernels.
   CUcontext own = nullptr;
   must(CU(driver, cuCtxPopCurrent_v2)(&own), "cuCtxPopCurrent");
   answer->fact("kernel_without_a_context", as_kernel(kernel));
   must(CU(driver, cuCtxPushCurrent_v2)(own), "cuCtxPushCurrent");
-  // Last: a driver may look behind a handle that is none of its own.
+  // Last, because a driver may dereference a handle that it did not make.
   answer->fact(
       "kernel_asked_as_a_function", layout([&](std::size_t i, std::size_t* at, std::size_t* size) {
         return CU(driver, cuFuncGetParamInfo)(reinterpret_cast<CUfunction>(kernel), i, at, size);

@@ -1,5 +1,5 @@
-// How many launches the driver takes before a launch blocks: the server must stay below it, because
-// a full queue has no API.
+// Question: how many launches does the driver take before a launch blocks? The server must stay
+// below this depth, because no API reports a full queue.
 #include <atomic>
 
 #include "questions/held_stream.h"
@@ -10,13 +10,13 @@ namespace {
 
 constexpr int kLaunchesMax = 40'000;
 
-// Launches empty kernels into `stream` until one does not return, which is when the count stands
-// still; `*launched` is then the depth.
+// Launches empty kernels into `stream` until a launch does not return. The count then stops, and
+// `*launched` is the depth.
 bool fill(const Stage& stage, CUstream stream, std::atomic<int>* launched,
           const std::function<void()>& release) {
   std::atomic<bool> stop = false;
   bool blocked = false;
-  // The watcher below lets the kernel go as soon as the count stands still for half a second.
+  // The watcher below releases the kernel once the count has not changed for half a second.
   returns_within(
       stage, 1,
       [&stage, stream, launched, &stop] {
@@ -62,7 +62,8 @@ void ask_launch_queue(const std::string& libcuda, Answer* answer) {
     answer->fact("depth_of_one_stream",
                  blocked ? Json::integer(depth) : Json::text("no limit below 40000"));
   }
-  // A second stream while the first one is full: is the queue one of the stream, or shared?
+  // A second stream while the first one is full: does each stream have a queue, or do they share
+  // one?
   CUstream second = nullptr;
   must(CU(driver, cuStreamCreate)(&second, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   HeldStream held(stage, stage.stream);

@@ -1,6 +1,6 @@
-// Launches of a bad shape: what the driver returns, what a program of the runtime reads, and which
-// calls the runtime makes of the driver in between. The manuals differ: cuLaunchKernel says
-// INVALID_VALUE, and programs have long read cudaErrorInvalidConfiguration.
+// Question: what happens at a launch with an invalid shape? The driver's result, the result for a
+// program of the runtime, and the runtime's calls to the driver in between. The manuals differ:
+// cuLaunchKernel says INVALID_VALUE, and programs have long read cudaErrorInvalidConfiguration.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ void ask_driver(const Stage& stage, const Shape& shape, Answer* answer) {
                              {"cuLaunchKernelEx", Json::result(extended)}}));
 }
 
-// The runtime's functions that are needed, by their exported names.
+// The runtime's functions that this question needs, by their exported names.
 struct Runtime {
   int (*load)(void**, const void*, const void*, const void*, unsigned, const void*, const void*,
               unsigned);

@@ -1,6 +1,6 @@
-// Calls of a thread that has no current context: which handles and addresses bring theirs?
-// driver_abi/cuda_driver.toml (context_of) is the rule that the emulated device and the client
-// follow.
+// Question: which handles and addresses bring a context with them in calls of a thread without a
+// current context? The emulated device and the client follow driver_abi/cuda_driver.toml
+// (context_of).
 #include "kernels.h"
 #include "questions/questions.h"
 

@@ -1,4 +1,4 @@
-// The questions, each in a file of its own.
+// Questions: one function for each, in a file of its own.
 #pragma once
 
 #include <string>

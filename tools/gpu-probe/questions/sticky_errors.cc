@@ -1,4 +1,5 @@
-// What a kernel's fault does to the context: the code at the first synchronisation and later.
+// Question: what does a kernel's fault do to the context? The code at the first synchronisation,
+// and later.
 #include "child.h"
 #include "questions/questions.h"
 
@@ -33,14 +34,14 @@ void fault(const std::string& libcuda, const char* kernel, Answer* answer) {
 }  // namespace
 
 void ask_sticky_errors(const std::string& libcuda, Answer* answer) {
-  // Each fault spoils the process that it happens in.
+  // Each fault ruins its process.
   for (const char* kernel : {"bad_address", "fall_in_trap"}) {
     const ChildResult result = run_child(60, [&libcuda, kernel](int fd) {
       Answer inner(fd);
       fault(libcuda, kernel, &inner);
       return 0;
     });
-    // The inner lines are in the form that our own parent reads.
+    // The inner lines have the form that our own parent reads.
     std::size_t start = 0;
     while (start < result.output.size()) {
       const std::size_t end = result.output.find('\n', start);

@@ -1,4 +1,4 @@
-// Stream memory operations: what releases a stream that waits for a value.
+// Question: which stream memory operations release a stream that waits for a value?
 #include "questions/questions.h"
 
 namespace gpurun::probe {
@@ -37,7 +37,7 @@ void with_comparison(const Stage& stage, CUstream other, const char* name, unsig
                Json::object({{"holds", Json::boolean(held)},
                              {"write_result", Json::result(writes)},
                              {"released_by_write32", Json::boolean(released)}}));
-  // Whatever happened, leave the stream free.
+  // Leave the stream free in every case.
   CU(driver, cuMemsetD32Async)(stage.memory, releasing, 1, other);
   completes(stage, stage.stream);
 }

@@ -1,4 +1,5 @@
-// Granularity of virtual memory, and what create, map, access and unmap cost.
+// Question: what is the granularity of virtual memory, and what do create, map, access and unmap
+// cost?
 #include "questions/questions.h"
 
 namespace gpurun::probe {

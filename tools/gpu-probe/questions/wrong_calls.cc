@@ -1,4 +1,5 @@
-// Makes every wrong call of the table, each in a process of its own, a few at a time.
+// Question: what does every wrong call of the table return? Each call runs in a process of its own,
+// a few at a time.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@ namespace {
 
 constexpr int kSecondsPerCall = 20;
 
-// The call in the child: exit code 0 and the CUresult as text, or what kept it from being made.
+// Makes the call in the child. Exit code 0 and the CUresult as text, or the reason why it could not
+// be made.
 int make_call(const std::string& libcuda, const WrongCall& call, int fd) {
   std::string line;
   try {
@@ -30,8 +32,8 @@ int make_call(const std::string& libcuda, const WrongCall& call, int fd) {
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()) ? 0 : 5;
 }
 
-// Tells whether the answer is the expected one; nullptr when there is nothing to compare, because
-// no source tells or the call could not be made.
+// Compares the result with the expected one. nullptr: there is nothing to compare, because no
+// source gives a code, or the call could not be made.
 const char* verdict(const WrongCall& call, bool made, const std::string& output) {
   if (call.expected == kOpen || !made) return nullptr;
   return output == std::to_string(call.expected) ? "as expected" : "differs";
@@ -61,8 +63,8 @@ void ask_wrong_calls(const std::string& libcuda, Answer* answer) {
   std::vector<const WrongCall*> calls;
   for (const WrongCall& call : wrong_calls()) calls.push_back(&call);
   answer->fact("count", Json::integer(static_cast<std::int64_t>(calls.size())));
-  // Helpers, processes and not threads: whoever forks must hold nobody else's lock. Their lines are
-  // shorter than what a pipe takes in one piece.
+  // Helpers are processes, not threads, because a forking process must hold no other thread's lock.
+  // Their lines are shorter than what a pipe writes in one piece.
   constexpr std::size_t kHelpers = 8;
   std::vector<pid_t> helpers;
   for (std::size_t helper = 0; helper < kHelpers; ++helper) {
