@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/published_once.h"
 
 namespace gpurun::driver_abi {
 namespace {
@@ -261,9 +262,8 @@ constexpr unsigned kSlots = kDescriptions[kTable].slots;
 
 template <unsigned kTable, std::size_t... kIndex>
 Slot* unused_table(std::index_sequence<kIndex...>) {
-  static Slot table[kSlots<kTable>] = {
+  return new Slot[kSlots<kTable>]{
       Slot{reinterpret_cast<void (*)()>(&unused_slot<kTable, kIndex>)}...};
-  return table;
 }
 
 template <typename Function>
@@ -323,9 +323,11 @@ Tables fill_tables() {
   return {cudart, callbacks, thread_state, storage, check, integrity, t2131, t6e16, t1734};
 }
 
-// Filled when the library is loaded. Otherwise a fork during the first use could leave the child a
-// half-filled table.
-const Tables tables = fill_tables();
+// The arrays live until the process ends, also the few KiB of a thread that filled them as well.
+const Tables& tables() {
+  static constinit PublishedOnce<Tables> filled;
+  return filled.get(fill_tables);
+}
 
 CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std::uint64_t out[2]) {
   GPURUN_RETURN_UNLESS_READY();
@@ -341,8 +343,8 @@ CUresult integrity_value(std::uint32_t version, std::uint64_t unix_seconds, std:
       .version = version,
       .process_id = static_cast<std::uint32_t>(getpid()),
       .thread_id = static_cast<std::uint32_t>(pthread_self()),
-      .cudart_table = reinterpret_cast<std::uintptr_t>(tables[kCudart]),
-      .integrity_table = reinterpret_cast<std::uintptr_t>(tables[kIntegrity]),
+      .cudart_table = reinterpret_cast<std::uintptr_t>(tables()[kCudart]),
+      .integrity_table = reinterpret_cast<std::uintptr_t>(tables()[kIntegrity]),
       .integrity_function = reinterpret_cast<std::uintptr_t>(&integrity_value),
       .unix_seconds = unix_seconds,
   });
@@ -378,7 +380,7 @@ CUresult get_export_table(const void** table, const CUuuid* id) noexcept {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < kExportTableCount; ++i) {
     if (std::memcmp(kDescriptions[i].uuid, id->bytes, sizeof kDescriptions[i].uuid) != 0) continue;
-    *table = tables[i];
+    *table = tables()[i];
     return CUDA_SUCCESS;
   }
   log_refused(*id);
