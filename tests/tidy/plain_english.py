@@ -4,7 +4,7 @@
 usage: plain_english.py ROOT [PATH ...]
 
 Without PATH it checks every tracked file but those that plain_english_exempt.txt names, and complains of
-a name there that needs no exemption any more. docs/contributing.md has the rules of the prose.
+a name there that needs no exemption any more. STYLE.md has the rules of the prose.
 """
 import io
 import os
