@@ -1,4 +1,4 @@
-// Finds and locks bytes that nobody has. Nothing is trusted to stand still between the two.
+// Search and locking of bytes that no process has. Other processes may take bytes between the two.
 #include "server/emulated/memory_ledger.h"
 
 #include <errno.h>
@@ -14,10 +14,10 @@
 namespace gpurun::emulated {
 namespace {
 
-// Runs of others that are looked through. A process has a few; one that means ill could have
-// millions, and each question to the kernel costs as long as there are runs.
+// Bound of the runs of other processes that are looked through. A process has a few. A hostile one
+// could have millions, and each question to the kernel takes time in proportion to the runs.
 constexpr int kQuestionsMax = 1024;
-// How often others may be quicker before we take it that nothing is left.
+// Lost races before the memory counts as used up.
 constexpr int kLostRacesMax = 64;
 
 struct flock lock_on(std::uint64_t start, std::uint64_t bytes, short type) {
@@ -57,7 +57,7 @@ bool MemoryLedger::extend(std::uint64_t bytes) {
   const std::uint64_t start = runs_.empty() ? 0 : runs_.back().end();
   if (bytes > bytes_total_ - start) return false;
   const Run more{start, bytes};
-  // Where an earlier run of ours lies behind, the lock would succeed and say nothing.
+  // If an earlier run of ours follows, the lock would succeed and prove nothing.
   for (const Run& run : runs_) {
     if (run.start < more.end() && more.start < run.end()) return false;
   }
@@ -66,8 +66,8 @@ bool MemoryLedger::extend(std::uint64_t bytes) {
   return true;
 }
 
-// What no other process has, in no order; ours is in it, for a process's own locks are not in its
-// own way. The kernel names any one lock in the way: two questions for each.
+// What no other process has, in no order. It includes our own runs, because a process's own locks
+// do not block it. The kernel names one blocking lock per question, so each costs two questions.
 std::vector<MemoryLedger::Run> MemoryLedger::not_others() const {
   std::vector<Run> found;
   std::vector<Run> unknown = {{0, bytes_total_}};
@@ -81,7 +81,7 @@ std::vector<MemoryLedger::Run> MemoryLedger::not_others() const {
       continue;
     }
     const auto first = static_cast<std::uint64_t>(other.l_start);
-    // Length 0: to the end of all files.
+    // Length 0 means to the end of any file.
     const std::uint64_t end =
         other.l_len == 0 ? range.end() : first + static_cast<std::uint64_t>(other.l_len);
     if (end < range.end()) unknown.push_back({end, range.end() - end});
@@ -125,7 +125,7 @@ bool MemoryLedger::take(std::uint64_t bytes) {
     }
     if (sum < left) break;
     Run wanted{largest.start, std::min(left, largest.bytes)};
-    // Far from the neighbour, who may want to grow; so runs stay few.
+    // Far from the neighbour's run, so that it can grow and runs stay few.
     if (largest.start > 0 && wanted.bytes <= largest.bytes / 2) wanted.start += largest.bytes / 2;
     if (!lock(wanted)) {
       ++lost;

@@ -1,14 +1,16 @@
-// MemoryLedger: how many bytes of one emulated device are in use, by this process and by the others
-// that share the device (docs/adr/0012).
+// MemoryLedger: the count of the bytes of one emulated device that are in use by this process and
+// others (docs/adr/0012).
 //
-// Without a file a process has the device for itself. With one the kernel keeps the book: a byte of
-// the file, which stays empty, stands for a byte of the device, and who uses N bytes of the device
-// holds locks on N bytes of the file (fcntl(2), F_SETLK). So the sum cannot pass the device's
-// total, no process can change or free what another has taken, and a death of any kind gives all
-// back. Which bytes are locked means nothing; each process keeps its own in few runs.
+// Without a file, a process has the device to itself. With a file, the kernel keeps the count. A
+// byte of the file, which stays empty, stands for a byte of the device. A process that uses N bytes
+// of the device holds locks on N bytes of the file (fcntl(2), F_SETLK). So the sum cannot exceed
+// the device's total, and no process can change or free what another has taken. When a process
+// dies, in whatever way, the kernel releases its locks. It does not matter which bytes are locked.
+// Each process keeps its own in few runs.
 //
-// One thread at a time. At most one ledger of a process for a file, and whoever closes a descriptor
-// of the file loses what the process has taken: that is how such locks are.
+// One thread at a time. A process has at most one ledger for a file. Closing any descriptor of the
+// file, anywhere in the process, releases everything that the process has taken. POSIX defines
+// these locks so.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +20,22 @@ namespace gpurun::emulated {
 
 class MemoryLedger {
  public:
-  // `file`: a descriptor, open for reading and writing and never closed meanwhile; -1: no file.
-  // Processes that share a file should agree on `bytes_total`.
+  // `file`: a descriptor that is open for reading and writing and stays open while the ledger
+  // exists. -1: no file. Processes that share a file should agree on `bytes_total`.
   MemoryLedger(int file, std::uint64_t bytes_total);
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
-  // Gives back what is left.
+  // Releases what is still taken.
   ~MemoryLedger() { give(used_here_); }
 
-  // False, and nothing taken: no process may have them, for all together have too many.
+  // False, and nothing is taken: all processes together would exceed the total.
   bool take(std::uint64_t bytes);
-  // At most what take() has got.
+  // Gives back at most what take() has taken.
   void give(std::uint64_t bytes);
 
   std::uint64_t bytes_total() const { return bytes_total_; }
-  // Of all processes. Where they hold more runs than one would look through, the rest counts as
-  // taken.
+  // Free bytes, counted over all processes. When they hold more runs than this looks through, the
+  // rest counts as taken.
   std::uint64_t bytes_free() const;
 
  private:
@@ -55,8 +57,9 @@ class MemoryLedger {
   std::vector<Run> runs_;  // In the order in which they were taken.
 };
 
-// The ledger's file of the visible device `ordinal`, as the settings name it; -1: none, or it is no
-// file that a ledger can be kept with, which is said once on the log.
+// The descriptor of the ledger's file of the visible device `ordinal`, from the settings. -1: the
+// settings name no file, or not one that a ledger can lock. A file that cannot be used costs one
+// warning on the log.
 int ledger_file(int ordinal);
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,5 @@
-// One word of GPURUN_EMULATED, for those that must know whether the emulated device takes it.
+// Parser of one key and value of GPURUN_EMULATED, for code that checks whether the emulated device
+// accepts them.
 #pragma once
 
 #include <string_view>
@@ -7,7 +8,7 @@
 
 namespace gpurun::emulated {
 
-// False, and nothing changed: there is no such key, or the value is out of its range.
+// False, and `*settings` is unchanged: the key is unknown, or the value is out of its range.
 bool apply_setting(std::string_view key, std::string_view value, Settings* settings);
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// Reads GPURUN_EMULATED and CUDA_VISIBLE_DEVICES.
+// Reader of GPURUN_EMULATED and CUDA_VISIBLE_DEVICES.
 #include "server/emulated/settings.h"
 
 #include <algorithm>
@@ -76,7 +76,8 @@ bool parse_int(std::string_view text, int lowest, int highest, int* out) {
   return true;
 }
 
-// "4+5": a descriptor for each device. None twice: two devices would share one memory.
+// "4+5": a descriptor for each device. No descriptor may occur twice, because two devices would
+// share one memory.
 bool parse_descriptors(std::string_view text, std::vector<int>* out) {
   std::vector<int> found;
   while (true) {
@@ -149,7 +150,7 @@ Settings parse_settings(const char* text) {
 }
 
 const Settings& settings() {
-  // Libraries call us after our finalisers, and forked children while this reads.
+  // Libraries call us after our finalisers, and a process may fork while this reads.
   static constinit PublishedOnce<Settings> read;
   return read.get([] { return parse_settings(std::getenv("GPURUN_EMULATED")); });
 }

@@ -1,4 +1,4 @@
-// Arrays and mipmapped arrays: making, describing and destroying them.
+// Arrays and mipmapped arrays: their creation, description and destruction.
 #include "server/emulated/objects/array.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
@@ -47,7 +47,7 @@ CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* descriptor)
 CUresult cuArrayDestroy(CUarray handle) {
   GPURUN_ENTER(context);
   const auto array = handles().find<Array>(handle);
-  // A level goes with its mipmapped array.
+  // A level ends only with its mipmapped array.
   if (array == nullptr || array->is_level()) return CUDA_ERROR_INVALID_HANDLE;
   GPURUN_TRY(check_modes(driver_abi::CaptureFamily::kFree));
   GPURUN_TRY(release_array_memory(context, *array, array->memory()));
@@ -74,21 +74,21 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
   return CUDA_SUCCESS;
 }
 
-// Only of arrays with deferred mapping, which there are none of (Driver API).
+// Only for arrays with deferred mapping, which this device does not have (Driver API).
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray handle, CUdevice) {
   GPURUN_ENTER(context);
   return handles().find<Array>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Only of arrays with several planes, which there are none of (Driver API).
+// Only for arrays with several planes, which this device does not have (Driver API).
 CUresult cuArrayGetPlane(CUarray*, CUarray handle, unsigned int) {
   GPURUN_ENTER(context);
   return handles().find<Array>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Only of sparse arrays, which there are none of (Driver API).
+// Only for sparse arrays, which this device does not have (Driver API).
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray handle) {
   GPURUN_ENTER(context);
   return handles().find<Array>(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE

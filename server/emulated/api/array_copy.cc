@@ -46,8 +46,8 @@ CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t byte
                               CUstream stream) {
   return copy_line(stream, of_host(to), of_array(from, offset), bytes, false);
 }
-// Between device memory the host does not wait (manual, "API synchronization behavior"). Pinned and
-// managed memory have device addresses, too.
+// The host does not wait for copies between device memory (manual, "API synchronization behavior").
+// Pinned and managed memory have device addresses, too.
 CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
   return copy_line(nullptr, of_array(to, offset), of_device(from), bytes, is_seen_by_host(from));
 }

@@ -1,4 +1,4 @@
-// Finds the context behind a handle or an address.
+// Lookup of the context behind a handle or an address.
 #include "server/emulated/api/borrowed_context.h"
 
 #include "server/emulated/api/entry.h"
@@ -12,7 +12,7 @@ namespace {
 
 using driver_abi::HandleKind;
 
-// A pool belongs to a device: the context that allocated serves, else the device's primary one.
+// A pool belongs to a device. The context that allocated serves, else the device's primary context.
 ContextPtr context_of_memory(std::uint64_t address) {
   const auto range = memory_registry().find(address);
   if (!range.has_value()) return nullptr;

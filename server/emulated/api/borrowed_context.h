@@ -1,8 +1,8 @@
-// BorrowedContext: the context that a handle or an address brings to a call of a thread that has no
-// current context. driver_abi/cuda_driver.toml (context_of) says which calls, and why.
+// BorrowedContext: the context that a handle or an address lends to a call on a thread without a
+// current context. driver_abi/cuda_driver.toml (context_of) lists these calls and the reasons.
 //
-// The call is made as it is first. Without a context it has no effect before it returns
-// INVALID_CONTEXT, and is made again.
+// The call is first made without a borrowed context. Without a context it has no effect before it
+// returns INVALID_CONTEXT. It is then made again with the borrowed one.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace gpurun::emulated {
 
-// Current for the calling thread until the end of the scope.
+// The borrowed context is current for the calling thread until the end of the scope.
 class BorrowedContext {
  public:
-  // `kind` of the handle; kNone: `value` is an address of memory.
+  // `kind`: the kind of the handle `value`. kNone: `value` is an address of memory.
   BorrowedContext(driver_abi::HandleKind kind, std::uint64_t value);
   ~BorrowedContext();
   BorrowedContext(const BorrowedContext&) = delete;
   BorrowedContext& operator=(const BorrowedContext&) = delete;
 
-  // False: the thread has a context, or `value` brings none.
+  // False: the thread has a context, or `value` belongs to none.
   bool lent() const { return lent_; }
 
  private:

@@ -1,4 +1,4 @@
-// Stream capture: beginning, ending, asking, and changing what comes next.
+// Stream capture: begin, end, queries, and changes of the next dependencies.
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/api/graph_nodes.h"
@@ -21,7 +21,7 @@ CUresult begin(CUstream handle, GraphPtr graph, std::vector<GraphNodePtr> behind
   return begin_capture(stream, std::move(graph), std::move(behind), mode);
 }
 
-// The stream and its capture, which may be none.
+// The stream and its capture, which may be null.
 CUresult enter_capture(CUstream handle, StreamPtr* stream, std::shared_ptr<Capture>* capture) {
   GPURUN_ENTER(context);
   *stream = find_stream(context, handle);
@@ -37,7 +37,7 @@ CUstreamCaptureStatus status_of(const std::shared_ptr<Capture>& capture) {
                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// A graph gets its handle when somebody asks for it: at the end of the capture at the latest.
+// A graph gets its handle when a call returns it, at the end of the capture at the latest.
 CUgraph graph_handle(const GraphPtr& graph) {
   if (graph->handle() == 0) handles().add(graph);
   return graph->as<CUgraph>();

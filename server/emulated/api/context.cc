@@ -53,7 +53,7 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 CUresult cuCtxDestroy_v2(CUcontext handle) {
   GPURUN_ENTER_DRIVER();
   const auto context = handles().find<Context>(handle);
-  // The primary context ends with cuDevicePrimaryCtxRelease or Reset only.
+  // The primary context ends only with cuDevicePrimaryCtxRelease or Reset.
   if (context == nullptr || context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = thread_state().contexts;
   context->destroy();
@@ -95,7 +95,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
     if (!stack.empty()) stack.pop_back();
     return CUDA_SUCCESS;
   }
-  // A primary context may be made current before it is retained; using it fails until then.
+  // A primary context may be made current before it is retained. Using it fails until then.
   auto context = handles().find<Context>(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (stack.empty()) {
@@ -188,8 +188,8 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   GPURUN_ENTER(context);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto index = static_cast<unsigned>(limit);
-  // Contexts shared with graphics do not exist here. cuBLASLt asks, and refuses to multiply when
-  // this is an error (measured).
+  // Contexts shared with graphics do not exist here. cuBLASLt queries this limit, and refuses to
+  // multiply when that is an error.
   if (index >= CU_LIMIT_SHMEM_SIZE && index <= CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
     *value = 0;
     return CUDA_SUCCESS;

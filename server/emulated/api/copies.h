@@ -1,4 +1,4 @@
-// Checks of copies and fills that calls and graph nodes share.
+// Copies: the checks of copies and fills that calls and graph nodes share.
 #pragma once
 
 #include "server/emulated/api/entry.h"
@@ -7,8 +7,8 @@
 namespace gpurun::emulated {
 
 enum class CopyPlace : std::uint8_t {
-  kHost,     // Any memory of the process, and of a device what is allocated.
-  kDevice,   // Must be known to CUDA. Arrays too, once a box was found to be inside.
+  kHost,     // Memory of the process. Device memory must be allocated.
+  kDevice,   // Known to CUDA. Also an array, once a box was found to be inside.
   kUnified,  // Known to CUDA or pageable.
 };
 
@@ -17,18 +17,19 @@ struct CopyCall {
   CopyPlace source = CopyPlace::kUnified;
   CopyPlace destination = CopyPlace::kUnified;
   bool wait = false;
-  bool read_now = false;                           // A source on the host; in no stream's order.
-  std::shared_ptr<const CUDA_MEMCPY3D> described;  // CopyOperation's.
+  // Reads a source on the host at the call, not in stream order.
+  bool read_now = false;
+  std::shared_ptr<const CUDA_MEMCPY3D> described;  // As CopyOperation's.
 };
 
 // Whether the program itself reads and writes the memory there: pageable, pinned or managed. A
-// synchronous call that reads or writes it returns when that is done.
+// synchronous call that accesses such memory returns only when the access is done.
 bool is_seen_by_host(std::uint64_t address);
 
-// Checks both sides and issues the copy, or runs and waits for it where CUDA does.
+// Checks both sides and issues the copy. Where CUDA waits for it, runs it and waits for it.
 CUresult issue_copy(CUstream handle, const CopyCall& call);
 
-// One side of a copy as the structures of CUDA describe it; `box` has the extents.
+// One side of a copy, as CUDA's structures describe it. `box` has the extents.
 struct CopySideWords {
   CUmemorytype type;
   const void* host;
@@ -40,7 +41,7 @@ struct CopySideWords {
 // INVALID_VALUE, INVALID_HANDLE (of an array).
 CUresult find_side(const CopySideWords& from, const CopyBox& box, CopyPlace* place, BoxSide* out);
 
-// The structure, if it names an array: what CopyOperation is to remember of it.
+// The structure that CopyOperation remembers, if it names an array. Otherwise null.
 std::shared_ptr<const CUDA_MEMCPY3D> array_description(const CUDA_MEMCPY3D& from);
 // The box that the structure describes, with both sides checked. INVALID_VALUE, NOT_SUPPORTED.
 CUresult make_copy_box(const CUDA_MEMCPY3D& from, CopyBox* box);

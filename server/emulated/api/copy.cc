@@ -17,14 +17,14 @@
 namespace gpurun::emulated {
 namespace {
 
-// Up to here the source of an asynchronous copy from pageable memory is read when it is issued;
-// above it the call waits (manual, "API synchronization behavior").
+// Up to this size the source of an asynchronous copy from pageable memory is read when it is
+// issued. Above it the call waits (manual, "API synchronization behavior").
 constexpr std::uint64_t kStagedBytesMax = 64 << 10;
 
 bool known(std::uint64_t address) { return memory_registry().find(address).has_value(); }
 
-// Whether the process has memory there: a wrong pointer must be an error, not a crash. The kernel
-// looks only at its list of mappings for this.
+// Whether the process has memory there, because a wrong pointer must be an error and not a crash.
+// The kernel looks only at its list of mappings for this.
 bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
   static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = address / page * page;
@@ -36,7 +36,7 @@ bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
 CUresult check_side(CopyPlace side, const BoxSide& where, const CopyBox& box) {
   std::uint64_t bytes = 0;
   if (where.address == 0 || !box_span(where, box, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  // Device memory that was freed is mapped, and nobody may touch it.
+  // Freed device memory is still mapped, and must not be touched.
   if (!memory_registry().permits(where.address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (side == CopyPlace::kHost || (side == CopyPlace::kUnified && !known(where.address))) {
     return is_mapped(where.address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +64,8 @@ CUresult issue_copy(CUstream handle, const CopyCall& call) {
   if (stream->capture() != nullptr) {
     return submit(context, stream, std::make_shared<CopyOperation>(box, call.described));
   }
-  // A pageable destination must be written when the call returns, a pageable source be read.
+  // A pageable destination must be written when the call returns, and a pageable source must be
+  // read.
   if (!known(box.destination.address)) {
     return submit_and_wait(context, stream, std::make_shared<CopyOperation>(box));
   }
@@ -149,7 +150,7 @@ CUresult make_call(const CUDA_MEMCPY3D& from, CopyCall* call) {
       from.reserved1 != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // A slice must hold the lines that are copied of it, but for the last.
+  // A slice must hold the lines that are copied of it, except the last slice.
   const auto too_low = [&](CUmemorytype type, std::size_t height, std::size_t y) {
     return type != CU_MEMORYTYPE_ARRAY && height != 0 && from.Depth > 1 &&
            (y > height || from.Height > height - y);
@@ -263,9 +264,10 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER* from) {
   return plain;
 }
 
-// After all that was issued to the current context and to the two of the copy, and before all that
-// is issued to them later; the host waits where it could see the difference (manual, cuMemcpyPeer
-// and cuMemcpy3DPeer). `others`: nullptr where the structure names none.
+// Runs after everything that was issued to the current context and to the two of the copy, and
+// before everything that is issued to them later. The host waits where it could see the difference
+// (manual, cuMemcpyPeer and cuMemcpy3DPeer). `others`: nullptr where the structure names no
+// context.
 CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> others) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, nullptr);
@@ -287,7 +289,7 @@ CUresult copy_between(const CopyBox& box, std::initializer_list<ContextPtr> othe
   return context->sticky_error();
 }
 
-// The context that a side of CUDA_MEMCPY3D_PEER names; host memory needs none.
+// The context that a side of CUDA_MEMCPY3D_PEER names. Host memory needs none.
 CUresult find_peer(CUcontext handle, CUmemorytype type, ContextPtr* context) {
   *context = handles().find<Context>(handle);
   const bool needed = handle != nullptr || type == CU_MEMORYTYPE_DEVICE;
@@ -325,8 +327,8 @@ CUresult cuMemcpyDtoHAsync_v2(void* destination, CUdeviceptr source, size_t byte
   return copy_line(stream, number(destination), CopyPlace::kHost, source, CopyPlace::kDevice, bytes,
                    false);
 }
-// Between device memory the host does not wait (manual, "API synchronization behavior"). Pinned and
-// managed memory have device addresses, too.
+// The host does not wait for copies between device memory (manual, "API synchronization behavior").
+// Pinned and managed memory have device addresses, too.
 CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
   return copy_line(nullptr, destination, CopyPlace::kDevice, source, CopyPlace::kDevice, bytes,
                    is_seen_by_host(destination) || is_seen_by_host(source));
@@ -393,9 +395,10 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* from, CUstream stream) {
 
 namespace {
 
-// Each copy of its own, in the stream's order. A source that must be read before the call returns
-// is read at once, or waited for on a device; others are read as any asynchronous copy's. `failed`:
-// the first that was not made; SIZE_MAX: it is none's failure.
+// Issues each copy separately, in stream order. A source that must be read before the call returns
+// is read at once. If it is on a device, the call waits for the copy. Others are read as those of
+// any asynchronous copy. `failed`: the first copy that was not issued, or SIZE_MAX when the failure
+// is not one copy's.
 CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstream stream,
                   bool legacy_too) {
   *failed = std::numeric_limits<std::size_t>::max();
@@ -403,7 +406,7 @@ CUresult copy_all(const driver_abi::CopyBatch& batch, std::size_t* failed, CUstr
   if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
   const StreamPtr found = find_stream(context, stream);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // cuda.h of batches: "must not be legacy NULL stream".
+  // cuda.h about batches: "must not be legacy NULL stream".
   if (!legacy_too && found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
   const bool captured = found->capture() != nullptr;
   return static_cast<CUresult>(

@@ -1,4 +1,4 @@
-// Devices: how many there are and what they say about themselves.
+// Devices: their number and their attributes.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,7 @@ int capability_for_caller(const void* return_address) {
 namespace gpurun::emulated::api {
 namespace {
 
-// CUDA_SUCCESS and the device, or what is wrong.
+// CUDA_SUCCESS and the device, or the error code.
 CUresult enter_device(CUdevice ordinal, Device** device) {
   GPURUN_ENTER_DRIVER();
   *device = device_at(ordinal);

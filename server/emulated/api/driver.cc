@@ -1,4 +1,4 @@
-// Initialisation, version, error names: what needs no context.
+// Calls that need no context: initialisation, version, error names.
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/kernel_log.h"
 #include "server/emulated/settings.h"

@@ -1,4 +1,4 @@
-// The state checks before each call, and the way of an operation into a stream.
+// The state checks before each call, and the path of an operation into a stream.
 #include "server/emulated/api/entry.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ namespace {
 enum class Life : int { kFresh, kInitialized, kForked };
 std::atomic<Life> life{Life::kFresh};
 
-// The child has none of our threads; CUDA does not work in the child of an initialised parent.
+// The child has none of our threads. CUDA does not work in the child of an initialised parent.
 void in_forked_child() {
   if (life.load() == Life::kInitialized) life.store(Life::kForked);
 }
@@ -52,7 +52,7 @@ CUresult enter_context_even_failed(ContextPtr* context) {
 CUresult enter_context(ContextPtr* context) {
   GPURUN_TRY(enter_context_even_failed(context));
   const CUresult lost = (*context)->sticky_error();
-  // Who is told of the fault has seen what was printed before it.
+  // The output printed before the fault is shown before the caller gets the error.
   if (lost != CUDA_SUCCESS) (*context)->flush_output();
   return lost;
 }

@@ -1,4 +1,4 @@
-// Names and descriptions of result codes; they answer before cuInit too.
+// Names and descriptions of result codes. They are available before cuInit too.
 #include "driver_abi/error_codes.h"
 
 #include "server/emulated/api.h"

@@ -1,4 +1,4 @@
-// Events: marks in streams, waited for, queried and timed.
+// Events: marks in streams that calls wait for, query and time.
 #include "server/emulated/objects/event.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/capture.h"
@@ -16,7 +16,7 @@ CUresult record_event(const ContextPtr& context, const StreamPtr& stream, const 
   const OccurrencePtr occurrence = event->begin();
   const CUresult issued = submit(context, stream, std::make_shared<RecordOperation>(occurrence));
   if (issued != CUDA_SUCCESS) {
-    occurrence->complete();  // Whoever shares the event may wait for it already.
+    occurrence->complete();  // Other processes may wait for it already.
     return issued;
   }
   event->set_last(occurrence);
@@ -87,8 +87,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   return api::cuEventRecordWithFlags(event, stream, 0);
 }
 
-// An event is of one context, so a thread without one may ask: NVIDIA's runtime lets it (PyTorch's
-// loaders do), and cuda.h does not list INVALID_CONTEXT among the answers.
+// An event belongs to one context, so a thread without a context may query it. NVIDIA's runtime
+// lets it (PyTorch's loaders do), and cuda.h does not list INVALID_CONTEXT among the results.
 CUresult cuEventQuery(CUevent handle) {
   GPURUN_TRY(enter_driver());
   if (thread_state().current() != nullptr) {

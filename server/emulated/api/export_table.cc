@@ -1,5 +1,5 @@
-// cuGetExportTable: the shared tables of driver_abi with this device behind them, and the marker
-// by which a worker recognises the emulated device.
+// cuGetExportTable: the shared tables of driver_abi, backed by this device, and the marker by which
+// a worker recognises the emulated device.
 #include <cstring>
 
 #include "driver_abi/emulated_view.h"
@@ -49,8 +49,8 @@ CUresult current_context(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// The object stands for the stream's id and nothing else, so that a stale or forged one is a wrong
-// number at worst. Never null, and aligned like a pointer.
+// The object only encodes the stream's id, so a stale or forged one is at worst a wrong number. It
+// is never null, and aligned like a pointer.
 constexpr unsigned kObjectShift = 4;
 
 CUresult stream_object(CUcontext handle, CUstream stream_handle, int per_thread, void** object) {

@@ -26,7 +26,7 @@ CUresult set_attribute(Function& function, CUfunction_attribute attribute, int v
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
       const int axis = attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-      // What was fixed at compile time cannot be changed (manual).
+      // Values that were fixed at compile time cannot be changed (manual).
       if (value < 0 || value > 16 || fixed.required_cluster[axis] != 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
@@ -63,7 +63,7 @@ CUresult parameter_count(const Function& function, std::size_t* count) {
   return CUDA_SUCCESS;
 }
 
-// The function, alive for as long as `module` is held.
+// The function, which lives as long as `module` is held.
 struct Entered {
   ContextPtr context;
   FunctionPtr function;
@@ -77,7 +77,7 @@ CUresult enter_function(CUfunction handle, Entered* entered) {
   return entered->module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// The kernel as it is on `device`, whose primary context need not be active for questions.
+// The kernel as it is on `device`. The device's primary context need not be active for queries.
 CUresult enter_kernel(CUkernel handle, CUdevice device_number, Entered* entered) {
   GPURUN_ENTER_DRIVER();
   const auto kernel = handles().find<Kernel>(handle);
@@ -92,7 +92,7 @@ CUresult enter_kernel(CUkernel handle, CUdevice device_number, Entered* entered)
   return entered->module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// NVIDIA's driver (580) tells the parameters of a kernel only to a thread that has a context.
+// NVIDIA's driver (580) returns the parameters of a kernel only to a thread with a context.
 CUresult enter_kernel_in_context(CUkernel handle, Entered* entered) {
   GPURUN_ENTER(context);
   return enter_kernel(handle, context->device().ordinal(), entered);

@@ -1,4 +1,4 @@
-// Graphs: nodes, edges, and what can be asked about them.
+// Graphs: nodes, edges, and queries about them.
 #include <algorithm>
 
 #include "server/emulated/api.h"
@@ -9,7 +9,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Adds `operation` behind the nodes of the list.
+// Adds `operation` after the nodes of the list.
 CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
                   std::size_t count, OperationPtr operation) {
   const auto graph = handles().find<Graph>(graph_handle);
@@ -26,8 +26,8 @@ CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dep
   return CUDA_SUCCESS;
 }
 
-// Fills `list` with up to `*count` nodes and sets `*count` to how many were written; without a list
-// to how many there are (manual, cuGraphGetNodes). What is left over is set to null.
+// Fills `list` with up to `*count` nodes, sets the rest to null, and sets `*count` to the number
+// written. Without a list sets `*count` to the number of nodes (manual, cuGraphGetNodes).
 CUresult list_nodes(const std::vector<GraphNodePtr>& nodes, CUgraphNode* list, std::size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (list == nullptr) {
@@ -170,7 +170,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* d
   return add_node(out, graph, dependencies, count, std::move(operation));
 }
 
-// Also takes nodes of green contexts, of which there are none here.
+// Also accepts nodes of green contexts, which do not exist here.
 CUresult cuGraphAddNode_v3(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* edges, size_t count,
                            CUgraphNodeParams* parameters) {

@@ -78,15 +78,15 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const bool captured = stream->capture() != nullptr;
   OperationPtr launch = exec->launch(captured);
-  // Natively, too, who launches such a graph waits until it has written there (driver 580).
+  // NVIDIA's driver (580) also waits at the launch of such a graph until it has written there.
   const bool waits = !captured && launch->writes_pageable();
   if (!waits) return submit(context, stream, std::move(launch));
-  // What goes wrong in it is for a later call to tell.
+  // A later call reports an error of the graph's work.
   const CUresult result = submit_and_wait(context, stream, std::move(launch));
   return result == context->sticky_error() ? CUDA_SUCCESS : result;
 }
 
-// There is no place where a graph would have to be brought to.
+// Does nothing more, because a graph needs no upload here.
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle) {
   GPURUN_ENTER(context);
   if (handles().find<GraphExec>(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -6,11 +6,11 @@
 namespace gpurun::emulated {
 namespace {
 
-// What a handle counts (HandleTable::add). cuda.h: numbers of a graph and of its node together name
-// the node; here a node's own does.
+// The serial number in a handle (HandleTable::add). By cuda.h the numbers of a graph and of its
+// node together identify the node. Here a node's own number does.
 unsigned number_of(const Object& object) { return static_cast<unsigned>(object.handle() >> 4); }
 
-// The living node. INVALID_VALUE as cuda.h says, also for one whose graph is gone.
+// The live node. INVALID_VALUE as cuda.h says, also for a node of a graph that is gone.
 CUresult enter_node(CUgraphNode handle, const void* out, GraphNodePtr* node, GraphPtr* graph) {
   GPURUN_ENTER_DRIVER();
   *node = handles().find<GraphNode>(handle);

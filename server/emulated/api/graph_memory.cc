@@ -13,7 +13,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Attributes that a kernel node has and can be given; the others are hints without effect.
+// Attributes that a kernel node has and that can be set. The others are hints without effect.
 CUresult change_kernel(CUgraphNode handle, CUlaunchAttributeID attribute,
                        const CUlaunchAttributeValue& value) {
   const auto node = handles().find<GraphNode>(handle);
@@ -130,7 +130,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 
-// All values count bytes of 64 bits. Nothing is reserved beyond what is used.
+// All values are 64-bit counts of bytes. Nothing is reserved beyond what is used.
 CUresult cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute,
                                       void* value) {
   GPURUN_ENTER_DRIVER();
@@ -194,7 +194,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
   if ((flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // With MOVE the caller's own references go over.
+  // With MOVE the graph takes over the caller's own references.
   if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) object->retain(count);
   const UserObject* const key = object.get();
   graph->keep(std::make_shared<UserObjectReference>(std::move(object), count), key);

@@ -1,4 +1,4 @@
-// Node parameters to operations and back.
+// Conversion of node parameters to operations and back.
 #include "server/emulated/api/graph_nodes.h"
 
 #include "server/emulated/api.h"

@@ -1,4 +1,4 @@
-// Parameters of graph nodes: read, and replaced in graphs and executables.
+// Parameters of graph nodes: queries, and replacement in graphs and executables.
 #include "server/emulated/api.h"
 #include "server/emulated/api/graph_nodes.h"
 #include "server/emulated/objects/copy.h"
@@ -9,7 +9,8 @@
 namespace gpurun::emulated {
 namespace {
 
-// The operation of a node, as what it must be. INVALID_VALUE: the node is of another type.
+// The operation of a node, as the type that it must have. INVALID_VALUE: the node is of another
+// type.
 template <typename Kind>
 CUresult read_node(CUgraphNode handle, GraphNodePtr* node, std::shared_ptr<const Kind>* operation) {
   GPURUN_ENTER_DRIVER();
@@ -37,7 +38,7 @@ CUresult replace_in(CUgraphExec exec_handle, CUgraphNode node, OperationPtr oper
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Both sides as addresses that say themselves where they are.
+// Both sides as unified addresses, which tell where they are.
 CUDA_MEMCPY3D describe(const CopyBox& box) {
   CUDA_MEMCPY3D copy{};
   const auto rows = [](const BoxSide& side) {
@@ -70,8 +71,8 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARA
   const KernelLaunch& launch = operation->launch();
   *out = CUDA_KERNEL_NODE_PARAMS{};
   out->func = launch.function->as<CUfunction>();
-  // By `kern` the runtime finds the program's own name of a kernel (cudaGraphKernelNodeGetParams:
-  // seen in cudart 13.0, which answers cudaErrorInvalidDeviceFunction without).
+  // The runtime finds the program's own name of a kernel by `kern` (cudaGraphKernelNodeGetParams,
+  // as in cudart 13.0). Without it, the runtime returns cudaErrorInvalidDeviceFunction.
   if (const std::uint64_t kernel = launch.function->kernel(); kernel != 0) {
     out->kern = reinterpret_cast<CUkernel>(kernel);
     out->ctx = launch.module->context()->as<CUcontext>();

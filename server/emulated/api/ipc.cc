@@ -1,5 +1,5 @@
-// Memory and events that processes share (cuIpc...). Which code for what: manual, section "Memory
-// Management"; a handle of the process itself is answered INVALID_CONTEXT, as NVIDIA's driver does.
+// Memory and events that processes share (cuIpc...). The codes are from the manual, section "Memory
+// Management". A handle of the process itself gets INVALID_CONTEXT, as from NVIDIA's driver.
 #include <unistd.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ IpcHandle taken_from(const Handle& handle) {
   return taken;
 }
 
-// Of a handle of this process; nullptr: there is no such device here.
+// The device of a handle. nullptr: there is no such device here.
 Device* device_of(const IpcHandle& handle) {
   for (const auto& device : devices()) {
     if (device->physical() == static_cast<int>(handle.device)) return device.get();
@@ -35,7 +35,7 @@ int ipc_file(const void* bytes) {
   IpcHandle handle;
   std::memcpy(&handle, bytes, sizeof handle);
   if (handle.process != getpid()) return -1;
-  // What a descriptor of ours was, and is where the program has not closed it.
+  // The number of a descriptor of ours, which is still ours unless the program has closed it.
   if (handle.kind == IpcKind::kEvent) return handle.descriptor;
   Device* const device = device_of(handle);
   return device == nullptr ? -1 : device->arena().shared_file();
@@ -88,7 +88,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* out, CUevent event_handle) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   IpcHandle handle;
-  // Neither made for other processes, nor another one's.
+  // Neither made for other processes, nor another process's.
   if (event->shared() == nullptr || !event->shared()->share(&handle)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }

@@ -1,5 +1,5 @@
-// Reading of CUjit_option lists. Optimisation, targets and registers are hints for machine code
-// that this device does not make.
+// Reader of CUjit_option lists. Optimisation, targets and registers are hints for machine code that
+// this device does not make.
 #include "server/emulated/api/jit_options.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 namespace gpurun::emulated {
 namespace {
 
-// INVALID_VALUE for options without a list, or more than there are kinds of (each hundred times).
+// INVALID_VALUE for options without a list, for unknown options, and for far more options than
+// there are kinds.
 CUresult check_list(unsigned int count, const CUjit_option* options, void** values) {
   constexpr unsigned kCountMax = 4096;
   if (count > kCountMax || (count != 0 && (options == nullptr || values == nullptr))) {
@@ -20,7 +21,7 @@ CUresult check_list(unsigned int count, const CUjit_option* options, void** valu
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// An unsigned int (cuda.h): what stands above it means nothing.
+// An unsigned int (cuda.h). The higher bits have no meaning.
 std::size_t room_of(void* value) { return reinterpret_cast<std::uintptr_t>(value) & 0xffffffffu; }
 
 }  // namespace

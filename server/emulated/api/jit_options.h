@@ -1,4 +1,5 @@
-// The options of the calls that compile (CUjit_option): which are known, and the logs they ask for.
+// JitOptions: the options of the calls that compile (CUjit_option): the known ones, and the logs
+// that they ask for.
 #pragma once
 
 #include <chrono>
@@ -9,28 +10,30 @@
 
 namespace gpurun::emulated {
 
-// One call's options; buffers belong to the caller and live until it returns, or with cuLinkCreate
-// until cuLinkDestroy.
+// One call's options. The buffers belong to the caller. They live until the call returns, with
+// cuLinkCreate until cuLinkDestroy.
 class JitOptions {
  public:
-  // INVALID_VALUE for options without a list, or more than there are kinds of (each hundred times).
+  // INVALID_VALUE for options without a list, for unknown options, and for far more options than
+  // there are kinds.
   CUresult read(unsigned int count, const CUjit_option* options, void** values);
 
-  // The same for options of one input of a link, which are the compiler's alone: none of them is
-  // written to. INVALID_VALUE for those that cuda.h excludes there, too.
+  // As read(), for the options of one input of a link, which only the compiler reads. Nothing is
+  // written to them. INVALID_VALUE also for those that cuda.h excludes there.
   static CUresult check_input(unsigned int count, const CUjit_option* options, void** values);
 
-  // Puts `text` behind what is in the error log, and sets the sizes that the logs now have. Like
-  // the driver, the size options of the caller's array are rewritten in place.
+  // Appends `text` to the error log, and sets the sizes of the logs. As the driver does, it writes
+  // the sizes into the caller's array.
   void report_error(const std::string& text);
   void report_success();
-  // So much more was spent in the compiler and linker.
+  // Adds time that the compiler and linker have spent.
   void report_time(std::chrono::nanoseconds time);
 
  private:
   struct Log {
     char* buffer = nullptr;
-    void** bytes = nullptr;  // The option's value: in, the buffer's size; out, what was written.
+    // The option's value. In: the buffer's size. Out: the bytes written.
+    void** bytes = nullptr;
     std::size_t room = 0;
     std::size_t filled = 0;
     void add(const std::string& text);

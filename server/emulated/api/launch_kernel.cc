@@ -1,4 +1,4 @@
-// Launches: the checks that CUDA makes before it answers, and the way into the stream.
+// Launches: the checks that CUDA makes at the call, and the path into the stream.
 #include "server/emulated/api/launch_kernel.h"
 
 #include <cstdlib>
@@ -97,7 +97,8 @@ CUresult settle_cluster(KernelLaunch* launch) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
   if (cluster.count() == 1) return CUDA_SUCCESS;
-  // To compiled code a cluster is one block (codegen/cluster.cc): it would run, and be wrong.
+  // For compiled code a cluster is one block (codegen/cluster.cc). The kernel would run with wrong
+  // results.
   GPURUN_LOG(kWarning,
              "emulated device: kernel %s wants clusters of %ux%ux%u blocks; a cluster of more than "
              "one block is not supported",
@@ -171,7 +172,8 @@ CUresult copy_parameters(const LaunchCall& call, KernelLaunch* launch) {
   return CUDA_SUCCESS;
 }
 
-// CUDA_LAUNCH_BLOCKING (CUDA Programming Guide, "Environment Variables"): launches are synchronous.
+// With CUDA_LAUNCH_BLOCKING launches are synchronous (CUDA Programming Guide, "Environment
+// Variables").
 bool launches_wait() {
   static const bool wait = [] {
     const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
@@ -188,7 +190,7 @@ CUresult launch_kernel(CUstream stream_handle, const LaunchCall& call) {
   LaunchEvents events;
   GPURUN_TRY(prepare_launch(stream->shared_context(), call, &launch, &events));
   GPURUN_TRY(submit(context, stream, std::make_shared<LaunchOperation>(std::move(launch))));
-  // Both events may come later than the program asks for: when the kernel is complete.
+  // Both events may complete later than the program asks, when the kernel is complete.
   for (const CUevent handle : {events.programmatic, events.completion}) {
     if (handle == nullptr) continue;
     const auto event = handles().find<Event>(handle);

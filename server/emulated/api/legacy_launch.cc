@@ -1,5 +1,5 @@
-// The launch calls of before CUDA 4: state of a function, then a cuLaunchKernel with the parameters
-// as one block.
+// The launch calls from before CUDA 4: state of a function, then a cuLaunchKernel with the
+// parameters as one block.
 #include "driver_abi/legacy_launch.h"
 
 #include "server/emulated/api.h"
@@ -9,7 +9,8 @@
 namespace gpurun::emulated {
 namespace {
 
-// The state of a function, which lives as long as it. (In a unity build with function.cc.)
+// The state of a function, which lives as long as the function. (In a unity build with
+// function.cc.)
 CUresult find_legacy_launch(CUfunction handle, FunctionPtr* function) {
   GPURUN_ENTER(context);
   return find_function(context, handle, function);

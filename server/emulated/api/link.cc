@@ -1,4 +1,4 @@
-// The linker: PTX texts and fat binaries in, one image out that the module calls take.
+// The linker: PTX texts and fat binaries in, one image out that the module calls accept.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,11 +15,11 @@
 namespace gpurun::emulated {
 namespace {
 
-// Inputs of one link, and bytes of them all; OUT_OF_MEMORY beyond.
+// Bounds of the inputs of one link, and of their bytes. OUT_OF_MEMORY beyond.
 constexpr std::size_t kTextsMax = std::size_t{1} << 18;
 constexpr std::size_t kBytesMax = std::size_t{1} << 30;
 
-// One thread at a time, as the manual demands; the mutex makes a wrong program harmless.
+// One thread at a time, as the manual demands. The mutex makes a wrong program harmless.
 class LinkState final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kLinkState;
@@ -28,7 +28,7 @@ class LinkState final : public Object {
 
   const Context& context() const { return *context_; }
 
-  // Runs `step`, which is one call of the link, and counts its time.
+  // Runs `step`, which is one call of the link, and adds its time.
   template <typename Step>
   CUresult timed(Step step) {
     const std::lock_guard lock(mutex_);
@@ -38,9 +38,9 @@ class LinkState final : public Object {
     return result;
   }
 
-  // What follows, within a step.
+  // The following functions run within a step.
 
-  // The program's error log gets `why`.
+  // Writes `why` to the program's error log.
   CUresult refuse(const char* name, CUresult result, const std::string& why) {
     const std::string of = name == nullptr ? "" : std::string(name) + ": ";
     options_.report_error(of + why);
@@ -50,7 +50,7 @@ class LinkState final : public Object {
   }
 
   CUresult add(std::string text) {
-    // Nowhere written; it is no pending link any more.
+    // Not documented. The link is no longer pending.
     if (!image_.empty()) return CUDA_ERROR_INVALID_VALUE;
     if (texts_.size() >= kTextsMax || text.size() > kBytesMax - bytes_) {
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -60,8 +60,8 @@ class LinkState final : public Object {
     return CUDA_SUCCESS;
   }
 
-  // The image lives as long as this. Loaded once on trial, so that errors show here. Once it has
-  // succeeded it is the same again.
+  // The image lives as long as this object. It is loaded once on trial, so that errors show here.
+  // After success later calls return the same image.
   CUresult complete(void** image, std::size_t* image_bytes) {
     if (image_.empty()) {
       Bytes made = driver_abi::linked_image(texts_);
@@ -106,8 +106,8 @@ CUresult find_link(CUlinkState handle, std::shared_ptr<LinkState>* link) {
   return (*link)->context().sticky_error();
 }
 
-// PTX is compiled when it is added (cuda.h lists what is wrong with it among cuLinkAddData's return
-// values): what this device finds before it sees the other texts, it says at once.
+// PTX is compiled when it is added (cuda.h lists PTX errors among cuLinkAddData's return values).
+// So an error that this device finds without the other texts is reported at once.
 CUresult add_text(LinkState& link, const char* name, std::string text) {
   const Status usable = Module::check_text(text, static_cast<std::uint32_t>(settings().capability));
   if (usable.ok()) return link.add(std::move(text));
@@ -156,7 +156,8 @@ CUresult add_bytes(LinkState& link, CUjitInputType type, const void* data, std::
   }
   const ByteView view = byte_view(data, bytes);
   switch (type) {
-    case CU_JIT_INPUT_CUBIN:  // What an earlier link has made, or machine code, which is refused.
+    // The output of an earlier link, or machine code, which is refused.
+    case CU_JIT_INPUT_CUBIN:
     case CU_JIT_INPUT_FATBINARY:
       return add_image(link, name, CodeImage::read_bytes(view), type != CU_JIT_INPUT_CUBIN);
     case CU_JIT_INPUT_OBJECT:
@@ -224,7 +225,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {
 CUresult cuLinkDestroy(CUlinkState handle) {
   std::shared_ptr<LinkState> link;
   const CUresult result = find_link(handle, &link);
-  // What is left of one whose context has ended goes, too.
+  // The rest of a link is removed too when its context has ended.
   if (link != nullptr) (void)handles().remove<LinkState>(handle);
   return result;
 }

@@ -102,7 +102,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   const auto owner = handles().find<Context>(known->context_handle);
   GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
   if (known->kind == MemoryKind::kGraph) {
-    GraphMemory::note_freed(address);  // The graph keeps it: see there.
+    GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
     return CUDA_SUCCESS;
   }
   const auto range = memory_registry().take(
@@ -195,13 +195,13 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   GPURUN_ENTER(context);
   const auto range = memory_registry().find(address);
-  // Either output may be NULL (manual); 0 where there is no range (driver 580).
+  // Either output may be NULL (manual). 0 where there is no range (driver 580).
   if (base != nullptr) *base = range ? range->base : 0;
   if (bytes != nullptr) *bytes = range ? range->bytes : 0;
   return range ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-// Hints: host and device memory are the same here.
+// Hints only, because host and device memory are the same here.
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation, unsigned int flags,
                                CUstream handle) {
   GPURUN_ENTER(context);

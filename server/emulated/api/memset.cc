@@ -21,7 +21,7 @@ CUresult check_fill(const Fill& what) {
 
 namespace {
 
-// A fill of device memory never makes the host wait. One of pinned or managed memory does, in its
+// A fill of device memory never blocks the host. A fill of pinned or managed memory does, in its
 // synchronous form (manual, "API synchronization behavior").
 CUresult submit_fill(CUstream handle, const Fill& what, bool synchronous) {
   GPURUN_ENTER(context);

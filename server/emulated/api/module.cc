@@ -1,4 +1,4 @@
-// Modules and libraries: loading images, finding functions and variables.
+// Modules and libraries: loading of images, lookup of functions and variables.
 #include "server/emulated/module/module.h"
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
@@ -14,7 +14,7 @@ namespace gpurun::emulated {
 CUresult find_function(const ContextPtr& context, CUfunction handle, FunctionPtr* function) {
   *function = handles().find<Function>(handle);
   if (*function != nullptr) return CUDA_SUCCESS;
-  // A kernel of a library stands for its function in the current context (cuLaunchKernel, manual).
+  // A kernel of a library means its function in the current context (cuLaunchKernel, manual).
   const auto kernel = handles().find<Kernel>(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return kernel->function(context, function);
@@ -29,7 +29,8 @@ CUresult code_of(const Status& status) {
   return CUDA_ERROR_INVALID_IMAGE;
 }
 
-// What is known is only reported when it is a failure: programs load images that they do not need.
+// Reports the error to the program's log. Our own log has it at level info only, because programs
+// load images that they do not need.
 CUresult refuse(const Status& status, JitOptions& options) {
   options.report_error(status.message());
   GPURUN_LOG(kInfo, "emulated device: image refused: %s", status.message().c_str());
@@ -71,8 +72,8 @@ CUresult load_library(CUlibrary* out, const ImageResult& image, JitOptions& opti
   return CUDA_SUCCESS;
 }
 
-// Where a library is looked into when the thread has no context: that of the first device, which
-// need not be active for this.
+// The context in which a library is searched when the thread has none. It is the first device's,
+// which need not be active for this.
 CUresult any_context(ContextPtr* context) {
   GPURUN_ENTER_DRIVER();
   const ContextPtr& current = thread_state().current();
@@ -150,8 +151,8 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
   return CUDA_SUCCESS;
 }
 
-// Functions that cannot be translated are left out: they have no handle. Nobody has asked for them,
-// so nothing is said.
+// Functions that cannot be translated have no handle and are left out. The program did not look
+// them up, so nothing is logged.
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int capacity, CUmodule handle) {
   GPURUN_ENTER(context);
   const auto module = handles().find<ContextModule>(handle);
@@ -181,8 +182,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule hand
   return CUDA_SUCCESS;
 }
 
-// The options of the library itself (manual, CUlibraryOption) ask for nothing that this device does
-// otherwise: what it needs of an image it copies.
+// The options of the library itself (manual, CUlibraryOption) change nothing on this device, which
+// copies what it needs of an image.
 CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option* jit_options,
                            void** jit_values, unsigned int jit_count, CUlibraryOption* options,
                            void**, unsigned int option_count) {
@@ -279,8 +280,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
   return CUDA_SUCCESS;
 }
 
-// The same in every context, and none need be current: the runtime asks for the program's managed
-// variables before it makes one current.
+// The same in every context, and no context need be current. The runtime looks up the program's
+// managed variables before it makes one current.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary library,
                              const char* name) {
   ContextPtr context;

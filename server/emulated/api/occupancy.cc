@@ -10,7 +10,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Blocks of the function that a multiprocessor holds at once; 0: not even one.
+// The number of blocks of the function that a multiprocessor holds at once. 0: not even one.
 int resident_blocks(const Function& function, std::uint64_t block_threads,
                     std::uint64_t dynamic_shared_bytes) {
   return resident_blocks(function.attributes(), function.dynamic_shared_bytes_max(), block_threads,
@@ -102,8 +102,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   const auto threads = static_cast<unsigned>(block_threads);
   if (resident_blocks(*function, threads, 0) < blocks) return CUDA_ERROR_INVALID_VALUE;
-  // A block's whole memory is given out in pieces: its share is rounded, not what is left of it.
-  // NVIDIA's driver (580) leaves what it reserves for each block out of this account.
+  // A block's whole memory is allocated in pieces, so its share is rounded and not the rest.
+  // NVIDIA's driver (580) does not count what it reserves for each block here.
   const std::uint64_t share =
       shared_per_multiprocessor() / static_cast<unsigned>(blocks) / kSharedPiece * kSharedPiece;
   const std::uint64_t taken = function->attributes().static_shared_bytes;
@@ -123,7 +123,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
   return CUDA_SUCCESS;
 }
 
-// None of a size whose launch is refused.
+// No clusters of a size that a launch refuses.
 CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
                                       const CUlaunchConfig* config) {
   ContextPtr context;

@@ -1,4 +1,4 @@
-// What a pointer is: attributes of addresses.
+// Pointers: attributes of addresses.
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/memory_registry.h"
 
@@ -22,7 +22,7 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(out, reinterpret_cast<CUcontext>(range.context_handle));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      // Managed memory reports where it may be used from: as device memory (manual).
+      // Managed memory is reported as device memory (manual).
       return put<unsigned>(out, range.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put(out, address);
@@ -59,9 +59,9 @@ CUresult attribute(void* out, CUpointer_attribute which, const MemoryRange& rang
   }
 }
 
-// Pageable memory is no error for cuPointerGetAttributes: every value is 0, but for the host
-// pointer, which is the address itself (driver 580). `known`: it is the attribute that this memory
-// lacks.
+// Pageable memory is not an error for cuPointerGetAttributes. Every value is 0, except the host
+// pointer, which is the address itself (driver 580). `known`: CUDA knows the memory, and it lacks
+// the attribute.
 void clear_attribute(void* out, CUpointer_attribute which, bool known, CUdeviceptr address) {
   switch (which) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -85,9 +85,9 @@ void clear_attribute(void* out, CUpointer_attribute which, bool known, CUdevicep
   }
 }
 
-// An address means the same in every context, so a thread without one may ask: NVIDIA's runtime
-// does (cudaPointerGetAttributes in a thread that has called nothing yet; PyTorch's loaders have
-// one).
+// An address means the same in every context, so a thread without a context may query it. NVIDIA's
+// runtime does (cudaPointerGetAttributes in a thread that has made no call yet, as PyTorch's
+// loaders have).
 CUresult enter_to_ask() {
   if (thread_state().current() == nullptr) return enter_driver();
   GPURUN_ENTER(context);

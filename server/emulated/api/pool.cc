@@ -24,7 +24,7 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
   GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kWork, *stream));
   std::uint64_t address = pool->allocate(bytes);
   if (address == 0) {
-    // Frees that are still queued in this stream come before this allocation.
+    // Waits, because frees that are queued in this stream precede this allocation.
     stream->wait_for(stream->position());
     address = pool->allocate(bytes);
   }
@@ -72,10 +72,10 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
        known->kind != MemoryKind::kGraph)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The address is invalid from here on; the memory goes back in the stream's turn. Until then the
+  // The address is invalid from here on, and the memory is freed in stream order. Until then the
   // registry still knows it, because operations that were issued before may use it.
   auto body = [address] {
-    GraphMemory::note_freed(address);  // The graph keeps it: see there.
+    GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
     const auto range = memory_registry().take(address, {MemoryKind::kPool, MemoryKind::kDevice});
     if (range) release_memory(*range);
     return CUDA_SUCCESS;
@@ -139,7 +139,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
   GPURUN_ENTER_DRIVER();
-  // Nothing is kept back: memory goes to the device as soon as it is freed.
+  // Nothing is retained. Memory returns to the device as soon as it is freed.
   return handles().find<MemoryPool>(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

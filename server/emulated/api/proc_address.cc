@@ -1,4 +1,4 @@
-// cuGetProcAddress: the search is driver_abi's, the addresses are our exported entry points.
+// cuGetProcAddress: driver_abi does the search, the addresses are our exported entry points.
 #include "driver_abi/proc_address.h"
 
 #include "driver_abi/row.h"
@@ -8,8 +8,8 @@
 namespace gpurun::emulated::api {
 namespace {
 
-// The driver of the first table. What came later is asked of the settings, and they are first read
-// then: a program may look its functions up and only then say which devices it wants to see.
+// The version of the first table. For later functions the settings are read, and only then. A
+// program may look up its functions first and then choose its visible devices.
 constexpr int kOldestDriver = 13000;
 
 CUresult find(const char* symbol, void** function, int version, cuuint64_t flags,

@@ -166,7 +166,7 @@ CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
   return api::cuStreamCreateWithPriority(out, flags, 0);
 }
 
-// Returns at once; what is queued still runs (manual, cuStreamDestroy).
+// Returns at once. What is queued still runs (manual, cuStreamDestroy).
 CUresult cuStreamDestroy_v2(CUstream handle) {
   ContextPtr context;
   GPURUN_TRY(enter_context_even_failed(&context));
@@ -193,7 +193,8 @@ CUresult cuStreamSynchronize(CUstream handle) {
   GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
   Context& owner = stream->context();
   if (stream.get() == owner.legacy_stream().get()) {
-    // The legacy stream stands for all blocking streams: an empty operation comes behind them.
+    // The legacy stream represents all blocking streams, so an empty operation is enqueued after
+    // them.
     if (!owner.could_start(*stream)) {
       std::uint64_t position = 0;
       auto nothing = std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; });
@@ -262,7 +263,7 @@ CUresult cuStreamGetDevResource(CUstream handle, CUdevResource* resource, CUdevR
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return api::cuCtxGetDevResource(nullptr, resource, type);  // No stream here has less.
+  return api::cuCtxGetDevResource(nullptr, resource, type);  // No stream has less.
 }
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
@@ -299,7 +300,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
 
 CUresult cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void* user_data,
                              unsigned int wait) {
-  // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT: how to wait is up to us.
+  // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT: the way of waiting is ours to choose.
   return wait > 1 ? CUDA_ERROR_INVALID_VALUE : api::cuLaunchHostFunc(handle, function, user_data);
 }
 
@@ -382,7 +383,7 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
   return CUDA_SUCCESS;
 }
 
-// Hints without effect here: there is no second-level cache to partition.
+// Hints without effect, because there is no second-level cache to partition.
 CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
                               const CUstreamAttrValue* value) {
   GPURUN_ENTER(context);

@@ -1,4 +1,4 @@
-// Texture and surface objects: making, describing and destroying them.
+// Texture and surface objects: their creation, description and destruction.
 #include "server/emulated/api.h"
 #include "server/emulated/api/entry.h"
 #include "server/emulated/objects/texture_object.h"

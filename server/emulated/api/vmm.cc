@@ -1,5 +1,5 @@
 // Virtual memory management: address reservations, physical allocations and their mapping. An
-// allocation is a memory file, so that it can be mapped at several places and given to another
+// allocation is a memory file, so that it can be mapped at several places and handed to another
 // process.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -84,11 +84,11 @@ CUresult check_properties(const CUmemAllocationProp* prop, Device** device) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Beyond the last kind of place: no value of the enumeration.
+  // Beyond the last value of the enumeration.
   if (static_cast<unsigned>(prop->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Host allocations are told apart by attributes that we report as 0.
+  // Host allocations depend on attributes that this device reports as 0.
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   constexpr unsigned kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if ((prop->requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -96,7 +96,7 @@ CUresult check_properties(const CUmemAllocationProp* prop, Device** device) {
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
-// Behind an allocation's bytes in its file, for who imports it.
+// Data after an allocation's bytes in its file, for processes that import it.
 struct Trailer {
   static constexpr std::uint64_t kBytes = 4096;
   static constexpr std::uint64_t kMagic = 0x6c61636973796870;
@@ -116,9 +116,9 @@ UniqueFd make_file(const Device& device, std::uint64_t bytes) {
   return file;
 }
 
-// The device that the allocation in `file` is of, and how long that is. INVALID_VALUE: it is none,
-// or one whose memory could be taken from under our mapping; INVALID_DEVICE: of none that is
-// visible here.
+// The device and the size of the allocation in `file`. INVALID_VALUE: the file is not an
+// allocation, or its memory could be removed from under our mapping. INVALID_DEVICE: its device is
+// not visible here.
 CUresult read_file(int file, Device** device, std::uint64_t* bytes) {
   struct stat status {};
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -166,8 +166,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   return CUDA_SUCCESS;
 }
 
-// `address` is a wish (manual, cuMemAddressReserve): where it cannot be had, other addresses are
-// given.
+// `address` is a wish (manual, cuMemAddressReserve). If it cannot be had, the result is elsewhere.
 CUresult cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr address,
                              unsigned long long flags) {
   GPURUN_ENTER_DRIVER();
@@ -179,8 +178,8 @@ CUresult cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, C
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   std::uint64_t base = 0;
   if (address != 0 && address % alignment == 0) {
-    // A wish to the kernel too. Not MAP_FIXED_NOREPLACE: ThreadSanitizer drops a wish for an
-    // address that it cannot watch, but not that flag, and page 0 would be mapped.
+    // A wish to the kernel too. MAP_FIXED_NOREPLACE would be wrong: ThreadSanitizer drops a wish
+    // for an address that it cannot watch, but not that flag, and page 0 would be mapped.
     void* wished = mmap(at(address), bytes, PROT_NONE, kFlags, -1, 0);
     if (wished == at(address)) {
       base = address;
@@ -281,7 +280,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   GPURUN_ENTER_DRIVER();
-  // The caller must have synchronised; work that is still queued for another context is not ours.
+  // The caller must have synchronised. Work that is still queued for another context is the
+  // caller's responsibility.
   AddressSpace& space = address_space();
   const std::lock_guard lock(space.mutex);
   std::uint64_t reached = address;

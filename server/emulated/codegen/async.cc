@@ -1,6 +1,6 @@
 // Asynchronous copies, mbarriers and cache hints (PTX ISA, sections 9.7.9.25 cp.async, 9.7.13.15
-// mbarrier). Copies are done where they stand, which is one of the orders that PTX allows; so there
-// is never anything to wait for but arrivals.
+// mbarrier). Copies are done at once, which is one of the orders that PTX allows. So there is never
+// anything to wait for, except arrivals.
 #include <string>
 
 #include "server/emulated/codegen/function_builder.h"
@@ -18,7 +18,7 @@ bool is_predicate(FunctionBuilder& b, const ptx::Operand& operand) {
   return operand.kind == Kind::kRegister && b.function().registers[operand.index].is_predicate();
 }
 
-// How many bytes of the source exist: operand 3 is that number, or a predicate that says none.
+// How many bytes of the source exist. Operand 3 is that number, or a predicate that means none.
 Value* source_bytes(FunctionBuilder& b, const Operation& op, std::uint64_t bytes) {
   const std::size_t optional = op.operand_count() - (op.has("L2::cache_hint") ? 1 : 0);
   if (optional < 4) return nullptr;
@@ -41,7 +41,7 @@ void emit_copy(FunctionBuilder& b, const Operation& op) {
   if (b.failed()) return;
   const llvm::Align one(1);
   llvm::BasicBlock* next = nullptr;
-  if (present != nullptr) {  // What is not there becomes zero and is not touched.
+  if (present != nullptr) {  // Missing bytes become zero and are not read.
     llvm::BasicBlock* part = b.new_block();
     llvm::BasicBlock* all = b.new_block();
     next = b.new_block();
@@ -125,8 +125,8 @@ void emit_arrive(FunctionBuilder& b, const Operation& op) {
           b.call_helper(name, b.int_type(64), {object_at(b, op, 1), count, bytes}, false));
 }
 
-// The copies are done: with .noinc that is one arrival; without it, the count was raised by the one
-// that arrives.
+// The copies are done. With .noinc that is one arrival. Without it, the arriving thread has raised
+// the count.
 void emit_copy_arrive(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 1, 1);
   Value* object = object_at(b, op, 0);
@@ -149,7 +149,7 @@ void emit_test(FunctionBuilder& b, const Operation& op) {
     b.poll();  // A loop around this waits for others.
     return b.write(b.operand(op, 0), test());
   }
-  // try_wait may wait: others run once before it gives up.
+  // try_wait may wait. Other threads run once before it gives up.
   Value* result = b.stack_slot(b.int_type(1), 1);
   Value* first = test();
   b.ir.CreateStore(first, result);
@@ -170,7 +170,7 @@ void emit_pending_count(FunctionBuilder& b, const Operation& op) {
                                           {b.read(b.operand(op, 1), 64)}, true));
 }
 
-// Cache policies are numbers that nobody here looks at.
+// Cache policies are numbers that this device ignores.
 void emit_policy(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 1, 4);
   b.write(b.operand(op, 0), b.constant(64, 0));

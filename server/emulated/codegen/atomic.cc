@@ -11,7 +11,7 @@ namespace {
 using llvm::Value;
 using Rmw = llvm::AtomicRMWInst;
 
-// What memory holds afterwards, from what it held and the instruction's sources.
+// Computes the new value of memory from its old value and the instruction's sources.
 using Sources = llvm::ArrayRef<Value*>;
 using Update = std::function<Value*(Value* old, Sources sources)>;
 
@@ -30,7 +30,7 @@ llvm::AtomicOrdering ordering_of(const Operation& op) {
   return llvm::AtomicOrdering::Monotonic;
 }
 
-// Where the address and the sources are: red has no destination.
+// The places of the address and the sources. red has no destination.
 struct Places {
   explicit Places(const Operation& op) : first(op.instruction.opcode == "atom" ? 1 : 0) {}
   std::size_t address() const { return first; }
@@ -38,10 +38,10 @@ struct Places {
   std::size_t first;
 };
 
-// One host thread runs a block at a time (device_abi.h), so shared memory needs no locked
-// instruction, only that nothing comes between the load and the store. In a thread's own code
-// nothing can; where threads run together (server/emulated/regions) the three are kept together by
-// being a function, which is inlined when that has been decided.
+// One host thread runs a block at a time (device_abi.h). So shared memory needs no locked
+// instruction, as long as nothing comes between the load and the store. In a thread's own code
+// nothing can. Where threads run together (server/emulated/regions), load, operation and store are
+// one function. It is inlined after that has been decided.
 Value* update_shared(FunctionBuilder& b, Value* address, unsigned bits, Sources sources,
                      const Update& update) {
   llvm::SmallVector<llvm::Type*, 4> types{b.pointer_type()};
@@ -139,7 +139,7 @@ void emit_integer(FunctionBuilder& b, const Operation& op) {
   const Places at(op);
   b.expect_operands(op, at.value() + 1, at.value() + 1);
   const Rmw::BinOp operation = integer_operation(op);
-  // An exchange may be how a lock is taken.
+  // An exchange may take a lock.
   if (operation == Rmw::Xchg) b.poll();
   const ptx::Space space = space_of(op);
   Value* address = b.address(b.operand(op, at.address()), space);
@@ -160,8 +160,8 @@ Value* combine_floats(FunctionBuilder& b, const Operation& op, Value* x, Value* 
   return minimum_maximum(b, op.has("min"), false, x, y);
 }
 
-// Subnormals are kept. (The ISA says that global f32 addition flushes them on today's devices and
-// does not promise it.)
+// Subnormals are kept. The ISA says that global f32 addition flushes them on current devices, and
+// does not promise it.
 Value* update_floats(FunctionBuilder& b, const Operation& op, Value* address,
                      const ptx::Operand& operand) {
   const auto operands = b.read_floats(operand, op.type);
@@ -187,7 +187,7 @@ void emit_float(FunctionBuilder& b, const Operation& op) {
   finish(b, op, update_floats(b, op, address, b.operand(op, at.value())));
 }
 
-// Each element of a vector is updated by itself (PTX ISA: no guarantee for the whole).
+// Each element of a vector is updated separately (PTX ISA: no guarantee for the whole).
 void emit_vector(FunctionBuilder& b, const Operation& op) {
   const Places at(op);
   b.expect_operands(op, at.value() + 1, at.value() + 1);

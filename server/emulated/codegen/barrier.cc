@@ -10,7 +10,7 @@ using llvm::Value;
 
 llvm::Type* nothing(FunctionBuilder& b) { return llvm::Type::getVoidTy(b.context()); }
 
-// Operand `index`, or 0: a barrier without a count is for all threads.
+// Operand `index`, or 0. A barrier without a count is for all threads.
 Value* count_at(FunctionBuilder& b, const Operation& op, std::size_t index) {
   return index < op.operand_count() ? b.read(b.operand(op, index), 32) : b.constant(32, 0);
 }
@@ -43,7 +43,7 @@ void emit_red(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-// Scopes are not told apart, and proxies do not exist here: one fence is as strong as all.
+// Scopes are not distinguished, and proxies do not exist here. One fence is as strong as all.
 void emit_fence(FunctionBuilder& b, const Operation&) {
   b.ir.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
 }
@@ -53,8 +53,8 @@ void emit_nanosleep(FunctionBuilder& b, const Operation& op) {
   b.call_runtime("sleep", nothing(b), {b.read(b.operand(op, 0), 32)});
 }
 
-// Programmatic dependent launch: a grid starts when the one before it is complete, so there is
-// nothing to wait for and nobody to release.
+// Programmatic dependent launch. A grid starts when the one before it is complete, so there is
+// nothing to wait for and nothing to release.
 void emit_nothing(FunctionBuilder&, const Operation&) {}
 
 constexpr VariantRow kBarrierRows[] = {

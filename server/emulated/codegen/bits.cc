@@ -67,7 +67,7 @@ void emit_funnel_shift(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.ir.CreateTrunc(result, b.int_type(32)));
 }
 
-// Any function of three bits: bit (4a + 2b + c) of the table.
+// Any function of three bits, which is bit (4a + 2b + c) of the table.
 void emit_lop3(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 5, 5);
   const ptx::Operand& table = b.operand(op, 4);
@@ -106,7 +106,7 @@ void emit_bfe(FunctionBuilder& b, const Operation& op) {
       b.binary(Intrinsic::umin, low_byte(b, b.operand(op, 3), wide), b.constant(wide, bits));
   Value* shifted =
       op.type.is_signed() ? b.ir.CreateAShr(x, position) : b.ir.CreateLShr(x, position);
-  // Up and down again by the same amount leaves `length` bits, sign-extended for signed types.
+  // Shifting up and down by the same amount leaves `length` bits, sign-extended for signed types.
   Value* drop = b.ir.CreateSub(b.constant(wide, wide - 1), length);
   Value* up = b.ir.CreateShl(b.ir.CreateShl(shifted, drop), 1);
   Value* down = op.type.is_signed() ? b.ir.CreateAShr(b.ir.CreateAShr(up, drop), 1)

@@ -1,5 +1,5 @@
-// Calls: of functions by name and through pointers, and of what the device run time provides (PTX
-// ISA, section 9.7.12.5, and "PTX Writer's Guide to Interoperability").
+// Calls of functions by name and through pointers, and of the device run time (PTX ISA, section
+// 9.7.12.5, and "PTX Writer's Guide to Interoperability").
 #include <algorithm>
 
 #include "server/emulated/codegen/function_builder.h"
@@ -23,7 +23,7 @@ constexpr RuntimeCall kRuntimeCalls[] = {
     {"malloc", "allocate", 64, {64}},
     {"free", "release", 0, {64}},
     {"__assertfail", "assert_fail", 0, {64, 64, 32, 64, 64}},
-    // What cudaCGGetIntrinsicHandle and its like call (PTX of libcudadevrt.a, CUDA 13).
+    // What cudaCGGetIntrinsicHandle and similar functions call (PTX of libcudadevrt.a, CUDA 13).
     {"__cuda_syscall_CGS_get_intrinsic_handle", "group_handle", 64, {32}},
     {"__cuda_syscall_CGS_sync", "group_sync", 32, {64, 32}},
     {"__cuda_syscall_CGS_get_size", "group_size", 32, {64, 64, 64}},
@@ -55,8 +55,8 @@ llvm::FunctionType* FunctionBuilder::function_type(const ptx::Signature& signatu
   return llvm::FunctionType::get(llvm::Type::getVoidTy(context()), types, false);
 }
 
-// Where the callee finds one parameter or puts one result: the .param variable itself, or a slot
-// for a register or constant.
+// Where the callee reads one parameter or writes one result. It is the .param variable itself, or a
+// slot for a register or constant.
 llvm::Value* FunctionBuilder::argument_pointer(const ptx::Operand& operand,
                                                const ptx::Variable& parameter) {
   if (operand.kind == Kind::kVariable && variable_pointer(operand.index) != nullptr) {
@@ -110,7 +110,7 @@ void FunctionBuilder::call_function(const Operation& op) {
   call_with_signature(op, symbol.function->signature, [&] { return declare_function(symbol); });
 }
 
-// The pointer is a FunctionDescriptor's address; its code appears at the first call.
+// The pointer is a FunctionDescriptor's address. Its code is compiled at the first call.
 void FunctionBuilder::call_pointer(const Operation& op) {
   if (op.operand_count() < 2 || operand(op, 1).kind != Kind::kTable ||
       operand(op, 1).index >= function().prototypes.size()) {
@@ -139,7 +139,7 @@ void FunctionBuilder::call_pointer(const Operation& op) {
   });
 }
 
-// As ptxas, which takes these functions declared with or without a result.
+// As ptxas, which accepts declarations of these functions with or without a result.
 void FunctionBuilder::call_runtime_function(const Operation& op) {
   const RuntimeCall& call = *find_runtime_call(operand(op, 0).name);
   const auto& arguments = op.instruction.arguments;

@@ -1,5 +1,5 @@
-// Clusters of blocks (PTX ISA, sections 9.7.9 mapa and getctarank, 9.7.13 barrier.cluster). To
-// compiled code a cluster is one block: its own shared memory is all that it can name.
+// Clusters of blocks (PTX ISA, sections 9.7.9 mapa and getctarank, 9.7.13 barrier.cluster). For
+// compiled code a cluster is one block, so it can only name its own shared memory.
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 

@@ -72,7 +72,7 @@ Value* combine(FunctionBuilder& b, const Operation& op, Value* result) {
   return op.has("or") ? b.ir.CreateOr(result, other) : b.ir.CreateXor(result, other);
 }
 
-// The second predicate is the opposite, or for packed types that of the high halves.
+// The second predicate is the opposite, or for packed types the result of the high halves.
 void emit_setp(FunctionBuilder& b, const Operation& op) {
   const Lanes results = compare(b, op);
   Value* first = combine(b, op, results[0]);
@@ -82,7 +82,8 @@ void emit_setp(FunctionBuilder& b, const Operation& op) {
   b.write_second(destination, second);
 }
 
-// True is all ones for integers, 1.0 for floats; packed types have such a half for each comparison.
+// True is all ones for integers and 1.0 for floats. Packed types have such a half for each
+// comparison.
 void emit_set(FunctionBuilder& b, const Operation& op) {
   const Lanes results = compare(b, op);
   const auto lanes = static_cast<unsigned>(results.size());

@@ -14,7 +14,7 @@ void emit_bra(FunctionBuilder& b, const Operation& op) {
   b.ir.CreateBr(b.label_block(b.operand(op, 0).index));
 }
 
-// An index beyond the table is undefined in PTX; here it ends the grid.
+// PTX leaves an index beyond the table undefined. Here it ends the grid.
 void emit_brx(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const ptx::Operand& table = b.operand(op, 1);

@@ -60,8 +60,8 @@ void emit_float_to_integer(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result, to.is_signed());
 }
 
-// A double whose rounding to f16 or bf16 is that of the integer: exact, or with what does not fit
-// into 53 bits gathered in the last of them.
+// A double that rounds to f16 or bf16 as the integer does. It is exact, or the bits beyond 53 are
+// merged into its last bit.
 Value* as_double(FunctionBuilder& b, Value* x, bool is_signed) {
   if (x->getType()->getIntegerBitWidth() == 64) {
     Value* lost = b.ir.CreateICmpNE(b.ir.CreateAnd(x, 0x7ff), b.constant(64, 0));
@@ -130,7 +130,7 @@ void emit_float_to_float(FunctionBuilder& b, const Operation& op) {
   b.write_floats(b.operand(op, 0), {convert_float(b, op, x)}, op.first_type);
 }
 
-// cvt.rzi.f32.f32 and the like: to an integral value of the same format.
+// cvt.rzi.f32.f32 and similar ones: to an integral value of the same format.
 void emit_round_integral(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   Value* x = b.read_floats(b.operand(op, 1), op.type)[0];

@@ -43,11 +43,11 @@ std::string helper_name(const char* verb, const Operation& op) {
   return std::string("gpurun_") + verb + (op.has("e4m3x2") ? "_e4m3" : "_e5m2");
 }
 
-// Two numbers to two bytes, the first operand's in the high one.
+// Two numbers to two bytes. The first operand goes to the high byte.
 void emit_to_bytes(FunctionBuilder& b, const Operation& op) {
   const bool packed = op.type.is_packed();
   b.expect_operands(op, packed ? 2 : 3, packed ? 2 : 3);
-  llvm::SmallVector<Value*, 2> values;  // Low one first.
+  llvm::SmallVector<Value*, 2> values;  // The low one first.
   if (packed) {
     values = b.read_floats(b.operand(op, 1), op.type);
   } else {
@@ -80,8 +80,8 @@ void emit_from_bytes(FunctionBuilder& b, const Operation& op) {
   b.write_floats(b.operand(op, 0), values, op.first_type);
 }
 
-// cvt.pack.sat: two clamped integers side by side, the first operand's above the second's, and
-// above both what of the third one fits.
+// cvt.pack.sat: two clamped integers side by side, the first operand's above the second's. The part
+// of the third operand that fits goes above both.
 void emit_pack_integers(FunctionBuilder& b, const Operation& op) {
   const bool third = op.has("b32");
   b.expect_operands(op, third ? 4 : 3, third ? 4 : 3);

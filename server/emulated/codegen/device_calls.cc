@@ -1,5 +1,5 @@
-// Calls of what CUDA's device runtime (libcudadevrt) leaves to the driver: launches from kernels,
-// their streams and events, and questions about kernels and device.
+// Device calls: the functions that CUDA's device runtime (libcudadevrt) leaves to the driver. They
+// are launches from kernels, their streams and events, and queries about kernels and the device.
 #include <algorithm>
 
 #include "server/emulated/codegen/function_builder.h"
@@ -43,16 +43,17 @@ constexpr DeviceCallPrototype kDeviceCalls[] = {
     {"GetCacheConfig", DeviceCall::kGetCacheConfig, 32, {64}},
     {"GetSharedMemConfig", DeviceCall::kGetSharedMemConfig, 32, {64}},
     {"MaxActiveBlocksPerMultiprocessor", DeviceCall::kMaxActiveBlocks, 32, {64, 64, 32, 64}},
-    // Its flags say which kernels of capability 5.x may use the cache: no difference here.
+    // Its flags say which kernels of capability 5.x may use the cache. They make no difference
+    // here.
     {"MaxActiveBlocksPerMultiprocessorWithFlags",
      DeviceCall::kMaxActiveBlocks,
      32,
      {64, 64, 32, 64, 32}},
 };
 
-// cnp* is what programs call that ask for the first form of dynamic parallelism
-// (CUDA_FORCE_CDP1_IF_SUPPORTED), __cuda_syscall_cnpv2* what all others do; the same, since no
-// kernel can wait for its children any more.
+// Programs for the first form of dynamic parallelism (CUDA_FORCE_CDP1_IF_SUPPORTED) call cnp*. All
+// others call __cuda_syscall_cnpv2*. Both are the same, because no kernel can wait for its children
+// any more.
 const DeviceCallPrototype* find_device_call(std::string_view name) {
   constexpr std::string_view kSystem = "__cuda_syscall_";
   if (name.starts_with(kSystem)) name.remove_prefix(kSystem.size());

@@ -1,5 +1,5 @@
 // Floating-point arithmetic in all formats (PTX ISA, sections 9.7.3 to 9.7.5). NaN results keep the
-// host's payload; NVIDIA's devices give 0x7fffffff.
+// host's payload, while NVIDIA's devices give 0x7fffffff.
 #include "server/emulated/codegen/float_math.h"
 #include "server/emulated/codegen/variant_table.h"
 
@@ -11,7 +11,7 @@ using ptx::FloatFormat;
 namespace Intrinsic = llvm::Intrinsic;
 using Lanes = llvm::SmallVector<Value*, 2>;
 
-// The host's rounding mode is never changed in compiled code: directed rounding is a call.
+// Compiled code never changes the host's rounding mode. Directed rounding is a call.
 Value* call_directed(FunctionBuilder& b, const std::string& operation, const char* mode,
                      llvm::ArrayRef<Value*> arguments) {
   llvm::Type* type = arguments[0]->getType();
@@ -63,7 +63,7 @@ void emit_fma(FunctionBuilder& b, const Operation& op) {
   b.write_floats(b.operand(op, 0), x, op.type);
 }
 
-// div.approx and div.full are rounded correctly, which is within their bounds.
+// div.approx and div.full are rounded correctly, which is within their error bounds.
 void emit_div(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 3, 3);
   Value* x = read_flushed(b, op, 1)[0];

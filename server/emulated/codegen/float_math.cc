@@ -1,8 +1,8 @@
 // Rounding, flushing and saturation of floating-point values.
 //
-// The 16-bit formats are computed in a wider type whose result is either exact or rounded to odd,
-// so that the final rounding is the only one (Boldo and Melquiond, "Emulation of a FMA and
-// correctly rounded sums: proved algorithms using rounding to odd").
+// The 16-bit formats are computed in a wider type, with a result that is exact or rounded to odd.
+// So the final rounding is the only one (Boldo and Melquiond, "Emulation of a FMA and correctly
+// rounded sums: proved algorithms using rounding to odd").
 #include "server/emulated/codegen/float_math.h"
 
 namespace gpurun::emulated {
@@ -14,8 +14,8 @@ namespace Intrinsic = llvm::Intrinsic;
 
 Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 
-// Moves `rounded` (nearest even) to the neighbour on the side of `error` when it is inexact and
-// even: the result rounded to odd.
+// Returns the result rounded to odd. It moves `rounded` (nearest even) to the neighbour on the side
+// of `error`, if it is inexact and even.
 Value* to_odd(FunctionBuilder& b, Value* rounded, Value* error) {
   const bool is_double = rounded->getType()->isDoubleTy();
   llvm::IntegerType* type = b.int_type(is_double ? 64 : 32);
@@ -44,7 +44,7 @@ Value* odd_sum(FunctionBuilder& b, Value* x, Value* y) {
 Value* odd_narrow(FunctionBuilder& b, Value* value) {
   Value* narrow = b.ir.CreateFPTrunc(value, b.float_type());
   Value* error = b.ir.CreateFSub(value, b.ir.CreateFPExt(narrow, b.double_type()));
-  // Beyond the largest float the error is infinite with the value's opposite sign: one step back.
+  // Beyond the largest float the error is infinite, with the value's opposite sign: one step back.
   return to_odd(b, narrow, error);
 }
 
@@ -146,7 +146,7 @@ Value* round_directed(FunctionBuilder& b, std::string_view mode, Value* value, F
   Value* wide = nearer_zero;
   if (value->getType()->isDoubleTy()) wide = b.ir.CreateFPExt(wide, b.double_type());
   Value* step = mode == "rp" ? b.ir.CreateFCmpOGT(value, wide) : b.ir.CreateFCmpOLT(value, wide);
-  // One step away from zero is the next pattern; from the largest number it leads to infinity.
+  // One step away from zero is the next pattern. From the largest number it leads to infinity.
   Value* farther = nullptr;
   if (scalar_format(format) == FloatFormat::kBf16) {
     Value* bits = b.ir.CreateBitCast(nearer_zero, b.int_type(32));
@@ -170,7 +170,7 @@ const char* directed_rounding(const Operation& op) {
 Value* minimum_maximum(FunctionBuilder& b, bool minimum, bool nan_wins, Value* x, Value* y) {
   llvm::IntegerType* bits =
       b.int_type(static_cast<unsigned>(x->getType()->getPrimitiveSizeInBits()));
-  // Equal values differ in the sign of zero only: minimum takes the sign if there is one.
+  // Equal values differ only in the sign of zero. The minimum takes the sign if there is one.
   Value* x_bits = b.ir.CreateBitCast(x, bits);
   Value* y_bits = b.ir.CreateBitCast(y, bits);
   Value* equal = b.ir.CreateBitCast(
@@ -191,8 +191,8 @@ Value* minimum_maximum(FunctionBuilder& b, bool minimum, bool nan_wins, Value* x
 Value* rounded_binary(FunctionBuilder& b, std::string_view opcode, FloatFormat format, Value* x,
                       Value* y) {
   format = scalar_format(format);
-  // f32 has over twice the digits of f16 and its range: the double rounding is harmless. bf16 has
-  // f32's range, so that one takes the longer way.
+  // f32 has over twice the digits of f16 and its range, so double rounding is harmless. bf16 has
+  // f32's range and is computed in double.
   const bool widen = format == FloatFormat::kBf16;
   if (widen) {
     x = b.ir.CreateFPExt(x, b.double_type());

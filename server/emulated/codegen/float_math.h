@@ -1,4 +1,4 @@
-// Rounding, flushing and saturation that the floating-point subjects share.
+// Float math: rounding, flushing and saturation, shared by the floating-point files.
 #pragma once
 
 #include "server/emulated/codegen/function_builder.h"
@@ -14,16 +14,16 @@ llvm::Value* saturate(FunctionBuilder& b, llvm::Value* value);
 llvm::Value* clamp_negative(FunctionBuilder& b, llvm::Value* value);
 // A float or double rounded to nearest even to the format, as the float (double) of that value.
 llvm::Value* round_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
-// The same, towards zero.
+// As round_to(), towards zero.
 llvm::Value* truncate_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
-// To f16 or bf16 as `mode` says: "rz", "rm" or "rp".
+// Rounds to f16 or bf16 as `mode` says: "rz", "rm" or "rp".
 llvm::Value* round_directed(FunctionBuilder& b, std::string_view mode, llvm::Value* value,
                             ptx::FloatFormat format);
-// Both halves of one format: kF16x2 is kF16.
+// The format of one half: kF16x2 is kF16.
 ptx::FloatFormat scalar_format(ptx::FloatFormat format);
 // "rz", "rm" or "rp" when the instruction rounds that way, else nullptr.
 const char* directed_rounding(const Operation& op);
-// The minimum or maximum as PTX defines it: -0 < +0, a NaN operand gives the other one.
+// The minimum or maximum as PTX defines it. -0 < +0, and a NaN operand gives the other operand.
 llvm::Value* minimum_maximum(FunctionBuilder& b, bool minimum, bool nan_wins, llvm::Value* x,
                              llvm::Value* y);
 // Sum, difference, product in the format, rounded to nearest even.

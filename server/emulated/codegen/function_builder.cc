@@ -11,7 +11,7 @@ namespace gpurun::emulated {
 namespace {
 
 constexpr std::uint64_t kLocalBytesMax = 512u
-                                         << 10;  // Of one function; CUDA's own limit per thread.
+                                         << 10;  // Of one function. CUDA's own limit per thread.
 
 const ptx::Operand kMissing;
 
@@ -67,7 +67,7 @@ const ptx::Operand& FunctionBuilder::operand(const Operation& op, std::size_t in
 }
 
 void FunctionBuilder::expect_operands(const Operation& op, std::size_t least, std::size_t most) {
-  // A cache policy comes last and changes nothing here.
+  // A cache policy comes last and has no effect here.
   const std::size_t policy = op.has("L2::cache_hint") ? 1 : 0;
   if (op.operand_count() < least + policy || op.operand_count() > most + policy) {
     refuse("wrong number of operands");
@@ -114,7 +114,7 @@ void FunctionBuilder::create_function() {
   }
   if (&source_ != &kernel_.root) function_->setLinkage(llvm::GlobalValue::InternalLinkage);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
-  // An access through a null pointer is a fault to be reported, not a case that LLVM may drop.
+  // An access through a null pointer is a fault to be reported, so LLVM must not drop it.
   function_->addFnAttr(llvm::Attribute::NullPointerIsValid);
   thread_ = function_->getArg(0);
   entry_.SetInsertPoint(llvm::BasicBlock::Create(context(), "entry", function_));
@@ -126,8 +126,8 @@ void FunctionBuilder::create_function() {
 }
 
 void FunctionBuilder::create_registers() {
-  // Zero at first, so that reading a register that was never written (compilers do, for values that
-  // do not matter) is not undefined behaviour to LLVM.
+  // Zero at first. Compilers read registers that were never written, for values that do not matter.
+  // That must not be undefined behaviour in LLVM.
   registers_.resize(function().registers.size(), nullptr);
 }
 
@@ -280,7 +280,7 @@ llvm::Value* FunctionBuilder::call_helper(const char* name, llvm::Type* result,
       module_.getOrInsertFunction(name, llvm::FunctionType::get(result, types, false));
   auto* call = ir.CreateCall(callee, arguments);
   call->addFnAttr(llvm::Attribute::NoUnwind);
-  // Two waits are two places, whatever they have in common (server/emulated/regions).
+  // Two waits are two places, even when they are equal (server/emulated/regions).
   call->addFnAttr(llvm::Attribute::NoMerge);
   if (pure) {
     call->setMemoryEffects(llvm::MemoryEffects::none());

@@ -1,7 +1,7 @@
-// Builds the LLVM IR of one PTX function as one CUDA thread executes it: registers become allocas
-// (LLVM turns them into values), labels become blocks, guards become branches. The emit functions
-// of the subjects (integer.cc, float.cc, ...) work through this class. The only header with LLVM
-// types besides translate.cc's and jit/'s.
+// FunctionBuilder: builds the LLVM IR of one PTX function as one CUDA thread executes it. Registers
+// become allocas (LLVM turns them into values), labels become blocks, guards become branches. The
+// emit functions in the other files (integer.cc, float.cc, ...) work through this class. Outside of
+// jit/ and regions/, no other header includes LLVM's.
 #pragma once
 
 #include <llvm/ADT/SmallVector.h>
@@ -35,11 +35,11 @@ class FunctionBuilder {
  public:
   using Value = llvm::Value;
 
-  // `ordinal` numbers the functions of a kernel. All borrowed for the builder's life.
+  // `ordinal` numbers the functions of a kernel. All arguments are borrowed for the builder's life.
   FunctionBuilder(llvm::Module& module, const KernelSource& kernel, const FunctionSource& source,
                   std::uint32_t ordinal);
 
-  // kRefused when an instruction cannot be translated: the message names function, line and
+  // kRefused when an instruction cannot be translated. The message names function, line and
   // instruction. The module is then unusable.
   Status build();
 
@@ -56,33 +56,33 @@ class FunctionBuilder {
     return llvm::ConstantInt::get(int_type(bits), value);
   }
 
-  // Refuses the current instruction; later failures of it are ignored.
+  // Refuses the current instruction. Later failures of it are ignored.
   void refuse(const std::string& why);
   bool failed() const { return !status_.ok(); }
 
-  // Operand `index`, or a sink (and a refusal) when there are fewer.
+  // Operand `index`. When there are fewer, a sink, and the instruction is refused.
   const ptx::Operand& operand(const Operation& op, std::size_t index);
   // Refuses fewer operands than `least` and more than `most`, cache policies not counted.
   void expect_operands(const Operation& op, std::size_t least, std::size_t most);
 
-  // A source operand as an integer of `bits`; wider registers are cut, narrower ones extended.
+  // A source operand as an integer of `bits`. Wider registers are cut, narrower ones extended.
   Value* read(const ptx::Operand& operand, unsigned bits, bool sign_extend = false);
   // A source operand of an integer instruction of `type`.
   Value* read(const ptx::Operand& operand, const ptx::Type& type) {
     return read(operand, type.bits, type.is_signed());
   }
   Value* read_predicate(const ptx::Operand& operand) { return read(operand, 1); }
-  // Writes an integer to a register, a vector of registers or a sink. A wider register is filled by
-  // sign or zero extension.
+  // Writes an integer to a register, a vector of registers or a sink. Sign or zero extension fills
+  // a wider register.
   void write(const ptx::Operand& operand, Value* value, bool sign_extend = false);
   // Writes to the q of p|q, if it is there.
   void write_second(const ptx::Operand& operand, Value* value);
   void write_register(std::uint32_t index, Value* value, bool sign_extend = false);
 
-  // The scalars of a float operand in the type that they are computed in: double for f64, float for
-  // everything else. Packed formats give two, low half first.
+  // The scalars of a float operand, in the type of their computation: double for f64, float for all
+  // others. Packed formats give two, the low half first.
   llvm::SmallVector<Value*, 2> read_floats(const ptx::Operand& operand, const ptx::Type& type);
-  // The reverse; values must be exact in the format (see round_to).
+  // The reverse of read_floats(). Values must be exact in the format (see round_to).
   void write_floats(const ptx::Operand& operand, llvm::ArrayRef<Value*> values,
                     const ptx::Type& type);
   Value* pack_floats(llvm::ArrayRef<Value*> values, const ptx::Type& type);
@@ -103,9 +103,11 @@ class FunctionBuilder {
   Value* special_register(std::string_view name);
   Value* thread() { return thread_; }
 
-  // Calls. Functions of RuntimeFunctions are called by their field's name with `thread` first.
+  // Calls. A function of RuntimeFunctions is called by its field's name, and `thread` is passed
+  // first.
   Value* call_runtime(const char* field, llvm::Type* result, llvm::ArrayRef<Value*> arguments);
-  // A plain C function of ours (runtime_symbols.cc); pure ones may be moved and merged.
+  // A plain C function of ours (runtime/native_functions.h and others). Calls of `pure` ones may be
+  // moved and merged.
   Value* call_helper(const char* name, llvm::Type* result, llvm::ArrayRef<Value*> arguments,
                      bool pure);
   llvm::Constant* helper_address(const char* name);
@@ -117,18 +119,20 @@ class FunctionBuilder {
   }
   // Memory of this function's frame.
   Value* stack_slot(llvm::Type* type, unsigned alignment = 16);
-  // The words that warp operations of this function share (warp_call.h): one is at work at a time.
+  // The words that warp operations of this function share (warp_call.h). One operation at a time
+  // uses them.
   Value* warp_words();
-  // Counts a poll of memory and yields now and then (ThreadContext::poll_budget).
+  // Counts a poll of memory, and yields when the budget is used up (ThreadContext::poll_budget).
   void poll();
-  // Stands for the CodePosition of the call that it is an argument of, until write_positions().
+  // Placeholder for the CodePosition of the call that it is an argument of, until
+  // write_positions().
   Value* position() { return llvm::ConstantPointerNull::get(pointer_type()); }
   // Whether a generic address (64 bits) points to shared memory.
   Value* in_shared(Value* address64);
   void call_function(const Operation& op);
 
   llvm::BasicBlock* new_block(const char* name = "");
-  // Ends the current block with nothing behind it.
+  // Ends the current block as unreachable.
   void end_unreachable();
   void emit_return();
   llvm::BasicBlock* label_block(std::uint32_t label);
@@ -160,8 +164,8 @@ class FunctionBuilder {
   void call_pointer(const Operation& op);
   void call_runtime_function(const Operation& op);
   void call_device_runtime(const Operation& op);
-  // To where the call wants its result, if it does. nullptr: the function has none, and 0 is
-  // written.
+  // Writes to the operand that receives the call's result, if there is one. nullptr: the function
+  // has no result, and 0 is written.
   void write_call_result(const Operation& op, Value* value);
   void append_words(const ptx::Operand& argument, unsigned bits,
                     llvm::SmallVectorImpl<Value*>& words);
@@ -178,14 +182,14 @@ class FunctionBuilder {
   llvm::Value* block_ = nullptr;
   llvm::Value* carry_ = nullptr;
   llvm::Value* warp_words_ = nullptr;
-  llvm::IRBuilder<> entry_;  // Where allocas and context loads go.
+  llvm::IRBuilder<> entry_;  // Place of allocas and context loads.
   std::vector<llvm::AllocaInst*> registers_;
   std::vector<llvm::Value*> variables_;  // Pointers; null for shared variables.
   std::vector<std::uint32_t> parameter_offsets_;
   std::vector<llvm::BasicBlock*> labels_;
 };
 
-// Parameter types of RuntimeFunctions' and helpers' C signatures are what the call passes; all
+// The types that a call passes define the C signatures of RuntimeFunctions and helpers. All
 // integers are unsigned there.
 
 }  // namespace gpurun::emulated

@@ -106,8 +106,8 @@ void emit_mul24_mad24(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-// The host traps on a zero divisor and on INT_MIN / -1; NVIDIA's devices do not. Division by zero
-// gives all ones there, and its remainder the dividend.
+// The host traps on a zero divisor and on INT_MIN / -1, and NVIDIA's devices do not. There,
+// division by zero gives all ones, and its remainder is the dividend.
 void emit_div_rem(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 3, 3);
   Value* x = b.read(b.operand(op, 1), op.type);
@@ -152,7 +152,7 @@ void emit_min_max(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result, op.type.is_signed());
 }
 
-// add, min, max of two halves, each by itself.
+// add, min, max of two halves, each separately.
 void emit_halves(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 3, 3);
   const bool is_signed = op.has("s16x2");

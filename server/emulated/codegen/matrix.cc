@@ -1,5 +1,5 @@
-// ldmatrix, stmatrix, mma and wmma (PTX ISA, section 9.7.14): fragments go to the frame, functions
-// of runtime/matrix_functions.h do the work.
+// ldmatrix, stmatrix, mma and wmma (PTX ISA, section 9.7.14). Fragments go to the frame, and
+// functions of runtime/matrix_functions.h do the work.
 #include <charconv>
 
 #include "server/emulated/codegen/function_builder.h"
@@ -67,7 +67,7 @@ Modifiers parse_modifiers(const Operation& op) {
   return out;
 }
 
-// 32-bit words of a fragment; f64 registers give two.
+// 32-bit words of a fragment. An f64 register gives two.
 void read_fragment(FunctionBuilder& b, const ptx::Operand& operand, unsigned words, bool wide,
                    Values& out) {
   if (operand.parts.size() * (wide ? 2 : 1) != words) {
@@ -158,7 +158,7 @@ void emit_movmatrix(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), call_warp(b, op, full_warp(b), "gpurun_warp_movmatrix", {word}, 1)[0]);
 }
 
-// wmma.load.x and wmma.store.d: every lane moves its own elements; the warp need not meet.
+// wmma.load.x and wmma.store.d. Every lane moves its own elements, so the warp need not converge.
 void emit_wmma_move(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 3);
   const bool load = op.has("load");

@@ -22,7 +22,7 @@ unsigned vector_length(const Operation& op) {
   return op.has("v4") ? 4 : 1;
 }
 
-// How an access is ordered. Parts of a vector are ordered one by one.
+// The ordering of an access. Parts of a vector are ordered one by one.
 struct Ordering {
   bool is_volatile = false;
   llvm::AtomicOrdering order = llvm::AtomicOrdering::NotAtomic;
@@ -36,7 +36,8 @@ Ordering ordering_of(const Operation& op) {
   return {};
 }
 
-// Plain accesses are not assumed aligned: a misaligned one must not become undefined behaviour.
+// Plain accesses are not assumed aligned, because a misaligned one must not become undefined
+// behaviour.
 template <class Access>
 void order(Access* access, const Ordering& ordering, unsigned bytes) {
   access->setVolatile(ordering.is_volatile);
@@ -68,7 +69,7 @@ void step_together(FunctionBuilder& b, bool is_load) {
                  {b.position(), b.constant(32, is_load ? 1 : 0)});
 }
 
-// Before an ordered access. Lanes that are converged make volatile and relaxed accesses of shared
+// Called before an ordered access. Converged lanes make volatile and relaxed accesses of shared
 // memory together. Every other ordered load may be a poll.
 void come_to_access(FunctionBuilder& b, const Operation& op, Value* address, bool is_load) {
   const llvm::AtomicOrdering order = ordering_of(op).order;
@@ -101,7 +102,8 @@ void emit_ld(FunctionBuilder& b, const Operation& op) {
   come_to_access(b, op, address, true);
   const unsigned count = vector_length(op);
   const unsigned bytes = op.type.bytes();
-  llvm::SmallVector<Value*, 4> values;  // All are read before a register that may be the address.
+  // All are read before any register is written, because one may be the address.
+  llvm::SmallVector<Value*, 4> values;
   for (unsigned i = 0; i < count && !b.failed(); ++i) {
     auto* load = b.ir.CreateLoad(b.int_type(op.type.bits),
                                  b.ir.CreateConstGEP1_64(b.int_type(8), address, i * bytes));
@@ -156,7 +158,7 @@ void emit_cvta(FunctionBuilder& b, const Operation& op) {
 }
 
 #define GPURUN_TYPES "{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
-// 16 bytes are the longest vector but for 32 in global memory.
+// 16 bytes are the longest vector, except 32 in global memory.
 #define GPURUN_V4 ".v4.{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}"
 #define GPURUN_LONG_V4 ".v4.{b64,u64,s64,f64}"
 

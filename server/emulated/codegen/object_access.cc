@@ -1,4 +1,4 @@
-// Handles and places of texture and surface instructions, and calls that may find them wrong.
+// Handles and places of texture and surface instructions, and calls that may report errors.
 #include "server/emulated/codegen/object_access.h"
 
 namespace gpurun::emulated {

@@ -1,5 +1,5 @@
-// What texture and surface instructions have in common: the handle of an object, a place in it,
-// and a native function that may find them wrong.
+// ObjectAccess: the common part of texture and surface instructions. It has the handle of an
+// object, a place in it, and a native function that may report an error.
 #pragma once
 
 #include "server/emulated/codegen/function_builder.h"
@@ -12,15 +12,15 @@ class ObjectAccess {
  public:
   using Value = llvm::Value;
 
-  // Refuses what is no register with a handle: texture and surface references.
+  // Refuses operands that are not a register with a handle: texture and surface references.
   ObjectAccess(FunctionBuilder& builder, const Operation& op, std::size_t index, unsigned words);
 
   Value* words() { return words_; }
   void store(unsigned word, Value* value);
-  // The layer (0 without one) into `first`, the coordinates into the words behind it.
+  // Stores the layer (0 without one) into word `first`, and the coordinates into the next words.
   void store_place(unsigned first, unsigned dimensions, bool layered);
 
-  // Calls `function` with the handle before `arguments`; what it finds wrong ends the grid.
+  // Calls `function` with the handle before `arguments`. An error that it reports ends the grid.
   void call(const char* function, llvm::ArrayRef<Value*> arguments);
 
  private:
@@ -34,7 +34,7 @@ class ObjectAccess {
 const ptx::Operand& vector_part(FunctionBuilder& b, const ptx::Operand& operand, unsigned count,
                                 unsigned index);
 
-// Writes `count` values of `bits` that lie at `from` to a vector, or to a register if it is one.
+// Writes `count` values of `bits` each from `from` to a vector, or to a register.
 void write_words(FunctionBuilder& b, const ptx::Operand& to, llvm::Value* from, unsigned count,
                  unsigned bits);
 

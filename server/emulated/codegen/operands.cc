@@ -285,7 +285,8 @@ llvm::Value* FunctionBuilder::address(const Operand& memory, ptx::Space space) {
     return llvm::ConstantPointerNull::get(pointer_type());
   }
   const Operand& base = memory.parts[0];
-  // A generic access through a shared symbol would need its generic address; nobody writes that.
+  // A generic access through a shared symbol would need its generic address. No known compiler
+  // writes that.
   if (space == ptx::Space::kNone &&
       ((base.kind == Operand::Kind::kVariable && variable_pointer(base.index) == nullptr) ||
        (base.kind == Operand::Kind::kSymbol && is_shared(base.name)))) {

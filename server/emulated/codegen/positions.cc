@@ -1,9 +1,8 @@
-// Counts the iterations of loops, and makes the positions of places in them.
+// Positions: counters of loop iterations, and the positions of places in loops.
 //
-// A GPU lets the lanes that part at a branch come together where the ways meet again, so lanes that
-// are converged have come to a place by the same calls and in the same iteration of each loop
-// around it. A place is a call that asks for its position, or a call of a function that may reach
-// one.
+// A GPU lets lanes that diverge at a branch come together where the paths meet again. So converged
+// lanes have reached a place by the same calls, and in the same iteration of each loop around it. A
+// place is a call that asks for its position, or a call of a function that may reach one.
 #include "server/emulated/codegen/positions.h"
 
 #include <llvm/ADT/DenseMap.h>
@@ -41,7 +40,7 @@ bool asks_for_position(const CallInst& call) {
           callee->getName() == "gpurun_device_step_together");
 }
 
-// The places of one function, and what they need.
+// The places of one function, and the counters and frame that they need.
 class FunctionPositions {
  public:
   FunctionPositions(Function& function, llvm::ArrayRef<CallInst*> places)
@@ -72,7 +71,7 @@ class FunctionPositions {
   Function& function_;
   llvm::IRBuilder<> entry_;
   llvm::CycleInfo cycles_;
-  llvm::SmallVector<CallInst*, 8> placed_;  // Those that can be reached.
+  llvm::SmallVector<CallInst*, 8> placed_;  // The reachable ones.
   llvm::DenseMap<const BasicBlock*, std::uint64_t> block_numbers_;
   llvm::DenseMap<const CallInst*, std::uint64_t> place_numbers_;
   llvm::DenseMap<const Cycle*, Value*> counters_;
@@ -82,8 +81,8 @@ class FunctionPositions {
   llvm::Constant* identity_ = nullptr;
 };
 
-// In an order that follows the code: what comes behind a block on every way without a loop's edge
-// back has a larger number.
+// Numbers in code order. A place that follows a block on every path without a back edge has a
+// larger number.
 void FunctionPositions::number_places(llvm::ArrayRef<CallInst*> places) {
   const llvm::DenseSet<const CallInst*> wanted(places.begin(), places.end());
   std::uint64_t number = 0;
@@ -120,8 +119,8 @@ void FunctionPositions::create_frame() {
                                llvm::GlobalValue::InternalLinkage, entry_.getInt8(0), "position");
 }
 
-// Each time that a thread comes to the loop's header counts. A block outside of the loop that may
-// lead into it starts the count anew: if the thread goes elsewhere nobody reads it.
+// Counts each arrival of a thread at the loop's header. A block outside of the loop that may lead
+// into it resets the count. If the thread goes elsewhere, nothing reads it.
 void FunctionPositions::count(const Cycle& loop, Value* counter) {
   BasicBlock* header = loop.getHeader();
   llvm::IRBuilder<> at(header, header->getFirstInsertionPt());

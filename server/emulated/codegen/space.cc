@@ -1,4 +1,4 @@
-// Questions about address spaces, and hints about caches (PTX ISA, sections 9.7.9.14 to 9.7.9.23).
+// Queries about address spaces, and hints about caches (PTX ISA, sections 9.7.9.14 to 9.7.9.23).
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/runtime/device_abi.h"
@@ -25,7 +25,7 @@ Value* in_local(FunctionBuilder& b, Value* address) {
   return within(b, address, low, b.ir.CreateSub(high, low));
 }
 
-// Constant memory is global memory on this device: its addresses count as global ones.
+// Constant memory is global memory on this device, so its addresses count as global ones.
 void emit_isspacep(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   Value* address = b.read(b.operand(op, 1), 64);
@@ -45,13 +45,13 @@ void emit_isspacep(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-// Nothing to be done: the host's caches look after themselves.
+// Does nothing, because the host manages its caches itself.
 void emit_hint(FunctionBuilder& b, const Operation& op) { b.expect_operands(op, 1, 1); }
 
 constexpr VariantRow kSpaceRows[] = {
     {"isspacep.{global,shared,local,const,param}", emit_isspacep},
     {"prefetch{,.global,.local}.{L1,L2}", emit_hint},
-    {"prefetch.global", emit_hint},  // .L2::evict_last and the like.
+    {"prefetch.global", emit_hint},  // .L2::evict_last etc.
     {"prefetchu.L1", emit_hint},
 };
 

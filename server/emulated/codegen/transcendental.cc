@@ -1,4 +1,4 @@
-// Approximate functions (PTX ISA, section 9.7.3): computed with the host's math library, which is
+// Approximate functions (PTX ISA, section 9.7.3), computed with the host's math library. It is
 // within the documented error bounds.
 #include "server/emulated/codegen/float_math.h"
 #include "server/emulated/codegen/variant_table.h"

@@ -1,4 +1,4 @@
-// Translates a kernel with what it calls, and has LLVM check the result.
+// Translation of a kernel and its callees, which LLVM then verifies.
 #include "server/emulated/codegen/translate.h"
 
 #include <llvm/IR/Verifier.h>

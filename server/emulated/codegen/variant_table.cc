@@ -1,4 +1,4 @@
-// Expands the patterns of all rows and finds variants by name.
+// Expansion of the patterns of all rows, and lookup of variants by name.
 #include "server/emulated/codegen/variant_table.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ void expand(std::string_view pattern, const std::string& prefix, std::vector<std
   }
 }
 
-// Types, state spaces and matrix layouts, whose order has a meaning ("cvt.f32.f16").
+// Whether the modifier's position has a meaning, as of types, state spaces and matrix layouts
+// ("cvt.f32.f16").
 bool keeps_place(std::string_view modifier) {
   return !ptx::parse_type(modifier).is_none() || ptx::parse_space(modifier) != ptx::Space::kNone ||
          modifier == "row" || modifier == "col" || modifier.starts_with("e4m3") ||
@@ -40,7 +41,8 @@ struct Table {
 };
 
 Table* make_table() {
-  auto* table = new Table;  // Never destroyed: threads may still translate while the process ends.
+  // Never destroyed, because threads may still translate while the process ends.
+  auto* table = new Table;
   const std::span<const VariantRow> subjects[] = {
       integer_rows(), bit_rows(),    float_rows(),   math_rows(),    convert_rows(),
       compare_rows(), memory_rows(), control_rows(), barrier_rows(), cluster_rows(),
@@ -95,7 +97,7 @@ std::string canonical_name(const ptx::Instruction& instruction) {
   for (std::string_view modifier : instruction.modifiers) {
     if (is_ignored(instruction, modifier)) continue;
     name += '.';
-    // shared::cta is shared; so is shared::cluster while a cluster is one block.
+    // shared::cta is shared. shared::cluster is shared too, because a cluster is one block.
     if (modifier.starts_with("shared::")) modifier = "shared";
     if (modifier.starts_with("param::")) modifier = "param";
     name += modifier;
@@ -107,8 +109,8 @@ std::string variant_key(const ptx::Instruction& instruction) {
   return variant_key(canonical_name(instruction));
 }
 
-// NVIDIA's assembler takes them in any order, and its
-// libraries make use of that ("rcp.approx.f32.ftz", "ld.global.acquire.gpu.b32").
+// NVIDIA's assembler accepts them in any order, and its libraries use that ("rcp.approx.f32.ftz",
+// "ld.global.acquire.gpu.b32").
 std::string variant_key(std::string_view name) {
   std::vector<std::string_view> sorted;
   std::vector<std::string_view> kept;

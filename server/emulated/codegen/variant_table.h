@@ -1,6 +1,7 @@
-// The one table of instruction variants that the translator accepts: opcode with modifiers and
-// types. What is not in it is refused by name; nothing is guessed. The golden tests walk the same
-// table, and a variant that none of them executes fails them (tests/unit/.../coverage_check.cc).
+// Variant table: the only table of instruction variants that the translator accepts: opcode with
+// modifiers and types. Other variants are refused by name, and nothing is guessed. The golden tests
+// walk the same table. A variant that no golden test executes fails them
+// (tests/unit/server/emulated/codegen/coverage_check.cc).
 #pragma once
 
 #include <span>
@@ -17,30 +18,30 @@ struct Operation;
 
 using EmitFunction = void (*)(FunctionBuilder&, const Operation&);
 
-// `pattern` stands for several names: "add{,.sat}.{u32,s32}" has alternatives in braces, which do
+// `pattern` stands for several names. "add{,.sat}.{u32,s32}" has alternatives in braces, which do
 // not nest.
 struct VariantRow {
   const char* pattern;
   EmitFunction emit;
 };
 
-// The instruction's name without what changes nothing on this device: cache and eviction hints,
-// memory scopes (everything is as strong as .sys), .uni, .aligned.
+// The instruction's name without the modifiers that change nothing on this device. These are cache
+// and eviction hints, memory scopes (everything is as strong as .sys), .uni and .aligned.
 std::string canonical_name(const ptx::Instruction& instruction);
 
-// What instructions of one variant have in common: their canonical name with the modifiers sorted
-// that may come in any order.
+// The key that all instructions of one variant share. It is the canonical name, with the modifiers
+// of free order sorted.
 std::string variant_key(const ptx::Instruction& instruction);
 std::string variant_key(std::string_view canonical_name);
 
-// nullptr when the variant is not accepted. Modifiers may come in any order, but types, spaces and
-// layouts in theirs.
+// nullptr when the variant is not accepted. Modifiers may come in any order, except types, spaces
+// and layouts.
 EmitFunction find_variant(std::string_view canonical_name);
 
 // Every accepted canonical name, sorted.
 const std::vector<std::string>& accepted_variants();
 
-// The rows of each subject; one function a file.
+// The rows of each group of instructions, one function per file.
 std::span<const VariantRow> integer_rows();
 std::span<const VariantRow> bit_rows();
 std::span<const VariantRow> float_rows();

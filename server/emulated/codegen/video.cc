@@ -1,6 +1,6 @@
 // SIMD video instructions: arithmetic on the two halves or four bytes of a register (PTX ISA,
-// section 9.7.19), and the scalar shifts (9.7.18.2). Without masks and selectors, which no compiler
-// emits.
+// section 9.7.19). Also the scalar shifts (9.7.18.2). Masks and selectors are left out, because no
+// compiler emits them.
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 
@@ -49,7 +49,7 @@ Value* compared(FunctionBuilder& b, const Operation& op, Value* x, Value* y) {
   return b.constant(32, 0);
 }
 
-// One lane's result, exact: lanes have at most 16 bits.
+// One lane's result. It is exact, because lanes have at most 16 bits.
 Value* combined(FunctionBuilder& b, const Operation& op, Value* x, Value* y) {
   const std::string_view opcode = op.instruction.opcode;
   const std::string_view name = opcode.substr(1, opcode.size() - 2);
@@ -98,8 +98,8 @@ void emit_video(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), result);
 }
 
-// vshl, vshr (PTX ISA, 9.7.18.2): a word, extended as its type says, moved by 32 at most (clamp) or
-// by the low five bits (wrap); then a secondary operation with the third operand, in d's type.
+// vshl, vshr (PTX ISA, 9.7.18.2): a word, extended by its type, shifted by 32 at most (clamp) or by
+// the low five bits (wrap). A secondary operation with the third operand follows, in d's type.
 void emit_video_shift(FunctionBuilder& b, const Operation& op) {
   const bool secondary = op.has("add") || op.has("min") || op.has("max");
   b.expect_operands(op, secondary ? 4 : 3, secondary ? 4 : 3);
@@ -113,7 +113,7 @@ void emit_video_shift(FunctionBuilder& b, const Operation& op) {
   by = op.has("clamp") ? b.binary(Intrinsic::umin, by, b.constant(32, 32))
                        : b.ir.CreateAnd(by, b.constant(32, 31));
   by = b.ir.CreateZExt(by, wide);
-  // What is above the 64th bit after a shift by 32 is not looked at.
+  // Bits above the 64th after a shift by 32 are ignored.
   Value* moved =
       op.instruction.opcode == "vshl" ? b.ir.CreateShl(word, by) : b.ir.CreateAShr(word, by);
   if (op.has("sat")) {

@@ -1,6 +1,6 @@
 // Warp instructions (PTX ISA, sections 9.7.9.5 shfl and 9.7.13 vote, match, activemask, redux,
-// elect, bar.warp): the engine runs one function for all lanes. The forms without .sync, which PTX
-// gave up with sm_70, are refused.
+// elect, bar.warp). The engine runs one function for all lanes. The forms without .sync are
+// refused, because PTX dropped them with sm_70.
 #include "server/emulated/codegen/function_builder.h"
 #include "server/emulated/codegen/variant_table.h"
 #include "server/emulated/codegen/warp_call.h"

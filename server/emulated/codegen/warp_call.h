@@ -1,15 +1,14 @@
-// How translated code does something with many words that takes a whole warp: each lane leaves its
-// inputs in its frame and calls the engine, which runs one function for all lanes (device_abi.h,
-// WarpFunction).
+// Warp calls: operations of a whole warp on many words. Each lane stores its inputs in its frame
+// and calls the engine, which runs one function for all lanes (device_abi.h, WarpFunction).
 #pragma once
 
 #include "server/emulated/codegen/function_builder.h"
 
 namespace gpurun::emulated {
 
-// Calls the engine for `function` (a name of runtime/warp_functions.h or
-// matrix_functions.h; null: only wait) with the
-// 32-bit `inputs`, and gives the function's first results. Both are bounded by the frame's room.
+// Calls the engine for `function`, a name of runtime/warp_functions.h or matrix_functions.h, and
+// returns its first results. Null: only wait. `inputs` are 32-bit words. The frame's size bounds
+// inputs and results.
 inline constexpr unsigned kWarpInputWordsMax = 40;
 inline constexpr unsigned kWarpResultWordsMax = 16;
 llvm::SmallVector<llvm::Value*, 8> call_warp(FunctionBuilder& b, const Operation& op,

@@ -1,4 +1,5 @@
-// Life of a block and the choice of who runs next. What threads wait for is in block_waits.cc.
+// Life of a block, and the choice of the thread that runs next. The waits of threads are in
+// block_waits.cc.
 #include "server/emulated/engine/block.h"
 
 #include <signal.h>
@@ -19,9 +20,9 @@ namespace {
 constexpr std::int32_t kPollBudget = 32;
 // Turns of all polling threads before the host thread looks at other blocks.
 constexpr std::uint32_t kPollRounds = 4;
-// In multiples of this a thread that polls alone goes on at once.
+// A thread that polls alone continues at once, except after multiples of this.
 constexpr std::uint32_t kSolitaryPolls = 16;
-// printf's conversion of a double is the deepest of the run-time functions.
+// printf's conversion of a double is the deepest run-time function.
 constexpr std::size_t kRuntimeStackBytes = 24 * 1024;
 constexpr std::size_t kStackBytesLeast = 64 * 1024;
 
@@ -215,7 +216,7 @@ Fiber* Block::next() {
     return &runner_->root_;
   }
   while (!grid_->stopped()) {
-    // One warp goes on as long as it can, so that its operations find all lanes soon.
+    // One warp continues as long as it can, so that its operations find all lanes soon.
     Warp& warp = warps_[current_warp_];
     if (warp.ready != 0) return next_in_warp(warp);
     if (unstarted_in(current_warp_)) return nullptr;
@@ -314,7 +315,7 @@ void Block::exit(Fiber& self) {
 }
 
 void Block::fail(Fiber& self, int code, std::string message) {
-  place_by_number(self.thread);  // One of several that run together.
+  place_by_number(self.thread);  // One of several threads that run together.
   grid_->fail(code, std::move(message), context_.block_id, self.thread.thread_id);
   outcome_ = Outcome::kStopped;
   self.abandon_to(runner_->root_);

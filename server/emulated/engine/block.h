@@ -1,5 +1,5 @@
 // Block: one CUDA thread block while it runs, and the scheduler of its threads. A thread is an
-// ordinary function call until it has to wait; then its fiber keeps it, and another takes over.
+// ordinary function call until it has to wait. Then its fiber keeps it, and another thread runs.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace gpurun::emulated {
 struct Grid;
 class Block;
 
-// What a host thread needs to run blocks. Created and used on that thread only.
+// The state that a host thread needs to run blocks. Created and used on that thread only.
 class BlockRunner {
  public:
   explicit BlockRunner(std::uint32_t sm_id);
@@ -30,40 +30,41 @@ class BlockRunner {
   const std::uint32_t sm_id_;
   Fiber root_;  // The host thread's own stack.
   Block* block_ = nullptr;
-  Fiber* running_ = nullptr;  // The fiber that runs, while one does.
+  Fiber* running_ = nullptr;  // The fiber that runs, if one does.
   FaultCatcher catcher_;
 };
 
-// Used by one host thread at a time. Reused for one block after another: stacks are kept.
+// Used by one host thread at a time. Reused for one block after another, so that stacks are kept.
 class Block {
  public:
   static constexpr std::uint32_t kWarps = kBlockThreadsMax / kWarpLanes;
 
   enum class Outcome {
     kFinished,  // Every thread has ended.
-    kWaiting,   // All that is left waits for something outside; call step() again.
-    kStopped,   // The grid has failed; call abandon().
+    // All remaining threads wait for something outside the block. Call step() again.
+    kWaiting,
+    kStopped,  // The grid has failed; call abandon().
   };
 
-  // nullptr when memory is short. `stack_bytes` as from stack_class().
+  // nullptr when memory is short. `stack_bytes` must come from stack_class().
   static std::unique_ptr<Block> create(std::size_t stack_bytes);
   ~Block();
 
-  // The stack that a thread gets when compiled code needs `code_bytes`: with room for the run-time
-  // functions, rounded up so that blocks can be shared between kernels.
+  // The stack that a thread gets when compiled code needs `code_bytes`. It has room for the
+  // run-time functions, and is rounded up so that kernels can share blocks.
   static std::size_t stack_class(std::uint32_t code_bytes);
   std::size_t stack_bytes() const { return stack_bytes_; }
   std::size_t stacks() const { return fibers_.size(); }
 
-  // Prepares block `index` of `grid`. False, and the grid failed, when memory is short.
+  // Prepares block `index` of `grid`. False when memory is short. The grid has then failed.
   bool begin(Grid& grid, std::uint64_t index, std::shared_ptr<Cluster> cluster);
-  // Runs until nothing in the block can run any more.
+  // Runs until no thread of the block can run.
   Outcome step(BlockRunner& runner);
   // Forgets a block that will not be continued.
   void abandon();
 
-  // Where its threads are: "block (3,0,0): 31 of 32 threads wait at barrier 0, 1 polls memory".
-  // Only between steps.
+  // The state of its threads: "block (3,0,0), 32 of 32 threads left, 31 arrived at barrier 0, 1
+  // poll memory". Only between steps.
   std::string describe() const;
 
   // ---- For the run-time functions, on the fiber of the calling thread.
@@ -80,9 +81,10 @@ class Block {
   void yield(Fiber& self);
   void sleep(Fiber& self);
   [[noreturn]] void exit(Fiber& self);
-  // Fails the grid because of the calling thread, and leaves it.
+  // Fails the grid because of the calling thread, and ends that thread.
   [[noreturn]] void fail(Fiber& self, int code, std::string message);
-  // As CUDA's assert: the other threads of the warp still get to theirs.
+  // As fail(), but the other threads of the warp still reach their own assertions first, as in
+  // CUDA.
   [[noreturn]] void fail_after_warp(Fiber& self, int code, std::string message);
   Grid& grid() { return *grid_; }
   const BlockContext& context() const { return context_; }
@@ -90,7 +92,7 @@ class Block {
  private:
   friend class BlockRunner;
 
-  // Lanes of one warp that came for the same operation and wait for the rest.
+  // Lanes of one warp that arrived at the same operation and wait for the others.
   struct WarpGroup {
     WarpFunction function;
     std::uint32_t mask;
@@ -98,27 +100,29 @@ class Block {
   };
   // Converged lanes: they wait at one position until the warp has nothing else to run.
   struct ConvergedGroup {
-    const CodePosition* position;  // Of the first lane that arrived, on its stack.
+    const CodePosition* position;  // The first arrived lane's, on its stack.
     std::uint32_t arrived;
     std::uint32_t arrival;  // Smaller: has waited longer.
-    bool is_load;           // A thread that only makes such steps may be polling.
+    bool is_load;           // A thread with only such steps may be polling.
   };
   struct Warp {
-    std::uint32_t live = 0;     // Not ended; not started counts as live.
-    std::uint32_t ready = 0;    // Waits no longer, and may continue.
-    std::uint32_t polling = 0;  // Gave way; continues when nothing else can.
+    std::uint32_t live = 0;     // Not ended. Threads that have not started are live.
+    std::uint32_t ready = 0;    // May continue.
+    std::uint32_t polling = 0;  // Yielded. Continues when nothing else can.
     std::uint32_t at_cluster = 0;
-    // Regions: the one in which all live lanes continue, or kRegionMixed; lanes with results in
-    // exchanged_.
+    // Regions: the region in which all live lanes continue, or kRegionMixed. `exchanged`: lanes
+    // with results in exchanged_.
     std::uint32_t common_next = 0;
     std::uint32_t exchanged = 0;
     std::uint32_t last_lane = 0;
     std::uint32_t group_count = 0;
     std::uint32_t converged_count = 0;
     std::uint32_t arrivals = 0;
-    std::uint32_t steps = 0, load_steps = 0;  // Since it last rested; loads since anything else.
-    std::uint32_t passed_over = 0;            // What other groups have waited for the first one.
-    std::uint32_t recalls = 0;                // Of polling lanes, for the next group's sake.
+    // Since it last rested. `load_steps`: the latest ones in a row that only load.
+    std::uint32_t steps = 0, load_steps = 0;
+    // Weighted steps for which other groups have waited for the first one.
+    std::uint32_t passed_over = 0;
+    std::uint32_t recalls = 0;  // Turns given to polling lanes before the next group.
     WarpGroup groups[kWarpLanes];
     ConvergedGroup converged[kWarpLanes];
     WarpSlot slots[kWarpLanes];
@@ -128,7 +132,7 @@ class Block {
     std::uint32_t expected = 0;  // 0: all live threads.
     std::uint32_t warps = 0;     // Warps with waiting lanes.
     std::uint32_t true_count = 0;
-    std::uint32_t reduced = 0;  // Arrivals that brought a value.
+    std::uint32_t reduced = 0;  // Arrivals with a value.
     BarrierReduction reduction = BarrierReduction::kPopulation;
     std::uint32_t waiting[kWarps] = {};
   };
@@ -141,8 +145,8 @@ class Block {
   bool add_fibers();
   Fiber* idle_fiber();
 
-  // The fiber that is to run now: one whose wait is over, `nullptr` for a thread that has not
-  // started, or the runner's own when nothing can run (outcome_ says why).
+  // The fiber to run next. It is a fiber with a wait that is over, or `nullptr` for a thread that
+  // has not started. It is the runner's own when nothing can run, and outcome_ says why.
   Fiber* next();
   Fiber* next_in_warp(Warp& warp);
   bool settle();
@@ -155,7 +159,8 @@ class Block {
   bool settle_mixed_groups();
   bool settle_cluster();
   void promote_polling();
-  // Leaves the calling fiber, whose thread waits, and returns when it is its turn again.
+  // Leaves the calling fiber, because its thread waits. Returns when it is that thread's turn
+  // again.
   void suspend(Fiber& self);
   Fiber* target_of(Fiber* chosen);
   void ended(Fiber& self);
@@ -194,7 +199,7 @@ class Block {
   bool come_to_exchange(const RegionCut& cut, std::uint32_t lane);
   std::uint32_t take_ready(std::uint32_t begin);
   void take_results(std::uint32_t warp_index, std::uint32_t lanes);
-  // Where a thread is that its number tells of.
+  // Sets a thread's coordinates from its number.
   void place_by_number(ThreadContext& thread) const;
   std::uint32_t count_lanes(std::uint32_t Warp::*lanes) const;
 
@@ -208,23 +213,25 @@ class Block {
 
   std::uint32_t thread_count_ = 0;
   std::uint32_t warp_count_ = 0;
-  std::uint32_t next_thread_ = 0;  // The first thread that has not started.
+  std::uint32_t next_thread_ = 0;  // First thread that has not started.
   std::uint32_t live_threads_ = 0;
   std::uint32_t polling_threads_ = 0;
-  std::uint32_t cluster_threads_ = 0;  // That wait for the cluster's barrier.
+  std::uint32_t cluster_threads_ = 0;  // Threads that wait for the cluster's barrier.
   std::uint32_t warps_ready_ = 0;      // Warps with ready lanes.
-  std::uint32_t warps_resting_ = 0;    // Their converged groups wait until all others had a turn.
+  // Warps that rest: their converged groups wait until all others had a turn.
+  std::uint32_t warps_resting_ = 0;
   std::uint32_t current_warp_ = 0;
   std::uint32_t poll_rounds_ = 0;  // Since something other than polling happened.
   std::uint32_t barriers_used_ = 0;
-  int failing_code_ = 0;  // fail_after_warp: the grid stops when this warp has nothing to run.
+  int failing_code_ = 0;  // fail_after_warp: the grid stops when this warp cannot run.
   std::string failing_message_;
   std::uint32_t failing_thread_[3] = {};
 
   Warp warps_[kWarps];
   Barrier barriers_[kBarriersPerBlock];
-  Fiber* fiber_of_[kBlockThreadsMax];        // Of threads that wait.
-  std::uint32_t results_[kBlockThreadsMax];  // Of waits, left by whoever ended them.
+  Fiber* fiber_of_[kBlockThreadsMax];        // Fibers of threads that wait.
+  std::uint32_t results_[kBlockThreadsMax];  // Results of waits, stored by the code that ended the
+                                             // wait.
   std::vector<std::unique_ptr<StackSlab>> slabs_;
   FiberGroup group_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -236,7 +243,7 @@ class Block {
   std::unique_ptr<std::uint8_t, Free> region_memory_;
   std::size_t region_bytes_ = 0;
   RegionFrame region_frame_{};
-  // Words of lanes that come to an exchange each for itself.
+  // Words of lanes that reach an exchange one by one.
   struct LaneWords {
     std::uint32_t in[kExchangeInputs];
     std::uint32_t out[kExchangeResults];

@@ -1,7 +1,7 @@
-// Lanes of a warp that are converged: which they are, and when they go on together.
+// Converged lanes of a warp: which they are, and when they continue together.
 //
-// A lane that comes to a position waits until the warp has nothing else to run. Then the group at
-// the position that comes first in the code goes on, because its lanes may still reach the groups
+// A lane that arrives at a position waits until the warp has nothing else to run. Then the group at
+// the position that comes first in the code continues, because its lanes may still reach the groups
 // behind it. A GPU does the same where it lets lanes wait at the end of a branch or loop.
 #include <bit>
 
@@ -15,10 +15,10 @@ namespace {
 // Steps that only load, and steps of any kind, before other warps and blocks get a turn.
 constexpr std::uint32_t kLoadStepsMax = 32;
 constexpr std::uint32_t kStepsMax = 4096;
-// Turns of lanes that poll before the groups of their warp go on without them.
+// Turns of polling lanes before the groups of their warp continue without them.
 constexpr std::uint32_t kRecallsMax = 2;
-// A group that is behind others waits for so many of their steps. A step that only loads counts for
-// many, because its loop may wait for what a waiting lane stores.
+// A group that is behind others waits for this many of their steps. A step that only loads counts
+// for many, because its loop may wait for a store of a waiting lane.
 constexpr std::uint32_t kPassedOverMax = 1 << 16;
 constexpr std::uint32_t kPassedOverByLoad = 1 << 8;
 
@@ -42,7 +42,7 @@ std::uint32_t depth_of(const CodePosition* position) {
   return depth;
 }
 
-// Below 0, 0 or above 0, as `a` comes before `b`, is equal to it, or comes behind it.
+// Below 0, 0 or above 0 when `a` comes before `b`, equals it, or comes after it.
 int compared(const CodePosition* a, const CodePosition* b) {
   std::uint32_t a_depth = depth_of(a);
   std::uint32_t b_depth = depth_of(b);
@@ -82,7 +82,7 @@ void Block::come_to_position(Fiber& self, const CodePosition& position, bool is_
   suspend(self);
 }
 
-// False: every group waits for lanes that can still run, or there is none.
+// False: there is no group, or every group waits for lanes that can still run.
 bool Block::settle_converged_groups() {
   for (std::uint32_t i = 0; i < warp_count_; ++i) {
     const std::uint32_t w = (current_warp_ + i) % warp_count_;
@@ -109,7 +109,7 @@ bool Block::settle_converged_groups() {
 }
 
 // Whether the warp's groups wait now until everything else had a turn. All of them do, because a
-// group that went on alone could leave lanes behind that would have joined it.
+// group that continued alone could leave lanes behind that would have joined it.
 bool Block::takes_rest(std::uint32_t warp_index) {
   Warp& warp = warps_[warp_index];
   if (warp.load_steps < kLoadStepsMax && warp.steps < kStepsMax) return false;
@@ -118,7 +118,7 @@ bool Block::takes_rest(std::uint32_t warp_index) {
   return true;
 }
 
-// Lanes that gave way (Block::yield) may be on their way to a group, so they get a turn first.
+// Lanes that yielded (Block::yield) may be on their way to a group, so they get a turn first.
 bool Block::recall_polling(std::uint32_t warp_index) {
   Warp& warp = warps_[warp_index];
   if (warp.polling == 0 || warp.recalls >= kRecallsMax) return false;

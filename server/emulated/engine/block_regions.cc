@@ -1,5 +1,5 @@
-// A block whose kernel has its fast form: regions run for all lanes, one after the other, as long
-// as the lanes agree; where they do not, each waits as a thread would.
+// Blocks of kernels with a fast form. Regions run for all lanes, one region after the other, as
+// long as the lanes agree. Where they disagree, each lane waits as a thread would.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -99,7 +99,7 @@ void Block::run_together(ThreadContext& thread) {
   outcome_ = Outcome::kStopped;
 }
 
-// Where all of these lanes continue, or kRegionMixed.
+// The region in which all of these lanes continue, or kRegionMixed.
 std::uint32_t Block::common_next(std::uint32_t begin, std::uint32_t end) const {
   const std::uint32_t* const next = region_frame_.next;
   const std::uint32_t first = next[begin];
@@ -108,7 +108,8 @@ std::uint32_t Block::common_next(std::uint32_t begin, std::uint32_t end) const {
   return differences == 0 ? first : kRegionMixed;
 }
 
-// All threads of the block have come to this cut. False: they do not all go on; nothing was done.
+// All threads of the block have reached this cut. False: not all of them continue, and nothing was
+// done.
 bool Block::pass_together(const RegionCut& cut) {
   if (cut.kind == CutKind::kWarp || cut.kind == CutKind::kExchange) return exchange_together(cut);
   const std::uint32_t whole = (thread_count_ + kWarpLanes - 1) / kWarpLanes * kWarpLanes;
@@ -129,7 +130,7 @@ void Block::reduce_together(const RegionCut& cut) {
   std::fill_n(results_, thread_count_, value);
 }
 
-// Where the lanes of each warp name each other.
+// Does an exchange in all warps, if in each warp the lanes' masks agree. False: nothing was done.
 bool Block::exchange_together(const RegionCut& cut) {
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
     if (!masks_agree(cut, w, warps_[w].live)) return false;
@@ -138,9 +139,9 @@ bool Block::exchange_together(const RegionCut& cut) {
   return true;
 }
 
-// Whether these lanes of a warp, which have come to the cut, are one group or several that wait for
-// nobody else: each names itself, and those that it names and that have not ended are among them
-// and name the same.
+// Whether these lanes of a warp, which have reached the cut, form one or several complete groups.
+// In each group every lane names itself and all others of the group. Lanes that they name and that
+// have not ended are among these lanes, and name the same.
 bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uint32_t lanes) const {
   const std::uint32_t live = warps_[warp_index].live;
   if ((cut.known & kKnownMask) != 0) return (cut.mask & live) == lanes;
@@ -159,7 +160,7 @@ bool Block::masks_agree(const RegionCut& cut, std::uint32_t warp_index, std::uin
   return true;
 }
 
-// The words that lanes bring to an exchange and get from it, from this warp's on.
+// The input and result words of lanes at an exchange, from this warp on.
 WarpWords Block::words_of(const RegionCut& cut, std::uint32_t warp_index) const {
   const std::uint32_t first = warp_index * kWarpLanes;
   WarpWords words;
@@ -173,7 +174,8 @@ WarpWords Block::words_of(const RegionCut& cut, std::uint32_t warp_index) const 
   return words;
 }
 
-// Does what the live ones of `lanes` of each of these warps, whose masks agree, have come to.
+// Does the operation of the cut for the live lanes among `lanes` of each of these warps. Their
+// masks must agree.
 void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32_t last_warp,
                      std::uint32_t lanes) {
   if (cut.function == nullptr) return;
@@ -220,8 +222,9 @@ void Block::exchange(const RegionCut& cut, std::uint32_t first_warp, std::uint32
   }
 }
 
-// Lanes that have run come to their cuts, all to that before region `next` or each to its own:
-// those of one warp that come to the same cut at once where they can, others lane by lane.
+// Lanes that have run arrive at their cuts: all at the cut before region `next`, or each at its
+// own. Lanes of one warp that arrive at the same cut are handled at once if possible, others one by
+// one.
 void Block::come_to_cuts(std::uint32_t begin, std::uint32_t end, std::uint32_t next) {
   while (begin < end) {
     const std::uint32_t last = std::min(end, (begin / kWarpLanes + 1) * kWarpLanes);
@@ -273,7 +276,7 @@ bool Block::come_to_barrier_together(const RegionCut& cut, std::uint32_t warp_in
   return true;
 }
 
-// One lane comes to its cut, as its thread would.
+// One lane arrives at its cut, as its thread would.
 void Block::come_to_cut(std::uint32_t lane) {
   const std::uint32_t next = region_frame_.next[lane];
   warps_[lane / kWarpLanes].common_next = kRegionMixed;
@@ -287,7 +290,7 @@ void Block::come_to_cut(std::uint32_t lane) {
     case CutKind::kReduction:
       come_to_reduction(lane, cut.id, cut.count, static_cast<BarrierReduction>(cut.reduction),
                         region_frame_.operand[lane] != 0);
-      return;  // Who completes it is ready with the others.
+      return;  // The lane that completes it is ready with the others.
     case CutKind::kWarp:
       passes = come_to_warp(lane, region_frame_.operand[lane], cut.function,
                             reinterpret_cast<const std::uint32_t*>(region_frame_.in[lane]),
@@ -312,8 +315,8 @@ bool Block::come_to_exchange(const RegionCut& cut, std::uint32_t lane) {
   return come_to_warp(lane, mask, cut.function, words.in, words.out);
 }
 
-// Takes the lanes from `begin` on that are ready for the same region, and gives the one behind
-// them.
+// Takes the lanes from `begin` on that are ready for the same region. Returns the lane after the
+// last.
 std::uint32_t Block::take_ready(std::uint32_t begin) {
   const std::uint32_t* const next = region_frame_.next;
   const std::uint32_t region = next[begin];
@@ -338,7 +341,7 @@ std::uint32_t Block::take_ready(std::uint32_t begin) {
   return end;
 }
 
-// Puts what exchanges gave to each of the lanes to where the code of regions looks for it.
+// Copies the lanes' results of exchanges to where the code of regions reads them.
 void Block::take_results(std::uint32_t warp_index, std::uint32_t lanes) {
   warps_[warp_index].exchanged &= ~lanes;
   for (; lanes != 0; lanes &= lanes - 1) {
@@ -358,7 +361,7 @@ void Block::run_apart(ThreadContext& thread) {
       grid_->fail(kGridLaunchTimeout, "deadlock: " + describe(), context_.block_id);
       break;
     }
-    // One warp goes on as long as it can, so that its operations find all lanes soon.
+    // One warp continues as long as it can, so that its operations find all lanes soon.
     if (warps_[current_warp_].ready == 0) {
       const auto first = static_cast<std::uint32_t>(std::countr_zero(warps_ready_));
       const std::uint32_t after = warps_ready_ & ~((std::uint32_t{2} << current_warp_) - 1);

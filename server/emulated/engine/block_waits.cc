@@ -1,4 +1,4 @@
-// What threads of a block wait for: barriers, the lanes of their warp, their cluster.
+// Waits of a block's threads: for barriers, for the lanes of their warp, for their cluster.
 #include <bit>
 
 #include "server/emulated/engine/block.h"
@@ -60,7 +60,7 @@ std::uint32_t Block::barrier_reduce(Fiber& self, std::uint32_t id, std::uint32_t
     suspend(self);
     return results_[thread];
   }
-  // The caller got its value like everyone else, and goes on at once.
+  // The caller has its value like all others, and continues at once.
   const Place place(self);
   Warp& warp = warps_[place.warp];
   warp.ready &= ~place.bit;
@@ -68,7 +68,7 @@ std::uint32_t Block::barrier_reduce(Fiber& self, std::uint32_t id, std::uint32_t
   return results_[thread];
 }
 
-// True: it is complete, and the thread is among those that are ready.
+// True: the reduction is complete, and the thread is among those that are ready.
 bool Block::come_to_reduction(std::uint32_t thread, std::uint32_t id, std::uint32_t count,
                               BarrierReduction reduction, bool value) {
   Barrier* barrier = nullptr;
@@ -106,7 +106,7 @@ void Block::release_barrier(Barrier& barrier) {
 }
 
 // A barrier with a count counts whole warps (PTX ISA, bar: "the barrier count is a multiple of the
-// warp size"): lanes that never were or have ended stand for themselves in a warp that takes part.
+// warp size"). In a warp that takes part, lanes that never existed or have ended count as arrived.
 bool Block::settle_partial_barriers() {
   bool any = false;
   for (std::uint32_t used = barriers_used_; used != 0; used &= used - 1) {
@@ -161,7 +161,7 @@ bool Block::come_to_warp(std::uint32_t thread, std::uint32_t mask, WarpFunction 
   return false;
 }
 
-// Runs the operation for `present` and lets those who waited continue.
+// Runs the operation for `present`, and lets the waiting lanes continue.
 void Block::complete_group(Warp& warp, std::uint32_t group_index, std::uint32_t present) {
   const WarpGroup group = warp.groups[group_index];
   warp.groups[group_index] = warp.groups[--warp.group_count];
@@ -171,8 +171,8 @@ void Block::complete_group(Warp& warp, std::uint32_t group_index, std::uint32_t 
   poll_rounds_ = 0;
 }
 
-// Lanes of one mask that came for different operations wait for each other and then do each their
-// own: wrong in CUDA, but it works on NVIDIA devices, so programs do it.
+// Lanes of one mask that arrived at different operations wait for each other, and then do each
+// their own. This is wrong in CUDA, but it works on NVIDIA devices, so programs do it.
 bool Block::settle_mixed_groups() {
   for (std::uint32_t w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];

@@ -1,4 +1,4 @@
-// Cluster: what the blocks of a thread block cluster share: their barrier.
+// Cluster: the state that the blocks of a thread block cluster share, which is their barrier.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ class Cluster {
  public:
   explicit Cluster(std::uint64_t threads) : live_(threads) {}
 
-  // One thread arrives; returns the phase that it is to wait for the end of.
+  // Records the arrival of one thread. Returns the phase that the thread must wait for.
   std::uint32_t arrive();
-  // One thread has ended and counts as arrived from now on. `arrived`: it did arrive, in `phase`,
-  // and did not wait.
+  // Records the end of one thread, which counts as arrived from then on. `arrived`: it has arrived,
+  // in `phase`, without waiting.
   void leave(bool arrived, std::uint32_t phase);
   bool over(std::uint32_t phase) const;
 

@@ -1,5 +1,6 @@
-// Calls of the device runtime: moves arguments and results between device memory and DeviceRuntime.
-// Device memory is touched only where nothing is held: a wild pointer leaves the frame for ever.
+// Calls of the device runtime: they move arguments and results between device memory and
+// DeviceRuntime. They access device memory only while they hold nothing, because a wild pointer
+// leaves the frame for ever.
 #include "server/emulated/engine/device_calls.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using Answer = DeviceRuntime::Answer;
 // func, buffer, grid, block, shared bytes, stream.
 constexpr std::size_t kLaunchWords = 10;
 
-// driver_types.h. The numbers of the rest are translated by libcudadevrt itself.
+// driver_types.h. libcudadevrt itself translates the numbers of the other errors.
 constexpr std::uint32_t kCudaErrorInvalidValue = 1;
 constexpr std::uint32_t kCudaErrorMemoryAllocation = 2;
 
@@ -34,7 +35,7 @@ Answer ask(ThreadContext* thread, DeviceCall call, const std::uint64_t* argument
   return answer;
 }
 
-// Such a function has no way to return an error: it returns null and leaves one behind.
+// Such a function cannot return an error. It returns null and stores the error.
 std::uint64_t buffer(ThreadContext* thread, const Answer& answer) {
   if (answer.error == DeviceError::kNone) return answer.value;
   thread->last_error = answer.error == DeviceError::kOutOfMemory ? kCudaErrorMemoryAllocation
@@ -55,7 +56,7 @@ std::uint64_t launch(ThreadContext* thread, const std::uint64_t* arguments) {
   return static_cast<std::uint64_t>(ask(thread, DeviceCall::kLaunchDevice, words).error);
 }
 
-// The result goes to the address that is the first argument.
+// Stores the result at the address in the first argument.
 template <class T>
 std::uint64_t stored(ThreadContext* thread, DeviceCall call, const std::uint64_t* arguments) {
   if (arguments[0] == 0) return static_cast<std::uint64_t>(DeviceError::kInvalidValue);
@@ -92,7 +93,7 @@ std::uint64_t device_call(ThreadContext* thread, std::uint32_t number,
     case DeviceCall::kEventCreate:
     case DeviceCall::kGetLimit:
       return stored<std::uint64_t>(thread, call, arguments);
-    // The sizes of cudaFuncAttributes are 64 bits wide, but cleared before (libcudadevrt).
+    // The sizes in cudaFuncAttributes are 64 bits wide, but libcudadevrt has cleared them before.
     case DeviceCall::kFuncGetAttribute:
     case DeviceCall::kDeviceGetAttribute:
     case DeviceCall::kGetDeviceCount:

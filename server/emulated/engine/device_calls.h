@@ -1,4 +1,4 @@
-// RuntimeFunctions::device_call: what kernels ask of the driver.
+// Device calls: RuntimeFunctions::device_call, the calls from kernels to the driver.
 #pragma once
 
 #include <cstdint>

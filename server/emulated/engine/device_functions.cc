@@ -103,8 +103,9 @@ std::string coordinates(const std::uint32_t* id) {
          "]";
 }
 
-// Prints the line that CUDA prints (CUDA C++ Programming Guide, "Assertion"); returns what the
-// result says. Apart from assert_fail, because that one leaves without destroying anything.
+// Prints the line that CUDA prints (CUDA C++ Programming Guide, "Assertion"), and returns the
+// result's message. It is separate from assert_fail(), because that one leaves without running
+// destructors.
 std::string report_assertion(ThreadContext* thread, std::uint64_t message, std::uint64_t file,
                              std::uint32_t line, std::uint64_t function) {
   const std::string condition = text_at(message);
@@ -165,8 +166,8 @@ bool is_grid(ThreadContext* thread, std::uint64_t handle) {
   return handle != 0 && handle == thread->block->grid_workspace;
 }
 
-// The word that the barrier of cooperative_groups' own PTX flips, too, and as it does it
-// (cooperative_groups/details/sync.h, sync_grids): a kernel may use both.
+// The word that the barrier of cooperative_groups' own PTX flips too, and in the same way
+// (cooperative_groups/details/sync.h, sync_grids). A kernel may use both.
 std::uint32_t group_sync(ThreadContext* thread, std::uint64_t handle, std::uint32_t) {
   constexpr std::uint32_t kTurn = 0x8000'0000;
   if (!is_grid(thread, handle)) return kGroupInvalid;

@@ -1,4 +1,4 @@
-// The pool: who runs what. Blocks themselves are run by block.cc.
+// The pool of threads, and the choice of what each runs. block.cc runs the blocks themselves.
 #include "server/emulated/engine/engine_core.h"
 
 #include <pthread.h>
@@ -15,14 +15,14 @@ namespace gpurun::emulated {
 
 namespace {
 
-// A grid with fewer threads than this is not worth a second host thread (waking one costs about
-// 10 us), unless it turns out to be slow.
+// A grid with fewer threads than this is not worth waking a second host thread, unless it turns out
+// to be slow.
 constexpr std::uint64_t kSmallGridThreads = 1024;
 constexpr auto kSlowBlock = std::chrono::microseconds(50);
 // With several grids, how long a thread stays with one of them.
 constexpr auto kSlice = std::chrono::milliseconds(1);
-// How long a thread may be busy with blocks that it has taken at once, and into how many pieces for
-// each thread the blocks that are left are divided.
+// How long a thread may be busy with blocks that it has taken at once. The remaining blocks are
+// divided into so many pieces for each thread.
 constexpr auto kClaimTime = std::chrono::nanoseconds(100'000);
 constexpr std::uint64_t kClaimsLeft = 4;
 constexpr std::uint64_t kBlocksBetweenLooks = 16;
@@ -34,7 +34,7 @@ constexpr std::size_t kSpareStacksMax = 4096;
 constexpr auto kPollingLong = std::chrono::milliseconds(100);
 constexpr std::uint64_t kStackBytesMax = std::uint64_t{256} << 20;
 
-// Set on the pool's own threads: their `done` callbacks need not wake anybody.
+// Set on the pool's own threads. Their `done` callbacks need not wake a thread.
 thread_local const EngineCore* pool_of_this_thread = nullptr;
 
 int processors() {
@@ -43,7 +43,7 @@ int processors() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Starts a thread that takes no signals but its own faults. False: the system gives none.
+// Starts a thread that blocks all signals except its own faults. False: the system gives no thread.
 template <typename Body>
 bool start_thread(std::thread* thread, Body body) {
   sigset_t all;
@@ -116,7 +116,7 @@ EngineCore::GridPtr EngineCore::make_grid(const LaunchRequest& request, Engine::
   const std::uint64_t threads = std::max<std::uint32_t>(1, grid->block_threads);
   grid->resident_max =
       std::max<std::uint64_t>({1, options_.resident_threads / threads, grid->cluster_blocks});
-  // A cooperative grid is resident as a whole: the driver has checked that it fits.
+  // A cooperative grid is resident as a whole. The driver has checked that it fits.
   if (request.cooperative) grid->resident_max = grid->block_count;
   if (request.function == nullptr || grid->block_count == 0 || grid->block_threads == 0 ||
       grid->block_threads > kBlockThreadsMax || grid->cluster_blocks == 0 ||
@@ -136,7 +136,8 @@ void EngineCore::enlist(const GridPtr& grid) {
   const GridFamily* const family = grid->request.family;
   grid->started = family == nullptr ? Clock::now() : family->started;
   grid->reports = family == nullptr ? 0 : family->reports;
-  // Short grids, one after the other, are over before the watchdog wakes. The first is never due.
+  // Short grids, one after the other, end before the watchdog wakes, so the family is checked here.
+  // The first grid cannot be late.
   if (family != nullptr && family->launched > 0) {
     const Clock::time_point now = Clock::now();
     if (now >= next_report(*grid)) report(*grid, now);
@@ -154,7 +155,7 @@ void EngineCore::submit(const LaunchRequest& request, Engine::Done done) {
   GridPtr grid = make_grid(request, std::move(done));
   std::lock_guard lock(mutex_);
   enlist(grid);
-  // A pool thread comes back to look for work by itself.
+  // A pool thread looks for work again by itself.
   if (pool_of_this_thread != this) wake_one_locked();
 }
 
@@ -173,7 +174,7 @@ GridResult EngineCore::run(const LaunchRequest& request) {
     waiter.over.store(true);
     waiter.cv.notify_all();
   });
-  // Ours alone while it is small: nobody needs to wake up.
+  // Only for this thread while the grid is small, so that no thread is woken.
   grid->open = grid->block_count > 1 && grid->block_count * grid->block_threads > kSmallGridThreads;
   Patience patience;
   std::unique_lock lock(mutex_);
@@ -185,7 +186,7 @@ GridResult EngineCore::run(const LaunchRequest& request) {
     if (taken) {
       be_patient(&patience, work(std::move(task), *runner));
     } else {
-      // Others have its last blocks.
+      // Other threads hold its last blocks.
       std::unique_lock waiting(waiter.mutex);
       if (!waiter.over.load()) waiter.cv.wait_for(waiting, std::chrono::milliseconds(1));
     }
@@ -203,7 +204,7 @@ void EngineCore::cancel(const ContextRuntime* context, int code) {
     grid->fail(code, "cancelled");
     grid->open = true;
   }
-  // Someone must clear away what is cancelled and waits.
+  // A thread must remove what is cancelled and waiting.
   if (!active_.empty()) wake_one_locked();
 }
 
@@ -265,7 +266,7 @@ bool EngineCore::take(Grid* only, Task* task) {
 bool EngineCore::take_from(const GridPtr& grid, Task* task) {
   const std::uint64_t next = grid->next_block.load(std::memory_order_relaxed);
   if (grid->stopped()) {
-    if (grid->hands > 0) return false;  // The last of them clears up.
+    if (grid->hands > 0) return false;  // The last of them finishes it.
   } else {
     const std::size_t waiting = grid->waiting.size();
     const bool can_start = next < grid->block_count &&
@@ -315,20 +316,21 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
   return fruitful;
 }
 
-// How many blocks to take at once. To take small blocks one by one costs as much as to run them,
-// and host threads then write neighbouring pieces of memory in turns.
+// How many blocks to take at once. Taking small blocks one by one costs as much as running them.
+// Host threads then also write neighbouring pieces of memory in turns.
 //
-// More than one only of a kernel in its fast form. Its blocks never give way: whoever took a range
-// runs it to its end, or the grid has failed; so no block is left that was taken and never started.
-// And no block waits in vain for a lower one: the lowest of all that have not ended is either not
-// taken, and then a thread without blocks takes it next, or all blocks before it in its range have
-// ended, and then it runs.
+// More than one is taken only from a kernel in its fast form. Its blocks never yield. A thread that
+// took a range runs it to its end, or the grid has failed. So no taken block is left unstarted.
+//
+// No block waits in vain for a lower one. Take the lowest block that has not ended. If it is not
+// taken, a thread without blocks takes it next. If it is taken, all blocks before it in its range
+// have ended, so it runs.
 std::uint64_t EngineCore::blocks_at_once(const Grid& grid, std::uint64_t run,
                                          Clock::duration elapsed) const {
   if (grid.request.regions == nullptr || grid.cluster_blocks > 1 || run == 0) {
     return grid.cluster_blocks;
   }
-  // A share of what is left, so that all threads come to the end together.
+  // A share of the remaining blocks, so that all threads finish together.
   const std::uint64_t next = grid.next_block.load(std::memory_order_relaxed);
   const std::uint64_t left = grid.block_count - std::min(next, grid.block_count);
   const std::uint64_t share = left / (kClaimsLeft * static_cast<std::uint64_t>(threads_max_));
@@ -341,12 +343,13 @@ std::uint64_t EngineCore::blocks_at_once(const Grid& grid, std::uint64_t run,
 // Starts blocks in index order, one after the other, until one waits.
 void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner,
                               Turn* turn) {
-  // Who asks for the time pays for it: the only block does not.
+  // Reading the clock costs time, so a grid of one block does not.
   const Clock::time_point start = grid.block_count > 1 ? Clock::now() : Clock::time_point();
   Clock::duration elapsed{};
   bool asked_for_help = false;
   std::uint64_t started = 0;
-  std::uint64_t look = 1;  // At the clock, when so many have been started.
+  // The number of started blocks after which the clock is read next.
+  std::uint64_t look = 1;
   std::uint64_t index = 0, end = 0;
   while (!grid.stopped()) {
     if (index == end) {
@@ -357,7 +360,7 @@ void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRun
     }
     if (block == nullptr) block = get_block(grid);
     if (block == nullptr) break;
-    // Clusters start together, so only here where all of their blocks can be taken.
+    // The blocks of a cluster start together, so they are all taken here.
     if (!start_cluster(grid, &block, index, turn)) break;
     started += grid.cluster_blocks;
     index += grid.cluster_blocks;
@@ -383,7 +386,7 @@ void EngineCore::start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRun
   turn->spare = std::move(block);
 }
 
-// Prepares the blocks of one cluster; the first stays in `*block`.
+// Prepares the blocks of one cluster. The first stays in `*block`.
 bool EngineCore::start_cluster(Grid& grid, std::unique_ptr<Block>* block, std::uint64_t first,
                                Turn* turn) {
   if (grid.cluster_blocks == 1) return (*block)->begin(grid, first, nullptr);
@@ -449,7 +452,7 @@ void EngineCore::settle(const GridPtr& grid, Turn turn, bool continued) {
   const bool over =
       grid->stopped() || (grid->waiting.empty() && grid->next_block.load() >= grid->block_count);
   if (!over) {
-    // Others may take over what waits here, if they are allowed to and have nothing else.
+    // Other threads may take over what waits here, if the grid is open and they have nothing else.
     if (grid->open && grid->waiting.size() > 1 && pool_of_this_thread == nullptr) {
       wake_one_locked();
     }
@@ -463,7 +466,7 @@ void EngineCore::settle(const GridPtr& grid, Turn turn, bool continued) {
   finish(grid, std::move(waiting));
 }
 
-// Nobody works on the grid any more.
+// No thread works on the grid any more.
 void EngineCore::finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> waiting) {
   for (std::unique_ptr<Block>& block : waiting) block->abandon();
   if (!waiting.empty()) {
@@ -479,8 +482,8 @@ void EngineCore::finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> w
   if (grid->done) grid->done(result);
 }
 
-// A thread that finds only polling blocks lets other processes and threads run: what they wait for
-// may come from there.
+// A thread that finds only polling blocks yields to other processes and threads, because these may
+// do what the blocks wait for.
 void EngineCore::be_patient(Patience* patience, bool fruitful) {
   if (fruitful) {
     patience->turns = 0;

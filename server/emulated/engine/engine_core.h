@@ -1,4 +1,4 @@
-// EngineCore: the pool of threads behind Engine and the choice of what each of them does next.
+// EngineCore: the pool of threads behind Engine, and the choice of each thread's next task.
 #pragma once
 
 #include <atomic>
@@ -35,21 +35,21 @@ class EngineCore {
   using Clock = std::chrono::steady_clock;
   using GridPtr = std::shared_ptr<Grid>;
 
-  // One thing for a thread to do.
+  // One task for a thread.
   struct Task {
     GridPtr grid;
-    std::unique_ptr<Block> block;  // To be continued; none: start new blocks.
-    std::unique_ptr<Block> spare;  // For the first new one; may be none.
-    bool more_hands = false;       // Another thread would find work in this grid.
+    std::unique_ptr<Block> block;  // To be continued. Null: start new blocks.
+    std::unique_ptr<Block> spare;  // For the first new one. May be null.
+    bool more_hands = false;       // Another thread would find work.
   };
   // How a thread's turn at a grid ended.
   struct Turn {
     std::uint64_t finished = 0;
-    std::unique_ptr<Block> waiting;                // Gave way.
+    std::unique_ptr<Block> waiting;                // Yielded.
     std::vector<std::unique_ptr<Block>> siblings;  // Blocks of its cluster, not yet run.
     std::unique_ptr<Block> spare;
   };
-  // How long a thread has found nothing but blocks that poll.
+  // How long a thread has found only blocks that poll.
   struct Patience {
     std::uint32_t turns = 0;
     Clock::time_point since;
@@ -60,10 +60,10 @@ class EngineCore {
   void pool_main(std::uint32_t index);
   bool spawn_locked();
   void wake_one_locked();
-  // What to do next, from all grids or from `only`. Called with the mutex held.
+  // Chooses the next task, from all grids or from `only`. Called with the mutex held.
   bool take(Grid* only, Task* task);
   bool take_from(const GridPtr& grid, Task* task);
-  // Does it. Called without the mutex; returns whether anything but polling happened.
+  // Does the task. Called without the mutex. Returns whether anything except polling happened.
   bool work(Task task, BlockRunner& runner);
   std::uint64_t blocks_at_once(const Grid& grid, std::uint64_t run, Clock::duration elapsed) const;
   void start_blocks(Grid& grid, std::unique_ptr<Block> block, BlockRunner& runner, Turn* turn);
@@ -88,7 +88,7 @@ class EngineCore {
   std::size_t cursor_ = 0;
   std::atomic<std::uint32_t> active_count_{0};
   int idle_ = 0;
-  int notified_ = 0;  // Idle threads that were woken and have not looked yet.
+  int notified_ = 0;  // Idle threads that were woken and have not run yet.
   bool stopping_ = false;
   std::map<std::size_t, std::vector<std::unique_ptr<Block>>> spare_blocks_;
   std::size_t spare_stacks_ = 0;
@@ -96,12 +96,13 @@ class EngineCore {
 
   std::condition_variable watch_cv_;
   std::thread watch_thread_;
-  bool watching_ = false;  // The watchdog looks again by itself; false: it sleeps until told.
+  // The watchdog wakes by itself. False: it sleeps until it is notified.
+  bool watching_ = false;
 
   std::atomic<std::uint64_t> grid_ids_{0};
   std::atomic<std::uint64_t> blocks_{0};
   std::uint64_t wakes_ = 0;
-  std::atomic<std::uint32_t> guests_{0};  // Threads that came by run().
+  std::atomic<std::uint32_t> guests_{0};  // Threads inside run().
 };
 
 }  // namespace gpurun::emulated

@@ -1,5 +1,5 @@
-// Signal handling for device code. The handler does nothing but write down the fault and send the
-// thread to its landing stack: everything else happens there, as ordinary code.
+// Signal handling for device code. The handler only stores the fault and sends the thread to its
+// landing stack. Everything else happens there, as ordinary code.
 #include "server/emulated/engine/fault.h"
 
 #include <signal.h>
@@ -26,8 +26,8 @@ constexpr std::size_t kLandingStackBytes = 64 * 1024;
 
 thread_local FaultCatcher* armed_catcher = nullptr;
 
-// Guarded by a mutex for writing; the handler reads `previous` while it cannot change, because the
-// handlers are restored before the entries are reused.
+// Guarded by a mutex for writing. The handler reads `previous` without it. It cannot change then,
+// because the handlers are restored before the entries are reused.
 std::mutex& handlers_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -43,7 +43,7 @@ int index_of(int signal_number) {
   return 0;
 }
 
-// Whether the fault was a write: only x86 tells (bit 1 of the page-fault error code).
+// Whether the fault was a write. Only x86 reports it (bit 1 of the page-fault error code).
 bool is_write([[maybe_unused]] const ucontext_t* context) {
 #if defined(__x86_64__)
   return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0;
@@ -80,7 +80,7 @@ void redirect(ucontext_t* context, void (*function)(FaultCatcher*), FaultCatcher
 #endif
 }
 
-// The signal is not ours: what would have happened without us happens.
+// The signal is not ours. Does what would have happened without us.
 void chain(int signal_number, siginfo_t* info, void* context) {
   const struct sigaction& old = previous[index_of(signal_number)];
   if ((old.sa_flags & SA_SIGINFO) != 0) {
@@ -97,7 +97,7 @@ void chain(int signal_number, siginfo_t* info, void* context) {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(signal_number, &standard, nullptr);
-  // A real fault happens again on return; a sent signal must be sent again.
+  // A real fault happens again on return. A sent signal must be sent again.
   if (info->si_code <= 0) raise(signal_number);
 }
 
@@ -129,8 +129,8 @@ struct FaultSignal {
   static void install(int index) {
     struct sigaction ours {};
     ours.sa_sigaction = handle;
-    // On the signal stack, because a kernel's own stack may be what overflowed. Not deferred: the
-    // handler is left by way of the landing stack, and the next fault must get through.
+    // On the signal stack, because a kernel's own stack may be what overflowed. Not deferred,
+    // because the handler is left through the landing stack and the next fault must be delivered.
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&ours.sa_mask);
     struct sigaction old {};
@@ -142,7 +142,7 @@ struct FaultSignal {
   static void uninstall(int index) {
     struct sigaction now {};
     if (sigaction(kSignals[index], nullptr, &now) != 0) return;
-    // A program that came after us keeps its handler.
+    // A program that installed its handler after us keeps it.
     if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != handle) return;
     sigaction(kSignals[index], &previous[index], nullptr);
   }
@@ -208,7 +208,7 @@ void FaultCatcher::disarm() {
   armed_catcher = nullptr;
   if (fault_.signal == 0) return;
   fault_ = {};
-  // Whatever ran on the landing stack did not return.
+  // The code on the landing stack did not return.
   sanitizers::forget_stack(stacks_, kSignalStackBytes + kLandingStackBytes);
 }
 

@@ -1,5 +1,6 @@
-// Faults of device code: SIGSEGV, SIGBUS, SIGFPE and SIGILL that a kernel raises end the kernel and
-// not the process. Signals from anywhere else go to whoever handled them before.
+// FaultHandlers: the signal handlers that let faults of device code (SIGSEGV, SIGBUS, SIGFPE,
+// SIGILL) end the kernel and not the process. Signals from other code go to the handlers that were
+// installed before.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,12 @@ namespace gpurun::emulated {
 struct Fault {
   int signal = 0;             // SIGSEGV, ...
   int code = 0;               // si_code
-  std::uint64_t address = 0;  // What was touched (SIGSEGV, SIGBUS) or executed.
+  std::uint64_t address = 0;  // Address touched (SIGSEGV, SIGBUS) or executed.
   std::uint64_t pc = 0;
 };
 
-// The handlers are installed while at least one of these lives, and give way to what was there
-// before. Any thread.
+// The handlers are installed while at least one of these objects lives. Then the earlier handlers
+// are restored. Any thread.
 class FaultHandlers {
  public:
   FaultHandlers();
@@ -24,13 +25,13 @@ class FaultHandlers {
   FaultHandlers(const FaultHandlers&) = delete;
   FaultHandlers& operator=(const FaultHandlers&) = delete;
 
-  // Takes the signals back from a program that has installed handlers of its own since (they become
-  // what we chain to). A few system calls: for moments of idleness.
+  // Installs our handlers again, after a program has installed its own. Ours then chain to those.
+  // It makes a few system calls, so it is for idle moments.
   static void refresh();
 
-  // Called in the signal handler, before a fault counts as the kernel's: true when `address` has
-  // been made accessible and the instruction is to be repeated (memory that moves on demand).
-  // Must be async-signal-safe. nullptr: none.
+  // Called in the signal handler, before a fault counts as the kernel's. True when it has made
+  // `address` accessible, so that the instruction is repeated (memory that moves on demand). It
+  // must be async-signal-safe. nullptr: no pager.
   using Pager = bool (*)(std::uint64_t address, bool write);
   static void set_pager(Pager pager);
 };
@@ -38,7 +39,7 @@ class FaultHandlers {
 // Catches the faults of one host thread. Create, arm and destroy it on that thread.
 class FaultCatcher {
  public:
-  // Called on a small stack of its own after a fault; must not return.
+  // Called after a fault, on a small stack of its own. Must not return.
   using Landed = void (*)(void* argument);
 
   FaultCatcher(Landed landed, void* argument);
@@ -46,7 +47,7 @@ class FaultCatcher {
   FaultCatcher(const FaultCatcher&) = delete;
   FaultCatcher& operator=(const FaultCatcher&) = delete;
 
-  // From here on this thread executes device code.
+  // Between arm() and disarm() this thread executes device code.
   void arm();
   void disarm();
 

@@ -1,4 +1,4 @@
-// Stacks and switches, on boost.context's assembler.
+// Stacks and switches, with boost.context's assembler.
 #include "server/emulated/engine/fiber.h"
 
 #include <sys/mman.h>
@@ -20,8 +20,8 @@ constexpr std::size_t kPage = 4096;
 #define MADV_GUARD_INSTALL 102  // Linux 6.13: a guard page that does not split the mapping.
 #endif
 
-// Makes [page, page + kPage) fault. Without it an overflow goes unnoticed; rare enough to accept
-// when the kernel's limit on mappings is reached.
+// Makes [page, page + kPage) fault. It may fail at the kernel's limit on mappings. An overflow is
+// then not noticed, which is rare enough to accept.
 void guard(std::uint8_t* page) {
   if (madvise(page, kPage, MADV_GUARD_INSTALL) == 0) return;
   (void)mprotect(page, kPage, PROT_NONE);
@@ -65,7 +65,7 @@ struct Fiber::Entry {
     Fiber& self = *from.next_;
     self.arrived(from, transfer.fctx);
     self.main_(self, self.argument_);
-    std::abort();  // main() broke its promise; there is nothing to return to.
+    std::abort();  // main() must not return.
   }
 };
 
@@ -114,7 +114,7 @@ void Fiber::arrived(Fiber& from, void* from_context) {
   std::size_t bytes = 0;
   sanitizers::finish_switch(asan_stack_, &bottom, &bytes);
   if (from.main_ == nullptr && bottom != nullptr) {
-    // A thread's own stack: only the sanitizer knows where it is, and only it asks.
+    // A thread's own stack. Only the sanitizer knows where it is, and only it needs that.
     from.low_ = static_cast<std::uint8_t*>(const_cast<void*>(bottom));
     from.high_ = from.low_ + bytes;
   }
@@ -139,7 +139,7 @@ void Fiber::abandon_to(Fiber& to) {
   sanitizers::start_switch(nullptr, to.low_, static_cast<std::size_t>(to.high_ - to.low_));
   if (to.group_ != group_) sanitizers::switch_fiber(to.tsan_fiber());
   context::jump_fcontext(to.context_, this);
-  std::abort();  // Nobody resumes a forgotten computation.
+  std::abort();  // A dropped computation is never resumed.
 }
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// What the blocks of one launch share.
+// The state that the blocks of one launch share.
 #include "server/emulated/engine/grid.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// What AddressSanitizer and ThreadSanitizer must be told about stacks that are switched by hand
-// (sanitizer/common_interface_defs.h, sanitizer/tsan_interface.h). Nothing without them.
+// Sanitizer hooks: they tell AddressSanitizer and ThreadSanitizer about stacks that are switched by
+// hand (sanitizer/common_interface_defs.h, sanitizer/tsan_interface.h). Without the sanitizers they
+// do nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@
 
 namespace gpurun::emulated::sanitizers {
 
-// Before a switch to the stack [bottom, bottom + bytes). `fake_stack` null: the stack that is left
-// is never resumed.
+// Called before a switch to the stack [bottom, bottom + bytes). `fake_stack` null: the stack that
+// is left is never resumed.
 inline void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
                          [[maybe_unused]] std::size_t bytes) {
 #ifdef GPURUN_ASAN
@@ -23,7 +24,7 @@ inline void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] co
 #endif
 }
 
-// After it, on the new stack: gives the bounds of the stack that was left.
+// Called after the switch, on the new stack. Returns the bounds of the stack that was left.
 inline void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** bottom,
                           [[maybe_unused]] std::size_t* bytes) {
 #ifdef GPURUN_ASAN
@@ -31,9 +32,9 @@ inline void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] co
 #endif
 }
 
-// A signal has put the thread onto the stack [bottom, bottom + bytes), where it is now; the one it
-// was on is never resumed. Or a sanitizer takes that stack for a broken one and does not look after
-// it.
+// Called on the stack [bottom, bottom + bytes) after a signal has moved the thread there. The stack
+// that was left is never resumed. Without this call a sanitizer takes the new stack for a broken
+// one and does not check it.
 inline void moved_to_stack([[maybe_unused]] const void* bottom,
                            [[maybe_unused]] std::size_t bytes) {
 #ifdef GPURUN_ASAN
@@ -42,7 +43,7 @@ inline void moved_to_stack([[maybe_unused]] const void* bottom,
 #endif
 }
 
-// The frames on this stack are gone without having returned.
+// Called when the frames on this stack have gone without a return.
 inline void forget_stack([[maybe_unused]] void* low, [[maybe_unused]] std::size_t bytes) {
 #ifdef GPURUN_ASAN
   __asan_unpoison_memory_region(low, bytes);
@@ -71,7 +72,7 @@ inline void destroy_fiber([[maybe_unused]] void* fiber) {
 #endif
 }
 
-// To be called right before the jump.
+// Called right before the jump.
 inline void switch_fiber([[maybe_unused]] void* fiber) {
 #ifdef GPURUN_TSAN
   __tsan_switch_to_fiber(fiber, 0);

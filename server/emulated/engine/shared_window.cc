@@ -9,7 +9,7 @@ namespace gpurun::emulated {
 
 namespace {
 constexpr std::size_t kPage = 4096;
-// With a wide access at the last offset.
+// Includes a wide access at the last offset.
 [[maybe_unused]] constexpr std::size_t kFull = (std::size_t{1} << 32) + kPage;
 // Where addresses are scarce (RLIMIT_AS, ThreadSanitizer's narrow ranges).
 constexpr std::size_t kSmall = std::size_t{1} << 20;

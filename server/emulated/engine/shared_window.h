@@ -1,5 +1,5 @@
 // SharedWindow: the shared memory of a block. Shared addresses are 32-bit offsets, so the 4 GiB
-// above the base are reserved without access: a wild shared access is a fault of its kernel.
+// above the base are reserved without access. A wild shared access faults in its kernel.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class SharedWindow {
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
 
-  // Makes the first `bytes` usable; what was usable stays so. False when memory is short.
+  // Makes the first `bytes` usable. What was usable stays so. False when memory is short.
   bool commit(std::size_t bytes);
   std::uint8_t* base() const { return base_; }
   bool contains(std::uint64_t address) const;

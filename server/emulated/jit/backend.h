@@ -1,5 +1,5 @@
-// CompilerBackend: what modules ask of the compiler: code for one unit, from the object cache or
-// newly made.
+// CompilerBackend: the compiler as modules see it: code for one unit, from the object cache or
+// newly generated.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@
 
 namespace gpurun::emulated {
 
-// Runs `function` on a thread with a stack that parser and code generator cannot exhaust, and waits
-// for it. Any thread, also on a CUDA thread's small stack.
+// Runs `function` on a thread with a stack that is large enough for parser and code generator, and
+// waits for it. Any thread, also on a CUDA thread's small stack.
 Status run_on_large_stack(const std::function<void()>& function);
 
-// FunctionDescriptor::module: compiles functions that are called through pointers.
+// Interface behind FunctionDescriptor::module: compiles functions that are called through pointers.
 class FunctionResolver {
  public:
   virtual ~FunctionResolver() = default;
@@ -60,23 +60,25 @@ class CompilerBackend {
                                                          const CompilerOptions& options);
   ~CompilerBackend();
 
-  // Failures as KernelJit::generate() and load(). Works on a stack of its own, so that the caller's
-  // may be small.
+  // Fails as KernelJit::generate() and load(). Works on a stack of its own, so the caller's may be
+  // small.
   Result<ReadyCode> make(const CodeRequest& request);
-  // The same for regions, on the caller's stack, which must be large. kRefused: the kernel has
-  // none. `slice_lanes`: slice_lanes_for() of the blocks that it has (regions.h).
+  // As make(), for regions and on the caller's stack, which must be large. kRefused: the kernel has
+  // no fast form. `slice_lanes`: slice_lanes_for() of the kernel's blocks (regions.h).
   Result<ReadyRegions> make_regions(const CodeRequest& request, unsigned slice_lanes);
-  // Those that are in the cache, of whichever width. On any stack.
+  // The regions in the cache, of either width. On any stack.
   std::optional<ReadyRegions> find_regions(const CodeRequest& request);
   void release(const LoadedCode& code) { jit_->unload(code); }
   Tier tier() const { return options_.tier; }
   unsigned slice_lanes() const { return options_.slice_lanes; }
   BackgroundWork& background() { return background_; }
-  // Before the first background work, on the program's thread. LLVM makes tables when it first
-  // needs them; the end of the process destroys them, last made first, and runs exit handlers in
-  // between. So one that ends background work must be registered after they were made: this has
-  // them made (some ms, once), then calls CompilerOptions::before_background. False: there can be
-  // no background work.
+  // Prepares background compilation. Call it before the first background work, on the program's
+  // thread. False: background work is not possible.
+  //
+  // LLVM creates tables when it first needs them. The end of the process destroys them, the last
+  // created first, and runs exit handlers in between. So the exit handler that ends background work
+  // must be registered after the tables exist. This call creates them (some ms, once), and then
+  // calls CompilerOptions::before_background.
   bool prepare_background();
 
   CompilerCounters counters() const;
@@ -101,7 +103,7 @@ class CompilerBackend {
   std::atomic<std::uint64_t> fast_forms_{0};
   std::once_flag background_prepared_;
   bool background_possible_ = false;
-  BackgroundWork background_;  // Ends first.
+  BackgroundWork background_;  // Destroyed first.
 };
 
 }  // namespace gpurun::emulated

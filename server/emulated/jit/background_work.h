@@ -1,4 +1,4 @@
-// BackgroundWork: one thread that does what nobody waits for: compiling code that is wanted faster.
+// BackgroundWork: one thread for work that no thread waits for: recompiling hot code.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ namespace gpurun::emulated {
 // Any thread. The thread starts with the first work.
 class BackgroundWork {
  public:
-  // More waits for nothing: whoever is hot asks again.
+  // Bound of waiting items. add() fails beyond it, and a kernel that stays hot asks again later.
   static constexpr std::size_t kWaitingMax = 256;
 
   BackgroundWork() = default;
@@ -23,17 +23,17 @@ class BackgroundWork {
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  // False: there is too much, or no thread, or it has been stopped.
+  // False: too much work is waiting, no thread can be had, or stop() was called.
   bool add(const void* owner, std::function<void()> work);
-  // Something is being done.
+  // Whether an item is being run.
   bool busy() {
     const std::lock_guard lock(mutex_);
     return working_;
   }
-  // Drops the owner's work, and waits for what of it is being done.
+  // Drops the owner's waiting work, and waits while an item of the owner runs.
   void forget(const void* owner);
-  // Drops everything, waits for what is being done, and takes nothing more. Also for the end of the
-  // process: what the work uses has destructors that run then.
+  // Drops all waiting work, waits for the running item, and refuses further work. Also for the end
+  // of the process, because destructors of what the work uses run then.
   void stop();
 
  private:
@@ -51,7 +51,7 @@ class BackgroundWork {
   bool working_ = false;
   bool started_ = false;
   bool stopping_ = false;
-  pid_t process_ = 0;  // In a child made by fork() there is no thread.
+  pid_t process_ = 0;  // In a child of fork() the thread does not exist.
   pthread_t thread_{};
 };
 

@@ -1,4 +1,4 @@
-// Reads generated code's needs off the module and the code generator's diagnostics.
+// The needs of generated code, from the module and the code generator's diagnostics.
 #include "server/emulated/jit/code_facts.h"
 
 #include <llvm/IR/DiagnosticHandler.h>
@@ -47,7 +47,7 @@ CallDepth::CallDepth(llvm::Module& module) {
     nodes_.push_back({function.getName().str(), {}});
   }
   if (module.getFunction(kRootSymbol) == nullptr) {
-    // Regions: each of them is called by the engine.
+    // Regions: the engine calls each of them.
     Node engine;
     for (std::size_t i = 0; i < nodes_.size(); ++i) engine.callees.push_back(i);
     root_ = nodes_.size();
@@ -84,7 +84,7 @@ std::uint32_t CallDepth::deepest(const llvm::StringMap<std::uint64_t>& frames) c
       if (marks[callee] == Mark::kNew) {
         marks[callee] = Mark::kOnPath;
         path.emplace_back(callee, 0);
-        continue;  // `next` is counted up when the callee is done.
+        continue;  // `next` grows when the callee is done.
       }
       cycle = cycle || marks[callee] == Mark::kOnPath;
       if (marks[callee] == Mark::kDone) below[node] = std::max(below[node], below[callee]);

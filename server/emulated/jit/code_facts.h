@@ -1,5 +1,5 @@
-// What the engine must know of generated code: how much stack it takes, and whether a thread of it
-// may wait.
+// Code facts: what the engine must know of generated code: how much stack it takes, and whether its
+// threads may wait.
 #pragma once
 
 #include <llvm/ADT/StringMap.h>
@@ -11,8 +11,8 @@
 
 namespace gpurun::emulated {
 
-// Collects the frame sizes that the code generator reports for functions that have the attribute
-// "warn-stack-size"; of one context, which must outlive it.
+// Collects the frame sizes that the code generator reports for functions with the attribute
+// "warn-stack-size". It covers one context, which must outlive it.
 class StackSizes {
  public:
   explicit StackSizes(llvm::LLVMContext& context);
@@ -27,7 +27,7 @@ class CallDepth {
  public:
   // Also asks the code generator for every function's frame size.
   explicit CallDepth(llvm::Module& module);
-  // Bytes of the deepest chain of calls from the root; each function of a cycle counts once.
+  // Bytes of the deepest chain of calls from the root. Each function of a cycle counts once.
   std::uint32_t deepest(const llvm::StringMap<std::uint64_t>& frames) const;
 
  private:

@@ -1,4 +1,4 @@
-// The compiler's life, its counters, and the thread with a large stack that it works on.
+// The compiler's life and counters, and the thread with a large stack on which it works.
 #include "server/emulated/jit/compiler.h"
 
 #include <pthread.h>
@@ -15,8 +15,7 @@ namespace {
 // LLVM recurses over the expressions of long functions.
 constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
-// What tells the cache's entries of one kernel apart.
-// Of regions with slices of so many lanes.
+// Distinguishes the cache's entries of one kernel: those of regions with slices of this many lanes.
 std::string regions_form(unsigned slice_lanes) { return "regions " + std::to_string(slice_lanes); }
 
 void* run_function(void* function) {
@@ -41,7 +40,7 @@ Status run_on_large_stack(const std::function<void()>& function) {
 
 namespace {
 
-// RuntimeFunctions::resolve_function. Runs on a CUDA thread's stack; nothing with a destructor is
+// RuntimeFunctions::resolve_function. Runs on a CUDA thread's stack. No object with a destructor is
 // alive when trap() leaves.
 void* resolve_function(ThreadContext* thread, void* address) {
   auto* descriptor = static_cast<FunctionDescriptor*>(address);
@@ -106,7 +105,7 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   if (cache_ != nullptr) {
     key = key_of(request, cheap ? "cheap" : "");
     if (const auto known = cache_->find(key)) {
-      // One that cannot be linked is made anew.
+      // An object that cannot be linked is generated again.
       if (auto ready = load(*known, request); ready.ok()) {
         ++cache_hits_;
         return ready;

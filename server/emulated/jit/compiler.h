@@ -1,5 +1,6 @@
-// The machine-code compiler of the emulated device: LLVM's ORC behind a narrow door, with an object
-// cache on disk. One per process; every module compiles through it. No LLVM type is visible here.
+// Compiler: the machine-code compiler of the emulated device, which wraps LLVM's ORC and an object
+// cache on disk. There is one per process, and every module compiles through it. It exposes no LLVM
+// type.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +13,39 @@
 
 namespace gpurun::emulated {
 
-// In which form kernels run: threads with stacks of their own (fibers), or regions (device_abi.h)
-// where a kernel can.
+// The form in which kernels run: threads with stacks of their own (fibers), or regions
+// (device_abi.h) where a kernel can.
 enum class Tier : std::uint8_t {
   kFibers,
-  kRegions,  // From the first launch on, which waits for the compilation of both.
-  kAuto,     // Regions when the kernel has become hot, compiled in the background.
+  // Regions from the first launch, which waits for the compilation of both forms.
+  kRegions,
+  // Regions once the kernel is hot. They are compiled in the background.
+  kAuto,
 };
 
 struct CompilerOptions {
   Tier tier = Tier::kFibers;
-  // Directory of the object cache; empty: no cache. Created (0700) when it is not there; a
+  // Directory of the object cache. Empty: no cache. It is created (0700) when it is missing. A
   // directory that cannot be used costs one warning and the cache, never the run.
   std::string cache_directory;
   std::uint64_t cache_bytes_max = 1ull << 30;
-  // Above this many PTX instructions (callees included) the cheap code generator is used.
+  // Kernels of more PTX instructions than this (callees included) use the cheap code generator.
   std::uint32_t cheap_above_instructions = 20000;
-  // Of regions that are made before any launch has been seen, for kernels without .reqntid:
-  // kSliceLanes or kNarrowSliceLanes.
+  // Width of regions that are made before any launch, for kernels without .reqntid: kSliceLanes or
+  // kNarrowSliceLanes.
   unsigned slice_lanes = kSliceLanes;
-  // Called once, before code is first made in the background, on the program's thread: an exit
+  // Called once on the program's thread, before code is first generated in the background. An exit
   // handler that calls Compiler::stop_background() must be registered here and no earlier
   // (CompilerBackend::prepare_background()). May be empty.
   std::function<void()> before_background;
 };
 
 struct CompilerCounters {
-  std::uint64_t kernels = 0;  // Kernels made ready, from cache or compiled.
+  std::uint64_t kernels = 0;  // Kernels made ready, from the cache or compiled.
   std::uint64_t cache_hits = 0;
   std::uint64_t milliseconds = 0;  // Spent compiling.
-  std::uint64_t fast_forms = 0;    // Kernels that have got their fast form, from cache or compiled.
+  // Kernels that have their fast form, from the cache or compiled.
+  std::uint64_t fast_forms = 0;
 };
 
 class CompilerBackend;
@@ -54,8 +58,7 @@ class Compiler {
   ~Compiler();
 
   CompilerCounters counters() const;
-  // No more code is made in the background; returns when none is. At the latest before the process
-  // ends.
+  // Ends background compilation, and returns when it has ended. Call it before the process ends.
   void stop_background();
   CompilerBackend& backend() { return *backend_; }
 

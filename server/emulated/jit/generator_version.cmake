@@ -1,5 +1,5 @@
-# Writes a header with one hash of everything that decides what code is generated: objects in the
-# cache are good for the same hash only. Run by the build: cmake -DOUTPUT=... -DSOURCES=a;b -P
+# Writes a header with one hash of everything that decides what code is generated. Objects in the
+# cache are valid for the same hash only. Run by the build: cmake -DOUTPUT=... -DSOURCES=a;b -P
 set(all "")
 foreach(source ${SOURCES})
   file(SHA256 "${source}" digest)

@@ -1,4 +1,4 @@
-// Each kernel is an object file in a library of its own, so that names of kernels never meet.
+// Each kernel is an object file in a library of its own, so that names of kernels never collide.
 #include "server/emulated/jit/kernel_jit.h"
 
 #include <llvm/AsmParser/Parser.h>
@@ -43,7 +43,7 @@ void* address_of(F* function) {
 // LLVM's passes with all their analyses, for one processor.
 class Passes {
  public:
-  // `vectorize`: whether LLVM looks for loops that it can run several rounds of together.
+  // `vectorize`: whether LLVM vectorises loops.
   Passes(llvm::TargetMachine* target, bool vectorize) : builder_(target, tuning(vectorize)) {
     builder_.registerModuleAnalyses(modules_);
     builder_.registerCGSCCAnalyses(calls_);
@@ -61,7 +61,7 @@ class Passes {
                                            llvm::ThinOrFullLTOPhase::None)
         .run(module, modules_);
   }
-  // Only what costs little.
+  // Only cheap passes.
   void tidy(llvm::Module& module) {
     llvm::FunctionPassManager passes;
     passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
@@ -88,8 +88,8 @@ class Passes {
   llvm::PassBuilder builder_;
 };
 
-// Everything into the kernel's own function but updates of shared memory, which stay whole until
-// threads have been put together.
+// Inlines everything into the kernel's own function. Updates of shared memory stay functions until
+// threads have been combined.
 void mark_for_inlining(llvm::Module& module, bool updates) {
   for (llvm::Function& function : module) {
     if (function.isDeclaration() || !function.hasLocalLinkage()) continue;
@@ -103,7 +103,7 @@ void mark_for_inlining(llvm::Module& module, bool updates) {
   }
 }
 
-// Of everything a little: a loop, calls, numbers of several kinds, vectors, work on memory.
+// A little of everything: a loop, calls, numbers of several kinds, vectors, work on memory.
 constexpr char kSample[] = R"(
 declare float @llvm.fma.f32(float, float, float)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -162,12 +162,12 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   auto machine = std::make_unique<Machine>();
   auto target = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!target) return failure("asking for the processor", target.takeError());
-  // LLVM 19 swaps the operands of a comparison of halves under a mask when one of them comes back
-  // from the stack, and leaves "less or equal" as it is.
+  // LLVM 19 swaps the operands of a masked comparison of halves when one of them is reloaded from
+  // the stack. It does not reverse "less or equal" then, so the feature is off.
   target->getFeatures().AddFeature("avx512fp16", false);
   target->setRelocationModel(llvm::Reloc::PIC_);
   target->setCodeModel(llvm::CodeModel::Small);
-  // What cannot be reached ends in a trap instead of running into the next function.
+  // Unreachable code ends in a trap and does not run into the next function.
   target->getOptions().TrapUnreachable = true;
   target->getOptions().NoTrapAfterNoreturn = false;
   machine->target_text = std::string("LLVM ") + LLVM_VERSION_STRING + " " + target->getCPU() + " " +
@@ -228,7 +228,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   if (auto error = machine->natives->define(llvm::orc::absoluteSymbols(std::move(symbols)))) {
     return failure("naming the native functions", std::move(error));
   }
-  // What the code generator itself calls: memcpy, fma and other functions of the C library.
+  // Functions that the code generator itself calls: memcpy, fma and others of the C library.
   auto process = llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
       machine->jit->getDataLayout().getGlobalPrefix());
   if (!process) return failure("searching the process", process.takeError());
@@ -236,7 +236,7 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   return std::unique_ptr<KernelJit>(new KernelJit(std::move(machine)));
 }
 
-// A module while code is made of it.
+// A module during code generation.
 struct KernelJit::Work {
   explicit Work(const Machine& machine) : stack_sizes(context), module("kernel", context) {
     auto made = machine.target->createTargetMachine();
@@ -249,7 +249,7 @@ struct KernelJit::Work {
     module.setTargetTriple(target->getTargetTriple().str());
   }
 
-  // Machine code of the module as it is.
+  // Generates machine code of the module as it is.
   Result<GeneratedCode> emit() {
     GeneratedCode code;
     code.needs_fibers = module_needs_fibers(module);
@@ -309,8 +309,8 @@ Status KernelJit::warm_up() {
                               wrong)) {
     return Status(Code::kInternal, "the sample: " + wrong.getMessage().str());
   }
-  // The table of instructions that take memory, which the code for conditional moves of memory asks
-  // alone, and rarely.
+  // Creates the table of instructions that take memory. Only the code for conditional moves of
+  // memory needs it, and rarely.
   const llvm::Function* const sample = work.module.getFunction("sample");
   const llvm::TargetSubtargetInfo* const subtarget = work.target->getSubtargetImpl(*sample);
   (void)subtarget->getInstrInfo()->getOpcodeAfterMemoryUnfold(0, true, false);

@@ -1,4 +1,5 @@
-// Machine code for parsed kernels: LLVM's ORC behind a narrow door. No LLVM type is visible here.
+// KernelJit: generates and loads machine code for parsed kernels. It wraps LLVM's ORC and exposes
+// no LLVM type.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@
 
 namespace gpurun::emulated {
 
-// An object file with kRootSymbol, and what was found out while it was made.
+// An object file with kRootSymbol, and the facts that generating it has shown.
 struct GeneratedCode {
   std::string object;
-  std::uint32_t stack_bytes = 0;  // Deepest stack; a cycle of calls is counted once.
+  std::uint32_t stack_bytes = 0;  // Deepest stack. A cycle of calls counts once.
   bool needs_fibers = true;       // As CompiledKernel::needs_fibers.
 };
 
@@ -27,30 +28,31 @@ struct LoadedCode {
 // Any thread.
 class KernelJit {
  public:
-  // A kernel that needs a function of `runtime` that is null fails to load with kInternal.
+  // Loading a kernel that needs a null function of `runtime` fails with kInternal.
   static Result<std::unique_ptr<KernelJit>> create(const RuntimeFunctions& runtime);
   ~KernelJit();
   KernelJit(const KernelJit&) = delete;
   KernelJit& operator=(const KernelJit&) = delete;
 
-  // kRefused as translate(); kInternal when the code generator fails. `cheap`: fast generation of
-  // slow code. Needs some MiB of stack.
+  // kRefused as translate(), kInternal when the code generator fails. `cheap`: generates slow code
+  // fast. Needs some MiB of stack.
   Result<GeneratedCode> generate(const KernelSource& kernel, bool cheap);
 
-  // The fast form of the same kernel: an object whose kRootSymbol is a RegionProgram. kRefused: it
-  // has none. Needs some MiB of stack.
+  // The fast form of the same kernel: an object in which kRootSymbol is a RegionProgram. kRefused:
+  // the kernel has none. Needs some MiB of stack.
   Result<GeneratedCode> generate_regions(const KernelSource& kernel, unsigned slice_lanes);
 
-  // Compiles a little of everything, and throws it away: what LLVM makes for itself on the way is
-  // there afterwards. Needs some MiB of stack.
+  // Compiles a small sample and discards it, so that LLVM's internal tables exist afterwards. Needs
+  // some MiB of stack.
   Status warm_up();
 
-  // Makes an object runnable; `symbols` are what it may refer to besides the run-time functions.
-  // Lives until unload() or the end of this object.
+  // Makes an object runnable. `symbols`: what it may refer to besides the run-time functions. The
+  // code lives until unload() or the end of this object.
   Result<LoadedCode> load(const std::string& object, std::span<const LinkSymbol> symbols);
   void unload(const LoadedCode& code);
 
-  // Code generator, its version, processor and its features: objects are only good for the same.
+  // The code generator and its version, and the processor and its features. Objects are valid only
+  // for the same text.
   const std::string& target_text() const;
 
  private:

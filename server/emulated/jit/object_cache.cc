@@ -1,5 +1,5 @@
-// One file an object, named by the hash of its key; written beside and renamed, so that readers see
-// whole files only.
+// One file per object, named by the hash of its key. It is written under another name and renamed,
+// so that readers see only complete files.
 #include "server/emulated/jit/object_cache.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ constexpr char kMagic[8] = {'g', 'p', 'r', 'u', 'n', 'o', 'b', '1'};
 constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 30;
 constexpr char kTemporaryPrefix[] = "new.";
 constexpr char kObjectSuffix[] = ".o";
-constexpr time_t kTemporarySecondsMax = 3600;  // An older one was left by a process that died.
+constexpr time_t kTemporarySecondsMax = 3600;  // An older one is from a process that died.
 
 struct FileHead {
   char magic[8];
@@ -78,7 +78,7 @@ bool write_all(int fd, const void* from, std::size_t bytes) {
   return true;
 }
 
-// False when the file is not whole or not what was written.
+// False when the file is incomplete or not as written.
 bool read_object(int fd, GeneratedCode* code) {
   FileHead head;
   struct stat facts;
@@ -137,7 +137,7 @@ std::optional<GeneratedCode> ObjectCache::find(std::string_view key_text) {
     unlinkat(directory_.get(), name.c_str(), 0);
     return std::nullopt;
   }
-  futimens(fd.get(), nullptr);  // Used now: trim() takes the oldest.
+  futimens(fd.get(), nullptr);  // Marks it as used, because trim() drops the oldest.
   return code;
 }
 
@@ -171,7 +171,7 @@ void ObjectCache::trim() {
   stored_since_trim_ = 0;
   const UniqueFd lock(
       openat(directory_.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;  // Another one trims.
+  if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;  // Another process trims.
   UniqueFd listed(openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* entries = listed.valid() ? fdopendir(listed.get()) : nullptr;
   if (entries == nullptr) return;

@@ -1,7 +1,7 @@
-// ObjectCache: generated code on disk, shared by processes of one user. What it gives back is
-// checked; what is damaged is dropped. A cache that cannot be used is as good as an empty one.
+// ObjectCache: generated code on disk, shared by the processes of one user. It checks what it
+// returns and drops what is damaged. A cache that cannot be used behaves like an empty one.
 //
-// The files hold machine code that will be run, so the directory must belong to this user and be
+// The files hold machine code that will be run. So the directory must belong to this user and be
 // closed to others.
 #pragma once
 
@@ -33,8 +33,8 @@ class ObjectCache {
 
  private:
   ObjectCache(UniqueFd directory, std::uint64_t bytes_max);
-  // Drops the objects that were not used for longest until a fifth of the bound is free. One
-  // process at a time.
+  // Drops the least recently used objects until a fifth of the bound is free. One process at a
+  // time.
   void trim();
 
   const UniqueFd directory_;

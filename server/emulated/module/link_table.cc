@@ -1,4 +1,4 @@
-// Which definition wins when texts are linked, and how names are made unique.
+// The choice of the definition when texts are linked, and the making of unique names.
 #include "server/emulated/module/link_table.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ Status LinkTable::add_shared_name(const Definition& definition, Linkage linkage,
   if (!known_yields && !new_yields) {
     return Status(Code::kInvalidArgument, std::string(name) + " is defined twice");
   }
-  // The strong definition counts; among .common ones the largest.
+  // The strong definition counts. Among .common ones the largest counts.
   const bool larger = known == Linkage::kCommon && linkage == Linkage::kCommon &&
                       variable(definition).byte_size() > variable(found->second).byte_size();
   if ((known_yields && !new_yields) || larger) {

@@ -1,6 +1,6 @@
-// LinkTable: what the names in the texts of one module stand for, across the texts. Follows PTX's
-// linking directives (PTX ISA, section 11.6): .visible and .weak names, and kernels, are shared by
-// all texts; other names belong to their text.
+// LinkTable: the meaning of names across the texts of one module. It follows PTX's linking
+// directives (PTX ISA, section 11.6). All texts share .visible and .weak names, and kernels. Other
+// names belong to their text.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace gpurun::emulated {
 
-// One definition: which text, and where in that text's index.
+// One definition: its text, and its place in that text's index.
 struct Definition {
   enum class Kind : std::uint8_t {
     kNone,
-    kFunction,       // Of ModuleIndex::functions, with a body.
-    kVariable,       // Of ModuleIndex::variables: .global, .const or .shared.
-    kDynamicShared,  // An unsized .extern .shared array: all of them start at one place.
+    kFunction,  // In ModuleIndex::functions, with a body.
+    kVariable,  // In ModuleIndex::variables: .global, .const or .shared.
+    // An unsized .extern .shared array. All of them start at one place.
+    kDynamicShared,
   };
   Kind kind = Kind::kNone;
   std::uint32_t text = 0;
@@ -35,9 +36,10 @@ class LinkTable {
   // `indexes` is borrowed. kInvalidArgument when a name is defined twice.
   static Result<LinkTable> build(const std::vector<ptx::ModuleIndex>& indexes);
 
-  // What `name` means in text number `text`; kind kNone when nothing of this module has the name.
+  // The meaning of `name` in text number `text`. Kind kNone when this module does not define the
+  // name.
   Definition find(std::uint32_t text, std::string_view name) const;
-  // The same for a name of no text: only those that all texts share.
+  // As find(), for a name outside of any text: finds only names that all texts share.
   Definition find_shared_name(std::string_view name) const;
 
   const ptx::FunctionRange& function(const Definition& definition) const {
@@ -50,8 +52,8 @@ class LinkTable {
     return definition.kind == Definition::Kind::kFunction ? function(definition).name
                                                           : variable(definition).name;
   }
-  // A name for linking, unique in the module and the same in every process: "m.name", with the
-  // text's number when the name is the text's own.
+  // A name for linking, unique in the module and the same in every process: "m.name". A name that
+  // belongs to one text has the text's number in it.
   std::string link_name(const Definition& definition) const;
 
  private:

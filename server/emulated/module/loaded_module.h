@@ -1,4 +1,4 @@
-// LoadedModule: the one implementation of Module.
+// LoadedModule: the only implementation of Module.
 #pragma once
 
 #include <memory>
@@ -43,8 +43,8 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   const RuntimeFunctions& runtime() const override { return backend_.runtime(); }
 
  private:
-  // One kernel, or one function that is called through a pointer. What has been found out stays,
-  // failures too; the parsed text does not, because libraries have thousands of kernels.
+  // One kernel, or one function that is called through a pointer. It keeps results, including
+  // failures. It does not keep the parsed text, because libraries have thousands of kernels.
   struct Record final : FastForm {
     void ran_without(std::chrono::nanoseconds time, std::uint32_t row_threads) override {
       module->note_time(*this, time, row_threads);
@@ -53,13 +53,13 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
     void show() { code_.store(&fast_code, std::memory_order_release); }
 
     LoadedModule* module = nullptr;
-    std::atomic<std::uint64_t> nanoseconds{0};  // That it ran without its fast form.
+    std::atomic<std::uint64_t> nanoseconds{0};  // Run time without the fast form.
     std::atomic<bool> may_ask_for_fast{false};
     std::atomic<bool> asked_for_fast{false};
-    ReadyRegions regions;  // Written once, by whoever makes them, before `fast_code` is shown.
+    ReadyRegions regions;  // Written once, before `fast_code` is shown.
     Code fast_code;
 
-    std::mutex mutex;  // Held while it is parsed or compiled; guards what follows.
+    std::mutex mutex;  // Held while it is parsed or compiled. Guards what follows.
     Definition definition;
     bool prepared = false;  // `attributes` are known.
     bool compiled = false;
@@ -73,16 +73,16 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   void collect_names();
   Record* kernel_record(std::string_view name);
   Record& record(const Definition& definition);
-  // What descriptor number `index` stands for: for a declaration, what it declares.
+  // The definition behind descriptor number `index`. For a declaration, it is what that declares.
   Definition described(std::uint64_t index) const;
   // With record.mutex held.
   Result<std::unique_ptr<Unit>> prepare(Record& record);
   Status compile_record(Record& record);
-  // Regions for a kernel that has just been compiled, if they are to be had at once.
+  // Adds regions to a kernel that has just been compiled, if they can be had at once.
   void add_fast_form(Record& record, const Unit& unit, const std::string& cache_text);
   void show_fast_form(Record& record, const ReadyRegions& regions);
   void note_time(Record& record, std::chrono::nanoseconds time, std::uint32_t row_threads);
-  // In the background.
+  // On the background thread.
   void make_fast_form(Record& record, unsigned slice_lanes);
   void fill_attributes(Record& record, const Unit& unit) const;
 
@@ -98,7 +98,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   std::vector<Definition> descriptor_functions_;
   std::unique_ptr<FunctionDescriptor[]> descriptors_;
 
-  std::mutex mutex_;  // Guards records_ and the lazily found shared_of_functions_; taken last.
+  std::mutex mutex_;  // Guards records_ and the lazily found shared_of_functions_. Taken last.
   std::unordered_map<std::uint64_t, std::unique_ptr<Record>> records_;
   bool shared_known_ = false;
   std::vector<Definition> shared_of_functions_;

@@ -1,4 +1,4 @@
-// Loading, and work put off until a kernel is asked for or launched.
+// Loading, and work that is deferred until a kernel is looked up or launched.
 #include "server/emulated/module/module.h"
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 namespace gpurun::emulated {
 namespace {
 
-// What a function that is called through a pointer may take of the stack: its size is not known
-// when the kernel is launched.
+// Bound of the stack of a function that is called through a pointer. Its size is not known when the
+// kernel is launched.
 constexpr std::uint32_t kPointerCallStackBytes = 16u << 10;
 
-// A kernel that has run for so long is worth a compilation of its fast form, which takes about as
-// long for most.
+// A kernel that has run this long is worth a compilation of its fast form, which takes about as
+// long for most kernels.
 constexpr std::uint64_t kHotNanoseconds = 30'000'000;
 
-// More takes seconds to compile, which the end of the process would wait for.
+// Larger kernels take seconds to compile, and the end of the process would wait for that.
 constexpr std::uint32_t kBackgroundInstructionsMax = 2000;
 
-// Times ten. The toolkits of CUDA 13 write 9.0 and later; what an unknown 9.x text asks for and is
-// not there shows at its kernels.
+// Times ten. The toolkits of CUDA 13 write 9.0 and later. A missing feature of an unknown 9.x text
+// shows only in its kernels.
 constexpr std::uint32_t kPtxVersionMax = 99;
 
 std::uint64_t key_of(const Definition& definition) {
@@ -139,7 +139,7 @@ std::uint64_t LoadedModule::descriptor_address(const Definition& function) const
 
 Result<GlobalVariable> LoadedModule::global(std::string_view name) const {
   Definition definition = table_->find_shared_name(name);
-  // The runtime asks for variables of internal linkage too.
+  // The runtime also looks up variables of internal linkage.
   for (std::uint32_t text = 0; text < indexes_.size(); ++text) {
     if (definition.kind != Definition::Kind::kNone) break;
     definition = table_->find(text, name);
@@ -194,7 +194,7 @@ Result<std::unique_ptr<Unit>> LoadedModule::prepare(Record& record) {
   if (!record.failure.ok()) return record.failure;
   auto unit = Unit::build(*this, record.definition);
   if (!unit.ok()) {
-    // A body that cannot be parsed is as untranslatable as one with an unknown instruction.
+    // A body that cannot be parsed is handled like one with an unknown instruction.
     record.failure = Status(Code::kRefused, at_module(unit.status().message()));
     return record.failure;
   }
@@ -257,11 +257,12 @@ void LoadedModule::add_fast_form(Record& record, const Unit& unit, const std::st
   if (backend_.tier() == Tier::kAuto) {
     if (const auto known = backend_.find_regions(request)) return show_fast_form(record, *known);
     if (unit.source().instruction_count > kBackgroundInstructionsMax) return;
-    // Here, for who runs the kernel is no thread of the program, and might be too late.
+    // Called here, because the threads that run the kernel are not the program's, and it might be
+    // too late there.
     record.may_ask_for_fast.store(backend_.prepare_background(), std::memory_order_relaxed);
     return;
   }
-  // No launch has been seen; .reqntid may tell.
+  // No launch has been seen yet. .reqntid may give the block size.
   const std::uint32_t row = record.attributes.required_block[0];
   const unsigned lanes = row != 0 ? slice_lanes_for(row) : backend_.slice_lanes();
   Result<ReadyRegions> made = Status(Code::kInternal, "not compiled");
@@ -296,7 +297,7 @@ void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time,
   }
 }
 
-// What the record's mutex guards is not touched: launches go on meanwhile.
+// Does not touch what the record's mutex guards, because launches continue meanwhile.
 void LoadedModule::make_fast_form(Record& record, unsigned slice_lanes) {
   auto unit = Unit::build(*this, record.definition);
   if (!unit.ok()) return;  // It was compiled before, so this does not happen.

@@ -1,5 +1,5 @@
-// Walks a kernel and what it calls: checks every instruction, finds every name, lays out shared
-// memory.
+// Building of a unit: checks every instruction of a kernel and its callees, resolves every name,
+// and lays out shared memory.
 #include "server/emulated/module/unit.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 using ptx::Operand;
 
 constexpr std::size_t kFunctionsMax = 1u << 16;
-// More than any device has (227 KiB), so that such a kernel can still be asked for its attributes.
+// More than any device has (227 KiB), so that the attributes of such a kernel can still be read.
 constexpr std::uint64_t kSharedBytesMax = 1u << 30;
 constexpr std::uint32_t kDynamicSharedAlignment = 16;
 
@@ -225,7 +225,7 @@ Status Unit::lay_out_shared() {
       }
     }
   }
-  if (calls_pointers_) dynamic_shared_ = true;  // What is called may use it.
+  if (calls_pointers_) dynamic_shared_ = true;  // The callee may use it.
   if (dynamic_shared_) {
     shared_wide_ = (shared_wide_ + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
   }
@@ -248,7 +248,7 @@ Status Unit::lay_out_shared() {
 // The parts that the translator sees ------------------------------------------------------------
 
 void Unit::find_recursion() {
-  // A depth-first walk: an edge to a function on the path is a cycle.
+  // A depth-first walk. An edge to a function on the path is a cycle.
   enum class Mark : std::uint8_t { kNew, kOnPath, kDone };
   std::vector<Mark> marks(functions_.size(), Mark::kNew);
   std::vector<std::pair<std::size_t, std::size_t>> path{{0, 0}};
@@ -305,7 +305,8 @@ Symbol Unit::find(std::uint32_t text, std::string_view name) const {
       if (is_runtime_call(name)) symbol.kind = Symbol::Kind::kRuntime;
       return symbol;
     case Definition::Kind::kDynamicShared:
-      // What is called through a pointer learns the place from the block: it differs by kernel.
+      // A function that is called through a pointer reads the place from the block, because it
+      // differs by kernel.
       symbol.kind = root().entry ? Symbol::Kind::kShared : Symbol::Kind::kDynamicShared;
       symbol.shared_offset = dynamic_offset_;
       return symbol;

@@ -1,5 +1,5 @@
 // Unit: one kernel, or one function that is called through a pointer, with everything that it calls
-// directly: parsed, resolved and laid out, ready to be translated.
+// directly. It is parsed, resolved and laid out, ready to be translated.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace gpurun::emulated {
 
-// What a unit asks of its module. Any thread.
+// The services of a module to its units. Any thread.
 class UnitContext {
  public:
   virtual ~UnitContext() = default;
@@ -24,15 +24,15 @@ class UnitContext {
   virtual std::size_t text_count() const = 0;
   virtual std::uint64_t variable_address(const Definition& definition) const = 0;
   virtual std::uint64_t descriptor_address(const Definition& function) const = 0;
-  // The module-scope .shared variables that functions of the module use, in a fixed order:
-  // functions that are called through pointers find them at the same place in every kernel.
+  // The module-scope .shared variables that functions of the module use, in a fixed order.
+  // Functions that are called through pointers find them at the same place in every kernel.
   virtual Result<std::vector<Definition>> shared_of_functions() = 0;
 };
 
-// Built by one thread, then constant.
+// Built by one thread, constant afterwards.
 class Unit {
  public:
-  // kRefused: an instruction is not in the translator's table, or a function is missing; the
+  // kRefused: an instruction is not in the translator's table, or a function is missing. The
   // message names function, line and instruction. kInvalidArgument: the text is malformed.
   static Result<std::unique_ptr<Unit>> build(UnitContext& context, const Definition& root);
   ~Unit();
@@ -41,16 +41,17 @@ class Unit {
 
   const KernelSource& source() const { return source_; }
   const ptx::Function& root() const { return functions_.front()->parsed; }
-  // Of static shared memory, with what dynamic shared memory's alignment needs behind it.
+  // Bytes of static shared memory, with the padding that dynamic shared memory's alignment needs.
   std::uint32_t shared_bytes() const { return shared_end_; }
   bool uses_dynamic_shared() const { return dynamic_shared_; }
   std::uint32_t local_bytes() const { return local_bytes_; }
-  // Calls through pointers.
+  // Whether it calls through pointers.
   bool calls_pointers() const { return calls_pointers_; }
   bool recursive() const { return recursive_ || calls_pointers_; }
   // Variables and descriptors that the code refers to.
   const std::vector<LinkSymbol>& symbols() const { return symbols_; }
-  // Everything that the translation depends on, the same in every process: for the object cache.
+  // Everything that the translation depends on, as a key for the object cache. It is the same in
+  // every process.
   std::string cache_text() const;
 
  private:
@@ -98,7 +99,7 @@ class Unit {
   bool recursive_ = false;
 };
 
-// The module-scope .shared variables that one function's body uses, added to `out` once each.
+// Adds the module-scope .shared variables that one function's body uses to `out`, each once.
 Status collect_shared(const LinkTable& table, const Definition& function,
                       std::vector<Definition>& out);
 

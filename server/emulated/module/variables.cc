@@ -1,5 +1,5 @@
-// Layout and first values of module variables (PTX ISA, section 5.4). Everything but managed
-// variables lies in one allocation.
+// Layout and initial values of module variables (PTX ISA, section 5.4). All variables except
+// managed ones lie in one allocation.
 #include "server/emulated/module/variables.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ Status Variables::allocate(const std::vector<ptx::ModuleIndex>& indexes, const L
       if (!(table.find(text, variable.name) == Definition{Definition::Kind::kVariable, text, i})) {
         continue;
       }
-      // An empty variable has an address of its own too.
+      // An empty variable also has an address of its own.
       const std::uint64_t bytes = std::max<std::uint64_t>(1, variable.byte_size());
       const std::uint64_t each = variable.byte_alignment();
       if (variable.space == ptx::Space::kConst) const_end = align_up(const_end, each) + bytes;
@@ -88,7 +88,7 @@ Status Variables::allocate(const std::vector<ptx::ModuleIndex>& indexes, const L
       }
       alignment = std::max(alignment, each);
       end = align_up(end, each);
-      addresses_[text][i] = end + 1;  // Offset for now; 0 stays "none".
+      addresses_[text][i] = end + 1;  // An offset at first. 0 stays "no address".
       end += bytes;
       if (end > ptx::kVariableBytesMax) {
         return Status(Code::kInvalidArgument, "the module's variables are too large");

@@ -1,5 +1,4 @@
-// Variables: where the .global and .const variables of one module live, and what they hold at
-// first.
+// Variables: the addresses and initial values of the .global and .const variables of one module.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace gpurun::emulated {
 
-// Immutable once placed: any thread.
+// Immutable after place(). Any thread.
 class Variables {
  public:
   explicit Variables(GlobalMemory& memory) : memory_(memory) {}
@@ -26,11 +25,12 @@ class Variables {
   // Address of a function's descriptor, for initialisers that hold it.
   using FunctionAddress = std::function<std::uint64_t(const Definition&)>;
 
-  // Allocates and initialises every variable that `table` has kept. Once.
+  // Allocates and initialises every variable that `table` has kept. Called once.
   Status place(const std::vector<ptx::ModuleIndex>& indexes, const LinkTable& table,
                const FunctionAddress& function_address);
 
-  // 0 for what has no address: .shared variables, and definitions that another text's replaced.
+  // 0 for definitions without an address: .shared variables, and definitions that another text
+  // replaced.
   std::uint64_t address(const Definition& definition) const;
   std::uint32_t const_bytes() const { return const_bytes_; }
 

@@ -18,7 +18,7 @@ namespace {
 
 using emulated::settings;
 
-// As on a real machine, NVML shows every device, also those that CUDA_VISIBLE_DEVICES hides.
+// NVML shows every device, also those that CUDA_VISIBLE_DEVICES hides, as on a real machine.
 unsigned device_count() { return static_cast<unsigned>(settings().devices); }
 
 NvmlReturn device(unsigned index, NvmlDevice* device) {
@@ -35,7 +35,7 @@ NvmlReturn device(unsigned index, NvmlDevice* device) {
   return kNvmlSuccess;
 }
 
-// The table by which the emulated libcuda.so.1 says what it is, if this process has loaded it.
+// The table in which the emulated libcuda.so.1 describes itself, if this process has loaded it.
 const EmulatedView* loaded_view() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
@@ -50,8 +50,9 @@ const EmulatedView* loaded_view() {
   return view != nullptr && view->bytes >= sizeof(EmulatedView) ? view : nullptr;
 }
 
-// Without a ledger every process has a device of its own, and what others use of it is nothing.
-// With one it says what they use; what this process does is known to its libcuda.so.1 alone.
+// Without a ledger every process has a device of its own, and other processes use nothing of it.
+// With a ledger it counts what they use. Only this process's libcuda.so.1 knows what this process
+// uses.
 NvmlReturn used_bytes(unsigned index, std::uint64_t* used) {
   *used = 0;
   if (const EmulatedView* view = loaded_view()) {

@@ -28,7 +28,7 @@ Captures& captures() {
   return *all;
 }
 
-// Nearly always none: then no lock is taken.
+// No lock is taken in the usual case, which is no capture.
 std::vector<std::shared_ptr<Capture>> active_captures() {
   if (active_capture_count.load(std::memory_order_relaxed) == 0) return {};
   Captures& all = captures();
@@ -152,7 +152,7 @@ CUresult Capture::end() {
   ended_ = true;
   for (auto& [stream, participant] : participants_) participant.stream->set_capture(nullptr);
   if (invalidated_) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  // Everything that the origin's last nodes do not depend on was never joined.
+  // Work that the origin's last nodes do not depend on was never joined.
   std::vector<const GraphNode*> open, reached;
   for (const auto& node : participants_[origin_.get()].frontier) open.push_back(node.get());
   while (!open.empty()) {
@@ -216,7 +216,7 @@ void forget_capture(const std::shared_ptr<Capture>& capture) {
   Captures& all = captures();
   {
     const std::lock_guard lock(all.mutex);
-    if (std::erase(all.active, capture) == 0) return;  // Somebody ends it.
+    if (std::erase(all.active, capture) == 0) return;  // Another thread ends it.
     active_capture_count.fetch_sub(1, std::memory_order_release);
   }
   (void)capture->end();
@@ -234,9 +234,9 @@ void end_captures_of(const Context& context) {
   }
 }
 
-// A stream that has joined keeps its part in the capture: what it captured counts at the end,
-// joined again or not. (NVIDIA's sample graphMemoryNodes destroys such a stream before the capture
-// ends.)
+// A stream that has joined keeps its part in the capture. What it captured counts at the end,
+// joined again or not. NVIDIA's sample graphMemoryNodes destroys such a stream before the capture
+// ends.
 void end_captures_of(const Stream& stream) {
   for (const auto& capture : active_captures()) {
     if (capture->origin() == &stream) forget_capture(capture);
@@ -266,7 +266,8 @@ CUresult check_stream_use(driver_abi::CaptureFamily family, Stream& stream) {
     const bool told = capture->invalidated() && rule.invalidated.code != 0;
     return refuse(capture, told ? rule.invalidated : rule.capturing);
   }
-  // Each launch asks: what does not block is not the legacy stream, which takes a lock to find.
+  // Each launch calls this. A non-blocking stream is not the legacy stream, and the lookup of that
+  // takes a lock.
   const bool legacy = stream.is_blocking() && &stream == stream.context().legacy_stream().get();
   return legacy ? refuse_context(stream.context(), true, rule.legacy) : CUDA_SUCCESS;
 }

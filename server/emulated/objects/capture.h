@@ -1,5 +1,5 @@
-// Capture: a stream that records a graph instead of executing, and what other calls may do
-// meanwhile (Programming Guide, "Creating a Graph Using Stream Capture").
+// Capture: a stream that records a graph instead of executing, and what other calls may do during
+// that (Programming Guide, "Creating a Graph Using Stream Capture").
 #pragma once
 
 #include <atomic>
@@ -26,30 +26,30 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   CUstreamCaptureMode mode() const { return mode_; }
   const std::shared_ptr<Graph>& graph() const { return graph_; }
   const Stream* origin() const { return origin_.get(); }
-  // Whether the calling thread began it.
+  // Whether the calling thread began the capture.
   bool is_of_this_thread() const;
 
   bool invalidated() const;
-  // The capture fails at its end with STREAM_CAPTURE_INVALIDATED.
+  // Makes the capture fail at its end with STREAM_CAPTURE_INVALIDATED.
   void invalidate();
 
-  // Adds a node behind what `stream` captured last. STREAM_CAPTURE_INVALIDATED.
+  // Adds a node after the last nodes that `stream` captured. STREAM_CAPTURE_INVALIDATED.
   CUresult add(Stream& stream, OperationPtr operation);
-  // What the next node of `stream` depends on.
+  // The nodes that the next node of `stream` depends on.
   std::vector<std::shared_ptr<GraphNode>> frontier(const Stream& stream) const;
-  // `add`: also; else: instead.
+  // Adds `nodes` to the frontier of `stream` if `add` is set, else replaces it.
   void set_frontier(const Stream& stream, std::vector<std::shared_ptr<GraphNode>> nodes, bool add);
-  // Lets `stream` take part (it waited for an event of this capture).
+  // Adds `stream` to the capture, because it waited for an event of the capture.
   CUresult join(const StreamPtr& stream, const std::vector<std::shared_ptr<GraphNode>>& nodes);
 
-  // The handles of frontier(), valid until the next call for this stream.
+  // The handles of frontier(). They are valid until the next call for this stream.
   const CUgraphNode* frontier_handles(const Stream& stream, std::size_t* count);
   bool ended() const;
-  // `blocking_only`: streams that the legacy stream waits for.
+  // `blocking_only`: counts only streams that the legacy stream waits for.
   bool has_stream_of(const Context& context, bool blocking_only) const;
 
-  // Takes all streams out. INVALIDATED, or UNJOINED when work of a joined stream is not waited for
-  // by the origin.
+  // Removes all streams from the capture. INVALIDATED. UNJOINED when the origin does not wait for
+  // work of a joined stream.
   CUresult end();
 
  private:
@@ -63,42 +63,44 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   const std::shared_ptr<Graph> graph_;
   const StreamPtr origin_;
   const CUstreamCaptureMode mode_;
-  const void* const thread_;  // Identity of the thread's state; never followed.
+  const void* const thread_;  // Identity of the thread's state; never dereferenced.
   bool ended_ = false;
   mutable std::mutex mutex_;
   bool invalidated_ = false;
   std::map<const Stream*, Participant> participants_;
 };
 
-// Lets a capture begin on `stream`: nodes go behind `behind` in `graph`. ILLEGAL_STATE when the
-// stream captures already, STREAM_CAPTURE_UNSUPPORTED for the legacy stream.
+// Begins a capture on `stream`. Nodes follow `behind` in `graph`. ILLEGAL_STATE when the stream
+// captures already, STREAM_CAPTURE_UNSUPPORTED for the legacy stream.
 CUresult begin_capture(const StreamPtr& stream, std::shared_ptr<Graph> graph,
                        std::vector<std::shared_ptr<GraphNode>> behind, CUstreamCaptureMode mode);
-// Ends it. ILLEGAL_STATE: it does not capture; STREAM_CAPTURE_UNMATCHED: it joined another's
-// capture; STREAM_CAPTURE_WRONG_THREAD; and as Capture::end().
+// Ends the capture. ILLEGAL_STATE: the stream does not capture. STREAM_CAPTURE_UNMATCHED: it joined
+// a capture that began on another stream. STREAM_CAPTURE_WRONG_THREAD. Also fails as
+// Capture::end().
 CUresult end_capture(const StreamPtr& stream, std::shared_ptr<Graph>* graph);
 
-// What captures ends with it: captures that began on a stream of the context, or on the stream, are
-// forgotten; others that a stream of the context takes part in are invalidated.
+// Ends captures when a context or a stream is destroyed. Captures that began on the stream, or on a
+// stream of the context, are dropped. Other captures in which a stream of the context takes part
+// are invalidated.
 void end_captures_of(const Context& context);
 void end_captures_of(const Stream& stream);
 
-// How many go on. Written by capture.cc.
+// The number of active captures. Only capture.cc writes it.
 inline constinit std::atomic<std::size_t> active_capture_count{0};
 
-// What captures let calls answer (driver_abi/capture_rules.h): CUDA_SUCCESS, or what a call returns
-// instead, and the captures in question are invalidated.
+// The checks of calls against captures (driver_abi/capture_rules.h). They return CUDA_SUCCESS, or
+// the code that the call must return. A refusal may invalidate the captures involved.
 //
-// Whether this thread may make calls of a family that is potentially unsafe.
+// Whether this thread may make calls of a potentially unsafe family.
 CUresult check_modes(driver_abi::CaptureFamily family);
 // Whether a call of `family` may use the stream.
 CUresult check_stream_use(driver_abi::CaptureFamily family, Stream& stream);
 // Whether the context may be waited for.
 CUresult check_context_wait(const Context& context);
-// Whether the event may be waited for or asked.
+// Whether the event may be waited for or queried.
 CUresult check_event_use(const Event& event);
 
-// Every entry point, before all else: modes, but for functions that ask themselves
+// Every entry point calls this first. It checks modes, except for functions that do so themselves
 // (CaptureRule::by_argument).
 CUresult check_modes_of(const char* base);
 inline CUresult refuse_while_capturing(const char* base) {

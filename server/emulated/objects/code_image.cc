@@ -1,4 +1,4 @@
-// Finds the PTX in an image: which entries of which containers make up the module.
+// Search of the PTX in an image: which entries of which containers make up the module.
 #include "server/emulated/objects/code_image.h"
 
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 using driver_abi::FatbinEntry;
 using driver_abi::FatbinKind;
 
-// A file that is read to be loaded is at most this long.
+// Bound of the size of a file to load.
 constexpr std::streamoff kFileBytesMax = std::streamoff{1} << 31;
 
 std::string text_of(const Bytes& bytes) {
@@ -55,8 +55,8 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
       linked = true;
     }
     if (linked) continue;
-    // A linked program's own container comes first and holds machine code; should it ever hold PTX
-    // too, its objects' PTX says the same again.
+    // A linked program's own container comes first and holds machine code. PTX in it would only
+    // repeat its objects' PTX.
     if (&piece == &pieces.front() && pieces.size() > 1) continue;
     if (const auto chosen = driver_abi::select_ptx(*entries, selection)) {
       image->take((*entries)[*chosen]);
@@ -84,8 +84,8 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi:
     case driver_abi::ImageForm::kContainer:
       return from_pieces(found.pieces);
     case driver_abi::ImageForm::kElf: {
-      // Accepted: cuBLAS crashes when it is not, and tries its next candidate when a kernel of it
-      // is not to be had (docs/cuda-gotchas.md).
+      // The image is accepted. cuBLAS crashes otherwise, and tries its next candidate when a kernel
+      // of it cannot be had (docs/cuda-gotchas.md).
       auto image = std::make_shared<CodeImage>();
       image->contents_ = "machine code (elf)";
       return std::shared_ptr<const CodeImage>(std::move(image));
@@ -110,8 +110,8 @@ std::shared_ptr<const CodeImage> CodeImage::from_text(ByteView text, const char*
   return image;
 }
 
-// What cannot be translated is said here, where the image is known: who loads it gets a number
-// only.
+// Logs here what cannot be translated, because the image is known here. The loading program gets
+// only a number.
 Result<std::shared_ptr<const CodeImage>> CodeImage::from_tile_ir(ByteView bytes) {
   const auto text = tile::translate(bytes, static_cast<std::uint32_t>(settings().capability));
   if (!text.ok()) {

@@ -1,6 +1,6 @@
-// CodeImage: what a program passed to be loaded: PTX text, a fat binary, Tile IR, or machine code.
-// Kept as it was stored (compressed) until a module needs the text; Tile IR as the PTX that it is
-// translated to.
+// CodeImage: an image that a program passed to be loaded: PTX text, a fat binary, Tile IR, or
+// machine code. It stays in its stored (compressed) form until a module needs the text. Tile IR is
+// stored as the PTX that it is translated to.
 #pragma once
 
 #include <memory>
@@ -16,23 +16,24 @@ namespace gpurun::emulated {
 // Immutable after read(). Any thread.
 class CodeImage {
  public:
-  // Follows `image` in this process (driver_abi/image_length.h). Nothing of it is borrowed.
-  // kCuda: INVALID_VALUE, INVALID_IMAGE. An image without usable PTX is no failure: texts() is.
+  // Reads the image at `image` in this process (driver_abi/image_length.h). Borrows nothing of it.
+  // kCuda: INVALID_VALUE, INVALID_IMAGE. An image without usable PTX is not a failure here, but
+  // texts() fails.
   static Result<std::shared_ptr<const CodeImage>> read(const void* image);
-  // The same for bytes of known length: nothing outside of them is read.
+  // As read(), for bytes of known length. Reads nothing outside of them.
   static Result<std::shared_ptr<const CodeImage>> read_bytes(ByteView bytes);
-  // The same for the bytes of a file.
+  // As read(), for the bytes of a file.
   static Result<std::shared_ptr<const CodeImage>> read_file(const char* path);
 
-  // Plain PTX text (or what Tile IR was translated to): the program's own, where a bad instruction
-  // is INVALID_PTX.
+  // Whether it is plain PTX text, or text that Tile IR was translated to. A bad instruction is then
+  // INVALID_PTX.
   bool is_text() const { return is_text_; }
-  // False: nothing here can be translated.
+  // False: nothing in the image can be translated.
   bool has_ptx() const { return !parts_.empty(); }
-  // "ptx 75, elf 120": what is in the image, for messages.
+  // The contents of the image, for messages: "ptx 75, elf 120".
   const std::string& contents() const { return contents_; }
 
-  // The PTX texts to be linked into one module, decompressed. Empty when there is none.
+  // The PTX texts to be linked into one module, decompressed. Empty when there are none.
   Result<std::vector<std::string>> texts() const;
 
  private:

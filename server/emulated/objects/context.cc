@@ -89,7 +89,7 @@ void Context::delay(Stream& stream, const Stream::Dependency& earlier) {
 }
 
 void Context::wait_for(const Stream::Dependency& earlier) {
-  legacy_stream();  // Streams that block wait for it, also those that are made later.
+  legacy_stream();  // Blocking streams wait for it, also those that are made later.
   {
     const std::unique_lock lock(streams_mutex_);
     awaited_ = earlier;
@@ -171,7 +171,7 @@ void Context::keep_while_busy(std::shared_ptr<const void> object) {
     busy.push_back({std::move(stream), position});
   }
   if (busy.empty()) return;
-  // On a stream of its own: nothing waits for this.
+  // On a stream of its own, so that nothing waits for this.
   const auto aside = std::make_shared<Stream>(shared_from_this(), CU_STREAM_NON_BLOCKING, 0);
   aside->enqueue(std::make_shared<FunctionOperation>(
                      [kept = std::move(object)]() mutable {
@@ -212,7 +212,7 @@ void Context::destroy() {
     peers_.clear();
     runtime_.reset();
   }
-  // Without the lock: the destructors call back into the driver.
+  // Without the lock, because the destructors call back into the driver.
   driver_abi::drop_context_storage(as<CUcontext>());
   active_.store(false, std::memory_order_release);
   for (const std::uint64_t handle : owned) handles().drop(handle);

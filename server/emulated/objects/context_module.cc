@@ -1,4 +1,4 @@
-// Loading an image into a context, finding its functions, and what is said when that fails.
+// Loading of an image into a context, lookup of its functions, and the log lines of failures.
 #include "server/emulated/objects/context_module.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class ContextModule::Memory final : public GlobalMemory {
     return address;
   }
 
-  // What the end of the context has released already is no longer known.
+  // Memory that the end of the context has released already is no longer known.
   void release(std::uint64_t address) override {
     if (shared_ != nullptr && shared_->holds(address)) return;
     const auto range = memory_registry().take(address, {MemoryKind::kModule, MemoryKind::kManaged});

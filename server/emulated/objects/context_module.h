@@ -20,11 +20,11 @@ namespace gpurun::emulated {
 
 class ContextModule;
 
-// One line on the log: `kernel` was asked for by its name and cannot be had. Nothing without `why`.
+// Logs that `kernel` was looked up by its name and cannot be had. Does nothing without `why`.
 void say_unusable(const std::string& kernel, const std::string& why);
 
-// What a program may set for a function. Those of a kernel of a library are shared by the functions
-// of one device.
+// The settings that a program may change for a function. The functions of a library's kernel on one
+// device share them.
 struct FunctionSettings {
   static constexpr int kUnset = -1;
   std::atomic<int> max_dynamic_shared_bytes{kUnset};
@@ -48,21 +48,22 @@ class Function final : public Object {
         attributes_(attributes),
         settings_(std::move(settings)) {}
 
-  // nullptr: unloaded. Whoever uses attributes() or code holds on to it.
+  // nullptr: unloaded. A caller that uses attributes() or code must hold the module.
   std::shared_ptr<ContextModule> module() const { return module_.lock(); }
   const std::string& name() const { return name_; }
   const KernelAttributes& attributes() const { return *attributes_; }
   FunctionSettings& settings() const { return *settings_; }
   driver_abi::LegacyLaunch& legacy_launch() { return legacy_launch_; }
-  // Handle of the library's kernel that it is in its context; 0: of a module.
+  // Handle of the library's kernel that this function is in its context. 0: the function is of a
+  // module.
   std::uint64_t kernel() const { return kernel_.load(std::memory_order_relaxed); }
   void set_kernel(std::uint64_t handle) { kernel_.store(handle, std::memory_order_relaxed); }
 
   // False: no such attribute.
   bool attribute(CUfunction_attribute attribute, int* value) const;
-  // Dynamic shared memory that a launch may ask for.
+  // Bound of the dynamic shared memory that a launch may ask for.
   std::uint32_t dynamic_shared_bytes_max() const;
-  // Machine code; compiled by the first call, which blocks meanwhile. `module` is module().
+  // The machine code. The first call compiles it and blocks meanwhile. `module` is module().
   CUresult code(ContextModule& module, CompiledKernel* code);
 
  private:
@@ -82,10 +83,10 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
  public:
   static constexpr ObjectKind kKind = ObjectKind::kModule;
 
-  // Loads `image` and gives it a handle, which the context owns. `*why` gets a sentence when it
-  // fails. INVALID_PTX for text that is no PTX, OUT_OF_MEMORY. `managed`: the library's, which all
-  // its modules share, used by one load at a time; nullptr: the module has managed variables of
-  // its own.
+  // Loads `image` and gives it a handle, which the context owns. INVALID_PTX for text that is not
+  // PTX, OUT_OF_MEMORY. `*why` then has a sentence. `managed`: the library's managed variables,
+  // which all its modules share. One load at a time uses it. nullptr: the module has managed
+  // variables of its own.
   static CUresult load(const ContextPtr& context, std::shared_ptr<const CodeImage> image,
                        const std::shared_ptr<ManagedMemory>& managed,
                        std::shared_ptr<ContextModule>* module, std::string* why);
@@ -96,21 +97,24 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
 
   const ContextPtr& context() const { return context_; }
 
-  // The function of that name, the same object each time. NOT_FOUND; NO_BINARY_FOR_GPU when the
-  // image has no PTX or PTX that cannot be translated; INVALID_PTX for the same in PTX text. Then
-  // `*why` is the reason, which who asked for this kernel is told (say_unusable()).
-  // `settings`: those of a library's kernel, or nullptr.
+  // The function of that name, the same object each time. `settings`: those of a library's kernel,
+  // or nullptr.
+  //
+  // NOT_FOUND. NO_BINARY_FOR_GPU when the image has no PTX, or PTX that cannot be translated.
+  // INVALID_PTX for the same in PTX text. `*why` then has the reason, for the log line of a program
+  // that looked up this kernel (say_unusable()).
   CUresult function(const char* name, std::shared_ptr<FunctionSettings> settings,
                     std::shared_ptr<Function>* function, std::string* why);
   // The kernel that code of this module knows by `address`, the same object each time, without a
-  // handle. INVALID_VALUE when there is none of that address, else as function(). On any stack.
+  // handle. INVALID_VALUE when no kernel has that address, else as function(). On any stack.
   CUresult function_at(std::uint64_t address, std::shared_ptr<Function>* function);
-  // As the function's own, but heeds what the program has set for the one that it has a handle of.
+  // As Function::dynamic_shared_bytes_max(), but with the program's settings for the function of
+  // the same name that has a handle.
   std::uint32_t dynamic_shared_bytes_max(const Function& function);
   // NOT_FOUND.
   CUresult global(const char* name, GlobalVariable* variable) const;
   std::vector<std::string> kernel_names() const;
-  // Why no kernel of it can be had; nullptr: they can.
+  // The reason why none of its kernels can be had. nullptr: they can.
   const std::string* failure() const { return module_ == nullptr ? &failure_ : nullptr; }
 
   CUresult compile(const std::string& name, CompiledKernel* code);
@@ -119,7 +123,7 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   class Memory;
   ContextModule(ContextPtr context, std::shared_ptr<const CodeImage> image);
 
-  // The code for a kernel that is there and cannot be run.
+  // The CUDA code for a kernel that exists and cannot be run.
   CUresult unusable() const {
     return image_->is_text() ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
@@ -127,11 +131,12 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   const ContextPtr context_;
   const std::shared_ptr<const CodeImage> image_;
   std::unique_ptr<Memory> memory_;
-  std::unique_ptr<Module> module_;  // nullptr: no PTX, or PTX whose top level is wrong.
-  std::string failure_;             // Why there is no module.
+  // nullptr: no PTX, or PTX with a wrong top level.
+  std::unique_ptr<Module> module_;
+  std::string failure_;  // Why there is no module.
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Function>, std::less<>> functions_;
-  // What kernels launch, by address.
+  // Kernels that kernels launch, by address.
   std::unordered_map<std::uint64_t, std::shared_ptr<Function>> functions_by_address_;
 };
 

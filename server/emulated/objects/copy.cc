@@ -22,7 +22,7 @@ bool is_there(const BoxSide& side, const CopyBox& box) {
   return box_span(side, box, &bytes) && memory_registry().permits(side.address, bytes);
 }
 
-// Device memory that was freed is not known either.
+// Freed device memory is not known either.
 bool is_pageable(std::uint64_t address) {
   return !memory_registry().find(address).has_value() && memory_registry().permits(address, 1);
 }
@@ -47,7 +47,7 @@ CUresult copy_box(const CopyBox& box) {
       box.depth == 1 && (box.height == 1 || (box.source.row_pitch == box.width_bytes &&
                                              box.destination.row_pitch == box.width_bytes));
   if (one_piece) {
-    // memmove: overlapping copies are undefined in CUDA, a crash is not.
+    // memmove, because overlapping copies are undefined in CUDA but must not crash.
     std::memmove(at(box.destination.address), at(box.source.address), box.width_bytes * box.height);
     return CUDA_SUCCESS;
   }

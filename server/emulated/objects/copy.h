@@ -1,4 +1,4 @@
-// Copies and fills as operations: boxes of bytes in memory, of one, two or three dimensions.
+// Copies and fills: operations on boxes of bytes in memory, of one, two or three dimensions.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,25 @@ struct CopyBox {
   std::uint64_t depth = 1;
 };
 
-// Bytes from the first to behind the last that a box touches on one side. False: overflow.
+// The number of bytes from the first to the last byte that a box touches on one side. False:
+// overflow.
 bool box_span(const BoxSide& side, const CopyBox& box, std::uint64_t* bytes);
 
-// ILLEGAL_ADDRESS when device memory of it is gone since it was issued (a node of a graph).
+// ILLEGAL_ADDRESS when its device memory was freed after it was issued (a node of a graph).
 CUresult copy_box(const CopyBox& box);
 
 class CopyOperation final : public Operation {
  public:
-  // `described`: as the program said it, where the box tells less (arrays); may be null.
+  // `described`: the program's description, which tells more than the box for arrays. May be null.
   explicit CopyOperation(const CopyBox& box, std::shared_ptr<const CUDA_MEMCPY3D> described = {})
       : box_(box), described_(std::move(described)) {}
-  // A copy whose source was read when it was issued.
+  // A copy with a source that was read when it was issued.
   CopyOperation(const CopyBox& box, std::vector<std::byte> staged);
   CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
   bool writes_pageable() const override;
-  // A graph's copy to the device from pageable memory reads it when the graph is launched, as was
-  // seen on an H100: not what a host node of that launch has written there.
+  // A graph's copy from pageable memory to the device reads the memory when the graph is launched,
+  // as on an H100. So it does not see what a host node of that launch writes there.
   OperationPtr for_launch() const override;
   const CopyBox& box() const { return box_; }
   const CUDA_MEMCPY3D* described() const { return described_.get(); }

@@ -66,7 +66,7 @@ bool Device::release_primary() {
   return true;
 }
 
-// Who had retained it must still release it (manual, cuDevicePrimaryCtxReset).
+// Its users must still release it (manual, cuDevicePrimaryCtxReset).
 void Device::reset_primary() {
   const ContextPtr& context = primary();
   if (context->is_active()) context->destroy();

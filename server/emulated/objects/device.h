@@ -1,4 +1,4 @@
-// Device: one emulated GPU: its memory, its primary context and what it says about itself.
+// Device: one emulated GPU, with its memory, its primary context and its attributes.
 #pragma once
 
 #include <atomic>
@@ -20,26 +20,27 @@ class MemoryPool;
 // Any thread. Devices are immortal.
 class Device {
  public:
-  // `ordinal`: as programs number it; `physical`: before CUDA_VISIBLE_DEVICES.
+  // `ordinal`: the number that programs use. `physical`: the number before CUDA_VISIBLE_DEVICES.
   Device(int ordinal, int physical);
 
   int ordinal() const { return ordinal_; }
   int physical() const { return physical_; }
   std::string name() const;
   CUuuid uuid() const;
-  // "0000:01:00.0"; the number of the bus is the physical index + 1.
+  // "0000:01:00.0". The bus number is the physical index + 1.
   std::string pci_bus_id() const;
   // False: no such attribute. `capability`: the view of the caller (see settings.h).
   bool attribute(CUdevice_attribute attribute, int capability, int* value) const;
 
   DeviceArena& arena() { return arena_; }
 
-  // Runs this device's kernels; made at the first call. nullptr: it cannot be had.
+  // The engine that runs this device's kernels. It is made at the first call. nullptr: it cannot be
+  // had.
   Engine* engine();
-  // nullptr: nothing has been launched yet.
+  // nullptr: nothing was launched yet.
   Engine* running_engine() const { return running_engine_.load(std::memory_order_acquire); }
 
-  // The primary context; the same object for ever, active while it is retained.
+  // The primary context. It is always the same object, and active while it is retained.
   const ContextPtr& primary();
   ContextPtr retain_primary();
   // False: it was not retained.
@@ -65,13 +66,13 @@ class Device {
   std::shared_ptr<MemoryPool> current_pool_;
 };
 
-// The visible devices; made at the first call.
+// The visible devices. They are made at the first call.
 const std::vector<std::unique_ptr<Device>>& devices();
 // nullptr: no such device.
 Device* device_at(CUdevice ordinal);
 
-// Shared-memory limits of a multiprocessor at our capability (Programming Guide, "Technical
-// Specifications per Compute Capability").
+// Limits of a multiprocessor at our capability (Programming Guide, "Technical Specifications per
+// Compute Capability").
 int shared_bytes_per_block_optin(int capability);
 inline constexpr int kSharedBytesPerBlock = 48 << 10;
 inline constexpr int kSharedBytesReserved = 1 << 10;

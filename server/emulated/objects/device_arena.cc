@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLarge = std::uint64_t{2} << 20;
 
-// The kernel limits the mappings of a process (65,530 by default) and a guard page costs two. With
-// more allocations than this the later ones go without.
+// The kernel limits the mappings of a process (65,530 by default), and a guard page costs two.
+// Later allocations beyond this number have no guard.
 constexpr std::uint64_t kGuardedMax = 20'000;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -29,7 +29,7 @@ void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 DeviceArena::DeviceArena(std::uint64_t bytes_total, int ledger_file)
     : bytes_total_(bytes_total), ledger_(ledger_file, bytes_total) {}
 
-// Of a file, so that a part can be shared; where that is not to be had, of nothing.
+// Maps a file, so that a part can be shared. Maps anonymous memory when no file can be had.
 void* DeviceArena::map_window(std::uint64_t span) {
   constexpr int kFlags = MAP_NORESERVE;
   void* window = MAP_FAILED;
@@ -41,8 +41,8 @@ void* DeviceArena::map_window(std::uint64_t span) {
   return mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | kFlags, -1, 0);
 }
 
-// Room for twice the memory, so that fragmentation does not end a program before memory does;
-// less under a limit on address space.
+// Reserves twice the memory, so that fragmentation does not end a program before memory does.
+// Reserves less under a limit on address space.
 bool DeviceArena::reserve_window() {
   if (window_reserved_) return true;
   for (std::uint64_t span = round_up(bytes_total_, kLarge) * 2 + (std::uint64_t{1} << 30);
@@ -118,7 +118,7 @@ std::uint64_t DeviceArena::allocate(std::uint64_t bytes) {
 
 void DeviceArena::free(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t used = round_up(bytes, kPage);
-  // Fresh pages in place of the old ones: the memory goes back to the system, and a stale pointer
+  // Maps fresh pages over the old ones. The memory returns to the system, and a stale pointer
   // faults.
   if (file_.valid()) {
     if (madvise(at(address), used, MADV_REMOVE) != 0) std::memset(at(address), 0, used);

@@ -1,6 +1,6 @@
-// DeviceArena: the memory of one emulated device. It lies in one window of reserved addresses,
-// every allocation followed by a page that nothing may touch, so that a kernel that runs past its
-// buffer faults as it would on a GPU, only sooner.
+// DeviceArena: the memory of one emulated device. It lies in one window of reserved addresses. An
+// inaccessible page follows every allocation, so that a kernel that runs past its buffer faults. On
+// a GPU it would fault later.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,30 @@ namespace gpurun::emulated {
 // Any thread.
 class DeviceArena {
  public:
-  // Bytes that the device has in all; what is charged counts in whole pages. `ledger_file`: of a
+  // `bytes_total`: the size of the device. Memory is charged in whole pages. `ledger_file`: for the
   // MemoryLedger.
   explicit DeviceArena(std::uint64_t bytes_total, int ledger_file = -1);
 
-  // Zeroed memory of `bytes` (over 0), aligned to a page, from 2 MiB on to 2 MiB. 0: the device's
-  // memory is used up.
+  // Zeroed memory of `bytes` (over 0), aligned to a page, or to 2 MiB from 2 MiB on. 0: the
+  // device's memory is used up.
   std::uint64_t allocate(std::uint64_t bytes);
   // `address` and `bytes` as for allocate().
   void free(std::uint64_t address, std::uint64_t bytes);
 
-  // Names memory of allocate() for other processes; the same handle each time until free(). False:
-  // it cannot be shared. `device`: the index before CUDA_VISIBLE_DEVICES.
+  // Makes a handle of memory from allocate() for other processes. The handle is the same each time
+  // until free(). False: the memory cannot be shared. `device`: the index before
+  // CUDA_VISIBLE_DEVICES.
   bool share(std::uint64_t address, std::uint64_t bytes, int device, IpcHandle* handle);
-  // Where what share() named lies; -1: nowhere.
+  // The descriptor of the memory that share() names. -1: the memory is not in a file.
   int shared_file() const;
 
-  // Accounts for memory that lies elsewhere (VMM, managed). False: it is used up.
+  // Accounts for memory outside of the window (VMM, managed). False: the device's memory is used
+  // up.
   bool charge(std::uint64_t bytes);
   void discharge(std::uint64_t bytes);
 
   std::uint64_t bytes_total() const { return bytes_total_; }
-  // As all processes that share the device leave it.
+  // Counts all processes that share the device.
   std::uint64_t bytes_free() const;
 
  private:
@@ -52,12 +54,12 @@ class DeviceArena {
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Start to span, guard included.
   bool window_reserved_ = false;
   std::uint64_t window_ = 0;  // Its start.
-  // What the window's memory is, so that other processes can map it too; not valid where there is
-  // none to be had.
+  // The file behind the window's memory, which other processes can map too. Not valid when no file
+  // can be had.
   IpcFile file_;
   std::unordered_map<std::uint64_t, IpcHandle> shared_;  // By start.
   std::uint64_t cursor_ = 0;
-  std::map<std::uint64_t, std::uint64_t> free_;  // Start to length; neighbours are merged.
+  std::map<std::uint64_t, std::uint64_t> free_;  // Start to length. Neighbours are merged.
 };
 
 }  // namespace gpurun::emulated

@@ -1,7 +1,7 @@
-// What an emulated device answers to cuDeviceGetAttribute. Values are those of a small device of
-// its compute capability; what this device cannot do is 0, whatever hardware of that capability
-// can. Eight multiprocessors and 99 KiB of opt-in shared memory are what no library disliked: both
-// steer cuBLAS's choice of kernels.
+// Attributes of an emulated device (cuDeviceGetAttribute). Values are those of a small device of
+// its compute capability. A feature that this device lacks is 0, whatever hardware of that
+// capability can do. Eight multiprocessors and 99 KiB of opt-in shared memory steer cuBLAS's choice
+// of kernels, and all libraries work with them.
 #include <algorithm>
 #include <iterator>
 
@@ -17,7 +17,7 @@ struct FixedAttribute {
   int value;
 };
 
-// In numerical order. Attributes that are not here, nor computed below, are 0.
+// In numerical order. Attributes that are neither here nor computed below are 0.
 constexpr FixedAttribute kFixed[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},

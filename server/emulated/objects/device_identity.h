@@ -1,4 +1,4 @@
-// What identifies an emulated device, to CUDA and to NVML alike: name, UUID, PCI address.
+// Device identity: the name, UUID and PCI address of an emulated device, for CUDA and NVML.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@ namespace gpurun::emulated {
 
 inline constexpr char kDeviceName[] = "gpurun emulated device";
 
-// "gpurun-emulated" and the index before CUDA_VISIBLE_DEVICES: the same in every process, as on a
-// real machine. The first byte counts up from 'g', so that abbreviated UUIDs name one device.
+// "gpurun-emulated" and the index before CUDA_VISIBLE_DEVICES. It is the same in every process, as
+// on a real machine. The first byte counts up from 'g', so that abbreviated UUIDs name one device.
 inline std::array<std::uint8_t, 16> device_uuid(int physical) {
   std::array<std::uint8_t, 16> uuid{};
   constexpr char kText[] = "gpurun-emulated";
@@ -20,7 +20,7 @@ inline std::array<std::uint8_t, 16> device_uuid(int physical) {
   return uuid;
 }
 
-// "0000:01:00.0" for the first one.
+// The bus number: 1 for the first device, "0000:01:00.0".
 inline int device_pci_bus(int physical) { return physical + 1; }
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// Event: a mark in a stream, and a recorded occurrence of it.
+// Event: a mark in a stream, and the occurrences that recording it makes.
 #pragma once
 
 #include <chrono>
@@ -15,14 +15,14 @@ namespace gpurun::emulated {
 class Capture;
 class GraphNode;
 
-// One cuEventRecord: done once the stream got there. A wait names the occurrence that was current
-// when the wait was issued, so that a later record does not move it.
+// One cuEventRecord. It is done when the stream reaches it. A wait refers to the occurrence that
+// was current when the wait was issued, so that a later record does not change it.
 class Occurrence {
  public:
   using Clock = std::chrono::steady_clock;
 
   Occurrence() = default;
-  // The record `record` of an event that processes share.
+  // The record number `record` of an event that processes share.
   Occurrence(std::shared_ptr<SharedEvent> event, std::uint64_t record)
       : event_(std::move(event)), record_(record) {}
 
@@ -32,7 +32,8 @@ class Occurrence {
   Clock::time_point when() const;
 
  private:
-  const std::shared_ptr<SharedEvent> event_;  // nullptr: this process's own; all below is.
+  // nullptr: this process's own event, and the members below are used.
+  const std::shared_ptr<SharedEvent> event_;
   const std::uint64_t record_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -47,7 +48,7 @@ class Event final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kEvent;
 
-  // `shared`: of CU_EVENT_INTERPROCESS, else nullptr.
+  // `shared`: for CU_EVENT_INTERPROCESS, else nullptr.
   Event(std::shared_ptr<Context> context, unsigned flags,
         std::shared_ptr<SharedEvent> shared = nullptr)
       : Object(kKind), context_(std::move(context)), flags_(flags), shared_(std::move(shared)) {}
@@ -58,14 +59,15 @@ class Event final : public Object {
 
   const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
 
-  // A record that is about to be made. Others may see that of a shared event at once.
+  // A new occurrence. Other processes may see that of a shared event at once.
   OccurrencePtr begin() const;
   // nullptr: never recorded.
   OccurrencePtr last() const;
   // Makes `occurrence` the current one.
   void set_last(OccurrencePtr occurrence);
 
-  // Recorded in a captured stream: stands for these nodes of that capture until recorded again.
+  // The nodes of a capture that the event stands for, from its record in a captured stream until
+  // the next record.
   struct CapturedMark {
     std::shared_ptr<Capture> capture;
     std::vector<std::shared_ptr<GraphNode>> nodes;
@@ -78,13 +80,14 @@ class Event final : public Object {
   const unsigned flags_;
   const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
-  OccurrencePtr last_;  // Not of a shared event.
+  OccurrencePtr last_;  // Not used for a shared event.
   CapturedMark captured_;
 };
 
 using EventPtr = std::shared_ptr<Event>;
 
-// Completes an occurrence; also after a failure, or whoever waits would wait for ever.
+// Completes an occurrence. It also runs after a failure, because otherwise its waiters would block
+// for ever.
 class RecordOperation final : public Operation {
  public:
   explicit RecordOperation(OccurrencePtr occurrence) : occurrence_(std::move(occurrence)) {}

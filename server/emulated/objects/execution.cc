@@ -1,4 +1,4 @@
-// The compiler and the engines, made as the settings say.
+// The compiler and the engines, created by the settings.
 #include "server/emulated/objects/execution.h"
 
 #include <cstdlib>

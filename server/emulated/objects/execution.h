@@ -1,4 +1,5 @@
-// What executes kernels in this process: one compiler, and one engine for each device.
+// Execution: the objects that execute kernels in this process: one compiler, and one engine per
+// device.
 #pragma once
 
 #include <memory>
@@ -8,11 +9,11 @@
 
 namespace gpurun::emulated {
 
-// The process's compiler, made at the first call; immortal. nullptr when it cannot be had, which
-// is logged once. Any thread.
+// The process's compiler. It is made at the first call and never destroyed. nullptr, logged once,
+// when it cannot be had. Any thread.
 Compiler* compiler();
 
-// A new engine as the settings say; nullptr (logged) when threads cannot be had.
+// A new engine, by the settings. nullptr (logged) when threads cannot be had.
 std::unique_ptr<Engine> make_engine();
 
 }  // namespace gpurun::emulated

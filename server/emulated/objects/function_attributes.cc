@@ -1,10 +1,10 @@
-// What can be asked of a function (manual, cuFuncGetAttribute).
+// Attributes of a function (manual, cuFuncGetAttribute).
 #include "server/emulated/objects/context_module.h"
 
 namespace gpurun::emulated {
 namespace {
 
-// There are no registers here. Programs use the number to judge how many threads fit: this one
+// There are no registers here. Programs use the number to compute how many threads fit. This number
 // never limits them.
 constexpr int kRegisters = 32;
 
@@ -28,7 +28,8 @@ bool Function::attribute(CUfunction_attribute attribute, int* value) const {
       return number(fixed.local_bytes);
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
       return number(kRegisters);
-    // Not the version of the language: the architecture that the code was compiled for (manual).
+    // Not the version of the language, but the architecture that the code was compiled for
+    // (manual).
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
       return number(fixed.ptx_target);

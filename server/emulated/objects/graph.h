@@ -15,7 +15,7 @@ class GraphNode;
 using GraphPtr = std::shared_ptr<Graph>;
 using GraphNodePtr = std::shared_ptr<GraphNode>;
 
-// Any thread. Lives as long as its graph, or as somebody holds it.
+// Any thread. Lives as long as its graph, or as a reference to it.
 class GraphNode final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kGraphNode;
@@ -27,7 +27,7 @@ class GraphNode final : public Object {
 
   // nullptr: destroyed.
   GraphPtr graph() const { return graph_.lock(); }
-  // Handle of the node that this one was cloned from; 0: none.
+  // Handle of the node that this one was cloned from. 0: it is not a clone.
   std::uint64_t original() const { return original_; }
   OperationPtr operation() const {
     const std::lock_guard lock(mutex_);
@@ -54,29 +54,29 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   Graph() : Object(kKind) {}
   ~Graph() override;
 
-  // A new node with a handle of its own. `original`: see GraphNode.
+  // Adds a new node with a handle of its own. `original`: see GraphNode.
   GraphNodePtr add(OperationPtr operation, std::vector<GraphNodePtr> dependencies,
                    std::uint64_t original = 0);
   // In order of addition.
   std::vector<GraphNodePtr> nodes() const;
   std::vector<GraphNodePtr> dependencies(const GraphNode& node) const;
   std::vector<GraphNodePtr> dependents(const GraphNode& node) const;
-  // False, and nothing done: one of them is not of this graph, the edge is there (or not there),
-  // or it would lead from a node to itself.
+  // False, and nothing is done: a node is not of this graph, or both are the same. Also when the
+  // edge exists (add_edge) or does not exist (remove_edge).
   bool add_edge(const GraphNodePtr& from, const GraphNodePtr& to);
   bool remove_edge(const GraphNodePtr& from, const GraphNodePtr& to);
   // False: not of this graph.
   bool remove(const GraphNodePtr& node);
 
-  // The nodes with all dependencies before their dependents; empty when there is a cycle.
+  // The nodes, dependencies before dependents. Empty when there is a cycle.
   std::vector<GraphNodePtr> in_order() const;
 
   GraphPtr clone() const;
 
-  // Keeps `thing` alive for as long as this graph, its clones and their executables live.
-  // `key` (not nullptr) finds it again.
+  // Keeps `thing` alive as long as this graph, its clones and their executables live. give_up()
+  // finds it by `key`, unless that is nullptr.
   void keep(std::shared_ptr<void> thing, const void* key = nullptr);
-  // One thing of that key, which is not kept by this graph any more; nullptr: there is none.
+  // Removes one thing with that key and returns it. nullptr: no such thing.
   std::shared_ptr<void> give_up(const void* key);
   std::vector<std::shared_ptr<void>> kept() const;
 

@@ -1,4 +1,4 @@
-// Execution of graphs. Branches run one after the other: CUDA promises no more.
+// Execution of graphs. Branches run one after the other, because CUDA promises no more.
 #include "server/emulated/objects/graph_exec.h"
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace gpurun::emulated {
 namespace {
 
-// What a launch runs in its place.
+// The operation that a launch runs in its place.
 OperationPtr current(const OperationPtr& operation) {
   auto made = operation->for_launch();
   return made != nullptr ? made : operation;
 }
 
-// One launch of a graph: its operations as they were when it was launched. One that is captured is
-// a node of another graph, and launched with that.
+// One launch of a graph, with its operations as they were at the launch. A captured launch is a
+// node of another graph, and runs when that is launched.
 class GraphLaunch final : public Operation {
  public:
   GraphLaunch(std::vector<OperationPtr> operations, std::shared_ptr<void> owner,

@@ -1,5 +1,4 @@
-// GraphExec: a graph made ready to be launched (CUgraphExec), and the operations that only graphs
-// have.
+// GraphExec: a graph prepared for launches (CUgraphExec), and the operations that only graphs have.
 #pragma once
 
 #include <memory>
@@ -21,7 +20,7 @@ class EmptyOperation final : public Operation {
   const CUgraphNodeType type_;
 };
 
-// Records an event, or waits for it: a new occurrence for each launch of the graph.
+// Records an event, or waits for it. Each launch of the graph makes a new occurrence.
 class GraphEventOperation final : public Operation {
  public:
   GraphEventOperation(EventPtr event, bool record) : event_(std::move(event)), record_(record) {}
@@ -40,7 +39,7 @@ class GraphEventOperation final : public Operation {
 // A graph as a node of another one.
 class ChildGraphOperation final : public Operation {
  public:
-  // `graph` has a handle, which ends with this.
+  // `graph` has a handle, which ends with this object.
   explicit ChildGraphOperation(GraphPtr graph) : graph_(std::move(graph)) {}
   ~ChildGraphOperation() override { handles().drop(graph_->handle()); }
   CUresult run(Context& context) override;
@@ -60,16 +59,16 @@ class GraphExec final : public Object, public std::enable_shared_from_this<Graph
   static std::shared_ptr<GraphExec> instantiate(const Graph& graph, std::uint64_t flags);
 
   std::uint64_t flags() const { return flags_; }
-  // All nodes in an order that their dependencies allow, as one operation. Launches of one
-  // executable run one after the other. `captured`: it becomes a node, and is launched with the
-  // graph of that.
+  // All nodes as one operation, in an order that respects dependencies. Launches of one executable
+  // run one after the other. `captured`: the operation becomes a node, and resolves its nodes when
+  // the capturing graph is launched.
   OperationPtr launch(bool captured);
 
-  // False: no such node, or (set_operation) one of another type.
+  // False: no such node. set_operation() also fails for an operation of another type.
   bool set_operation(std::uint64_t node, OperationPtr operation);
   bool set_enabled(std::uint64_t node, bool enabled);
   bool get_enabled(std::uint64_t node, bool* enabled) const;
-  // Takes over the operations of a graph of the same shape, and what it keeps alive.
+  // Takes the operations of a graph of the same shape, and what the graph keeps alive.
   CUgraphExecUpdateResult update(const Graph& graph, GraphNodePtr* failed);
 
  private:
@@ -86,7 +85,7 @@ class GraphExec final : public Object, public std::enable_shared_from_this<Graph
   const std::uint64_t flags_;
   mutable std::mutex mutex_;
   std::vector<Node> nodes_;  // In order.
-  // Of the graph that the operations came from; launches under way keep what was theirs.
+  // What the graph that the operations came from keeps alive. Running launches keep theirs.
   std::shared_ptr<const std::vector<std::shared_ptr<void>>> kept_;
   std::mutex running_;  // Held by the launch that executes.
 };

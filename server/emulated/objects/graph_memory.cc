@@ -18,7 +18,7 @@ std::atomic<std::uint64_t>& in_use(int device) {
   return (*counters)[static_cast<std::size_t>(device) % kDevicesMax];
 }
 
-// Addresses that a launch allocated and nobody has freed since.
+// Addresses that a launch has allocated and that were not freed since.
 struct Unfreed {
   std::mutex mutex;
   std::unordered_set<std::uint64_t> addresses;

@@ -1,4 +1,5 @@
-// Memory that belongs to a graph (memory nodes), and the program's objects that a graph keeps.
+// GraphMemory: memory that belongs to a graph (memory nodes), and the program's objects that a
+// graph keeps.
 #pragma once
 
 #include <atomic>
@@ -12,10 +13,11 @@ namespace gpurun::emulated {
 
 class Device;
 
-// Memory at one address for as long as the graph and its executables live: a free node or
-// cuMemFreeAsync only says that the program is done with it. CUDA would reuse it meanwhile; here
-// its bytes stay charged. What a launch allocated and nobody freed outlives them, as ordinary
-// memory ("can be accessed ... before the allocation is freed", cuda.h, cuGraphAddMemAllocNode).
+// Memory at one address as long as the graph and its executables live. A free node or
+// cuMemFreeAsync only marks that the program has finished with it. CUDA would then reuse it, but
+// here its bytes stay charged. When the graph ends, memory that a launch allocated and that was not
+// freed becomes ordinary memory ("can be accessed ... before the allocation is freed", cuda.h,
+// cuGraphAddMemAllocNode).
 class GraphMemory {
  public:
   // nullptr: the device's memory is used up.
@@ -25,10 +27,10 @@ class GraphMemory {
   GraphMemory& operator=(const GraphMemory&) = delete;
 
   std::uint64_t address() const { return address_; }
-  // A launch allocated, or somebody freed, what lies at that address.
+  // Records that a launch has allocated, or that the program or a node has freed, the memory there.
   static void note_allocated(std::uint64_t address);
   static void note_freed(std::uint64_t address);
-  // Of all graphs of a device; see cuDeviceGetGraphMemAttribute.
+  // Counts all graphs of a device. See cuDeviceGetGraphMemAttribute.
   static std::uint64_t bytes_in_use(const Device& device);
 
  private:
@@ -36,7 +38,7 @@ class GraphMemory {
   const std::uint64_t address_;
 };
 
-// The place of an allocation or a free in a graph.
+// The position of an allocation or a free in a graph.
 class GraphMemoryOperation final : public Operation {
  public:
   GraphMemoryOperation(CUgraphNodeType type, std::uint64_t address, std::uint64_t bytes, int device)
@@ -54,7 +56,7 @@ class GraphMemoryOperation final : public Operation {
   const int device_;
 };
 
-// A counted thing of the program with a function that ends it (cuUserObjectCreate).
+// A reference-counted object of the program with its destructor (cuUserObjectCreate).
 class UserObject final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kUserObject;
@@ -62,7 +64,7 @@ class UserObject final : public Object {
       : Object(kKind), data_(data), destroy_(destroy), count_(count) {}
 
   void retain(unsigned count) { count_.fetch_add(count, std::memory_order_relaxed); }
-  // Calls the function, and ends the handle, when nothing is left.
+  // Ends the handle and calls the destructor when no reference is left.
   static void release(const std::shared_ptr<UserObject>& object, unsigned count);
 
  private:

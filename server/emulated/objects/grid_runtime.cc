@@ -1,4 +1,5 @@
-// Launches from kernels: checked as launches from the host are, kept until their grid has ended.
+// Launches from kernels. They are checked as launches from the host are, and kept until their grid
+// has ended.
 #include "server/emulated/objects/grid_runtime.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr std::uint64_t kLegacyStream = 1;
 constexpr std::uint64_t kPerThreadStream = 2;
 constexpr std::uint64_t kTailLaunchStream = 3;
 constexpr std::uint64_t kFireAndForgetStream = 4;
-// So that no created one looks like one of those, nor like an address.
+// The first handle, so that none equals one of those or looks like an address.
 constexpr std::uint64_t kHandleFirst = 0x100;
 
 // The only flags that kernels may create streams and events with (Programming Guide, "Streams",
@@ -29,9 +30,9 @@ constexpr std::uint64_t kHandleFirst = 0x100;
 constexpr std::uint64_t kStreamFlags = 1;
 constexpr std::uint64_t kEventFlags = 2;
 
-// A launch takes at most so many bytes of parameters (Programming Guide, "Function Parameters").
+// Bound of a launch's bytes of parameters (Programming Guide, "Function Parameters").
 constexpr std::size_t kParameterBytesMax = 32764;
-// What a buffer costs besides its bytes.
+// Charge of a buffer besides its bytes.
 constexpr std::size_t kBufferBytes = 256;
 
 Answer failed(DeviceError error) { return {error, 0, 0}; }
@@ -110,7 +111,7 @@ Answer GridRuntime::find_kernel(std::uint64_t address, std::shared_ptr<Function>
   const CUresult found = module_->function_at(address, function);
   if (found == CUDA_SUCCESS) return {};
   if (found == CUDA_ERROR_INVALID_VALUE) return failed(DeviceError::kInvalidValue);
-  // On a GPU its code would be there: no program looks for such an error.
+  // On a GPU its code would exist, so no program checks for such an error.
   return {DeviceError::kInvalidValue, static_cast<int>(found), 0};
 }
 
@@ -129,7 +130,7 @@ Answer GridRuntime::make_buffer(std::size_t bytes, Buffer buffer) {
   return value(address);
 }
 
-// Wrong dimensions are told by the launch, which has a way to do that.
+// The launch reports wrong dimensions, because it has a way to do that.
 Answer GridRuntime::parameter_buffer(const std::uint64_t* arguments) {
   Buffer buffer;
   KernelLaunch& launch = buffer.child.launch;
@@ -180,7 +181,7 @@ Answer GridRuntime::launch_device(const std::uint64_t* arguments) {
   return launch(std::move(child), arguments[9]);
 }
 
-// Requests that can never be met are one error, whatever they ask too much of (driver_types.h,
+// Requests that can never be met are one error, whatever they exceed (driver_types.h,
 // cudaErrorInvalidConfiguration).
 DeviceError GridRuntime::check(const KernelLaunch& launch) {
   if (!extents_allowed(launch.grid, launch.block)) return DeviceError::kInvalidConfiguration;

@@ -1,4 +1,4 @@
-// GridRuntime: what the threads of one running grid ask of the driver, and the kernels that they
+// GridRuntime: the driver calls of the threads of one running grid, and the kernels that they
 // launch (CUDA Programming Guide, "CUDA Dynamic Parallelism").
 #pragma once
 
@@ -15,39 +15,41 @@
 
 namespace gpurun::emulated {
 
-// A kernel that a kernel has launched; `launch.code` is not compiled yet.
+// A kernel that a kernel has launched. `launch.code` is not compiled yet.
 struct ChildLaunch {
   KernelLaunch launch;
-  unsigned level = 0;               // Of nesting; what the host launches is at 0.
-  LaunchPool::Share parameters;     // Its bytes.
-  LaunchPool::Share launch_counts;  // It is outstanding until this object ends.
+  // Nesting level. A launch by the host is at 0.
+  unsigned level = 0;
+  LaunchPool::Share parameters;     // Bytes of its parameters.
+  LaunchPool::Share launch_counts;  // Outstanding until this object ends.
 };
 
-// answer(): any thread. The rest: while the grid does not run.
+// answer(): any thread. The rest: only while the grid does not run.
 //
-// Its children run when it has ended, one after the other in the order in which they were launched:
-// that is an order that all its streams and events allow, because neither can make a launch wait
-// for a later one, and no kernel can wait for another that it launched. So of streams and events
-// only the handles are kept. They belong to the grid.
+// The children run after the grid has ended, one after the other in launch order. All streams and
+// events of the grid allow that order, because neither can make a launch wait for a later one. No
+// kernel can wait for a kernel that it launched. So only the handles of streams and events are
+// kept. They belong to the grid.
 class GridRuntime final : public DeviceRuntime {
  public:
-  // Levels of nesting (Programming Guide, "Nesting Depth"). What a grid launches at its own end
-  // (cudaStreamTailLaunch) takes its place and is at its level.
+  // Bound of nesting levels (Programming Guide, "Nesting Depth"). A launch at the end of a grid
+  // (cudaStreamTailLaunch) replaces the grid and is at its level.
   static constexpr unsigned kLevelMax = 24;
-  // Streams, events and buffers without a launch that a grid may have at once, each.
+  // Bounds of what a grid may have at once: streams, events, and buffers without a launch, each.
   static constexpr std::size_t kHandlesMax = 65536;
 
-  // All borrowed until the grid is done. `module`: the one of its kernel, where it finds others.
+  // All arguments are borrowed until the grid is done. `module`: the module of its kernel, which
+  // finds the kernels that it launches.
   GridRuntime(Context& context, ContextRuntime& runtime,
               const std::shared_ptr<ContextModule>& module, unsigned level);
 
   Answer answer(DeviceCall call, const std::uint64_t* arguments) override;
 
-  // Puts what the grid has launched on top of `waiting`, whose last is the next to run.
+  // Pushes the grid's launches onto `waiting`. The last element runs next.
   void take_launches(std::vector<ChildLaunch>* waiting);
 
  private:
-  // A parameter buffer, with what a launch that names it alone launches.
+  // A parameter buffer, with the kernel for a launch that names only the buffer.
   struct Buffer {
     ChildLaunch child;
     std::size_t bytes = 0;
@@ -65,7 +67,7 @@ class GridRuntime final : public DeviceRuntime {
   Answer make_handle(std::set<std::uint64_t>* handles, std::uint64_t flags,
                      std::uint64_t flags_needed);
   Answer drop_handle(std::set<std::uint64_t>* handles, std::uint64_t handle);
-  // How a launch into this stream is ordered; kNone: there is no such stream.
+  // How a launch into this stream is ordered. kNone: there is no such stream.
   Order order_of(std::uint64_t stream);
   bool can_order_events(std::uint64_t stream);
   bool knows_event(std::uint64_t event);

@@ -1,5 +1,5 @@
-// HandleTable: what CUDA handles are here. A handle is a number that names an entry, never an
-// address: a wrong, stale or forged handle is found out and never dereferenced.
+// HandleTable: the table behind CUDA handles. A handle is a number that names an entry, never an
+// address. A wrong, stale or forged handle is recognised and never dereferenced.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ enum class ObjectKind : std::uint8_t {
   kLast,
 };
 
-// Base of everything that has a handle. `handle()` is 0 until the table knows it.
+// Base of everything that has a handle. `handle()` is 0 until the object is in the table.
 class Object {
  public:
   explicit Object(ObjectKind kind) : kind_(kind) {}
@@ -57,7 +57,7 @@ class Object {
   std::uint64_t handle_ = 0;
 };
 
-// Any thread. Numbers are never used twice: a stale handle stays invalid for ever.
+// Any thread. Numbers are never used twice, so a stale handle stays invalid for ever.
 class HandleTable {
  public:
   // Gives `object` a handle and keeps it alive until remove().
@@ -84,12 +84,12 @@ class HandleTable {
     return std::static_pointer_cast<T>(found->second);
   }
 
-  // Invalidates the handle; the object lives on while others hold it. nullptr: it was not there.
+  // Invalidates the handle. The object lives on while others hold it. nullptr: no such handle.
   template <typename T, typename Handle>
   std::shared_ptr<T> remove(Handle handle) {
     return std::static_pointer_cast<T>(take(number(handle), T::kKind));
   }
-  // The same for an object of any kind.
+  // As remove(), for an object of any kind.
   void drop(std::uint64_t handle) {
     std::shared_ptr<Object> last;  // Destroyed after the lock is gone.
     Shard& shard = shard_of(handle);
@@ -128,7 +128,7 @@ class HandleTable {
   std::atomic<std::uint64_t> next_serial_{1};
 };
 
-// The one table of the process; immortal.
+// The only table of the process. Never destroyed.
 HandleTable& handles();
 
 }  // namespace gpurun::emulated

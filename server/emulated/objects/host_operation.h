@@ -6,7 +6,7 @@
 
 namespace gpurun::emulated {
 
-// Called on a runner in the stream's turn; no CUDA call is permitted inside.
+// The function runs on a runner thread in stream order. It may make no CUDA call.
 class HostOperation final : public Operation {
  public:
   HostOperation(CUhostFn called, void* data) : function_(called), user_data_(data) {}

@@ -1,4 +1,4 @@
-// Openings are counted by context and handle; the registry knows the addresses.
+// Imported memory: openings are counted by context and handle. The registry knows the addresses.
 #include "server/emulated/objects/imported_memory.h"
 
 #include <sys/mman.h>
@@ -40,7 +40,7 @@ const Device* visible(std::uint32_t physical) {
   return nullptr;
 }
 
-// 0: it cannot be mapped. A page that nothing may touch follows, as behind memory of one's own.
+// 0: it cannot be mapped. An inaccessible page follows, as after the device's own allocations.
 std::uint64_t map_file(int file, const IpcHandle& handle, std::uint64_t* span) {
   const std::uint64_t used = (handle.bytes + kPage - 1) / kPage * kPage;
   *span = used + kPage;

@@ -1,4 +1,4 @@
-// Imported memory: device memory of other processes, mapped here (cuIpcOpenMemHandle).
+// Imported memory: device memory of other processes, mapped into this one (cuIpcOpenMemHandle).
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@
 
 namespace gpurun::emulated {
 
-// Maps what `handle` names for `context`, or counts one opening more where that context has it
-// already, and says where it is. MAP_FAILED: of a device that is not visible here, or there are no
-// addresses; INVALID_CONTEXT: this process's own; INVALID_VALUE: it names nothing.
+// Maps the memory that `handle` names for `context`, and returns its address. If the context has it
+// already, only counts one more opening. MAP_FAILED: its device is not visible here, or no
+// addresses are free. INVALID_CONTEXT: the memory is this process's own. INVALID_VALUE: the handle
+// names nothing.
 CUresult open_imported(const ContextPtr& context, const IpcHandle& handle, CUdeviceptr* address);
 
-// Counts one opening less; the last one waits for the context's work and unmaps it. INVALID_VALUE:
-// no memory of open_imported() begins there.
+// Counts one opening less. The last call waits for the context's work and unmaps the memory.
+// INVALID_VALUE: no memory from open_imported() begins at `address`.
 CUresult close_imported(CUdeviceptr address);
 
-// Of a range of kind kImported that the registry has given up.
+// Unmaps a range of kind kImported that was removed from the registry.
 void unmap_imported(std::uint64_t base);
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// Memory files with a book at their end, found through /proc or handed over.
+// Memory files with a book at their end, opened through /proc or handed over.
 #include "server/emulated/objects/ipc_file.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::uint64_t kEntryBytes = 16;
 constexpr std::uint64_t kBookBytes = IpcFile::kEntries * kEntryBytes;
-// Out of the way of numbers that programs expect to get.
+// Above the numbers that programs expect to get.
 constexpr int kDescriptorsFrom = 400;
-// Handed over and not opened yet; the oldest make room.
+// Bound of files that were handed over and not opened yet. Older ones make room.
 constexpr std::size_t kAdoptedMax = 64;
 
 struct Adopted {
@@ -58,12 +58,12 @@ UniqueFd take_adopted(const IpcHandle& handle) {
 }  // namespace
 
 bool IpcFile::create(const char* name, std::uint64_t bytes) {
-  if (file_size_is_limited()) return false;  // A signal would tell of it.
+  if (file_size_is_limited()) return false;  // Exceeding it raises a signal.
   UniqueFd low(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!low.valid() || ftruncate(low.get(), static_cast<off_t>(bytes + kBookBytes)) != 0) {
     return false;
   }
-  // Who maps it must not be able to lose what he maps.
+  // A process that maps the file must not lose its mapping.
   if (fcntl(low.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return false;
   UniqueFd high(fcntl(low.get(), F_DUPFD_CLOEXEC, kDescriptorsFrom));
   file_ = high.valid() ? std::move(high) : std::move(low);
@@ -118,7 +118,7 @@ UniqueFd open_ipc_file(const IpcHandle& handle) {
   if (!file.valid()) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.process, handle.descriptor);
-    // Whatever it is: opening it must not wait.
+    // The open must not block, whatever the file is.
     file.reset(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!file.valid()) return UniqueFd();
   }

@@ -1,11 +1,12 @@
-// IpcFile: the memory files through which processes share an emulated device's memory and events,
-// and the 64 bytes that name something in one of them (cuIpcGetMemHandle, cuIpcGetEventHandle).
+// IpcFile: the memory files through which processes share an emulated device's memory and events.
+// Also the 64-byte handles that name something in such a file (cuIpcGetMemHandle,
+// cuIpcGetEventHandle).
 //
-// A handle says which descriptor of which process the file is, and carries 16 random bytes that
-// stand in the file's book for as long as what it names may be opened: a handle of something that
-// has ended, or that somebody made up, opens nothing. The file itself comes from /proc, which gives
-// it to processes of the same user only; where a process may open nothing there, whoever stands
-// around it hands the file over first (adopt_ipc_file()).
+// A handle says in which process the file is, and under which descriptor. It has 16 random bytes,
+// which are also in the file's book as long as the named object may be opened. So a handle of an
+// object that has ended, or a forged handle, opens nothing. The file itself is opened through
+// /proc, which allows it only to processes of the same user. Where a process may open nothing
+// there, the program that uses this driver hands the file over first (adopt_ipc_file()).
 #pragma once
 
 #include <array>
@@ -23,19 +24,19 @@ enum class IpcKind : std::uint32_t { kMemory = 0x6d697067, kEvent = 0x65697067 }
 struct IpcHandle {
   IpcKind kind;
   std::int32_t process;
-  std::int32_t descriptor;  // Of that process.
-  std::uint32_t entry;      // Of the file's book.
+  std::int32_t descriptor;  // In that process.
+  std::uint32_t entry;      // In the file's book.
   std::array<std::uint8_t, 16> nonce;
-  std::uint64_t offset;  // Of memory: in the file.
-  std::uint64_t bytes;   // Likewise.
+  std::uint64_t offset;  // Memory: the place in the file.
+  std::uint64_t bytes;   // Memory: the size.
   std::uint32_t device;  // Its index before CUDA_VISIBLE_DEVICES.
   std::uint32_t zero;
-  std::uint64_t file;  // Its number in its file system.
+  std::uint64_t file;  // Its inode number.
 };
 static_assert(sizeof(IpcHandle) == kIpcHandleBytes);
 
-// A memory file that cannot shrink: bytes that anybody may map, then a book of what may be opened.
-// Any thread; immovable, because handles name its descriptor.
+// A memory file that cannot shrink: first bytes that any process may map, then a book of what may
+// be opened. Any thread. Not movable, because handles name its descriptor.
 class IpcFile {
  public:
   static constexpr std::uint64_t kEntries = 16'384;
@@ -44,19 +45,19 @@ class IpcFile {
   IpcFile(const IpcFile&) = delete;
   IpcFile& operator=(const IpcFile&) = delete;
 
-  // `bytes`, a multiple of a page. False: it cannot be had, or a limit of this process on the size
-  // of files forbids it.
+  // `bytes` is a multiple of a page. False: the file cannot be had, or this process has a limit on
+  // the size of files.
   bool create(const char* name, std::uint64_t bytes);
-  // Back to the start.
+  // Returns to the initial state.
   void close() { file_.reset(); }
   bool valid() const { return file_.valid(); }
   int fd() const { return file_.get(); }
 
-  // Names [offset, offset + bytes) in `handle`. False: the book is full, or the program has closed
-  // the descriptor.
+  // Adds [offset, offset + bytes) to the book and fills `handle`. False: the book is full, or the
+  // program has closed the descriptor.
   bool enter(IpcKind kind, std::uint64_t offset, std::uint64_t bytes, int device,
              IpcHandle* handle);
-  // Nobody opens it from now on.
+  // Removes the handle from the book. It opens nothing from then on.
   void strike(const IpcHandle& handle);
 
  private:
@@ -64,16 +65,16 @@ class IpcFile {
 
   UniqueFd file_;
   DescriptorIdentity identity_;
-  std::uint64_t book_ = 0;              // Where it begins.
+  std::uint64_t book_ = 0;              // Start of the book.
   std::uint32_t next_ = 0;              // Entries are taken in turn ...
   std::array<bool, kEntries> taken_{};  // ... where they are free.
 };
 
-// The file that `handle`, of another process, names something in; not valid: it names nothing (any
-// more), or nothing that this process may open.
+// The file in which `handle`, of another process, names something. Not valid: the handle names
+// nothing (any more), or nothing that this process may open.
 UniqueFd open_ipc_file(const IpcHandle& handle);
 
-// From now on this is where the file of that very handle is found. `file` is copied.
+// Makes open_ipc_file() use `file` for exactly that handle. `file` is duplicated.
 void adopt_ipc_file(const IpcHandle& handle, int file);
 
 }  // namespace gpurun::emulated

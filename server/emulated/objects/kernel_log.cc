@@ -1,4 +1,4 @@
-// One line a kernel, in one write.
+// One line per kernel, in one write.
 #include "server/emulated/objects/kernel_log.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 namespace gpurun::emulated::kernel_log {
 namespace {
 
-// Mangled names are long; what is longer is cut.
+// Mangled names are long. Longer lines are cut.
 constexpr std::size_t kLineBytesMax = 4096;
 
 struct Watcher {
@@ -43,7 +43,7 @@ void write_line(int file, const driver_abi::KernelRun& run) {
   if (length < 0) return;
   const std::size_t end = std::min(static_cast<std::size_t>(length), sizeof line - 2);
   line[end] = '\n';
-  // Who cannot write goes without: the kernel has run.
+  // A failed write is ignored, because the kernel has run.
   while (::write(file, line, end + 1) < 0 && errno == EINTR) {
   }
 }
@@ -70,7 +70,7 @@ void set_running_number(std::uint64_t number) noexcept { t_running = number; }
 void set_running_stream(std::uint64_t stream) noexcept { t_stream = stream; }
 
 void watch(driver_abi::KernelRunTold told, void* user) noexcept {
-  // Never freed: another thread may be calling the old one.
+  // Never freed, because another thread may be calling the old one.
   g_watcher.store(told == nullptr ? nullptr : new Watcher{told, user}, std::memory_order_release);
 }
 

@@ -1,5 +1,5 @@
-// Runs a launched kernel on its device's engine, and the kernels that it launches; reports how they
-// ended.
+// Execution of a launched kernel on its device's engine, and of the kernels that it launches. It
+// reports how they ended.
 #include "server/emulated/objects/launch.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
   }
   request.needs_fibers = launch.code.needs_fibers;
   request.cooperative = launch.cooperative;
-  // A grid whose blocks wait for each other needs threads that can.
+  // A grid with blocks that wait for each other needs threads that can wait.
   const bool alone = !launch.cooperative && launch.cluster.count() == 1;
   const FastForm::Code* const fast =
       launch.code.fast == nullptr ? nullptr : launch.code.fast->code();
@@ -72,7 +72,7 @@ driver_abi::KernelRun described(Context& context, const KernelLaunch& launch, un
   return run;
 }
 
-// Runs one grid, and puts what it has launched on top of `waiting`.
+// Runs one grid, and pushes its launches onto `waiting`.
 CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
                   const KernelLaunch& launch, unsigned level, GridFamily& family,
                   std::vector<ChildLaunch>* waiting) {
@@ -86,7 +86,7 @@ CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
   const bool timed = request.regions == nullptr && launch.code.fast != nullptr;
   const auto start =
       timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-  const int code = engine.run(request).code;  // The engine has said what failed.
+  const int code = engine.run(request).code;  // The engine has logged what failed.
   if (timed) {
     launch.code.fast->ran_without(std::chrono::steady_clock::now() - start, launch.block.x);
   }
@@ -97,9 +97,9 @@ CUresult run_grid(Context& context, ContextRuntime& runtime, Engine& engine,
 
 }  // namespace
 
-// A grid is complete when all that it launched is, and what that launched; then come its tail
-// launches. So what waits is a stack: the descendants of one grid run before the grids that were
-// launched after it.
+// A grid is complete when everything that it launched is complete, recursively. Then its tail
+// launches come. So the waiting grids are a stack: the descendants of one grid run before the grids
+// that were launched after it.
 CUresult LaunchOperation::run(Context& context) {
   Engine* const engine = context.device().engine();
   if (engine == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -110,7 +110,8 @@ CUresult LaunchOperation::run(Context& context) {
   while (result == CUDA_SUCCESS && !waiting.empty()) {
     ChildLaunch child = std::move(waiting.back());
     waiting.pop_back();
-    result = context.sticky_error();  // Of another stream: engine and queue are being emptied.
+    // The error is of another stream. Engine and queue are being emptied.
+    result = context.sticky_error();
     if (result == CUDA_SUCCESS) {
       result = child.launch.function->code(*child.launch.module, &child.launch.code);
     }

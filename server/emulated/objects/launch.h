@@ -1,4 +1,4 @@
-// LaunchOperation: a kernel with everything that its launch fixed.
+// LaunchOperation: a kernel with everything that its launch has fixed.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,12 @@ class LaunchOperation final : public Operation {
   CUresult run(Context& context) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
   const KernelLaunch& launch() const { return launch_; }
-  // One pointer for each parameter, as a launch takes them; null without parameters.
+  // One pointer for each parameter, as a launch takes them. Null without parameters.
   void** parameter_pointers() const;
 
  private:
   const KernelLaunch launch_;
-  // Made when somebody asks: few do.
+  // Made at the first call, because few programs need them.
   mutable std::once_flag pointers_made_;
   mutable std::vector<void*> pointers_;
 };

@@ -1,5 +1,5 @@
-// How large a launch may be, and how many of its blocks fit (Programming Guide, "Occupancy
-// Calculator"). Threads, blocks and shared memory bound it; registers do not exist here.
+// Launch limits: how large a launch may be, and how many of its blocks fit (Programming Guide,
+// "Occupancy Calculator"). Threads, blocks and shared memory bound it. Registers do not exist here.
 #include "server/emulated/objects/launch_limits.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Static and dynamic together, until the program asks for more.
+// Static and dynamic together, unless the program sets more.
 constexpr std::uint64_t kSharedWithoutAsking = 48 << 10;
 
 std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
@@ -39,7 +39,7 @@ int resident_blocks(const KernelAttributes& attributes, std::uint32_t dynamic_sh
                     std::uint64_t block_threads, std::uint64_t dynamic_shared_bytes) {
   const int capability = settings().capability;
   if (block_threads == 0 || block_threads > kBlockThreadsMax) return 0;
-  // A lower limit of the program's own bounds its launches and not this answer.
+  // A lower limit of the program's own bounds its launches, and not this answer.
   const std::uint64_t usual =
       kSharedWithoutAsking -
       std::min<std::uint64_t>(kSharedWithoutAsking, attributes.static_shared_bytes);

@@ -1,4 +1,4 @@
-// Loading a library context by context.
+// Loading of a library, context by context.
 #include "server/emulated/objects/library.h"
 
 #include "base/log.h"
@@ -53,7 +53,7 @@ CUresult Library::module(const ContextPtr& context, std::shared_ptr<ContextModul
   std::string why;
   const CUresult result = ContextModule::load(context, image_, managed_, module, &why);
   if (result != CUDA_SUCCESS) {
-    // Whoever asks for its kernels one by one, or has them counted first, hears of it once.
+    // A failure is logged once, not for each lookup or count of the library's kernels.
     if (result == said_) return result;
     said_ = result;
     GPURUN_LOG(kWarning, "emulated device: a library cannot be loaded (error %d): %s",

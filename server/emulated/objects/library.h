@@ -1,5 +1,5 @@
-// Library: code that belongs to no context (CUlibrary), loaded into each when it is first needed
-// there; and its kernels (CUkernel).
+// Library: code that belongs to no context (CUlibrary), with its kernels (CUkernel). Each context
+// loads it when it is first needed there.
 #pragma once
 
 #include <map>
@@ -24,8 +24,8 @@ class Kernel final : public Object {
   std::shared_ptr<Library> library() const { return library_.lock(); }
   const std::string& name() const { return name_; }
 
-  // The kernel in `context`, which loads the library there. As ContextModule::function(), and says
-  // why it cannot be had.
+  // The kernel in `context`, which loads the library there. As ContextModule::function(), but logs
+  // why a kernel cannot be had.
   CUresult function(const ContextPtr& context, std::shared_ptr<Function>* function);
   std::shared_ptr<FunctionSettings> settings(int device);
 
@@ -34,7 +34,7 @@ class Kernel final : public Object {
   const std::string name_;
   std::mutex mutex_;
   std::map<int, std::shared_ptr<FunctionSettings>> settings_;  // By device.
-  // What function() found last, for the context of that id: most programs launch in one.
+  // The last result of function(), for the context of that id. Most programs launch in one context.
   std::weak_ptr<Function> last_;
   std::uint64_t last_context_ = 0;
 };
@@ -49,11 +49,11 @@ class Library final : public Object, public std::enable_shared_from_this<Library
 
   // The library's module in `context`, loaded at the first call.
   CUresult module(const ContextPtr& context, std::shared_ptr<ContextModule>* module);
-  // `context`: where to look; the kernel is the same for all of them. `*why`: as
+  // `context`: where to look. The kernel is the same for all contexts. `*why`: as
   // ContextModule::function().
   CUresult kernel(const ContextPtr& context, const char* name, std::shared_ptr<Kernel>* kernel,
                   std::string* why);
-  // Names of all kernels, of those that cannot be translated too.
+  // Names of all kernels, including those that cannot be translated.
   CUresult kernel_names(const ContextPtr& context, std::vector<std::string>* names);
 
   // Ends the handles of kernels and modules.
@@ -63,10 +63,10 @@ class Library final : public Object, public std::enable_shared_from_this<Library
   const std::shared_ptr<const CodeImage> image_;
   const std::shared_ptr<ManagedMemory> managed_ = std::make_shared<ManagedMemory>();
   std::mutex mutex_;  // Held while loading.
-  // By context id. The contexts own them: one that has ended left an empty entry.
+  // By context id. The contexts own the modules, so a context that has ended leaves an empty entry.
   std::map<std::uint64_t, std::weak_ptr<ContextModule>> modules_;
   std::map<std::string, std::shared_ptr<Kernel>, std::less<>> kernels_;
-  CUresult said_ = CUDA_SUCCESS;  // The failure of a load that the log has heard of.
+  CUresult said_ = CUDA_SUCCESS;  // The failure of a load that was logged.
 };
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// Managed variables are memory of the device that needed them first, and belong to no context.
+// Managed variables are memory of the device that needed them first. They belong to no context.
 #include "server/emulated/objects/managed_memory.h"
 
 #include <algorithm>

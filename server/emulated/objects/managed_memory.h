@@ -1,6 +1,6 @@
-// ManagedMemory: the managed variables of a library. There is one of each, whatever the contexts
-// that the library is loaded into: the host has one address for it (Programming Guide, "Unified
-// Memory"), and kernels of every context must see what it writes there.
+// ManagedMemory: the managed variables of a library. Each exists once, whatever the number of
+// contexts that load the library. The host has one address for it (Programming Guide, "Unified
+// Memory"), and kernels of every context must see what the host writes there.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ class ManagedMemory {
   ManagedMemory() = default;
   ManagedMemory(const ManagedMemory&) = delete;
   ManagedMemory& operator=(const ManagedMemory&) = delete;
-  // Releases them all.
+  // Releases all of them.
   ~ManagedMemory();
 
-  // Address of the image's managed variable `index`, of `bytes` (over 0), aligned to a page;
-  // `index` counts from 0 without gaps. Memory of `device` when it is asked for first.
-  // OUT_OF_MEMORY.
+  // The address of the image's managed variable `index`, of `bytes` (over 0), aligned to a page.
+  // `index` counts from 0 without gaps. The first call takes memory of `device`. OUT_OF_MEMORY.
   Result<std::uint64_t> variable(std::size_t index, std::uint64_t bytes, Device& device);
   bool holds(std::uint64_t address) const;
 
-  // Once a module of the library is loaded its variables have values, which the next one leaves.
+  // Whether a module of the library has initialised the variables. Later modules leave their
+  // values.
   bool initialized() const { return initialized_; }
   void set_initialized() { initialized_ = true; }
 

@@ -1,5 +1,5 @@
-// MemoryPool: what cuMemAllocAsync takes from. Memory comes from the device's arena when a call
-// asks for it and goes back when the stream reaches the free.
+// MemoryPool: the pool of cuMemAllocAsync. A call takes memory from the device's arena, and the
+// memory returns to it when the stream reaches the free.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@ class MemoryPool final : public Object {
   Device& device() const { return device_; }
   bool is_default() const { return is_default_; }
 
-  // 0: the device's memory, or the pool's own maximum, is used up.
+  // 0: the device's memory or the pool's own maximum is used up.
   std::uint64_t allocate(std::uint64_t bytes);
   void free(std::uint64_t address, std::uint64_t bytes);
 
-  std::uint64_t bytes_max = 0;  // 0: the device's memory; fixed at creation.
-  unsigned handle_types = 0;    // Of the properties; fixed at creation.
+  std::uint64_t bytes_max = 0;  // 0: the device's memory. Fixed at creation.
+  unsigned handle_types = 0;    // As in the pool's properties. Fixed at creation.
   std::atomic<int> reuse_follow_event_dependencies{1};
   std::atomic<int> reuse_allow_opportunistic{1};
   std::atomic<int> reuse_allow_internal_dependencies{1};

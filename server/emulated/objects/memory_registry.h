@@ -1,5 +1,5 @@
-// MemoryRegistry: every range of addresses that CUDA handed out or was told of in this process.
-// Each pointer that a program passes is looked up here before anything touches it.
+// MemoryRegistry: every range of addresses that CUDA handed out or registered in this process. Each
+// pointer that a program passes is looked up here before it is used.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ struct MemoryRange {
   std::uint64_t buffer_id = 0;       // Unique in the process; set by add().
   unsigned flags = 0;                // The flags of the call that made it.
   std::uint64_t owner_handle = 0;    // The pool or VMM allocation.
-  std::uint64_t maker_handle = 0;    // Of a pool's: the context whose stream it was allocated in.
-  bool accessible = true;            // False: mapped, and cuMemSetAccess not called yet.
+  // Of a pool's memory: the context of the stream that it was allocated in.
+  std::uint64_t maker_handle = 0;
+  bool accessible = true;  // False: mapped, before cuMemSetAccess.
 
   std::uint64_t end() const { return base + bytes; }
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
@@ -45,23 +46,24 @@ struct MemoryRange {
 // Any thread. Ranges never overlap.
 class MemoryRegistry {
  public:
-  // False, and nothing added, when it would overlap a known range.
+  // False, and nothing is added: the range would overlap a known one.
   bool add(MemoryRange range);
   // The range that holds `address`.
   std::optional<MemoryRange> find(std::uint64_t address) const;
-  // Whether all of [address, address + bytes) may be accessed; neighbouring ranges count together.
+  // Whether all of [address, address + bytes) may be accessed. Neighbouring ranges count together.
   bool covers(std::uint64_t address, std::uint64_t bytes) const;
-  // Removes the range that begins at `base` if it is one of `kinds`.
+  // Removes and returns the range that begins at `base`, if its kind is one of `kinds`.
   std::optional<MemoryRange> take(std::uint64_t base, std::initializer_list<MemoryKind> kinds);
-  // Removes and returns all ranges of a context (it is being destroyed).
+  // Removes and returns all ranges of a context, which is being destroyed.
   std::vector<MemoryRange> take_of_context(std::uint64_t context_handle);
-  // Addresses of devices: never memory of the host's, whether or not a range lies there now.
+  // Addresses of devices. They are never host memory, whether or not a range is there now.
   void add_device_addresses(std::uint64_t base, std::uint64_t bytes);
   void remove_device_addresses(std::uint64_t base);
   // Whether [address, address + bytes) can be copied from or to without a fault, as far as devices
-  // are concerned: none of their addresses are in it, or all of it is covered.
+  // are concerned. Either it has no device addresses, or all of it is covered.
   bool permits(std::uint64_t address, std::uint64_t bytes) const;
-  // Sets `accessible` of the mapped ranges inside [base, base + bytes). False: not all mapped.
+  // Sets `accessible` of the mapped ranges inside [base, base + bytes). False: not all of it is
+  // mapped.
   bool set_accessible(std::uint64_t base, std::uint64_t bytes, bool accessible);
 
  private:
@@ -73,7 +75,7 @@ class MemoryRegistry {
   std::uint64_t next_buffer_id_ = 1;
 };
 
-// The one registry of the process; immortal.
+// The only registry of the process. Never destroyed.
 MemoryRegistry& memory_registry();
 
 }  // namespace gpurun::emulated

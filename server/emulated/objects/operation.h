@@ -1,5 +1,5 @@
-// Operation: one piece of work that a stream executes in its turn: a copy, a launch, an event.
-// The same objects are the nodes of graphs, so they are immutable once issued.
+// Operation: one piece of work that a stream executes in order: a copy, a launch, an event. The
+// same objects are the nodes of graphs, so they are immutable once issued.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,29 @@ class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Does the work and returns when it is complete; on a thread that may block. A failure becomes
+  // Does the work and returns when it is complete, on a thread that may block. A failure becomes
   // the context's sticky error.
   virtual CUresult run(Context& context) = 0;
 
-  // Whether it also runs after the context failed (events must complete, memory must be freed).
+  // Whether it also runs after the context has failed. Events must complete, and memory must be
+  // freed.
   virtual bool runs_after_failure() const { return false; }
 
-  // Others see what it does before it has returned, which it soon does: an event that is done must
-  // find the stream at least as far.
+  // Whether other threads may see its effect shortly before it returns. When they see that an event
+  // is done, the stream must already have reached it.
   virtual bool is_mark() const { return false; }
-  // Whether it writes memory that no CUDA function knows: pageable memory.
+  // Whether it writes pageable memory, which no CUDA function knows.
   virtual bool writes_pageable() const { return false; }
 
-  // What it is as a node of a graph.
+  // Its type as a node of a graph.
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
-  // What one launch of a graph runs in its place; nullptr: the operation itself.
+  // The operation that one launch of a graph runs instead. nullptr: the operation itself.
   virtual std::shared_ptr<Operation> for_launch() const { return nullptr; }
 };
 
 using OperationPtr = std::shared_ptr<Operation>;
 
-// Work given as a function, for what no graph needs to look into.
+// Work given as a function, for operations that no graph inspects.
 class FunctionOperation final : public Operation {
  public:
   using Body = std::function<CUresult()>;

@@ -1,4 +1,4 @@
-// Gives memory back to where it came from.
+// Release of memory to where it came from.
 #include "server/emulated/objects/ownership.h"
 
 #include <sys/mman.h>

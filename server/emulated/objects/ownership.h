@@ -1,4 +1,4 @@
-// What must be given back when a context ends.
+// Ownership: the memory to release when a context ends.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gpurun::emulated {
 
-// Gives the memory of a range that is no longer registered back to its device or the system.
+// Returns the memory of a range to its device or to the system. The range is no longer registered.
 void release_memory(const MemoryRange& range);
 
 // Unregisters and releases all memory that belongs to the context.

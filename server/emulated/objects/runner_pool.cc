@@ -1,4 +1,5 @@
-// An elastic pool: one thread for each queue that has work, idle threads reused, newest first.
+// Runner pool: an elastic pool with one thread for each queue that has work. Idle threads are
+// reused, newest first.
 #include "server/emulated/objects/runner_pool.h"
 
 #include <pthread.h>
@@ -58,7 +59,7 @@ bool start_runner(std::shared_ptr<Runnable> work) {
   pthread_attr_setstacksize(&attributes, kStackBytes);
   sigset_t all, before;
   sigfillset(&all);
-  // A fault inside a kernel must reach its thread's handler: these stay open.
+  // A fault inside a kernel must reach its thread's handler, so these signals stay open.
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;

@@ -1,6 +1,6 @@
-// Slots in a memory file of each process, waited on with futexes that all processes share. Who
-// records is known by a lock of the kernel's that ends with the process (docs/adr/0012 has the same
-// thought), so that nobody waits for the dead.
+// Shared events: slots in a memory file of each process. Processes wait on them with shared
+// futexes. The recording process holds a file lock that the kernel releases when the process ends.
+// So no process waits for a dead one (docs/adr/0012 has the same idea).
 #include "server/emulated/objects/shared_event.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@
 namespace gpurun::emulated {
 namespace {
 
-// So many records of one event are told apart; of older ones it is taken that they are done.
+// The number of records of one event that are distinguished. Older ones count as done.
 constexpr std::uint64_t kRecords = 32;
 constexpr std::uint32_t kSlots = 256;
-// Far behind the file's bytes: byte n of these is locked by the n-th process that has the file.
+// Far beyond the file's bytes. The n-th process that has the file locks byte n of these.
 constexpr off_t kLocks = off_t{1} << 40;
 constexpr std::uint32_t kProcessesMax = 4096;
 constexpr timespec kLookAgain = {0, 100'000'000};
@@ -33,7 +33,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> begun;
   std::atomic<std::uint32_t> changed;             // Waited on.
   std::atomic<std::uint64_t> done[kRecords];      // By record % kRecords: the latest.
-  std::atomic<std::uint32_t> recorder[kRecords];  // Likewise: the process that makes it.
+  std::atomic<std::uint32_t> recorder[kRecords];  // As `done`: the recording process.
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -53,8 +53,8 @@ struct flock lock_on(std::uint32_t process) {
 
 class SharedEventFile {
  public:
-  // nullptr: it cannot be mapped, or too many processes have it. Never closed where `file` is the
-  // first descriptor that this process has of it: a close drops its locks.
+  // nullptr: it cannot be mapped, or too many processes have it. It is never closed if `file` is
+  // this process's first descriptor of the file, because a close drops its locks.
   static std::shared_ptr<SharedEventFile> map(int file) {
     void* const memory = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) return nullptr;
@@ -74,7 +74,7 @@ class SharedEventFile {
   Slot& slot(std::uint32_t place) const { return slots_[place]; }
   std::uint32_t process() const { return process_; }
   int fd() const { return file_; }
-  // Another descriptor of the file was closed, and the lock with it.
+  // Takes the lock again after another descriptor of the file was closed, which has dropped it.
   void lock_again() const {
     struct flock lock = lock_on(process_);
     (void)fcntl(file_, F_SETLK, &lock);
@@ -85,7 +85,7 @@ class SharedEventFile {
     return fcntl(file_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
   }
 
-  // Of this process's own file: nullptr for those of others.
+  // For this process's own file. nullptr for those of others.
   std::unique_ptr<IpcFile> own;
   std::vector<std::uint32_t> unused;          // Places. Guarded by Files::mutex.
   std::map<std::uint32_t, IpcHandle> shared;  // By place. Guarded by Files::mutex.
@@ -100,9 +100,9 @@ namespace {
 
 struct Files {
   std::mutex mutex;
-  // All below guarded by mutex; they stay for the life of the process.
+  // All below is guarded by mutex, and stays for the life of the process.
   std::vector<std::shared_ptr<SharedEventFile>> own;
-  std::map<std::uint64_t, std::shared_ptr<SharedEventFile>> others;  // By number of the file.
+  std::map<std::uint64_t, std::shared_ptr<SharedEventFile>> others;  // By inode number.
 };
 
 Files& files() {
@@ -171,7 +171,7 @@ SharedEvent::~SharedEvent() {
     file_->unused.push_back(place_);
     return;
   }
-  // Others may have it for ever: the place is not used again.
+  // Other processes may have it for ever, so the place is not used again.
   file_->own->strike(shared->second);
   file_->shared.erase(shared);
 }
@@ -185,7 +185,7 @@ bool SharedEvent::share(IpcHandle* handle) {
     *handle = known->second;
     return true;
   }
-  // `offset` is the place: a file of events is mapped whole.
+  // `offset` is the place, because a file of events is mapped whole.
   if (!file_->own->enter(IpcKind::kEvent, place_, 0, 0, handle)) return false;
   file_->shared.emplace(place_, *handle);
   return true;
@@ -218,7 +218,7 @@ void SharedEvent::complete(std::uint64_t record) {
 
 void SharedEvent::wait(std::uint64_t record) const {
   Slot& slot = file_->slot(place_);
-  // Twice in a row: a process that opens the file again is without its lock for a moment.
+  // Twice in a row, because a process that opens the file again is without its lock for a moment.
   int missed = 0;
   while (missed < 2) {
     const std::uint32_t seen = slot.changed.load();

@@ -1,5 +1,5 @@
-// SharedEvent: what an event of CU_EVENT_INTERPROCESS is to all processes that have it: a count of
-// its records, and which of the latest ones are complete, in a memory file.
+// SharedEvent: the part of a CU_EVENT_INTERPROCESS event that processes share, in a memory file. It
+// counts the event's records, and knows which of the latest ones are complete.
 #pragma once
 
 #include <atomic>
@@ -12,30 +12,31 @@ namespace gpurun::emulated {
 
 class SharedEventFile;
 
-// Any thread of any process. What the file says is not trusted: whoever lies in it hurts those that
-// wait for his event.
+// Any thread of any process. The file's contents are not trusted. A process that writes wrong
+// values harms only the processes that wait for its event.
 class SharedEvent {
  public:
-  // One of this process's own; nullptr: no file can be had.
+  // A new event of this process. nullptr: no file can be had.
   static std::shared_ptr<SharedEvent> create();
-  // Another process's. nullptr: the handle names none.
+  // An event of another process. nullptr: the handle names no event.
   static std::shared_ptr<SharedEvent> open(const IpcHandle& handle);
   ~SharedEvent();
   SharedEvent(const SharedEvent&) = delete;
   SharedEvent& operator=(const SharedEvent&) = delete;
 
-  // For other processes; the same each time. False: it cannot be shared, or is not ours.
+  // Makes a handle for other processes, the same each time. False: the event cannot be shared, or
+  // is of another process.
   bool share(IpcHandle* handle);
-  // Where what share() named lies.
+  // The descriptor of the file that share() names.
   int file() const;
 
-  // Of the last record; 0: never recorded.
+  // The number of the last record. 0: never recorded.
   std::uint64_t last() const;
-  // A new record, the last one from now on.
+  // Begins a new record, which becomes the last one.
   std::uint64_t begin();
   bool done(std::uint64_t record) const;
   void complete(std::uint64_t record);
-  // Until it is done, or the process that made it has ended.
+  // Waits until the record is done, or until the process that made the event has ended.
   void wait(std::uint64_t record) const;
 
  private:

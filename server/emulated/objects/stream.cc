@@ -9,10 +9,11 @@
 namespace gpurun::emulated {
 namespace {
 
-// A stream that is full has room again when so many wait: who feeds it sleeps once for many.
+// A full stream has room again when only this many wait, so that the enqueuing thread sleeps once
+// for many.
 constexpr std::uint64_t kQueuedRoom = Stream::kQueuedMax / 2;
 constexpr auto kRoomWait = std::chrono::milliseconds(1);
-// A queue that was longer gives its memory back.
+// A queue that was longer frees its memory.
 constexpr std::size_t kKeptEntriesMax = 2 * Stream::kQueuedMax;
 
 std::uint64_t next_stream_id() {
@@ -20,7 +21,7 @@ std::uint64_t next_stream_id() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// What was enqueued under a number of kernel_log's runs under it.
+// An operation that was enqueued under a number of kernel_log, and runs under it.
 class NumberedOperation final : public Operation {
  public:
   NumberedOperation(OperationPtr operation, std::uint64_t number)
@@ -63,7 +64,7 @@ std::uint64_t Stream::enqueue(OperationPtr operation, std::vector<Dependency> de
     running_ = true;
   }
   if (start && !run_soon(shared_from_this())) {
-    // No thread: the caller executes the queue itself, which is slow but right.
+    // No thread can be had. The caller executes the queue itself, which is slow but correct.
     drain();
   } else if (position - completed_.load(std::memory_order_relaxed) > kQueuedMax) {
     wait_for_room(position);
@@ -74,11 +75,12 @@ std::uint64_t Stream::enqueue(OperationPtr operation, std::vector<Dependency> de
 void Stream::drain() {
   std::unique_lock lock(mutex_);
   while (!queue_.empty()) {
-    // All at once: who enqueues wants the lock too.
+    // All at once, because enqueuing threads want the lock too.
     batch_.swap(queue_);
     lock.unlock();
     for (Entry& entry : batch_) {
-      execute(std::move(entry));  // What the operation holds ends here, before it is complete.
+      // What the operation holds ends here, before it is complete.
+      execute(std::move(entry));
       complete_one();
     }
     batch_.clear();
@@ -102,13 +104,15 @@ void Stream::execute(Entry entry) {
   }
 }
 
-// What the operation did happens before all that anybody does who finds it complete.
+// The effects of the operation happen before everything that a thread does after it finds it
+// complete.
 void Stream::complete_one() {
   const std::uint64_t completed = completed_.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (completed < awaited_.load(std::memory_order_seq_cst)) return;
   {
     const std::lock_guard lock(mutex_);
-    awaited_.store(kNone, std::memory_order_relaxed);  // Who waits for a later one says so again.
+    // A thread that waits for a later position sets it again.
+    awaited_.store(kNone, std::memory_order_relaxed);
   }
   completion_.notify_all();
 }

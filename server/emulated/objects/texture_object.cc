@@ -1,4 +1,4 @@
-// Texture and surface objects: from the program's descriptions to what kernels read.
+// Texture and surface objects: conversion of the program's descriptions to what kernels read.
 #include "server/emulated/objects/texture_object.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr unsigned kFlagsKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_CO
                                  CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
                                  CU_TRSF_SEAMLESS_CUBEMAP;
 
-// All devices are alike.
+// All devices have the same limits.
 std::uint64_t limit(CUdevice_attribute attribute) {
   int value = 0;
   devices().front()->attribute(attribute, 0, &value);
@@ -73,7 +73,7 @@ CUresult describe_pitched(const CUDA_RESOURCE_DESC& resource, Texture* out) {
   return CUDA_SUCCESS;
 }
 
-// Formats of views are in three groups of three lengths, 1, 2 and 4 channels each.
+// View formats are in three groups of three lengths, with 1, 2 and 4 channels each.
 CUresult view_format(CUresourceViewFormat view, ElementFormat* element) {
   static constexpr TexelFormat kFormats[] = {
       TexelFormat::kU8,  TexelFormat::kS8,  TexelFormat::kU16, TexelFormat::kS16,
@@ -169,7 +169,7 @@ CUresult apply_sampling(const CUDA_TEXTURE_DESC& sampling, bool is_cube, Texture
       return CUDA_ERROR_INVALID_VALUE;
     }
     out->address_mode[i] = static_cast<AddressMode>(mode);
-    // Whole coordinates neither repeat nor mirror (Runtime API, cudaCreateTextureObject).
+    // Integer coordinates neither repeat nor mirror (Runtime API, cudaCreateTextureObject).
     const bool repeats = mode == CU_TR_ADDRESS_MODE_WRAP || mode == CU_TR_ADDRESS_MODE_MIRROR;
     if (seamless || (!out->normalized && !is_cube && repeats)) {
       out->address_mode[i] = AddressMode::kClamp;

@@ -1,6 +1,6 @@
-// TextureObject and SurfaceObject: what cuTexObjectCreate and cuSurfObjectCreate make. A program's
-// handle of one is its number in the kernels' tables (runtime/texture.h), for it is passed to
-// kernels as plain data.
+// TextureObject and SurfaceObject: the results of cuTexObjectCreate and cuSurfObjectCreate. A
+// program's handle is the object's number in the kernels' tables (runtime/texture.h), because it is
+// passed to kernels as plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace gpurun::emulated {
 
-// Constant once made: any thread. Kernels find it as long as it lives.
+// Constant. Any thread. Kernels find it as long as it lives.
 class TextureObject final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kTextureObject;
@@ -52,12 +52,12 @@ class SurfaceObject final : public Object {
   const CUDA_RESOURCE_DESC resource_;
 };
 
-// The objects by the numbers that programs know. Any thread.
+// The objects by the numbers that programs use. Any thread.
 class ObjectsBySlot {
  public:
   void add(std::uint64_t slot, std::uint64_t handle);
   void remove(std::uint64_t slot);
-  // The handle in the HandleTable; 0: none.
+  // The handle in the HandleTable. 0: no such object.
   std::uint64_t find(std::uint64_t slot) const;
 
  private:
@@ -65,7 +65,7 @@ class ObjectsBySlot {
   std::unordered_map<std::uint64_t, std::uint64_t> handles_;
 };
 
-// Of textures and surfaces, whose numbers differ; immortal.
+// The table of textures and surfaces, which never have equal numbers. Never destroyed.
 ObjectsBySlot& objects_by_slot();
 
 // nullptr: no live T has this number.
@@ -74,8 +74,8 @@ std::shared_ptr<T> find_by_slot(std::uint64_t slot) {
   return handles().find<T>(objects_by_slot().find(slot));
 }
 
-// What a kernel is to make of the descriptions. INVALID_VALUE; NOT_SUPPORTED for compressed views
-// and for linear filtering across a cube's edges.
+// Converts the program's descriptions to those of kernels. INVALID_VALUE. NOT_SUPPORTED for
+// compressed views, and for linear filtering across a cube's edges.
 CUresult describe_texture(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& sampling,
                           const CUDA_RESOURCE_VIEW_DESC* view, Texture* out);
 CUresult describe_surface(const CUDA_RESOURCE_DESC& resource, Surface* out);

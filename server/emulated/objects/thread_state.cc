@@ -6,7 +6,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Trivially destructible on purpose: a thread_local object would be gone in exit handlers.
+// Trivially destructible on purpose, because a thread_local object would be gone in exit handlers.
 thread_local ThreadState* current_state = nullptr;
 
 pthread_key_t state_key() {

@@ -1,5 +1,5 @@
-// ThreadState: what CUDA keeps per host thread: the stack of current contexts, the thread's default
-// streams, its capture mode.
+// ThreadState: the state that CUDA keeps per host thread: the stack of current contexts, the
+// thread's default streams, its capture mode.
 #pragma once
 
 #include <map>
@@ -10,16 +10,16 @@
 
 namespace gpurun::emulated {
 
-// One thread only: the one that thread_state() was called on.
+// Only for the thread that called thread_state().
 struct ThreadState {
   std::vector<ContextPtr> contexts;  // The last one is current.
-  // By context id; kept until the thread ends or the context is reset.
+  // By context id. Kept until the thread ends or the context is reset.
   std::map<std::uint64_t, StreamPtr> default_streams;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  bool in_callback = false;                // CUDA must not be called there.
-  bool per_thread_default_stream = false;  // A _ptds or _ptsz entry point is being served.
+  bool in_callback = false;                // In a callback, which must not call CUDA.
+  bool per_thread_default_stream = false;  // A _ptds or _ptsz call is running.
 
-  // nullptr: none.
+  // nullptr: no current context.
   const ContextPtr& current() const;
   // The stream that handle 2 means on this thread.
   StreamPtr default_stream(const ContextPtr& context);
@@ -29,7 +29,7 @@ struct ThreadState {
 // thread, because libraries call the driver from those.
 ThreadState& thread_state();
 
-// Makes handle 0 mean the per-thread stream while a _ptds or _ptsz entry point is served.
+// Makes handle 0 mean the per-thread stream during a _ptds or _ptsz call.
 class PerThreadDefaultStream {
  public:
   PerThreadDefaultStream() : state_(thread_state()), before_(state_.per_thread_default_stream) {

@@ -1,5 +1,5 @@
-// What the parser makes of PTX text: variables, functions, instructions. Names are views into the
-// text, which outlives all of it.
+// AST of PTX: the variables, functions and instructions that the parser makes of a text. Names are
+// views into the text, which must outlive them.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct Operand {
     kFloat32,   // bits
     kFloat64,   // bits
     kVariable,  // index: into Function::variables; bits: offset added to its address
-    kSymbol,    // name of the module's; bits: offset
-    kLabel,     // index: a Statement::label
+    kSymbol,    // name: a symbol of the module; bits: offset
+    kLabel,     // index: the label of a Statement
     kTable,     // index: into Function::branch_tables
     kSpecial,   // name with its component: "%tid.x"
-    kMemory,    // parts[0]: base; bits: offset; parts[1..]: coordinates and the like
+    kMemory,    // parts[0]: base; bits: offset; parts[1..]: coordinates etc.
     kVector,    // parts
     kSink,      // _
   };
@@ -41,8 +41,8 @@ struct Instruction {
   std::string_view opcode;
   std::vector<std::string_view> modifiers;
   std::vector<Operand> operands;
-  // Only for `call`: operands[0] is the callee, operands[1] the prototype (kTable index into
-  // Function::prototypes) or the list of targets of an indirect one.
+  // Only for `call`. operands[0] is the callee. operands[1] is the prototype (kTable index into
+  // Function::prototypes), or the list of targets, of an indirect call.
   std::vector<Operand> results;
   std::vector<Operand> arguments;
   std::uint32_t guard = kNoIndex;  // Register of @p.
@@ -59,7 +59,7 @@ struct Instruction {
   std::string full_name() const;
 };
 
-// A label (index, no instruction) or an instruction (label == kNoIndex).
+// A label (`label`, without an instruction) or an instruction (label == kNoIndex).
 struct Statement {
   std::uint32_t label = kNoIndex;
   Instruction instruction;
@@ -69,9 +69,9 @@ struct Initializer {
   enum class Kind : std::uint8_t { kInteger, kFloat32, kFloat64, kSymbol };
   Kind kind = Kind::kInteger;
   std::uint64_t element = 0;  // Index of the scalar element, rows flattened.
-  std::uint64_t bits = 0;     // Value; for kSymbol what is added to its address.
+  std::uint64_t bits = 0;     // Value. kSymbol: the offset added to the symbol's address.
   std::string_view symbol;
-  std::uint64_t mask = ~std::uint64_t{0};  // 0xFF00(symbol): the byte that this selects.
+  std::uint64_t mask = ~std::uint64_t{0};  // 0xFF00(symbol): selects this byte of the address.
 };
 
 enum class Linkage : std::uint8_t { kNone, kVisible, kExtern, kWeak, kCommon };
@@ -81,7 +81,7 @@ struct Variable {
   Type type;
   Linkage linkage = Linkage::kNone;
   std::string_view name;
-  std::uint32_t alignment = 0;            // As written; 0 when not.
+  std::uint32_t alignment = 0;            // As written; 0: not written.
   std::uint32_t vector_length = 1;        // .v2, .v4
   std::vector<std::uint64_t> dimensions;  // Empty: a scalar. A first 0: unsized.
   bool managed = false;
@@ -90,13 +90,13 @@ struct Variable {
 
   bool unsized() const { return !dimensions.empty() && dimensions[0] == 0; }
   std::uint64_t element_count() const;
-  // Bounded by kVariableBytesMax; 0 for unsized arrays without initializer.
+  // At most kVariableBytesMax; 0 for unsized arrays without initializer.
   std::uint64_t byte_size() const;
-  // The written alignment or the natural one.
+  // The written alignment, or the natural one without it.
   std::uint32_t byte_alignment() const;
 };
 
-// Larger declarations are refused by the parser.
+// The parser refuses larger declarations.
 inline constexpr std::uint64_t kVariableBytesMax = 1ull << 40;
 
 // Parameters and results of a function, or of the prototype of an indirect call.
@@ -118,8 +118,8 @@ struct Function {
   std::uint32_t min_blocks_per_sm = 0;
 
   std::vector<Type> registers;
-  // Results, then parameters of the signature, then what the body declares. Those of the signature
-  // in .reg space have an entry of `parameter_registers` too.
+  // Results, then parameters of the signature, then what the body declares. Those results and
+  // parameters that are in .reg space have an entry in `parameter_registers` too.
   std::vector<Variable> variables;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> parameter_registers;  // variable, register
   std::vector<Statement> body;

@@ -70,7 +70,7 @@ void DeclarationParser::pointer_attributes() {
   // .ptr [.space] [.align n]: hints about what a parameter points at.
   for (;;) {
     if (lexer_.at_directive("align")) {
-      // An alignment behind .ptr is the pointee's.
+      // An alignment after .ptr is the pointee's.
       lexer_.next();
       expect_integer();
     } else if (lexer_.token().kind == TokenKind::kDirective &&

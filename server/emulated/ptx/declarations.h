@@ -1,5 +1,5 @@
-// Parses variable declarations and parameter lists: what the module's top level and function bodies
-// have in common. Stops at its first error.
+// DeclarationParser: the parser of variable declarations and parameter lists, which a module's top
+// level and function bodies share. It stops at its first error.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class DeclarationParser {
 
  protected:
   bool failed() const { return failed_; }
-  // Remembers the first error with the current line, and ends the input so that every loop ends.
+  // Keeps the first error with the current line, and ends the input so that every loop ends.
   void fail(std::string what);
 
   bool accept(char punctuation);
@@ -30,15 +30,16 @@ class DeclarationParser {
   std::string_view expect_identifier();
   std::uint64_t expect_integer();
 
-  // With the current token behind ".space": type, alignment, vector and pointer attributes.
+  // Reads type, alignment, vector and pointer attributes. The current token is the one after
+  // ".space".
   Variable variable_head(Space space);
-  // Name, dimensions and initialiser of one variable of a declaration.
+  // Reads name, dimensions and initialiser of one variable of a declaration.
   void declarator(Variable& variable);
-  // "name, name[2], ...;" with `head` for each.
+  // Reads "name, name[2], ...;". Each variable starts as a copy of `head`.
   void declarators(const Variable& head, std::vector<Variable>& out);
-  // "(.param .b32 a, ...)"
+  // Reads "(.param .b32 a, ...)".
   std::vector<Variable> parameter_list();
-  // "(...)" of an attribute, nested parentheses included.
+  // Skips "(...)" of an attribute, nested parentheses included.
   void skip_parentheses();
 
   Lexer lexer_;

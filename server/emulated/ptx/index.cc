@@ -1,4 +1,4 @@
-// Scans a module's top level (PTX ISA, sections 4.3 and 11).
+// Scan of a module's top level (PTX ISA, sections 4.3 and 11).
 #include "server/emulated/ptx/index.h"
 
 #include <charconv>

@@ -1,5 +1,5 @@
-// The top level of one PTX text: which functions it has and where, and its variables. Bodies are
-// skipped, so that modules with thousands of kernels load at hundreds of megabytes a second.
+// ModuleIndex: the top level of one PTX text: its functions, where each of them is, and its
+// variables. Bodies are skipped, so that modules with thousands of kernels load fast.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct FunctionRange {
 struct ModuleIndex {
   std::uint32_t version = 0;  // ISA version times ten: 90.
   std::uint32_t target = 0;   // sm number: 75, 90, 120.
-  // In order of the text, each name once: its definition, else its first declaration.
+  // In text order, each name once: its definition, else its first declaration.
   std::vector<FunctionRange> functions;
   std::unordered_map<std::string_view, std::size_t> function_by_name;
   std::vector<Variable> variables;

@@ -193,7 +193,7 @@ void Lexer::stop() {
 }
 
 bool Lexer::skip_braces() {
-  // The current token is '{' and at_ is right behind it.
+  // The current token is '{', and at_ is just after it.
   int depth = 1;
   while (at_ < end_ && depth > 0) {
     switch (*at_) {

@@ -1,4 +1,4 @@
-// Splits PTX text into tokens. Never reads outside its text, whatever that holds.
+// Lexer: splits PTX text into tokens. It never reads outside its text, whatever the text contains.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ enum class TokenKind : std::uint8_t {
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   char punctuation = 0;
-  std::uint32_t line = 0;  // From the lexer's first line on.
+  std::uint32_t line = 0;  // Counted from the lexer's first line.
   std::uint64_t bits = 0;
   std::string_view text;  // Into the lexer's text.
 };
 
 class Lexer {
  public:
-  // `text` is borrowed for the lexer's and its tokens' life.
+  // `text` must outlive the lexer and its tokens.
   explicit Lexer(std::string_view text, std::uint32_t first_line = 1);
 
   const Token& token() const { return token_; }
@@ -42,16 +42,16 @@ class Lexer {
   }
   bool at_end() const { return token_.kind == TokenKind::kEnd; }
 
-  // With the current token '{': goes behind the matching '}'. False when there is none.
+  // Moves to after the '}' that matches the current token, a '{'. False: no '}' matches.
   bool skip_braces();
-  // Goes to the first token behind the current token's line.
+  // Moves to the first token after the current token's line.
   void skip_line();
-  // Ends the input: every later token is kEnd. How a parser stops after its first error.
+  // Ends the input: every later token is kEnd. A parser calls it at its first error.
   void stop();
 
   // Offset of the current token in the text.
   std::size_t token_offset() const;
-  // Offset behind the token before the current one.
+  // Offset just after the token before the current one.
   std::size_t previous_end() const { return previous_end_; }
 
  private:

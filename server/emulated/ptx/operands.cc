@@ -156,7 +156,7 @@ Operand FunctionParser::named_operand(int depth) {
     const Token token = lexer_.token();
     if (token.kind == TokenKind::kDirective && token.text.size() == 1 &&
         std::string_view("xyzw").find(token.text[0]) != std::string_view::npos) {
-      // The component is part of the name; both lie side by side in the text.
+      // The component is part of the name. Both are adjacent in the text.
       out.name = {name.data(), static_cast<std::size_t>(token.text.data() + 1 - name.data())};
       lexer_.next();
     }
@@ -171,7 +171,7 @@ Operand FunctionParser::named_operand(int depth) {
     out.bits += expect_integer();
     expect(']');
   }
-  // A "+ offset" outside brackets belongs to the symbol; inside them memory_operand takes it.
+  // A "+ offset" outside brackets belongs to the symbol. Inside them memory_operand() takes it.
   if (depth == 0) operand_offset(out);
   return out;
 }

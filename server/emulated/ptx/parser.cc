@@ -230,7 +230,7 @@ void FunctionParser::call_prototype(std::string_view name) {
   if (lexer_.at('(')) signature.results = parameter_list();
   if (lexer_.token().kind == TokenKind::kIdentifier) lexer_.next();  // _
   if (lexer_.at('(')) signature.parameters = parameter_list();
-  while (!lexer_.at(';') && !lexer_.at_end()) lexer_.next();  // .noreturn and the like
+  while (!lexer_.at(';') && !lexer_.at_end()) lexer_.next();  // .noreturn etc.
   expect(';');
   scopes_.back().prototypes[name] = static_cast<std::uint32_t>(function_.prototypes.size());
   function_.prototypes.push_back(std::move(signature));
@@ -263,7 +263,8 @@ void FunctionParser::close_scope() {
       for (std::string_view target : table.targets) {
         std::uint32_t index = 0;
         if (!find(&Scope::labels, target, &index)) {
-          // Labels of an enclosing block that come later are not found here; nobody writes that.
+          // Labels of an enclosing block that come later are not found here. No known compiler
+          // writes that.
           return fail("unknown label " + std::string(target) + " in .branchtargets");
         }
         function_.branch_tables[table.index].push_back(index);

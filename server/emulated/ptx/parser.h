@@ -1,5 +1,6 @@
-// Parses one function: signature, registers, variables, labels and instructions, with every name
-// inside it resolved. What an instruction means is the translator's business (codegen/).
+// FunctionParser: the parser of one function: signature, registers, variables, labels and
+// instructions. It resolves every name inside the function. The meaning of instructions belongs to
+// the translator (codegen/).
 #pragma once
 
 #include <string_view>
@@ -29,7 +30,7 @@ class FunctionParser : public DeclarationParser {
     std::uint32_t index;
     std::vector<std::string_view> targets;
   };
-  // One { } of the body. Names of inner scopes hide those of outer ones.
+  // One { } of the body. Names of inner scopes hide those of outer scopes.
   struct Scope {
     std::unordered_map<std::string_view, std::uint32_t> registers;
     std::vector<RegisterRange> ranges;

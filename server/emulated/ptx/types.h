@@ -1,4 +1,4 @@
-// The scalar types and state spaces of PTX (PTX ISA, sections 5.1 and 5.2).
+// Types: the scalar types and state spaces of PTX (PTX ISA, sections 5.1 and 5.2).
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,15 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
-// "u32", "f16x2", "pred", "texref"; a type of kind kNone for anything else.
+// The type with this name: "u32", "f16x2", "pred", "texref". A type of kind kNone for any other
+// name.
 Type parse_type(std::string_view name);
 
 enum class Space : std::uint8_t { kNone, kRegister, kParam, kLocal, kShared, kGlobal, kConst };
 
-// "global", "shared", also "shared::cta" and "param::entry"; kNone for anything else. Other blocks'
-// shared memory ("shared::cluster") is kShared: a cluster is one block.
+// The space with this name: "global", "shared", also "shared::cta" and "param::entry". kNone for
+// any other name. The shared memory of other blocks ("shared::cluster") is kShared, because a
+// cluster is one block.
 Space parse_space(std::string_view name);
 
 }  // namespace gpurun::emulated::ptx

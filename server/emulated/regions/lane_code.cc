@@ -1,5 +1,5 @@
-// Copies the thread's instructions; values that blocks share lie in variables, which LLVM turns
-// into registers again.
+// Lane code: a copy of the thread's instructions. Values that blocks share are in variables, which
+// LLVM turns into registers again.
 #include "server/emulated/regions/lane_code.h"
 
 #include <llvm/IR/CFG.h>
@@ -73,7 +73,7 @@ void LaneCode::emit() {
   for (Block* block : shell_.blocks()) emit_block(block);
 }
 
-// Entry 0: the first block, with what lives across the cut before it.
+// Entry 0: the first block, with the values that live across the cut before it.
 void LaneCode::emit_resume() {
   Block* resume = shell_.new_block("lane.resume");
   dispatch_->addCase(ir_.getInt32(0), resume);
@@ -182,7 +182,7 @@ void LaneCode::emit_cut(const Cut& cut, unsigned index) {
   ir_.CreateBr(shell_.lane_done);
 }
 
-// What phis get on the way from one block to another, read before any of them is written.
+// Assigns the phis on the edge between two blocks. All values are read before any is written.
 LaneCode::Block* LaneCode::edge(Block* from, Block* to) {
   if (to->phis().empty()) return blocks_[to];
   const auto here = ir_.saveIP();
@@ -192,7 +192,7 @@ LaneCode::Block* LaneCode::edge(Block* from, Block* to) {
   for (llvm::PHINode& phi : to->phis()) {
     if (thread_.is_ambient(&phi)) continue;
     Value* incoming = phi.getIncomingValueForBlock(from);
-    // What the block itself computed is at hand in its copy, which dominates this one.
+    // A value that the block itself computed is available in its copy, which dominates this one.
     values.emplace_back(&phi, read(incoming));
   }
   for (const auto& [phi, value] : values) ir_.CreateStore(value, place(phi));

@@ -1,5 +1,5 @@
-// LaneCode: the code of a region for one lane at a time, in the thread's own types: what SliceCode
-// cannot do together is done here, and lanes may enter it wherever a slice can part.
+// LaneCode: the code of a region for one lane at a time, in the thread's own types. It does what
+// SliceCode cannot do together. Lanes may enter it wherever a slice can diverge.
 #pragma once
 
 #include "server/emulated/regions/region_shell.h"
@@ -12,10 +12,11 @@ class LaneCode {
   using Block = llvm::BasicBlock;
 
   explicit LaneCode(RegionShell& shell);
-  // The code of all blocks, entered at the first. Once, before entry_at().
+  // Emits the code of all blocks, entered at the first. Called once, before entry_at().
   void emit();
-  // Where lanes continue that leave their slice where the thread's `block` begins: an entry number,
-  // and for each value that is live there the array that the slice leaves it in.
+  // The entry number at which lanes continue when they leave their slice at the start of the
+  // thread's `block`. spill_place(): the array in which the slice leaves a value that is live
+  // there.
   unsigned entry_at(Block* block);
   llvm::AllocaInst* spill_place(const llvm::Instruction* value);
 
@@ -38,7 +39,7 @@ class LaneCode {
   llvm::DenseMap<const Block*, Block*> blocks_;
   llvm::DenseMap<const Value*, llvm::AllocaInst*> places_;
   llvm::DenseMap<const Value*, llvm::AllocaInst*> spills_;
-  llvm::DenseMap<const Value*, Value*> local_;  // Of the block that is being written.
+  llvm::DenseMap<const Value*, Value*> local_;  // For the block being emitted.
   llvm::DenseMap<const Block*, unsigned> entries_;
   llvm::SwitchInst* dispatch_ = nullptr;
 };

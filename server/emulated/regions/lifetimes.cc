@@ -1,4 +1,4 @@
-// What lives across blocks and across cuts, and where it is kept.
+// Lifetimes: the values that live across blocks and across cuts, and where they are kept.
 #include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/InstIterator.h>
@@ -10,7 +10,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// Beyond this many instructions a value is rather kept than computed again.
+// Beyond this many instructions a value is kept and not computed again.
 constexpr unsigned kRecomputedMost = 16;
 constexpr std::uint64_t kSlotBytesMax = 8 << 10;
 
@@ -40,7 +40,7 @@ void ThreadCode::find_lifetimes() {
       }
       own.insert(&instruction);
     }
-    // Phis of the blocks behind read at this one's end.
+    // Phis of the successor blocks read at the end of this block.
     for (llvm::BasicBlock* next : llvm::successors(&block)) {
       for (llvm::PHINode& phi : next->phis()) {
         llvm::Instruction* value = instruction_of(phi.getIncomingValueForBlock(&block));
@@ -81,7 +81,8 @@ llvm::ArrayRef<llvm::Instruction*> ThreadCode::live_in(const llvm::BasicBlock* b
   return found->second;
 }
 
-// How many instructions give the value again from what is ambient; more than `most`: it cannot be.
+// The number of instructions that compute the value again from ambient values. More than `most`:
+// not possible.
 unsigned ThreadCode::recomputing_cost(const llvm::Value* value, unsigned most) const {
   if (is_ambient(value)) return 0;
   const auto* instruction = llvm::dyn_cast<llvm::Instruction>(value);
@@ -114,7 +115,7 @@ Status ThreadCode::place_slots() {
       kept.push_back(value);
     }
   }
-  // The results of cuts live in their frame until the next region, and then like others.
+  // The results of cuts live in their frame until the next region, and then like other values.
   const auto bytes = [this](const llvm::Instruction* value) {
     return memory_bytes(function_, value->getType());
   };

@@ -49,7 +49,7 @@ void RegionShell::find_blocks() {
 void RegionShell::say_lane(IRBuilder<>& at, Value* x) {
   Value* place =
       at.CreateConstInBoundsGEP1_64(at.getInt8Ty(), thread, offsetof(ThreadContext, thread_linear));
-  // Volatile: whoever lands from a fault reads it.
+  // Volatile, because the code that runs after a fault reads it.
   at.CreateStore(at.CreateAdd(variable(at, row_first), x), place, true);
 }
 

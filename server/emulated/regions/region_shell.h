@@ -1,9 +1,9 @@
-// RegionShell: the function of one region without the code of its lanes: the loops over rows,
-// slices and single lanes, and what both kinds of code find there.
+// RegionShell: the function of one region without the code of its lanes. It has the loops over
+// rows, slices and single lanes, and the values that both kinds of code use.
 //
-//   rows of the block: lanes with the same %tid.y and %tid.z
-//     slices of a row, as long as there are whole ones: SliceCode
-//     single lanes: the rest of a row, and lanes of a slice that part: LaneCode
+//  rows of the block: lanes with the same %tid.y and %tid.z
+//    whole slices of a row: SliceCode
+//    single lanes: the rest of a row, and lanes of a slice that diverge: LaneCode
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -17,8 +17,8 @@ class RegionShell {
   using Value = llvm::Value;
   using Block = llvm::BasicBlock;
 
-  // Adds the function `name` to the thread code's module. `index`: the cut that it continues behind
-  // is number index - 1.
+  // Adds the function `name` to the thread code's module. The region continues after the cut number
+  // index - 1.
   RegionShell(const ThreadCode& code, unsigned index, const llvm::Twine& name);
 
   const ThreadCode& thread_code() const { return thread_; }
@@ -26,9 +26,9 @@ class RegionShell {
   llvm::Function* function() const { return function_; }
   llvm::LLVMContext& context() const { return function_->getContext(); }
   llvm::IRBuilder<>& entry() { return entry_; }
-  // Blocks of the thread's code that lanes can come through, the first one first.
+  // Blocks of the thread's code that lanes of the region can reach, the first one first.
   const std::vector<Block*>& blocks() const { return blocks_; }
-  // Whether lanes may end in different ways; else all go to single_next().
+  // Whether lanes may end in different ways. Otherwise all continue at single_next().
   bool is_mixed() const { return mixed_; }
   std::uint32_t single_next() const { return single_next_; }
 
@@ -37,18 +37,19 @@ class RegionShell {
   Value* i32(std::uint32_t value) { return entry_.getInt32(value); }
   Value* i64(std::uint64_t value) { return entry_.getInt64(value); }
 
-  // The lane's variables: their places.
+  // The places of the lane's variables.
   llvm::AllocaInst *y = nullptr, *z = nullptr, *row_first = nullptr;
-  llvm::AllocaInst* slice_x = nullptr;                           // The slice's first lane.
-  llvm::AllocaInst *lane_x = nullptr, *lane_end = nullptr;       // Lanes that run singly,
-  llvm::AllocaInst *lane_base = nullptr, *lane_entry = nullptr;  // of which slice, from where.
+  llvm::AllocaInst* slice_x = nullptr;  // The slice's first lane.
+  // For lanes that run singly: their range, their slice, and their entry.
+  llvm::AllocaInst *lane_x = nullptr, *lane_end = nullptr;
+  llvm::AllocaInst *lane_base = nullptr, *lane_entry = nullptr;
 
   // The frame, loaded once.
   Value *thread = nullptr, *slots = nullptr, *local = nullptr, *next = nullptr, *operand = nullptr;
   Value *result = nullptr, *second = nullptr, *word[kExchangeInputs] = {};
   Value *in = nullptr, *out = nullptr, *capacity = nullptr;
 
-  // Where the code of slices and lanes begins and where it goes when it is done.
+  // The blocks where the code of slices and lanes begins, and where it goes when it is done.
   Block *slice_begin = nullptr, *slice_done = nullptr;
   Block *lanes_head = nullptr, *lane_begin = nullptr, *lane_done = nullptr;
 

@@ -1,4 +1,4 @@
-// Writes the functions of all regions, and the table by which the engine finds them.
+// Regions: writing the functions of all regions, and the table by which the engine finds them.
 #include "server/emulated/regions/regions.h"
 
 #include <llvm/IR/Module.h>
@@ -15,9 +15,9 @@
 namespace gpurun::emulated {
 namespace {
 
-// Bounds of what is compiled, in instructions: of the thread's code, of all regions' blocks
-// together (blocks that several regions share count for each), and of what slices leave when they
-// part.
+// Bounds of what is compiled, in instructions. The first is for the thread's code. The second is
+// for all regions' blocks together, and blocks that several regions share count for each. The third
+// is for what slices spill when they diverge.
 constexpr std::size_t kThreadInstructionsMax = 8000;
 constexpr std::size_t kRegionInstructionsMax = 24000;
 constexpr std::size_t kPartingStoresMax = 6000;
@@ -49,7 +49,7 @@ llvm::Function* write_region(const ThreadCode& thread, unsigned index, std::size
   if (parting_stores(shell) <= kPartingStoresMax) {
     SliceCode(shell, lanes).emit();
   } else {
-    // Too many ways out: every slice is a row of single lanes.
+    // Too many exits. Every slice then is a row of single lanes.
     llvm::IRBuilder<> at(shell.slice_begin);
     llvm::Value* x = shell.variable(at, shell.slice_x);
     at.CreateStore(at.getInt32(0), shell.lane_entry);
@@ -74,7 +74,7 @@ llvm::Constant* or_null(llvm::LLVMContext& context, llvm::Constant* pointer) {
   return llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
 }
 
-// The function of an exchange for lanes whose words stand side by side.
+// The function of an exchange for lanes with words that are side by side.
 llvm::Constant* words_function(llvm::Module& module, const Cut& cut) {
   auto* function = llvm::dyn_cast_or_null<llvm::Function>(cut.function);
   if (cut.kind != CutKind::kExchange || function == nullptr) return nullptr;

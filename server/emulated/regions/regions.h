@@ -1,4 +1,4 @@
-// The fast form of a kernel: its code split at the places where threads wait (docs/adr/0025).
+// Regions: the fast form of a kernel, which is its code split where threads wait (docs/adr/0025).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@ class Module;
 
 namespace gpurun::emulated {
 
-// `module` holds one optimised kernel, as a function kRootSymbol whose callees are inlined but for
-// those named kUpdateFunction. Replaces it by a constant of that name, a RegionProgram, and its
-// functions. kRefused: the kernel has to run as threads, the message says why; kInternal: what came
-// out is not valid IR, a mistake of ours. On failure the module is unusable.
-// `slice_lanes`: kSliceLanes or kNarrowSliceLanes (device_abi.h).
+// `module` holds one optimised kernel as a function kRootSymbol. Its callees are inlined, except
+// those named kUpdateFunction. Replaces the function by a constant of that name, a RegionProgram,
+// and the functions of the regions. On failure the module is unusable.
+//
+// kRefused: the kernel must run as threads, and the message says why. kInternal: the result is not
+// valid IR, a bug of ours. `slice_lanes`: kSliceLanes or kNarrowSliceLanes (device_abi.h).
 Status split_into_regions(llvm::Module& module, unsigned slice_lanes);
 
-// How wide slices shall be for blocks with rows of so many threads (ntid.x): what is left of a row
+// The width of slices for blocks with rows of `row_threads` threads (ntid.x). The rest of a row
 // runs lane by lane.
 unsigned slice_lanes_for(std::uint32_t row_threads);
 

@@ -1,4 +1,4 @@
-// How values differ between the lanes of a slice.
+// Shapes: how values differ between the lanes of a slice.
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
@@ -13,9 +13,9 @@ namespace {
 using llvm::Value;
 namespace match = llvm::PatternMatch;
 
-// So that the strides of a slice are small beside what a guard leaves room for.
+// Bound of strides, which keeps a slice's strides small beside the margin of a guard.
 constexpr std::int64_t kStrideMax = std::int64_t{1} << 20;
-// A mask or shift that a slice seldom crosses: of 32 lanes and more.
+// A mask or shift of at least 32 lanes, which a slice seldom crosses.
 constexpr unsigned kLaneBits = 5;
 
 bool all_are(llvm::Instruction& instruction, const auto& what) {
@@ -29,7 +29,7 @@ std::int64_t small(std::int64_t stride) {
   return stride > kStrideMax || stride < -kStrideMax ? 0 : stride;
 }
 
-// The stride as a number of `bits`; varying where it is large.
+// The shape with this stride. Varying where the stride is large.
 Shape affine_of(std::int64_t stride) {
   if (stride != 0 && small(stride) == 0) return Shape::varying();
   return Shape::affine(stride);
@@ -71,14 +71,14 @@ void ThreadCode::find_shapes() {
       const Shape now = shape(&instruction);
       if (now.is_varying()) continue;
       Shape next = next_shape(instruction);
-      // Never back: what was taken to be of one shape and is of another varies.
+      // Shapes only get more varying. A value with two different shapes varies.
       if (now.kind != Shape::Kind::kUnset && !(next == now)) next = Shape::varying();
       if (next == now) continue;
       shapes_[&instruction] = next;
       changed = true;
     }
   }
-  // What is never reached, or only from itself.
+  // Values that are never reached, or only from themselves.
   for (llvm::Instruction& instruction : llvm::instructions(function_)) {
     if (shape(&instruction).kind == Shape::Kind::kUnset) shapes_[&instruction] = Shape::varying();
   }
@@ -176,8 +176,8 @@ Shape ThreadCode::binary_shape(llvm::BinaryOperator& instruction) const {
   }
 }
 
-// The low bits of a lane's number count on, and the high ones stay, as long as the slice crosses no
-// boundary: guards see to that.
+// The low bits of a lane's number grow from lane to lane and the high ones stay, while the slice
+// crosses no boundary. Guards ensure that.
 Shape ThreadCode::masked_shape(llvm::BinaryOperator& instruction, Shape left) const {
   const auto* by = llvm::dyn_cast<llvm::ConstantInt>(instruction.getOperand(1));
   if (by == nullptr || left.stride <= 0) return Shape::varying();
@@ -249,7 +249,7 @@ Shape ThreadCode::extended_shape(llvm::CastInst& cast) const {
 void ThreadCode::find_guards() {
   const auto want = [this](llvm::Value* value, Guard guard) {
     Guard& known = small_[llvm::cast<llvm::Instruction>(value)];
-    // What is small as an unsigned number is small as a signed one.
+    // A value that is small as an unsigned number is also small as a signed one.
     if (known == Guard::kNone || guard == Guard::kSmallUnsigned) known = guard;
   };
   for (llvm::Instruction& instruction : llvm::instructions(function_)) {
@@ -263,7 +263,7 @@ void ThreadCode::find_guards() {
       if (leaf(base) != Leaf::kNone) continue;  // Small by itself.
       small_guards_.insert(llvm::cast<llvm::Instruction>(base));
       const Guard guard = is_unsigned ? Guard::kSmallUnsigned : Guard::kSmallSigned;
-      // All sums from the base to what is extended.
+      // All sums from the base to the extended value.
       Value* sum = instruction.getOperand(0);
       for (; sum != base; sum = llvm::cast<llvm::Instruction>(sum)->getOperand(0)) want(sum, guard);
       want(base, guard);
@@ -283,7 +283,8 @@ void ThreadCode::split_at_guards() {
     if (is_guarded(&instruction)) all.push_back(&instruction);
   }
   for (llvm::Instruction* value : all) {
-    // Before what would have another shape; behind what others are computed from.
+    // Guards go before values that would have another shape, and after values from which others are
+    // computed.
     if (must_not_cross(value)) {
       guards_at_[value->getParent()->splitBasicBlock(value, "uncrossed")].push_back(value);
     }
@@ -301,7 +302,7 @@ void ThreadCode::split_at_guards() {
     }
     guards_at_[rest].push_back(value);
   }
-  // Cuts stand where their calls are.
+  // Cuts are where their calls are.
   cut_of_.clear();
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     cuts_[i].block = cuts_[i].call->getParent();

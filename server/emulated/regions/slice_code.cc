@@ -1,4 +1,4 @@
-// Where values of slices lie, and the frame of their code: blocks, branches, guards, cuts.
+// The places of slices' values, and the frame of their code: blocks, branches, guards, cuts.
 #include "server/emulated/regions/slice_code.h"
 
 #include <llvm/IR/CFG.h>
@@ -132,7 +132,7 @@ Value* SliceCode::vector(Value* value) {
   return vector_of(read(value), value->getType(), thread_.shape(value).stride);
 }
 
-// As slots and parting lanes keep it.
+// In the form of slots and diverging lanes.
 Value* SliceCode::kept_vector(Value* value) {
   Type* kept = memory_type(*shell_.function(), value->getType());
   Value* all = vector(value);
@@ -170,7 +170,7 @@ void SliceCode::emit() {
   for (Block* block : shell_.blocks()) emit_block(block);
 }
 
-// Leaves for the lanes' own code at the start of `block`.
+// Leaves to the lanes' own code at the start of `block`.
 SliceCode::Block* SliceCode::part(Block* block) {
   const auto here = ir_.saveIP();
   Block* way = shell_.new_block("part");
@@ -204,8 +204,8 @@ SliceCode::Block* SliceCode::part(Block* block) {
   return way;
 }
 
-// A value of the slot arrays, and whether it has the shape that the code counts on: its lanes may
-// have come to the cut on different ways.
+// Loads a value of the slot arrays, and tests whether it has the shape that the code assumes. Its
+// lanes may have reached the cut on different paths.
 Value* SliceCode::load_slot(Instruction* value, Lanes* lanes) {
   Type* type = value->getType();
   const Shape shape = thread_.shape(value);
@@ -288,7 +288,7 @@ void SliceCode::emit_resume() {
                    llvm::MDBuilder(shell_.context()).createBranchWeights(2000, 1));
 }
 
-// That the value counts on from lane to lane also where it, or a sum with it, is extended.
+// The condition that the value also grows by its stride where it, or a sum with it, is extended.
 Value* SliceCode::is_small(Instruction* value) {
   Type* type = value->getType();
   const std::int64_t span = thread_.shape(value).stride * (lane_count_ - 1);
@@ -302,7 +302,8 @@ Value* SliceCode::is_small(Instruction* value) {
   return ir_.CreateICmpULT(low, number(std::uint64_t{1} << (bits - 2)));
 }
 
-// That no lane's bits leave the mask, or come over the shift's edge, but the first one's.
+// The condition that no lane's bits leave the mask or cross the shift's edge, except the first
+// lane's.
 Value* SliceCode::crosses_nothing(Instruction* value) {
   Value* from = value->getOperand(0);
   const std::int64_t span = thread_.shape(from).stride * (lane_count_ - 1);
@@ -398,7 +399,7 @@ SliceCode::Block* SliceCode::edge(Block* from, Block* to) {
   return way;
 }
 
-// The lanes may disagree: those that do leave here.
+// The lanes may disagree. Those that do leave here.
 void SliceCode::emit_parting(Block* block) {
   Instruction* end = block->getTerminator();
   if (auto* branch = llvm::dyn_cast<llvm::BranchInst>(end)) {

@@ -1,7 +1,10 @@
-// SliceCode: the code of a region for the lanes of a slice together. What is equal in all lanes is
-// computed once, what counts on from lane to lane by its first one, the rest in vectors, and what
-// no vector instruction does lane by lane, in their order. Lanes that disagree about a branch, and
-// those whose numbers do not count on (a wrap at 32 bits), go on in LaneCode.
+// SliceCode: the code of a region for the lanes of a slice together. A value that is equal in all
+// lanes is computed once. A value that grows by a constant from lane to lane is computed for the
+// first lane. The rest is computed in vectors, or lane by lane and in lane order where no vector
+// instruction does it.
+//
+// Lanes that disagree about a branch continue in LaneCode. So do lanes with a value that does not
+// grow by its constant (a wrap at 32 bits).
 #pragma once
 
 #include "server/emulated/regions/lane_code.h"
@@ -19,7 +22,7 @@ class SliceCode {
   void emit();
 
  private:
-  // A value of all lanes, as its shape says and its type allows.
+  // A value of all lanes, in the form that its shape and type allow.
   struct Lanes {
     Value* one = nullptr;     // Uniform and affine: the first lane's.
     Value* vector = nullptr;  // Varying, of a type that fits.
@@ -66,7 +69,7 @@ class SliceCode {
   llvm::IRBuilder<> ir_;
   llvm::DenseMap<const Block*, Block*> blocks_;
   llvm::DenseMap<const Value*, llvm::AllocaInst*> places_;
-  llvm::DenseMap<const Value*, Lanes> local_;  // Of the block that is being written.
+  llvm::DenseMap<const Value*, Lanes> local_;  // For the block being emitted.
 };
 
 }  // namespace gpurun::emulated

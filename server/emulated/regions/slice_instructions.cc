@@ -15,7 +15,7 @@ namespace {
 
 Type* vector_type(Type* type, unsigned lanes) { return llvm::FixedVectorType::get(type, lanes); }
 
-// What holds for one lane's access need not hold for the slice's.
+// Metadata of one lane's access need not hold for the slice's.
 void drop_metadata(Instruction* copy) {
   copy->dropUnknownNonDebugMetadata({llvm::LLVMContext::MD_invariant_load});
 }
@@ -36,7 +36,7 @@ void SliceCode::emit_instruction(Instruction& instruction) {
   emit_each(instruction);
 }
 
-// For the first lane: the others have the same value, or count on from it.
+// For the first lane. The others have the same value, or one that grows by the stride.
 Value* SliceCode::emit_once(Instruction& instruction) {
   Instruction* copy = instruction.clone();
   drop_metadata(copy);
@@ -120,8 +120,8 @@ Value* SliceCode::emit_vector_call(llvm::CallInst& call) {
   return copy;
 }
 
-// Accesses to neighbouring elements, and stores of all lanes to one place, where the last one
-// stays.
+// Accesses to neighbouring elements, and stores of all lanes to one place, where the last store
+// counts.
 bool SliceCode::emit_vector_memory(Instruction& instruction) {
   auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
   auto* store = llvm::dyn_cast<llvm::StoreInst>(&instruction);
@@ -157,7 +157,7 @@ bool SliceCode::emit_vector_memory(Instruction& instruction) {
   return true;
 }
 
-// A call that does not return: the first lane's is the only one.
+// A call that does not return. The first lane's is the only one.
 bool SliceCode::emit_last_call(Instruction& instruction) {
   auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction);
   if (call == nullptr || call->getCalledFunction() == nullptr) return false;

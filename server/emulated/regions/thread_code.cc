@@ -1,4 +1,4 @@
-// What a thread does that only a thread of its own can do, where it waits, and what it knows of
+// Analysis of a thread: what only a thread of its own can do, where it waits, and what it reads of
 // itself.
 #include "server/emulated/regions/thread_code.h"
 
@@ -15,7 +15,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// What one lane may need of memory besides registers: a block has 1,024 of them.
+// Bound of one lane's memory besides registers, because a block has 1,024 lanes.
 constexpr std::uint64_t kLocalBytesMax = 16 << 10;
 
 constexpr llvm::StringRef kRuntimePrefix = "gpurun_device_";
@@ -34,7 +34,7 @@ bool is_dropped(const llvm::CallInst& call) {
   }
 }
 
-// Of an exchange: the second one is above the first.
+// Of an exchange. The second result is above the first.
 std::uint32_t results_asked_for(const llvm::CallInst& call) {
   for (const llvm::User* user : call.users()) {
     const auto* narrowed = llvm::dyn_cast<llvm::TruncInst>(user);
@@ -137,7 +137,7 @@ Status ThreadCode::find_cuts() {
   }
   for (llvm::Instruction* instruction : dropped) instruction->eraseFromParent();
   for (llvm::CallInst* call : exits) {
-    // Inlined as it is, what ends the thread is a return.
+    // Everything is inlined, so what ends the thread is a return.
     llvm::BasicBlock* block = call->getParent();
     block->splitBasicBlock(call);
     block->getTerminator()->eraseFromParent();
@@ -151,7 +151,7 @@ Status ThreadCode::find_cuts() {
     GPURUN_RETURN_IF_ERROR(describe_cut(cut));
     cuts_.push_back(cut);
   }
-  // A block may have been split again behind the cut: what counts is where the call is now.
+  // A block may have been split again after the cut, so the call's present block counts.
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     cuts_[i].block = cuts_[i].call->getParent();
     cuts_[i].resume = cuts_[i].block->getSingleSuccessor();
@@ -178,8 +178,8 @@ Status ThreadCode::describe_cut(Cut& cut) {
   return known ? Status() : refused("a barrier that is chosen at run time");
 }
 
-// The thread's context is read by loads at known places only; whatever else knows its address is
-// the run time.
+// Loads read the thread's context at known places only. Only the run time otherwise knows its
+// address.
 Status ThreadCode::find_leaves() {
   const auto leaf_at = [](std::int64_t offset) {
     if (offset == offsetof(ThreadContext, thread_id)) return Leaf::kX;
@@ -256,7 +256,7 @@ bool ThreadCode::is_ambient(const llvm::Value* value) const {
 
 namespace {
 
-// By instructions that can be executed anywhere.
+// Whether the instruction can be executed anywhere.
 bool is_harmless(const llvm::Instruction& instruction) {
   if (const auto* operation = llvm::dyn_cast<llvm::BinaryOperator>(&instruction)) {
     if (!operation->isIntDivRem()) return true;
@@ -281,10 +281,10 @@ bool ThreadCode::is_block_constant(const llvm::Value* value) const {
   if (const auto known = block_constant_.find(value); known != block_constant_.end()) {
     return known->second;
   }
-  block_constant_[value] = false;  // Of a cycle nothing is.
+  block_constant_[value] = false;  // Nothing in a cycle is.
   bool constant = false;
   if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(instruction)) {
-    // Fields of contexts and parameters: a constant distance from an address that is known good.
+    // Fields of contexts and parameters, at a constant distance from a valid address.
     const llvm::Value* base = load->getPointerOperand();
     if (const auto* address = llvm::dyn_cast<llvm::GetElementPtrInst>(base)) {
       base = address->hasAllConstantIndices() ? address->getPointerOperand() : nullptr;

@@ -1,10 +1,10 @@
-// ThreadCode: the optimised code of one CUDA thread, taken apart for running many threads together:
-// where it waits (cuts), what of it is the same for all lanes, and what lives across a wait.
+// ThreadCode: the optimised code of one CUDA thread, analysed for running many threads together. It
+// knows where the thread waits (cuts), which values are the same for all lanes, and which values
+// live across a wait.
 //
 // A slice is slice_lanes() lanes with neighbouring %tid.x that run the same instructions together.
-// In a slice every branch goes one way; where its lanes disagree, it leaves for the lanes' own code
-// at that place and does not come back before the next cut. So a value's shape follows from its
-// operands alone.
+// In a slice every branch goes one way. Where its lanes disagree, it continues in the lanes' own
+// code and does not return before the next cut. So a value's shape depends on its operands alone.
 #pragma once
 
 #include <llvm/ADT/DenseMap.h>
@@ -26,7 +26,8 @@ namespace gpurun::emulated {
 struct Shape {
   enum class Kind : std::uint8_t { kUnset, kUniform, kAffine, kVarying };
   Kind kind = Kind::kUnset;
-  std::int64_t stride = 0;  // kAffine: lane l has the first one's value + l * stride; never 0.
+  // kAffine: lane l has the first lane's value + l * stride. Never 0.
+  std::int64_t stride = 0;
 
   static Shape uniform() { return {Kind::kUniform, 0}; }
   static Shape varying() { return {Kind::kVarying, 0}; }
@@ -39,10 +40,10 @@ struct Shape {
   bool operator==(const Shape& other) const { return kind == other.kind && stride == other.stride; }
 };
 
-// What a load from the ThreadContext gives.
+// The value that a load from the ThreadContext gives.
 enum class Leaf : std::uint8_t { kNone, kX, kY, kZ, kLinear };
 
-// A wait: the call is the last instruction of `block` but a branch to `resume`.
+// A wait. The call is the last instruction of `block` before a branch to `resume`.
 struct Cut {
   llvm::CallInst* call = nullptr;
   llvm::BasicBlock* block = nullptr;
@@ -52,60 +53,61 @@ struct Cut {
   llvm::Constant* function = nullptr;              // Warp operations.
   std::uint32_t results = 0;                       // Exchanges.
 
-  // An exchange's member mask (0) and inputs (1 and on), as the call has them.
+  // An exchange's member mask (0) and inputs (from 1), as the call has them.
   llvm::Value* exchanged(unsigned index) const {
     return call->getArgOperand(index == 0 ? 2 : 3 + index);
   }
 };
 
-// Borrows the function, which it changes: blocks are split. One thread.
+// Borrows the function, and splits its blocks. One thread.
 class ThreadCode {
  public:
-  // kRefused: something in it can only be done by a thread with a stack of its own; the message
-  // says what.
+  // kRefused: something in it needs a thread with a stack of its own. The message says what.
   static Result<std::unique_ptr<ThreadCode>> analyse(llvm::Function& function,
                                                      unsigned slice_lanes);
   unsigned slice_lanes() const { return slice_lanes_; }
 
   llvm::Function& function() const { return function_; }
   const std::vector<Cut>& cuts() const { return cuts_; }
-  // The cut that ends `block`: its index, or -1.
+  // The index of the cut that ends `block`, or -1.
   int cut_of(const llvm::BasicBlock* block) const;
 
   Shape shape(const llvm::Value* value) const;
   Leaf leaf(const llvm::Value* value) const;
-  // Computed from block and parameters alone, by what cannot fail.
+  // Whether it is computed from the block and the parameters alone, by operations that cannot fail.
   bool is_block_constant(const llvm::Value* value) const;
-  // There wherever it is needed: constants, block constants, leaves, places of local memory.
+  // Whether it is available everywhere: constants, block constants, leaves, places of local memory.
   bool is_ambient(const llvm::Value* value) const;
-  // Of its lane's local memory.
+  // Offset in the lane's local memory.
   std::uint64_t local_offset(const llvm::AllocaInst* variable) const;
   std::uint64_t local_bytes() const { return local_bytes_; }
 
-  // Instructions whose shape (those at the start of `block`) or that of what is computed from them
-  // (those before it) holds only if a condition does, to be tested on the only way into `block`.
+  // Guarded instructions, with a shape that holds only if a condition does. The condition is tested
+  // on the only way into `block`. For instructions at the start of `block` it protects their own
+  // shape. For instructions before it, it protects the shape of values computed from them.
   llvm::ArrayRef<llvm::Instruction*> guards_at(const llvm::BasicBlock* block) const;
   bool is_guarded(const llvm::Instruction* value) const {
     return small_guards_.contains(value) || own_guards_.contains(value);
   }
-  // What is extended elsewhere must be small: as an unsigned number, or else as a signed one. Also
-  // of what lies between a guarded value and its extension, to be tested again behind a cut.
+  // Whether the value must be small, because it is extended elsewhere. `*is_unsigned`: as an
+  // unsigned number, else as a signed one. Also true for values between a guarded value and its
+  // extension. They are tested again after a cut.
   bool must_be_small(const llvm::Instruction* value, bool* is_unsigned) const {
     *is_unsigned = small_.lookup(value) == Guard::kSmallUnsigned;
     return small_.contains(value);
   }
-  // A mask or shift that the slice must not cross.
+  // Whether it is a mask or shift that the slice must not cross.
   bool must_not_cross(const llvm::Instruction* value) const { return own_guards_.contains(value); }
-  // Whether the lanes of a slice may disagree at the end of `block`, which holds nothing else.
+  // Whether the lanes of a slice may disagree at the end of `block`, which then holds nothing else.
   bool diverges(const llvm::BasicBlock* block) const { return diverging_.contains(block); }
 
-  // Instructions that are needed where `block` begins, without ambient ones and its own phis.
+  // Instructions that are live where `block` begins, without ambient ones and its own phis.
   llvm::ArrayRef<llvm::Instruction*> live_in(const llvm::BasicBlock* block) const;
-  // Used in another block than its own, or a phi.
+  // Whether it is used in another block than its own, or is a phi.
   bool is_shared(const llvm::Instruction* value) const { return shared_.contains(value); }
-  // Recomputed behind a cut instead of kept in a slot.
+  // Whether it is recomputed after a cut and not kept in a slot.
   bool is_recomputed(const llvm::Instruction* value) const;
-  // Of the arrays of one lane.
+  // Offset in the arrays of one lane.
   std::uint64_t slot_offset(const llvm::Instruction* value) const;
   std::uint64_t slot_bytes() const { return slot_bytes_; }
 
@@ -153,13 +155,13 @@ class ThreadCode {
   std::uint64_t slot_bytes_ = 0;
 };
 
-// The value that `value` is but for a constant that is added, and that constant, where both are
-// narrow enough for a guard on the first to say something about their sum.
+// Strips constants that are added to `value`, and stores their sum in `*added`. It stops where
+// value or sum are too wide for a guard on the result to hold for the sum.
 llvm::Value* without_constant(llvm::Value* value, std::int64_t* added);
 
-// Whether the type has a place in a vector.
+// Whether a vector can hold the type.
 bool fits_vector(const llvm::Type* type);
-// The type that a value has in slots and where slices part: of whole bytes, because vectors of
+// The type of a value in slots and where slices diverge. It has whole bytes, because vectors of
 // other integers have no place for each element.
 llvm::Type* memory_type(const llvm::Function& function, llvm::Type* type);
 // Bytes of a value in memory.

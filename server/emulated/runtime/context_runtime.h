@@ -1,5 +1,5 @@
-// ContextRuntime: what the kernels of one CUDA context share at run time: the printf buffer, the
-// device heap, and the room for launches by kernels.
+// ContextRuntime: the state that the kernels of one CUDA context share at run time: the printf
+// buffer, the device heap, and the budget for launches by kernels.
 #pragma once
 
 #include "server/emulated/runtime/device_heap.h"
@@ -8,7 +8,7 @@
 
 namespace gpurun::emulated {
 
-// Any thread. Outlives every grid that was launched with it.
+// Any thread. Must outlive every grid that was launched with it.
 class ContextRuntime {
  public:
   DeviceOutput& output() { return output_; }

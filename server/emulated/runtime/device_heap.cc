@@ -6,7 +6,7 @@
 namespace gpurun::emulated {
 
 namespace {
-// Counted per allocation, so that a kernel that allocates nothing often enough meets the limit too.
+// Charged per allocation, so that endless allocations of 0 bytes also meet the limit.
 constexpr std::size_t kBytesEach = 16;
 }  // namespace
 

@@ -8,10 +8,10 @@
 
 namespace gpurun::emulated {
 
-// Any thread. Freed as a whole when it is destroyed, as with a CUDA context.
+// Any thread. The destructor frees all of it, as the end of a CUDA context does.
 class DeviceHeap {
  public:
-  // CUDA Programming Guide, "Dynamic global memory allocation": 8 MiB unless set.
+  // 8 MiB unless set (CUDA Programming Guide, "Dynamic global memory allocation").
   static constexpr std::size_t kBytesDefault = std::size_t{8} << 20;
 
   DeviceHeap() = default;
@@ -25,8 +25,8 @@ class DeviceHeap {
 
   // 16-aligned memory, not zeroed; 0 when the heap is full.
   std::uint64_t allocate(std::uint64_t bytes);
-  // False, and nothing done, when `address` was not returned by allocate() or was released. 0 is
-  // allowed and does nothing.
+  // False, and nothing is done, when `address` is not from allocate() or was released. 0 is allowed
+  // and does nothing.
   bool release(std::uint64_t address);
 
  private:

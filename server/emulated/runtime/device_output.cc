@@ -1,4 +1,4 @@
-// Keeps printed texts until the driver synchronises.
+// Storage of printed texts until the driver synchronises.
 #include "server/emulated/runtime/device_output.h"
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 namespace gpurun::emulated {
 
 namespace {
-// A record costs this much besides its text, so that empty texts are bounded too.
+// A record is charged this much besides its text, so that empty texts are bounded too.
 constexpr std::size_t kRecordBytes = 64;
 
 void show(DeviceOutput::Target target, const std::string& text) {
@@ -44,7 +44,7 @@ void DeviceOutput::append(Target target, std::string text) {
 
 void DeviceOutput::flush() {
   {
-    // The common case of a synchronisation: nothing was printed, and nobody is showing.
+    // The common case: nothing was printed, and no other flush is showing.
     std::lock_guard lock(mutex_);
     if (records_.empty() && !showing_) return;
   }

@@ -1,5 +1,5 @@
-// DeviceOutput: what kernels have printed and not yet been shown. Texts are formatted on the device
-// and shown in the order in which they were printed, when the driver synchronises.
+// DeviceOutput: the text that kernels have printed and that is not yet shown. The text is formatted
+// on the device. It is shown in the order of printing, when the driver synchronises.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace gpurun::emulated {
 class DeviceOutput {
  public:
   enum class Target { kStdout, kStderr };
-  // Takes one record; called with no lock held.
+  // Receives one record; called with no lock held.
   using Sink = std::function<void(Target, const std::string& text)>;
 
   // CU_LIMIT_PRINTF_FIFO_SIZE's default (CUDA Programming Guide, "Formatted output").
   static constexpr std::size_t kBytesDefault = std::size_t{1} << 20;
 
-  // What exceeds `bytes` overwrites the oldest output, as in CUDA's circular buffer.
+  // Output beyond `bytes` overwrites the oldest output, as in CUDA's circular buffer.
   void set_limit(std::size_t bytes);
   std::size_t limit() const;
 
-  // Where flush() writes; by default the process's stdout and stderr streams, in order with what
-  // the program prints by stdio.
+  // Where flush() writes. The default is the process's stdout and stderr streams, in order with the
+  // program's own stdio output.
   void set_sink(Sink sink);
 
   void append(Target target, std::string text);
 
-  // Shows everything printed so far. To be called where CUDA does: launches are done when a
-  // synchronisation of context, stream or event, a blocking copy, a module load or unload, or the
-  // context's destruction has been waited for. Concurrent calls keep the order.
+  // Shows everything printed so far. The driver calls it where CUDA shows output. CUDA does so
+  // after a wait for a context, stream or event, a blocking copy, a module load or unload, and when
+  // the context is destroyed. Concurrent calls keep the order.
   void flush();
 
  private:
@@ -41,7 +41,8 @@ class DeviceOutput {
     std::string text;
   };
   mutable std::mutex mutex_;
-  std::mutex flush_mutex_;  // Held while showing: keeps the order between flushing threads.
+  // Held while showing: keeps the order between flushing threads.
+  std::mutex flush_mutex_;
   std::deque<Record> records_;
   std::size_t bytes_ = 0;
   bool showing_ = false;  // A flush has taken records and not shown all of them yet.

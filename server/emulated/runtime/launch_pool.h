@@ -1,5 +1,5 @@
-// LaunchPool: how many launches that kernels made may be outstanding in a context, and how many
-// bytes of parameters.
+// LaunchPool: the budget of a context for launches that kernels make: outstanding launches, and
+// bytes of their parameters.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace gpurun::emulated {
 
-// Any thread. Outlives what it has lent.
+// Any thread. Must outlive its shares.
 class LaunchPool {
  public:
-  // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT unless set (manual, cuCtxSetLimit).
+  // The default of CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT (manual, cuCtxSetLimit).
   static constexpr std::size_t kLaunchesDefault = 2048;
-  // Bounds what kernels can make this process keep, whatever the limit was set to.
+  // Bounds of what kernels can make this process keep, whatever the limit was set to.
   static constexpr std::size_t kLaunchesMax = std::size_t{1} << 20;
   static constexpr std::size_t kParameterBytesMax = std::size_t{256} << 20;
 
-  // What was taken from a pool; given back when it ends.
+  // A part of the budget. The destructor gives it back.
   class Share {
    public:
     Share() = default;
@@ -35,7 +35,7 @@ class LaunchPool {
     ~Share() {
       if (pool_ != nullptr) pool_->give_back(launches_, bytes_);
     }
-    // Whether the pool had it.
+    // Whether the pool had enough.
     explicit operator bool() const { return pool_ != nullptr; }
 
    private:

@@ -8,8 +8,8 @@
 namespace gpurun::emulated {
 namespace {
 
-// A small float: sign, then `exponent_bits`, then `mantissa_bits`; IEEE's infinities unless
-// `finite` (then only all ones is NaN).
+// Decodes a small float: sign, then `exponent_bits`, then `mantissa_bits`. It has IEEE's infinities
+// unless `finite`. With `finite` only all ones is NaN.
 double small_float(std::uint32_t bits, int exponent_bits, int mantissa_bits, bool finite) {
   const std::uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
   const std::uint32_t exponent = bits >> mantissa_bits & ((1u << exponent_bits) - 1);
@@ -20,7 +20,7 @@ double small_float(std::uint32_t bits, int exponent_bits, int mantissa_bits, boo
     if (nan) return std::numeric_limits<double>::quiet_NaN();
     if (!finite) return sign * std::numeric_limits<double>::infinity();
   }
-  // Built from its bits: this runs for every element of every product.
+  // Built from its bits, because this runs for every element of every product.
   if (exponent == 0)
     return sign * mantissa *
            std::bit_cast<double>(std::uint64_t(1023 + 1 - bias - mantissa_bits) << 52);
@@ -68,7 +68,7 @@ double format_value(MatrixFormat format, std::uint64_t bits) {
       return small_float(word, 5, 10, false);
     case MatrixFormat::kBf16:
       return single(bits << 16 & 0xffff0000u);
-    case MatrixFormat::kTf32:  // 10 bits of mantissa; what lies below is not looked at.
+    case MatrixFormat::kTf32:  // 10 bits of mantissa. Lower bits are ignored.
       return single(bits & 0xffffe000u);
     case MatrixFormat::kF32:
       return single(bits);

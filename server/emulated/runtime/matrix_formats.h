@@ -1,5 +1,6 @@
-// Number formats of matrix operands: their bits, and values as double (exact for all of them but
-// integers above 53 bits, which do not occur).
+// Matrix formats: the number formats of matrix operands, with their bits and their values as
+// double. The double is exact for every format, except for integers of more than 53 bits, which do
+// not occur.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ bool is_integer(MatrixFormat format);
 
 // The value of the low bits of `bits`.
 double format_value(MatrixFormat format, std::uint64_t bits);
-// The nearest value of kF16, kF32, kF64 (ties to even; NaN as NVIDIA's devices write it).
+// The nearest value of kF16, kF32 or kF64. Ties go to even, and NaN is as NVIDIA's devices write
+// it.
 std::uint64_t format_rounded(MatrixFormat format, double value);
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,5 @@
-// Gathers fragments into whole matrices, multiplies them, and deals the result out again.
+// Matrix functions: they gather fragments into whole matrices, multiply them, and distribute the
+// result.
 #include "server/emulated/runtime/matrix_functions.h"
 
 #include <algorithm>
@@ -53,8 +54,8 @@ Place wmma_place(const Fragment& f, U32 lane, unsigned index) {
   return {at / f.columns, at % f.columns};
 }
 
-// All shapes of mma but m8n8k4 for f16 follow one rule. Units of A and B are 32-bit registers, or
-// one f64; a unit holds `each` elements that follow each other along k.
+// All shapes of mma follow one rule, except m8n8k4 for f16. Units of A and B are 32-bit registers,
+// or one f64. A unit holds `each` elements that follow each other along k.
 Place mma_place(const Fragment& f, U32 lane, unsigned index) {
   const unsigned group = lane / 4;
   const unsigned of_group = lane % 4;
@@ -91,7 +92,7 @@ void put_element(U32* words, unsigned bits, unsigned index, U64 value) {
   words[at / 32] |= (static_cast<U32>(value) & mask) << (at % 32);
 }
 
-// Where each lane's elements lie, worked out once for each shape and host thread.
+// The places of each lane's elements, computed once for each shape and host thread.
 struct Plan {
   U64 key = 0;
   MatrixShape shape;
@@ -142,7 +143,7 @@ void gather_as(const Plan& plan, unsigned which, U32 present, const WarpSlot* sl
   }
 }
 
-// f16 by scaling: its exponent field, moved to f32's, is 112 too small.
+// f16 by scaling. Its exponent field, moved to f32's, is 112 too small.
 double half_value(U64 bits) {
   const auto low = static_cast<U32>(bits) & 0x7fff;
   if (low >= 0x7c00) return format_value(MatrixFormat::kF16, bits);
@@ -184,8 +185,8 @@ void gather(const Plan& plan, unsigned which, U32 present, const WarpSlot* slots
   gather_as<32>(plan, which, present, slots, offset, out, any);
 }
 
-// D = A * B + C. Float products of the small formats are exact in double and their sums nearly so:
-// more exact than a device, which rounds on the way. Integers are exact.
+// D = A * B + C. Float products of the small formats are exact in double, and their sums nearly so.
+// That is more exact than a device, which rounds intermediate results. Integers are exact.
 template <unsigned width>
 void multiply_rows(const MatrixShape& shape, const double* a, const double* b, const double* c,
                    double* d) {
@@ -201,7 +202,7 @@ void multiply_rows(const MatrixShape& shape, const double* a, const double* b, c
   }
 }
 
-// As above with one rounding for each step (f64), or counting bits that differ (b1 with .xor).
+// As above, with one rounding for each step (f64), or counting bits that differ (b1 with .xor).
 void multiply_otherwise(const MatrixShape& shape, const double* a, const double* b, const double* c,
                         double* d) {
   for (unsigned row = 0; row < shape.m; ++row) {
@@ -237,14 +238,14 @@ U64 result_bits(const MatrixShape& shape, double value) {
   return static_cast<U64>(static_cast<std::int64_t>(value)) & 0xffffffffu;
 }
 
-// Too large for the stack of a CUDA thread, and for thread-local storage, which takes its place
-// from the stack of every thread of the program.
+// Too large for the stack of a CUDA thread. Thread-local storage would take it from the stack of
+// every thread of the program.
 struct Operands {
   double a[kElementsMax], b[kElementsMax], c[kResultsMax], d[kResultsMax];
 };
 
 void mma(U32 present, const WarpSlot* slots) {
-  // Nothing here gives way to another CUDA thread.
+  // Nothing here switches to another CUDA thread.
   static thread_local const std::unique_ptr<Operands> operands(new Operands);
   auto& [a, b, c, d] = *operands;
   const U32* first = slots[std::countr_zero(present)].in;
@@ -369,7 +370,7 @@ void* address_of(F* function) {
 }
 
 // wmma's own numbers of registers (PTX ISA, section 9.7.14.4.1), where they are not the elements
-// spread over 32 lanes: f16 operands always take 8.
+// spread over 32 lanes. f16 operands always take 8.
 unsigned wmma_words(MatrixFormat format, unsigned elements, bool operand) {
   if (operand && format == MatrixFormat::kF16) return 8;
   return elements * format_bits(format) / 32 / kWarpLanes;

@@ -1,9 +1,9 @@
 // Matrix instructions: ldmatrix, stmatrix, mma and wmma, for a whole warp or for one lane.
 //
-// The layouts of mma, ldmatrix and stmatrix fragments are those of the PTX ISA (sections 9.7.14.4
-// and 9.7.14.5). Those of wmma are open there; ours is: the elements of the matrix, row by row, are
-// dealt out to the lanes in turn, as many to each as its registers hold, and again from the start
-// when there is room.
+// The fragments of mma, ldmatrix and stmatrix have the layouts of the PTX ISA (sections 9.7.14.4
+// and 9.7.14.5). PTX leaves the layout of wmma fragments open. Ours takes the elements of the
+// matrix row by row and gives each lane in turn as many as its registers hold. When lanes are left,
+// it starts again with the first element.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct MatrixShape {
   std::uint16_t k = 0;
   MatrixFormat a{};
   MatrixFormat b{};
-  MatrixFormat c{};  // Of C and D, which may differ in floats' width only.
+  // Formats of C and D, which may differ only in the width of floats.
+  MatrixFormat c{};
   MatrixFormat d{};
   bool wmma = false;       // Fragments in wmma's layout.
   bool saturate = false;   // .satfinite of integers
@@ -35,12 +36,12 @@ struct MatrixShape {
 
 enum class MatrixOrder : std::uint32_t { kRow, kColumn };
 
-// WarpFunctions; every lane must be present, absent ones count as zeros.
-//   gpurun_warp_mma        in: shape (2 words), A, B, C    out: D
-//   gpurun_warp_ldmatrix   in: count | transposed << 8, address (2 words)   out: up to 4 words
-//   gpurun_warp_movmatrix  in: one word        out: one word of the transposed matrix
-//   gpurun_warp_stmatrix   in: as ldmatrix, then up to 4 words
-// Of one lane; `fragment` is one of the letters, stride counts elements.
+// WarpFunctions. Every lane must be present. Absent lanes count as zeros.
+//   gpurun_warp_mma        in: shape (2 words), A, B, C    out: D.
+//   gpurun_warp_ldmatrix   in: count | transposed << 8, address (2 words)   out: up to 4 words.
+//   gpurun_warp_movmatrix  in: one word        out: one word of the transposed matrix.
+//   gpurun_warp_stmatrix   in: as ldmatrix, then up to 4 words.
+// Functions for one lane. `fragment` is 'a', 'b', 'c' or 'd'. `stride` counts elements.
 //   void gpurun_wmma_load(const void* from, u32 stride, u32 order, u64 shape, u32 fragment,
 //                         u32 lane, u32* words)
 //   void gpurun_wmma_store(void* to, ...)

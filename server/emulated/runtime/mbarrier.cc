@@ -17,8 +17,9 @@ constexpr U32 kBytesMask = 0x1fffff;
 struct Object {
   U32 pending;   // Arrivals that are still missing in this phase.
   U32 expected;  // Arrivals that a phase takes.
-  U32 bytes;     // Announced and not yet there; a 21-bit number that may be negative.
-  U32 phase;     // Counts phases modulo 8; its low bit is the parity.
+  // Bytes announced and not yet arrived; a 21-bit number that may be negative.
+  U32 bytes;
+  U32 phase;  // Counts phases modulo 8; its low bit is the parity.
 };
 
 Object unpack(U64 word) {
@@ -48,7 +49,7 @@ void store(U64* address, Object object) {
 
 void init(U64* address, U32 count) { store(address, {count, count, 0, 0}); }
 
-// More arrivals than are missing is undefined in PTX; here the phase just ends.
+// PTX leaves more arrivals than are missing undefined. Here the phase ends.
 U64 arrive_with(U64* address, U32 count, U32 bytes, U32 dropped) {
   Object object = load(address);
   const U64 before = pack(object);

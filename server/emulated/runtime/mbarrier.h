@@ -8,7 +8,7 @@
 
 namespace gpurun::emulated {
 
-// Functions for compiled code, with C signatures; `object` is 8-aligned or not.
+// Functions for compiled code, with C signatures. `object` need not be aligned.
 //   void gpurun_mbarrier_init(u64* object, u32 count)
 //   u64 gpurun_mbarrier_arrive(u64* object, u32 count, u32 expected_bytes)   The state before.
 //   u64 gpurun_mbarrier_arrive_drop(u64* object, u32 count, u32 expected_bytes)

@@ -1,4 +1,4 @@
-// Rounds to 8-bit formats with the arithmetic of double, which is exact here.
+// Rounding to 8-bit formats with the arithmetic of double, which is exact here.
 #include "server/emulated/runtime/narrow_floats.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ std::uint32_t narrow(float value, const ByteFormat& format) {
   const double size = std::min(std::fabs(static_cast<double>(value)), format.most);
   const int exponent =
       size == 0 ? format.least_exponent : std::max(std::ilogb(size), format.least_exponent);
-  // In units of the last place; rounding may lead to the next power of two, whose bits follow.
+  // In units of the last place. Rounding may lead to the next power of two. Its bit pattern follows
+  // directly.
   const double units = std::ldexp(size, format.mantissa_bits - exponent);
   const double below = std::floor(units);
   const double rest = units - below;

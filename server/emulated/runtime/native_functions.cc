@@ -1,5 +1,6 @@
 // Arithmetic with directed rounding, and the host's math functions, for compiled code. Built with
-// -frounding-math: the compiler must not move arithmetic over the change of the rounding mode.
+// -frounding-math, because the compiler must not move arithmetic across a change of the rounding
+// mode.
 #include "server/emulated/runtime/native_functions.h"
 
 #include <cfenv>

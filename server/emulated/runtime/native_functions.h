@@ -1,4 +1,5 @@
-// The plain C functions that compiled code calls besides RuntimeFunctions, by name.
+// Native functions: the plain C functions that compiled code calls besides RuntimeFunctions, by
+// name.
 #pragma once
 
 #include <span>
@@ -10,7 +11,7 @@ struct NativeFunction {
   void* address;
 };
 
-// Pure and safe to call from any thread.
+// The functions of arithmetic and number formats. They are pure, and any thread may call them.
 std::span<const NativeFunction> native_functions();
 
 }  // namespace gpurun::emulated

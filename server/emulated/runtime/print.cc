@@ -1,4 +1,4 @@
-// One conversion after the other, by the host's snprintf with widths bounded.
+// Device printf: one conversion after the other, by the host's snprintf with bounded widths.
 #include "server/emulated/runtime/print.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace gpurun::emulated {
 namespace {
 
 constexpr std::size_t kStringBytesMax = 64 * 1024;
-constexpr int kWidthMax = 4096;                  // More is a mistake, or an attack on our memory.
+constexpr int kWidthMax = 4096;                  // More is a bug, or an attack on our memory.
 constexpr std::size_t kTextBytesMax = 1u << 20;  // Of one call.
 
 class Arguments {

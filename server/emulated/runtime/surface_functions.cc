@@ -1,4 +1,4 @@
-// Where surface accesses go.
+// Addresses of surface accesses.
 #include "server/emulated/runtime/surface_functions.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::uint64_t place(const Surface& surface, const SurfaceOperation& operation,
                     const std::uint32_t* where) {
   const TexelImage& image = surface.image;
   const std::int64_t row_bytes = std::int64_t{image.width} * surface.element_bytes;
-  // The last place of each dimension where the access still is inside.
+  // The last place of each dimension at which the access is still inside.
   const std::int64_t last[3] = {row_bytes - operation.bytes, std::int64_t{image.height} - 1,
                                 std::int64_t{image.depth} - 1};
   std::int64_t at[3] = {0, 0, 0};

@@ -11,8 +11,8 @@ namespace gpurun::emulated {
 // What an access beyond the edge does (PTX ISA, sections 9.7.11.1 and 9.7.11.2).
 enum class OutsideSurface : std::uint8_t {
   kTrap,   // Ends the grid.
-  kClamp,  // Goes to the nearest place.
-  kZero,   // Gives zeros; a store goes nowhere.
+  kClamp,  // Accesses the nearest place inside.
+  kZero,   // A load returns zeros, a store does nothing.
 };
 
 // One instruction, as a constant in translated code.
@@ -33,11 +33,11 @@ struct SurfaceOperation {
 
 enum class SurfaceQuery : std::uint32_t { kWidth, kHeight, kDepth, kLayers };
 
-// Words that say where: the layer, then x in bytes, y and z.
+// The words of a place: the layer, then x in bytes, y and z.
 inline constexpr unsigned kSurfaceInputWords = 4;
 inline constexpr unsigned kSurfaceBytesMax = 16;
 
-// C functions; each returns 0, or what is wrong as a DeviceFault (device_abi.h).
+// C functions. Each returns 0, or what is wrong as a DeviceFault (device_abi.h).
 //   u32 gpurun_surface_load(u64 surface, u32 operation, const u32* where, u8* out)
 //   u32 gpurun_surface_store(u64 surface, u32 operation, const u32* where, const u8* in)
 //   u32 gpurun_surface_query(u64 surface, u32 query, u32* out)

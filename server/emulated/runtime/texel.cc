@@ -25,7 +25,7 @@ Texel integers(std::uint64_t address, unsigned channels) {
   return out;
 }
 
-// The lowest signed number is -1 like the one above it.
+// The lowest signed number is -1, as the next higher one is.
 template <typename T, int kMax>
 FloatTexel normalized(std::uint64_t address, unsigned channels) {
   FloatTexel out;

@@ -1,5 +1,5 @@
-// Texels: from memory to the four 32-bit results of a fetch (CUDA C++ Programming Guide, "Texture
-// Memory"; Driver API, cuTexObjectCreate).
+// Texels: conversion from memory to the four 32-bit results of a fetch (CUDA C++ Programming Guide,
+// "Texture Memory"; Driver API, cuTexObjectCreate).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace gpurun::emulated {
 
-// Four results: floats' bits, or integers extended to 32 bits as their sign says. Components that
-// the texel has not are zero.
+// Four results: the bits of floats, or integers extended to 32 bits by sign or zero. Components
+// that the texel lacks are zero.
 struct Texel {
   std::uint32_t word[4] = {0, 0, 0, 0};
 };
@@ -18,9 +18,9 @@ struct FloatTexel {
   float value[4] = {0, 0, 0, 0};
 };
 
-// The texel at `address`, as integers; for TexelRead::kInteger only.
+// The texel at `address` as integers. Only for TexelRead::kInteger.
 Texel load_integers(const Texture& texture, std::uint64_t address);
-// The same as floats; for every other.
+// The texel at `address` as floats. For every other TexelRead.
 FloatTexel load_floats(const Texture& texture, std::uint64_t address);
 
 float half_to_float(std::uint16_t half);

@@ -1,5 +1,5 @@
-// Texture and Surface: what a texture or surface object means to a kernel, as plain data, and the
-// tables in which compiled code finds them by the handles that programs pass to kernels.
+// Texture and Surface: plain data that describes a texture or surface object to a kernel. Compiled
+// code finds them in tables by the handles that programs pass to kernels.
 #pragma once
 
 #include <array>
@@ -11,15 +11,16 @@
 
 namespace gpurun::emulated {
 
-// Component of a texel in memory.
+// The format of a texel's component in memory.
 enum class TexelFormat : std::uint8_t { kU8, kS8, kU16, kS16, kU32, kS32, kF16, kF32 };
 
-// What a fetch makes of it (Driver API, cuTexObjectCreate). Floats are always read as floats and
+// How a fetch converts it (Driver API, cuTexObjectCreate). Floats are always read as floats, and
 // 32-bit integers always as integers.
 enum class TexelRead : std::uint8_t {
   kInteger,
-  kNormalized,  // 8 and 16 bits: [0, 1], or [-1, 1] of signed ones.
-  kSrgb,        // As kNormalized of 8 unsigned bits; the first three components through sRGB.
+  kNormalized,  // 8 and 16 bits, to [0, 1], or to [-1, 1] if signed.
+  kSrgb,        // As kNormalized of 8 unsigned bits, with the first three components converted from
+                // sRGB.
   kFloat,
 };
 
@@ -31,8 +32,9 @@ constexpr std::uint32_t component_bytes(TexelFormat format) {
                                                                       : 4;
 }
 
-// One image, or all layers of one: rows of texels. No extent is 0; an image with fewer dimensions
-// has 1 for the others. A cube's faces and layers' layers follow one another as slices.
+// One image, or all layers of one: rows of texels. No extent is 0. An image with fewer dimensions
+// has 1 for the others. The faces of a cube and the layers of a layered image follow one another as
+// slices.
 struct TexelImage {
   std::uint64_t address = 0;
   std::uint32_t width = 1;
@@ -42,14 +44,16 @@ struct TexelImage {
   std::uint64_t slice_pitch = 0;
 };
 
-inline constexpr std::uint32_t kTextureLevelsMax = 18;  // Of the widest texture, 2^17 texels.
+inline constexpr std::uint32_t kTextureLevelsMax = 18;  // The levels of the widest texture, 2^17
+                                                        // texels.
 
 struct Texture {
   TexelFormat format = TexelFormat::kF32;
   TexelRead read = TexelRead::kFloat;
   std::uint8_t channels = 1;  // 1, 2 or 4.
-  bool is_linear = false;     // Memory without rows: indexed only; zero outside.
-  bool normalized = false;    // Coordinates in [0, 1].
+  // Memory without rows. It is only indexed, and reads as zero outside.
+  bool is_linear = false;
+  bool normalized = false;  // Coordinates in [0, 1].
   bool filter_linear = false;
   bool mipmap_linear = false;
   AddressMode address_mode[3] = {AddressMode::kClamp, AddressMode::kClamp, AddressMode::kClamp};
@@ -66,14 +70,14 @@ struct Surface {
   TexelImage image;
 };
 
-// Gives plain data numbers that compiled code can look up fast and without trust: a number that
-// was never given, or was taken back, is found out. Any thread; lookups take no lock. A number is
-// not used again, its place only after all others that are free; so who looks at an object while
-// it is removed (an error of the program) sees its old or a newer object, never freed memory.
+// Table of plain data by handles that compiled code can look up fast. It recognises a handle that
+// was never given out or was removed. Any thread. Lookups take no lock. A handle is never used
+// again. Its slot is used again only after all other free slots. So a lookup that races with
+// remove() (an error of the program) finds the old or a newer object, never freed memory.
 template <typename T, std::uint64_t kTag>
 class ObjectSlots {
  public:
-  // 0: there are kCapacity objects already.
+  // 0: the table holds kCapacity objects.
   std::uint64_t add(const T& object) {
     const std::lock_guard lock(mutex_);
     std::uint64_t index = 0;
@@ -105,7 +109,7 @@ class ObjectSlots {
     free_.push_back(handle & (kCapacity - 1));
   }
 
-  // nullptr: no object of that number.
+  // nullptr: no object has this handle.
   const T* find(std::uint64_t handle) const {
     const Slot* const slot = find_slot(handle);
     return slot == nullptr ? nullptr : &slot->object;
@@ -114,7 +118,8 @@ class ObjectSlots {
  private:
   static constexpr std::uint64_t kCapacity = std::uint64_t{1} << 20;
   static constexpr std::uint64_t kChunk = 64;
-  static constexpr std::size_t kRest = 256;  // Places that rest before the first is used again.
+  // Free slots that are kept unused before one of them is used again.
+  static constexpr std::size_t kRest = 256;
 
   struct Slot {
     std::atomic<std::uint64_t> handle{0};
@@ -140,7 +145,7 @@ class ObjectSlots {
 using TextureSlots = ObjectSlots<Texture, 0x0671>;
 using SurfaceSlots = ObjectSlots<Surface, 0x0672>;
 
-// Those of the process; immortal.
+// The tables of the process; never destroyed.
 TextureSlots& texture_slots();
 SurfaceSlots& surface_slots();
 

@@ -29,12 +29,13 @@ inline std::uint32_t texel_index(std::int64_t index, std::uint32_t count, Addres
       return static_cast<std::uint32_t>((index % limit + limit) % limit);
     case AddressMode::kBorder:
       return kOutside;
-    default:  // Mirrored coordinates are inside already, but for the neighbours of the edge.
+    // Mirrored coordinates are inside already, except the neighbours of the edge.
+    default:
       return index < 0 ? 0 : count - 1;
   }
 }
 
-// std::floor is a call where the processor may lack the instruction. `x`: of an int's range.
+// std::floor is a call where the processor may lack the instruction. `x` is in the range of int.
 std::int32_t whole_part(float x) {
   const auto whole = static_cast<std::int32_t>(x);
   return whole - (static_cast<float>(whole) > x ? 1 : 0);
@@ -121,10 +122,10 @@ FloatTexel mixed(const FloatTexel& a, const FloatTexel& b, float weight) {
   return out;
 }
 
-// Where a fetch goes once layer and face are known.
+// The place of a fetch after layer and face are known.
 struct Position {
   float x[3] = {0, 0, 0};
-  std::uint32_t layer = 0;  // Of 1D and 2D: the slice.
+  std::uint32_t layer = 0;  // 1D and 2D: the slice.
   unsigned dimensions = 2;
   bool normalized = false;  // A cube's coordinates always are.
 };
@@ -186,7 +187,7 @@ Texel fetch_indexed(const Texture& texture, const TextureOperation& operation,
   for (unsigned i = 0; i < operation.dimensions; ++i) {
     const auto wanted = static_cast<std::int32_t>(in[kTextureCoordinates + i]);
     AddressMode mode = texture.address_mode[i];
-    // Integers are texels, which neither repeat nor mirror.
+    // Integer coordinates address texels, and neither repeat nor mirror.
     if (mode != AddressMode::kBorder) mode = AddressMode::kClamp;
     if (texture.is_linear) mode = AddressMode::kBorder;
     index[i] = texel_index(wanted, counts[i], mode);
@@ -298,9 +299,8 @@ Texel fetch_at(const Texture& texture, const TextureOperation& operation, const 
   return integer_at(texture, image, near.x.first, near.y.first, near.z.first);
 }
 
-// What most programs fetch, apart for speed: lines and planes of 32-bit floats
-// without levels and borders.
-// As sample(), to the bit.
+// A fast path for what most programs fetch: lines and planes of 32-bit floats without levels and
+// borders. Its results equal those of sample() to the bit.
 template <unsigned kChannels>
 void fetch_plane(const Texture& texture, const TextureOperation& operation, const std::uint32_t* in,
                  std::uint32_t* out) {

@@ -1,8 +1,9 @@
 // Texture instructions for compiled code: tex, tld4 and txq of one thread.
 //
-// How a coordinate finds its texels: CUDA C++ Programming Guide, "Texture Fetching": nearest-point
-// sampling, linear filtering with the fraction in 9-bit fixed point of which 8 bits are fraction,
-// the addressing modes, layers, and a cube's face by its largest coordinate (the first of equals).
+// CUDA C++ Programming Guide, "Texture Fetching", defines how a coordinate finds its texels. It
+// covers nearest-point sampling, linear filtering, addressing modes and layers. The fraction of
+// linear filtering is 9-bit fixed point with 8 bits of fraction. The largest coordinate selects a
+// cube's face, the first of equal ones.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ enum class LevelMode : std::uint8_t { kBase, kLevel, kGradient };
 
 // One instruction, as a constant in translated code.
 struct TextureOperation {
-  std::uint8_t dimensions = 2;  // 1 to 3; a cube's is 3.
+  std::uint8_t dimensions = 2;  // 1 to 3; 3 for a cube.
   bool layered = false;
   bool cube = false;
-  bool indexed = false;  // Coordinates, and a level, are integers: no filtering.
+  bool indexed = false;  // Coordinates and level are integers: no filtering.
   bool half = false;     // Results are two words of two f16.
   LevelMode level = LevelMode::kBase;
   std::uint8_t component = 0;  // tld4
@@ -51,10 +52,10 @@ enum class TextureQuery : std::uint32_t {
 // Words of a fetch's input.
 inline constexpr unsigned kTextureLayer = 0;
 inline constexpr unsigned kTextureCoordinates = 1;  // Three.
-inline constexpr unsigned kTextureLevel = 4;        // Or the gradients: three each of x and y.
+inline constexpr unsigned kTextureLevel = 4;        // Or the gradients: three each for x and y.
 inline constexpr unsigned kTextureInputWords = 10;
 
-// C functions; each returns 0, or what is wrong as a DeviceFault (device_abi.h).
+// C functions. Each returns 0, or what is wrong as a DeviceFault (device_abi.h).
 //   u32 gpurun_texture_fetch(u64 texture, u32 operation, const u32* in, u32* out)   4 words
 //   u32 gpurun_texture_gather(u64 texture, u32 operation, const u32* in, u32* out)  4 words
 //   u32 gpurun_texture_query(u64 texture, u32 query, u32 level, u32* out)           1 word

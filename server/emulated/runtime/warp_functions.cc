@@ -1,5 +1,5 @@
 // Warp operations, from the PTX ISA's pseudo code (sections 9.7.9.6 shfl.sync, 9.7.13 vote, match,
-// redux, elect), each for words that lie with their lanes and for words that stand side by side.
+// redux, elect). Each exists for words in the lanes' own arrays and for words side by side.
 #include "server/emulated/runtime/warp_functions.h"
 
 #include <bit>
@@ -81,14 +81,15 @@ struct Shuffle {
       const U32 segment = c >> 8 & 31;
       const int from = source<kind>(lane, b, segment);
       const bool valid = is_inside<kind>(from, lane, c & 31, segment);
-      // A lane that is not here has no value; PTX leaves the result open, ours is one's own.
+      // An absent lane has no value. PTX leaves the result open. Here it is the lane's own value.
       const bool there = valid && (present >> from & 1) != 0;
       words.give(lane, values[there ? static_cast<U32>(from) : lane]);
       words.give_second(lane, valid ? 1 : 0);
     });
   }
 
-  // Of whole warps that all move their lanes in the same way. False: they do not; nothing was done.
+  // For whole warps that all move their lanes in the same way. False: they do not, and nothing was
+  // done.
   static bool run_alike(const WarpWords& words, U32 warps) {
     const bool alike = words.step[0] != 0 && words.step[1] == 0 && words.step[2] == 0;
     if (!alike || words.out[0] == nullptr) return false;
@@ -114,7 +115,7 @@ struct Shuffle {
   }
 
  private:
-  // The steps of sums and scans over whole warps, which nearly all shuffles of programs are.
+  // The steps of sums and scans over whole warps, which are nearly all shuffles of programs.
   static bool moves_whole_warps(const U32* values, U32* out, U32 lanes, U32 b, U32 clamp,
                                 U32 segment) {
     if (kind == Kind::kIndex || segment != 0 || clamp != (kind == Kind::kUp ? 0 : 31)) return false;
@@ -151,7 +152,7 @@ struct Shuffle {
   }
 };
 
-// Operations of which several warps are quicker done at once than one by one.
+// Operations that are faster for several warps at once than one by one.
 template <class Operation>
 concept RunsAlike = requires(const WarpWords& words, U32 warps) {
   { Operation::run_alike(words, warps) } -> std::same_as<bool>;

@@ -1,4 +1,4 @@
-// Branches, loops, and what leaves them.
+// Branches, loops, and the operations that leave them.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +27,8 @@ void KernelWriter::assign(const std::vector<ValueId>& from, const std::vector<Va
     const char* move = bytes_of_element(type.element) == 8 ? "mov.b64" : "mov.b32";
     registers.emplace_back(to[i], text_.to(text_.of(type.element), move, register_of(from[i])));
   }
-  // A target can only be the source of another value of the same type: those of one type at once.
+  // A target can be the source only of a value of its own type, so all values of one type go at
+  // once.
   while (!tiles.empty()) {
     const TypeIndex type = function_.value_types[tiles.front().second];
     std::vector<std::pair<ValueId, ValueId>> group;
@@ -62,8 +63,8 @@ void KernelWriter::emit_if(const Operation& operation) {
   if (failure_.ok()) scopes_.pop_back();
 }
 
-// The counter is compared before it is increased, so that a bound near the type's last number ends
-// the loop, too.
+// The counter is compared before it is increased, so that the loop also ends when the bound is near
+// the type's largest number.
 void KernelWriter::emit_for(const Operation& operation) {
   const Block& region = operation.regions.front();
   const ValueId counter = region.arguments.front();
@@ -77,7 +78,7 @@ void KernelWriter::emit_for(const Operation& operation) {
   const bool is_unsigned = (operation.flags & 1) != 0;
   const std::string bits = wide ? "64" : "32";
   const char* move = wide ? "mov.b64" : "mov.b32";
-  // Copies: the values may be a loop's own.
+  // Copies, because the values may be a loop's own.
   const std::string upper = text_.to(text_.of(element), move, register_of(operation.operands[1]));
   const std::string step = text_.to(text_.of(element), move, register_of(operation.operands[2]));
   const std::vector<ValueId> carried(region.arguments.begin() + 1, region.arguments.end());
@@ -128,7 +129,7 @@ void KernelWriter::emit_terminator(const Operation& operation) {
     if (require(fits, "not here")) text_.branch("$exit");
     return;
   }
-  // A yield belongs to what it stands in, the others to the loop around.
+  // A yield belongs to the operation around it, the others to the loop around it.
   std::size_t depth = scopes_.size();
   if (operation.code != kYield) {
     while (depth > 0 && scopes_[depth - 1].code == kIf) --depth;

@@ -1,6 +1,6 @@
-// Cursor: reads numbers of Tile IR's bytecode from front to back. The first failure stays: what is
-// read after it is 0, so that whoever reads need not ask after each number, but must ask before he
-// loops by one.
+// Cursor: reads numbers of Tile IR's bytecode from front to back. It keeps the first failure, and
+// everything read after it is 0. So a reader need not check after each number, but must check
+// before it loops that number of times.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class Cursor {
     return static_cast<std::uint8_t>(bytes_[at_++]);
   }
 
-  // Seven bits a byte, the lowest first.
+  // Reads a number that is stored as seven bits per byte, the lowest bits first.
   std::uint64_t number(std::uint64_t max = ~std::uint64_t{0}) {
     std::uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
@@ -60,13 +60,14 @@ class Cursor {
     return value;
   }
 
-  // The lowest bit says the sign.
+  // Reads a number with its sign in the lowest bit.
   std::uint64_t signed_number() {
     const std::uint64_t value = number();
     return (value >> 1) ^ (~(value & 1) + 1);
   }
 
-  // Of things that have `bytes_each` at least.
+  // Reads a count of items that have at least `bytes_each` bytes each. Fails when the bytes left
+  // are too few.
   std::uint64_t count(std::uint64_t bytes_each, std::uint64_t max) {
     const std::uint64_t value = number(max);
     if (value > left() / bytes_each) {
@@ -93,7 +94,7 @@ class Cursor {
     return taken;
   }
 
-  // Up to a multiple of `alignment`, counted from the first byte.
+  // Skips to a multiple of `alignment`, counted from the first byte.
   void align(std::uint64_t alignment) { take((alignment - at_ % alignment) % alignment); }
 
  private:

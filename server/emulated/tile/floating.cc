@@ -1,7 +1,7 @@
 // Floating point, element by element. Formats of fewer than 32 bits are computed as f32 and rounded
-// once more, which gives what one rounding would for sums, products, quotients and roots of f16 and
-// bf16 (f32 has more than twice their digits and two); a fused product and sum has an instruction
-// of its own.
+// once more. For sums, products, quotients and roots of f16 and bf16 that equals one rounding,
+// because f32 has more than twice their digits plus two. A fused multiply-add has an instruction of
+// its own.
 #include <cstdio>
 
 #include "server/emulated/tile/kernel_writer.h"
@@ -15,7 +15,7 @@ constexpr std::uint64_t kApproximate = 4;
 constexpr std::uint64_t kFull = 5;
 constexpr std::uint64_t kToIntegerTowardsZero = 6;
 
-// By rounding; what PTX has no name for is nullptr.
+// By rounding. nullptr where PTX has no name.
 const char* const kRoundings[] = {".rn", ".rz", ".rm", ".rp"};
 const char* const kComparisons[] = {"eq", "ne", "lt", "le", "gt", "ge"};
 
@@ -23,7 +23,7 @@ bool is_single(Element element) {
   return element == Element::kFloat32 || element == Element::kTFloat32;
 }
 
-// The flag that denormal numbers are taken for zero.
+// Whether the operation treats denormal numbers as zero.
 bool flushes(const Operation& operation, unsigned bit) { return (operation.flags >> bit & 1) != 0; }
 
 std::string hexadecimal(std::uint64_t value) {
@@ -246,8 +246,8 @@ std::string KernelWriter::float_function(const Operation& operation, Element ele
   return from_single(element, y);
 }
 
-// 2 to the power of x times the logarithm of e. What that product loses by rounding is put back as
-// a factor, but for those x whose power overflows or vanishes anyway.
+// 2 to the power of x times the logarithm of e. A factor corrects the rounding error of that
+// product. It is left out where the power overflows or vanishes.
 std::string KernelWriter::exponential(const std::string& x) {
   const std::string power = text_.to_word("mul.rn.f32", x, "0f3FB8AA3B");
   const std::string rough = text_.to_word("ex2.approx.f32", power);

@@ -1,4 +1,4 @@
-// Reads operations as the table of operations.h says.
+// Reader of operations by the table of operations.h.
 #include "server/emulated/tile/function_reader.h"
 
 #include <string>
@@ -25,7 +25,7 @@ enum AttributeTag : std::uint64_t {
   kBoundedTag = 12,
 };
 
-// An integer or a floating-point number behind its type.
+// Reads an integer or a floating-point number that follows its type.
 bool read_scalar(const ImageTables& tables, Cursor& from, bool integer, std::uint64_t* bits) {
   TypeIndex index = 0;
   if (!tables.type_at(from, &index)) return false;
@@ -53,7 +53,7 @@ bool skip_dictionary(const ImageTables& tables, Cursor& from, unsigned depth) {
   return from.ok();
 }
 
-// Flags of two numbers that may be there.
+// Skips flags and the numbers, up to two, that they announce.
 void skip_pair(Cursor& from) {
   const std::uint8_t flags = from.byte();
   if ((flags & 1) != 0) from.signed_number();
@@ -185,7 +185,7 @@ bool FunctionReader::read_operation(Cursor& from, unsigned depth, Operation* ope
   return from.ok();
 }
 
-// A region: no block or one.
+// Reads a region: no block or one.
 bool FunctionReader::read_block(Cursor& from, unsigned depth, Block* block) {
   if (depth > kRegionDepthMax) return from.fail("regions too deep in each other");
   if (from.number(1) == 0) return from.ok();

@@ -1,4 +1,4 @@
-// FunctionReader: the operations of one function.
+// FunctionReader: reads the operations of one function.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gpurun::emulated::tile {
 
 class FunctionReader {
  public:
-  // Both are borrowed; `function` has its name.
+  // Both are borrowed. `function` already has its name.
   FunctionReader(const ImageTables& tables, Function& function)
       : tables_(tables), function_(function) {}
 
@@ -34,11 +34,12 @@ class FunctionReader {
 
   const ImageTables& tables_;
   Function& function_;
-  std::vector<ValueId> visible_;  // As the bytecode numbers them here.
+  std::vector<ValueId> visible_;  // By the numbers that the bytecode gives them at the current
+                                  // place.
   std::uint64_t operations_ = 0;
 };
 
-// Past one attribute that says of which kind it is. `depth`: how many it stands in.
+// Moves past one attribute that carries its own kind. `depth`: the number of attributes around it.
 bool skip_attribute(const ImageTables& tables, Cursor& from, unsigned depth);
 
 }  // namespace gpurun::emulated::tile

@@ -11,10 +11,10 @@ namespace {
 constexpr std::uint8_t kKernelFlag = 2;
 constexpr std::uint8_t kHintsFlag = 4;
 
-// What PTX takes for a name: the translation writes it there as it is.
+// Whether PTX accepts it as a name. The translation writes the name unchanged.
 bool is_name(std::string_view text) {
   if (text.empty() || text.size() > 1024) return false;
-  // The translation's own begin with a dollar sign.
+  // The translation's own names begin with a dollar sign.
   if ((text.front() >= '0' && text.front() <= '9') || text.front() == '$') return false;
   for (const char c : text) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
@@ -40,7 +40,7 @@ Status read_functions(const ImageTables& tables, ByteView section, Program* prog
     if (!read_name(tables, from, &function.name)) return from.status();
     if (!tables.type_at(from, &signature)) return from.status();
     const std::uint8_t flags = from.byte();
-    from.number();  // Where the source has it.
+    from.number();  // The source position.
     if ((flags & kKernelFlag) == 0) from.fail("a function that is no kernel");
     if ((flags & kHintsFlag) != 0) skip_attribute(tables, from, 0);
     const ByteView body = from.take(from.number());

@@ -1,10 +1,10 @@
-// ImageReader: the sections of a Tile IR image as a Program. Every count, index, shape and depth
-// that the bytes claim is checked here, so that who has a Program need not ask again; whether the
-// types of an operation's operands fit is the translator's business.
+// ImageReader: reads the sections of a Tile IR image as a Program. It checks every count, index,
+// shape and depth that the bytes claim, so that users of a Program need not check them again. The
+// translator checks whether the types of an operation's operands fit.
 //
-// CUDA_ERROR_INVALID_IMAGE with the place for what is malformed, CUDA_ERROR_INVALID_PTX with the
-// name for a type or an operation that is not translated (what the driver answers for PTX that
-// cannot be).
+// CUDA_ERROR_INVALID_IMAGE with the place for malformed bytes. CUDA_ERROR_INVALID_PTX with the name
+// for a type or an operation that is not translated, as the driver returns for PTX that it cannot
+// translate.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace gpurun::emulated::tile {
 
-// What the sections hold, by index. Borrows the image.
+// The contents of the sections, by index. Borrows the image.
 class ImageTables {
  public:
   Status read(const driver_abi::TileIrLayout& layout);
@@ -29,7 +29,7 @@ class ImageTables {
   // False, and the cursor has failed: there is no such thing.
   bool string_at(Cursor& from, std::string_view* text) const;
   bool type_at(Cursor& from, TypeIndex* type) const;
-  // The bytes of a constant of that type, of which there are enough.
+  // The bytes of a constant of that type. They are enough for the type.
   bool constant_at(Cursor& from, const Type& type, ByteView* bytes) const;
   bool tile_type_at(Cursor& from, TypeIndex* type) const;
 
@@ -53,7 +53,7 @@ class ImageTables {
   std::vector<bool> known_;  // Those of types_ that have been read.
 };
 
-// The program of a whole image; borrows it.
+// The program of a whole image, which is borrowed.
 Result<Program> read_program(ByteView image);
 
 }  // namespace gpurun::emulated::tile

@@ -11,7 +11,7 @@ constexpr std::uint64_t kPointerTag = 12;
 constexpr std::uint64_t kTileTag = 13;
 constexpr std::uint64_t kTensorViewTag = 14;
 
-// A table: how many, padding, where each begins, the bytes of all.
+// Reads a table: the number of entries, padding, where each begins, and the bytes of all.
 template <typename Offset>
 bool read_table(Cursor& from, std::uint64_t max, std::vector<ByteView>* entries) {
   const std::uint64_t count = from.number(max);
@@ -106,8 +106,9 @@ Status ImageTables::read_types(ByteView section) {
   return {};
 }
 
-// A type that another is made of, wherever in the table it stands, with one of these tags: all that
-// callers name are simpler, so that this goes a few steps deep.
+// Reads a type that is a part of another type, and must have one of these tags. It may stand
+// anywhere in the table. All tags that callers name are of simpler types, so the recursion is a few
+// steps deep.
 const Type* ImageTables::part(Cursor& from, std::uint64_t first_tag, std::uint64_t last_tag,
                               TypeIndex* index) {
   const std::uint64_t found = from.number();
@@ -266,7 +267,7 @@ bool ImageTables::tile_type_at(Cursor& from, TypeIndex* type) const {
   return types_[*type].is_tile() || from.fail("no type of a tile");
 }
 
-// All elements, or one that stands for all; truth values are packed into bits.
+// All elements, or one that stands for all. Truth values are packed into bits.
 bool ImageTables::constant_at(Cursor& from, const Type& type, ByteView* bytes) const {
   const std::uint64_t index = from.number();
   if (!from.ok()) return false;

@@ -1,5 +1,5 @@
-// Integers, truth values and pointers, element by element. What has fewer than 32 bits is computed
-// in 32: its sign or zeros are put before it where they matter, and taken away afterwards.
+// Integers, truth values and pointers, element by element. Elements of fewer than 32 bits are
+// computed in 32 bits. They are sign- or zero-extended where it matters, and truncated afterwards.
 #include "server/emulated/tile/kernel_writer.h"
 
 namespace gpurun::emulated::tile {
@@ -19,7 +19,7 @@ std::string type_name(Element element, bool is_signed) {
 
 std::string bits_name(Element element) { return bytes_of_element(element) == 8 ? ".b64" : ".b32"; }
 
-// The operation's place of the attribute that says the sign; those without work on bits.
+// Whether the operation's sign attribute says signed. Operations without one work on bits.
 bool is_signed(const Operation& operation) {
   switch (operation.code) {
     case kAbsI:
@@ -173,7 +173,7 @@ std::string KernelWriter::compute_integer(const Operation& operation, Element el
   return narrowed(element, text_.to(target, (instruction + type).c_str(), wide[0], wide[1]));
 }
 
-// PTX rounds towards zero; what is left then has the dividend's sign.
+// PTX rounds towards zero. The remainder then has the dividend's sign.
 std::string KernelWriter::integer_divide(Element element, bool is_signed, std::uint64_t rounding,
                                          const std::string& a, const std::string& b) {
   const std::string type = type_name(element, is_signed);

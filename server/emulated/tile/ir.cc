@@ -1,4 +1,4 @@
-// What is to be known of elements.
+// Properties of elements.
 #include "server/emulated/tile/ir.h"
 
 namespace gpurun::emulated::tile {
@@ -26,7 +26,7 @@ bool is_float(Element element) {
   return element >= Element::kFloat16 && element <= Element::kFloat8E5M2;
 }
 
-// Truth values are packed into bits, so that one byte may be either.
+// Truth values are packed into bits, so one byte may be all elements or one that stands for all.
 bool is_splat(const Type& type, ByteView constant) {
   if (type.element != Element::kInt1) return constant.size() == bytes_of_element(type.element);
   if (constant.size() != 1) return false;

@@ -1,7 +1,8 @@
-// The program of a Tile IR image, as the bytecode says it: types, constants, functions, and their
-// operations with what they take and give. A tile is an array of at most a few dimensions with
-// which one block computes; a tensor view says where a tensor lies in global memory, a partition
-// view cuts it into tiles. Meanings: https://docs.nvidia.com/cuda/tile-ir/sections/operations.html
+// Program: the types, constants and functions of a Tile IR image as the bytecode has them, and the
+// functions' operations with their operands and results. A tile is an array of a few dimensions
+// with which one block computes. A tensor view says where a tensor lies in global memory. A
+// partition view cuts a tensor into tiles. Meanings:
+// https://docs.nvidia.com/cuda/tile-ir/sections/operations.html
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,7 @@
 
 namespace gpurun::emulated::tile {
 
-// Bounds of what is read; CUDA_ERROR_INVALID_IMAGE beyond. cuBLASLt's images have 24 types, 130
-// operations and one function.
+// Bounds of what is read, far above what cuBLASLt's images need. CUDA_ERROR_INVALID_IMAGE beyond.
 inline constexpr std::uint64_t kTypesMax = 65'536;
 inline constexpr std::uint64_t kFunctionsMax = 1024;
 inline constexpr std::uint64_t kOperationsMax = 65'536;  // Of one function.
@@ -41,7 +41,7 @@ enum class Element : std::uint8_t {
   kPointer,  // A generic address.
 };
 
-// In memory and as a kernel's parameter.
+// Size in memory and as a kernel's parameter.
 unsigned bytes_of_element(Element element);
 unsigned bits_of_element(Element element);
 bool is_integer(Element element);
@@ -49,7 +49,7 @@ bool is_float(Element element);
 const char* element_name(Element element);  // "f16"
 
 struct Type;
-// Whether a constant's bytes are one element that stands for all.
+// Whether a constant's bytes are one element that stands for all elements.
 bool is_splat(const Type& type, ByteView constant);
 
 enum class Padding : std::uint8_t { kZero, kNegativeZero, kNan, kInfinity, kNegativeInfinity };
@@ -60,7 +60,7 @@ inline constexpr std::int64_t kDynamic = INT64_MIN;
 
 struct Type {
   enum class Kind : std::uint8_t {
-    kElement,  // Only as a part of others.
+    kElement,  // Only as a part of other types.
     kTile,
     kTensorView,
     kPartitionView,
@@ -70,15 +70,17 @@ struct Type {
   Kind kind = Kind::kToken;
   Element element = Element::kInt32;  // Of all but functions and tokens.
   Element pointee = Element::kInt8;   // Where `element` is kPointer.
-  // kTile: powers of two. kTensorView: kDynamic where it is not known. kPartitionView: the tiles'.
+  // kTile: powers of two. kTensorView: kDynamic where unknown. kPartitionView: the tiles' shape.
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  // kTensorView: of one step in each dimension, in elements.
-  TypeIndex tensor_view = 0;          // kPartitionView.
-  std::vector<std::int32_t> dim_map;  // kPartitionView: the tensor's dimension of each of a tile.
+  // kTensorView: elements from one index to the next, for each dimension.
+  std::vector<std::int64_t> strides;
+  TypeIndex tensor_view = 0;  // kPartitionView.
+  // kPartitionView: the tensor's dimension for each dimension of a tile.
+  std::vector<std::int32_t> dim_map;
   std::optional<Padding> padding;     // kPartitionView.
   std::vector<TypeIndex> parameters;  // kFunction; it has no results.
 
-  // Of a tile.
+  // The number of elements of a tile.
   std::uint64_t elements() const {
     std::uint64_t count = 1;
     for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
@@ -97,13 +99,14 @@ struct Block {
 
 struct Operation {
   std::uint32_t code = 0;  // Its number in the bytecode: operations.h.
-  std::uint32_t at = 0;    // Of its first byte in the function's body, for messages.
+  // Offset of its first byte in the function's body, for messages.
+  std::uint32_t at = 0;
   std::vector<ValueId> operands;
-  // How many of `operands` each declared operand has: of those that may be missing or many.
+  // The number of `operands` that belong to each declared operand that is optional or variadic.
   std::vector<std::uint32_t> counts;
   std::vector<ValueId> results;
   std::uint64_t flags = 0;  // Optional attributes, then operands, by bit.
-  // Enumerators, integers and truth values in order of declaration; 0 for one that is missing.
+  // Enumerators, integers and truth values in order of declaration; 0 for a missing one.
   std::vector<std::uint64_t> numbers;
   std::vector<std::int32_t> list;         // The attribute that is a list.
   std::string text;                       // The attribute that is a string.

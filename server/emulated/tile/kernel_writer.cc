@@ -69,7 +69,7 @@ std::string KernelWriter::declarations() const {
   return ".local .align 64 .b8 $tiles[" + number(bytes) + "];\n.reg .b64 %tiles;\n";
 }
 
-// One thread computes, however many a block is launched with.
+// One thread computes, whatever the block size of the launch.
 void KernelWriter::write_parameters() {
   const std::string x = text_.to_word("mov.u32", "%tid.x");
   const std::string y = text_.to_word("mov.u32", "%tid.y");
@@ -182,7 +182,7 @@ bool KernelWriter::emit_other(const Operation& operation) {
   }
 }
 
-// A block does its operations in their order, so that tokens say nothing new.
+// A block executes its operations in order, so tokens add nothing.
 bool KernelWriter::emit_tokens_and_ids(const Operation& operation) {
   if (operation.code == kMakeToken || operation.code == kJoinTokens) return true;
   const bool id = operation.code == kGetTileBlockId;
@@ -305,7 +305,7 @@ void KernelWriter::emit_elementwise(const Operation& operation) {
     if (!fits && operation.code == kAssume && operand == operation.operands.front()) break;
     if (!require(fits, "operands of another shape than the result")) return;
   }
-  // An assumption may also be one about a view.
+  // An assumption may also be about a view.
   if (operation.code == kAssume && !type_of(result).is_tile()) {
     const auto tensor = tensors_.find(operation.operands.front());
     const bool same =

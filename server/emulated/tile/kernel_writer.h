@@ -1,5 +1,6 @@
-// KernelWriter: one function of Tile IR as a PTX kernel. A block computes its tiles with one
-// thread: each operation is a loop over its elements, a value lies where the plan says (plan.h).
+// KernelWriter: writes one function of Tile IR as a PTX kernel. A block computes its tiles with one
+// thread. Each operation is a loop over its elements, and each value lies where the plan puts it
+// (plan.h).
 //
 // The files by groups of operations: integer.cc and floating.cc (element by element), shape.cc,
 // memory.cc (pointers), view.cc (tensors), matrix.cc, control.cc.
@@ -25,20 +26,21 @@ class KernelWriter {
   KernelWriter(const Program& program, const Function& function, Plan plan)
       : program_(program), function_(function), plan_(std::move(plan)) {}
 
-  // The kernel's PTX, with the variables that it needs before it. CUDA_ERROR_INVALID_IMAGE where an
-  // operation is not what Tile IR allows, CUDA_ERROR_INVALID_PTX where it is not translated.
+  // The kernel's PTX, after the variables that it needs. CUDA_ERROR_INVALID_IMAGE when Tile IR does
+  // not allow an operation, CUDA_ERROR_INVALID_PTX when it is not translated.
   Result<std::string> write();
 
  private:
   using Registers = std::vector<std::string>;
 
-  // A tensor in memory: bytes, elements; each a register or a number.
+  // A tensor in memory: its address in bytes, its sizes and strides in elements. Each is a register
+  // or a number.
   struct Tensor {
     std::string base;
     Registers sizes;
     Registers strides;
   };
-  // What a terminator leads to.
+  // Where a terminator leads.
   struct Scope {
     Code code;                     // kIf, kFor, kLoop or kReduce.
     std::vector<ValueId> results;  // kIf, kLoop: written by yield and break.
@@ -50,7 +52,7 @@ class KernelWriter {
 
   const Type& type_of(ValueId value) const { return program_.type_of(function_, value); }
   Element element_of(ValueId value) const { return type_of(value).element; }
-  // False always, with the failure.
+  // Stores the failure. Always false.
   bool fail(const std::string& what);
   bool not_translated(const std::string& what);
   void fail_as_too_long();
@@ -64,29 +66,30 @@ class KernelWriter {
   bool emit_other(const Operation& operation);
   bool emit_tokens_and_ids(const Operation& operation);
   bool is_scalar(ValueId value) const;
-  // Of a value that is in one. Its register is made when it is met first.
+  // The register of a value that the plan keeps in one. It is made at the first call.
   const std::string& register_of(ValueId value);
   void set_register(ValueId value, const std::string& from);
-  // The byte at which an element lies in local memory: `index` is a .b32 register or a number.
+  // The address in local memory of an element. `index` is a .b32 register or a number.
   std::string local_address(ValueId value, const std::string& index);
   std::string load_element(ValueId value, const std::string& index);
   void store_element(ValueId value, const std::string& index, const std::string& from);
-  // A load and a store of an element's bits: space "local", "global"; `options` ".relaxed.sys" or
-  // "".
+  // A load and a store of an element's bits. `space`: "local" or "global". `options`:
+  // ".relaxed.sys" or "".
   std::string load_bits(const char* space, const std::string& options, Element element,
                         const std::string& address);
   void store_bits(const char* space, const std::string& options, Element element,
                   const std::string& address, const std::string& from);
-  // Runs `body` for 0 to count - 1, in a .b32 register.
+  // Writes a loop that runs `body` for 0 to count - 1, with the count in a .b32 register.
   void repeat(std::uint64_t count, const std::function<void(const std::string&)>& body);
-  // Runs `body` for each place of `shape`, last dimension fastest, with the place's number too.
+  // Writes loops that run `body` for each place of `shape`, the last dimension fastest. `body` gets
+  // the coordinates and the place's number.
   void for_each(const std::vector<std::int64_t>& shape,
                 const std::function<void(const Registers&, const std::string&)>& body);
-  // base + the sum of indices times strides, as .b32.
+  // The sum of indices times strides, as .b32.
   std::string linear(const Registers& indices, const std::vector<std::uint64_t>& strides);
   std::string sign_extended(Element element, const std::string& from);  // To .b64.
 
-  // Element by element: `from` are the operands' bits; empty: failed.
+  // Element by element. `from`: the operands' bits. An empty result: the operation failed.
   void emit_elementwise(const Operation& operation);
   std::string compute(const Operation& operation, const Registers& from);
   std::string compute_integer(const Operation& operation, Element element, const Registers& from);
@@ -107,11 +110,12 @@ class KernelWriter {
   std::string float_to_integer(const Operation& operation, const Registers& from);
   std::string select(const Operation& operation, const Registers& from);
   std::string offset_pointer(const Operation& operation, const Registers& from);
-  // An integer of fewer than 32 bits as one of 32 that has its value; others as they are.
+  // An integer of fewer than 32 bits as one of 32 bits with the same value. Others are unchanged.
   std::string extended(Element element, bool is_signed, const std::string& from);
-  // The bits that belong to the element, of a result of 32.
+  // The low bits of a 32-bit result that belong to the element.
   std::string narrowed(Element element, const std::string& from);
-  // Floating point of 32 bits or fewer as f32 and back, rounded to nearest; f64 as it is.
+  // Converts floating point of 32 bits or fewer to f32 and back, rounded to nearest. f64 is
+  // unchanged.
   std::string to_single(Element element, const std::string& from);
   std::string from_single(Element element, const std::string& from);
 
@@ -122,7 +126,7 @@ class KernelWriter {
   void emit_broadcast(const Operation& operation);
   void emit_permute(const Operation& operation);
   void emit_cat(const Operation& operation);
-  // Element by element: `strides` and `offset` say where each place of `shape` is in a value.
+  // A value with the place of each element of a shape in it, by `strides` and `offset`.
   struct Strided {
     ValueId value;
     std::vector<std::uint64_t> strides;
@@ -139,7 +143,8 @@ class KernelWriter {
   void emit_store(const Operation& operation);
   void emit_atomic(const Operation& operation);
   void emit_get_global(const Operation& operation);
-  // What precedes and follows an access of that ordering, and the access's own part of its name.
+  // Writes the fence before an access of that ordering, if it needs one. Returns the access's part
+  // of its PTX name. end_access() writes the fence after it.
   std::string begin_access(std::uint64_t ordering);
   void end_access(std::uint64_t ordering);
   std::string atomic_access(const Operation& operation, Element element, const std::string& address,
@@ -169,7 +174,7 @@ class KernelWriter {
   void emit_loop(const Operation& operation);
   void emit_terminator(const Operation& operation);
   void emit_assert(const Operation& operation);
-  // All at once: a target may be another's source.
+  // Assigns all values at once, because a target may be another value's source.
   void assign(const std::vector<ValueId>& from, const std::vector<ValueId>& to);
 
   const Program& program_;
@@ -177,7 +182,7 @@ class KernelWriter {
   const Plan plan_;
   PtxText text_;
   std::string variables_;               // Declarations before the kernel.
-  std::vector<std::string> registers_;  // By ValueId; empty: none yet.
+  std::vector<std::string> registers_;  // By ValueId; empty: not made yet.
   std::map<ValueId, Tensor> tensors_;   // Of views of both kinds.
   std::vector<Scope> scopes_;
   const Operation* current_ = nullptr;

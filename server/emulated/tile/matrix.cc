@@ -1,4 +1,4 @@
-// Products of matrices: sums of 4 x 4 elements at a time are kept in registers.
+// Products of matrices. The sums of 4 x 4 elements at a time are kept in registers.
 #include <algorithm>
 
 #include "server/emulated/tile/kernel_writer.h"
@@ -88,7 +88,7 @@ void KernelWriter::emit_matrix_product(const Operation& operation) {
           const std::string bits = load_element(sum, at(row, i / wide, columns, column, i % wide));
           const Element element = element_of(sum);
           sums.push_back(operation.code == kMmaI ? bits : to_single(element, bits));
-          // A copy where it is the register of a value.
+          // A copy, because it may be the register of a value.
           const char* move = bytes_of_element(element) == 8 ? "mov.b64" : "mov.b32";
           sums.back() = text_.to(text_.of(element), move, sums.back());
         }

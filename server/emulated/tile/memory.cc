@@ -20,7 +20,7 @@ void KernelWriter::end_access(std::uint64_t ordering) {
   if (ordering == kAcquire || ordering == kAcquireRelease) text_.line(kFence);
 }
 
-// Operands: pointers; mask, padding and token, each of which may be missing.
+// Operands: pointers, then optionally mask, padding and token.
 void KernelWriter::emit_load(const Operation& operation) {
   const ValueId pointers = operation.operands[0];
   const ValueId result = operation.results[0];
@@ -56,7 +56,7 @@ void KernelWriter::emit_load(const Operation& operation) {
   end_access(operation.numbers[0]);
 }
 
-// Operands: pointers, values; mask and token, each of which may be missing.
+// Operands: pointers, values, then optionally mask and token.
 void KernelWriter::emit_store(const Operation& operation) {
   const ValueId pointers = operation.operands[0];
   const ValueId value = operation.operands[1];
@@ -81,7 +81,7 @@ void KernelWriter::emit_store(const Operation& operation) {
   });
 }
 
-// Operands: pointers, then one value or two; mask and token, each of which may be missing.
+// Operands: pointers, then one value or two, then optionally mask and token.
 void KernelWriter::emit_atomic(const Operation& operation) {
   const ValueId pointers = operation.operands[0];
   const std::size_t values = operation.code == kAtomicCas ? 2 : 1;

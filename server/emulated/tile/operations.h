@@ -1,6 +1,7 @@
-// The operations of Tile IR by their numbers in the bytecode, and how each is written there.
-// Source: NVIDIA's repository cuda-tile (include/cuda_tile/Dialect/CudaTile/IR: BytecodeOpcodes.td,
-// Ops.td), version 13.1 of the bytecode with what 13.2 and 13.3 have added.
+// Operations: the operations of Tile IR by their numbers in the bytecode, and the form in which
+// each is written there. Source: NVIDIA's repository cuda-tile
+// (include/cuda_tile/Dialect/CudaTile/IR: BytecodeOpcodes.td, Ops.td). Version 13.1 of the
+// bytecode, with the additions of 13.2 and 13.3.
 #pragma once
 
 #include <cstdint>
@@ -92,30 +93,32 @@ enum Code : std::uint32_t {
   kYield = 0x6d,
 };
 
-// What follows an operation's number, in this order: the types of its results (first their number,
-// where it has many results or operands), the flags of what is optional (where something is), the
-// attributes, the operands, the regions.
+// The form of what follows an operation's number. It is written in this order.
+// - The types of its results, after their number if results or operands may be many.
+// - The flags of what is optional, if something is.
+// - The attributes, the operands, the regions.
 struct OperationForm {
   const char* name;
-  // Results: their number, -1: many.
+  // The number of results; -1: many.
   int results;
-  // One letter an attribute: e enumerator, u nothing but its flag, h hints for the optimiser, L
-  // list of 32-bit numbers, C constant, P predicate, i 32-bit integer, I 64-bit integer, s string,
-  // A list of scalars. A `?` behind it: optional. A digit behind it: since that version
-  // (13.2, 13.3), and before that 0.
+  // One letter for each attribute: e enumerator, u nothing except its flag, h hints for the
+  // optimiser. L list of 32-bit numbers, C constant, P predicate, i 32-bit integer, I 64-bit
+  // integer, s string, A list of scalars. A `?` after it: optional. A digit after it: present since
+  // that version (13.2, 13.3), and 0 before.
   const char* attributes;
-  // o one, ? one or none, * many. Those with a ? or with two * have flags and numbers of their own;
-  // else `*` has the number of all operands before the first.
+  // o one, ? one or none, * many. Forms with a ? or with two * have flags, and numbers for each. In
+  // others `*` has the number of all operands, before the first operand.
   const char* operands;
   unsigned regions;
-  // The result has the operands' shape and each of its elements depends on theirs at the same
-  // place.
+  // The result has the operands' shape. Each of its elements depends only on the operands' elements
+  // at the same place.
   bool elementwise;
 };
 
 // nullptr: there is no such operation, or it is not translated.
 const OperationForm* form_of(std::uint32_t code);
-// "print_tko", also of one that is not translated; nullptr: there is none.
+// The name, such as "print_tko", also of an operation that is not translated. nullptr: there is no
+// such operation.
 const char* operation_name(std::uint32_t code);
 
 }  // namespace gpurun::emulated::tile

@@ -1,4 +1,4 @@
-// Finds from where to where each tile is needed, in one walk, and places the tiles by that.
+// Planner: finds the lifetime of each tile in one walk, and places the tiles by their lifetimes.
 #include "server/emulated/tile/plan.h"
 
 #include <algorithm>
@@ -38,12 +38,13 @@ class Planner {
   struct Life {
     std::uint32_t first = 0;
     std::uint32_t last = 0;
-    ValueId root = 0;  // Whose memory it has.
+    ValueId root = 0;  // The value that owns its memory.
     bool placed = false;
   };
   struct Scope {
     std::uint32_t start;
-    std::set<ValueId> from_outside;  // Each once: what is deep inside is also in all around.
+    // Values from outside that it uses, each once. An inner use counts for all scopes around it.
+    std::set<ValueId> from_outside;
   };
   // `result` may take the memory of `operand`, if that is not needed any more.
   struct Reuse {
@@ -106,7 +107,7 @@ class Planner {
     }
   }
 
-  // What is needed after the region's end, or again in its next turn, lives until then.
+  // Values that are needed after the region, or again in its next iteration, live until its end.
   void walk_region(const Operation& operation, const Block& region, std::uint32_t at) {
     scopes_.push_back({at, {}});
     for (const ValueId argument : region.arguments) define(argument, at);
@@ -133,7 +134,7 @@ class Planner {
     }
     if (!fits) return fail(operation, "its region does not fit");
     walk_region(operation, region, at);
-    // What the last turn has left is the result.
+    // The results are what the last iteration leaves.
     for (std::size_t i = 0; i < carried; ++i) {
       lives_[operation.results[i]].root = region.arguments[i + 1];
     }
@@ -175,7 +176,7 @@ class Planner {
     for (const ValueId operand : operation.operands) use(operand, position_);
   }
 
-  // Whether every element of the result is the same and can be had from registers.
+  // Whether every element of the result is the same and can be computed from registers.
   bool is_uniform(const Operation& operation, const Type& result) const {
     if (operation.code == kConstant) {
       return is_splat(result, operation.constant);
@@ -210,7 +211,7 @@ class Planner {
     }
   }
 
-  // With all lives known.
+  // Called when all lifetimes are known.
   bool take_over(ValueId value, const std::vector<Reuse>& reuses) {
     for (const Reuse& reuse : reuses) {
       if (reuse.result != value || !in_memory(reuse.operand)) continue;
@@ -254,7 +255,7 @@ class Planner {
     }
   }
 
-  // In the first gap between those that are still needed, which are in order of their offsets.
+  // Places it in the first gap between the values that are still needed, which are in offset order.
   bool place_beside(ValueId value, std::vector<ValueId>& present) {
     std::erase_if(present, [&](ValueId other) { return lives_[other].last < lives_[value].first; });
     const std::uint64_t bytes = type_of(value).bytes();

@@ -1,7 +1,7 @@
-// PtxText: the lines of one kernel's body, with registers and labels by number.
+// PtxText: the lines of one kernel's body, with numbered registers and labels.
 //
-// A register of one element holds its bits: those of at most 32 in a .b32 register, zero-extended,
-// others in a .b64 one. Truth values are 0 or 1 there.
+// A register that holds one element has the element's bits. Elements of at most 32 bits are in a
+// .b32 register, zero-extended. Others are in a .b64 register. Truth values are 0 or 1.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace gpurun::emulated::tile {
 
-// Of one image's translation; CUDA_ERROR_INVALID_PTX beyond. Those of cuBLASLt's images have 30 KB.
+// Bound of one image's translation, far above what cuBLASLt's images need. CUDA_ERROR_INVALID_PTX
+// beyond.
 inline constexpr std::uint64_t kTextBytesMax = std::uint64_t{64} << 20;
 
 class PtxText {
@@ -22,7 +23,7 @@ class PtxText {
   std::string half() { return "%h" + std::to_string(halves_++); }
   std::string predicate() { return "%p" + std::to_string(predicates_++); }
   std::string label() { return "$L" + std::to_string(labels_++); }
-  // For the bits of an element.
+  // A new register for the bits of an element.
   std::string of(Element element) { return bytes_of_element(element) == 8 ? wide() : word(); }
 
   template <typename... Parts>
@@ -39,7 +40,8 @@ class PtxText {
     line("@!", condition, " bra ", label);
   }
 
-  // A register with what a line computes: `line(instruction, register, ", ", parts...)`.
+  // Writes a line that computes into a new register, and returns the register: `line(instruction,
+  // register, ", ", parts...)`.
   template <typename... Parts>
   std::string to_word(const char* instruction, const Parts&... parts) {
     return to(word(), instruction, parts...);
@@ -64,7 +66,7 @@ class PtxText {
     return target;
   }
 
-  // The declarations of all registers that were asked for.
+  // The declarations of all registers that were made.
   std::string registers() const {
     return ".reg .b32 %r<" + std::to_string(words_ + 1) + ">;\n.reg .b64 %d<" +
            std::to_string(wides_ + 1) + ">;\n.reg .b16 %h<" + std::to_string(halves_ + 1) +

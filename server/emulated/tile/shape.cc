@@ -1,4 +1,4 @@
-// Constants and what moves elements: shapes, permutations, reductions.
+// Constants, and the operations that move elements: shapes, permutations, reductions.
 #include <algorithm>
 
 #include "server/emulated/tile/kernel_writer.h"
@@ -157,7 +157,7 @@ void KernelWriter::emit_cat(const Operation& operation) {
   require(done == to[dimension], "shapes that do not fit");
 }
 
-// The indices count parts of the result's size.
+// The indices count parts that have the result's size.
 void KernelWriter::emit_extract(const Operation& operation) {
   const ValueId source = operation.operands.front();
   const ValueId result = operation.results.front();
@@ -170,7 +170,7 @@ void KernelWriter::emit_extract(const Operation& operation) {
     const ValueId index = operation.operands[i + 1];
     fits = is_scalar(index) && element_of(index) == Element::kInt32 && to[i] <= from[i];
     if (!fits) break;
-    // Beyond the last part CUDA promises nothing; here it is the first again.
+    // CUDA promises nothing beyond the last part. Here the parts repeat.
     const std::string part = text_.to_word("and.b32", register_of(index),
                                            number(static_cast<std::uint64_t>(from[i] / to[i] - 1)));
     const std::uint64_t step = static_cast<std::uint64_t>(to[i]) * strides[i];
@@ -180,7 +180,7 @@ void KernelWriter::emit_extract(const Operation& operation) {
   copy_strided(to, {source, strides, offset}, {result, row_major(to), "0"});
 }
 
-// Along one dimension, in order; the region joins an element with what came before.
+// Along one dimension, in order. The region joins an element with the result so far.
 void KernelWriter::emit_reduce(const Operation& operation) {
   const Type& first = type_of(operation.operands.front());
   const std::uint64_t dimension = operation.numbers[0];
@@ -220,7 +220,7 @@ void KernelWriter::emit_reduce(const Operation& operation) {
   });
 }
 
-// Leaves its scope, which has the results.
+// Leaves its scope open, because the scope has the results.
 void KernelWriter::reduce_one(const Operation& operation, std::uint64_t length,
                               const std::function<std::string(const std::string&)>& place) {
   const Block& region = operation.regions.front();

@@ -1,4 +1,4 @@
-// Reads the image, then writes variables and kernels.
+// Translation of an image: reads it, then writes variables and kernels.
 #include "server/emulated/tile/translate.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gpurun::emulated::tile {
 namespace {
 
-// Bytes as they lie in memory: truth values are packed in the image.
+// The bytes as in memory. In the image truth values are packed.
 std::string variable(const Program& program, const Global& global) {
   const Type& type = program.types[global.type];
   const unsigned size = bytes_of_element(type.element);

@@ -1,9 +1,9 @@
-// Tensors in memory: where they lie, and their tiles.
+// Tensors in memory: their addresses and their tiles.
 #include "server/emulated/tile/kernel_writer.h"
 
 namespace gpurun::emulated::tile {
 
-// Operands: base, the sizes and the strides that the type does not say.
+// Operands: base, then the sizes and strides that the type leaves open.
 void KernelWriter::emit_make_tensor_view(const Operation& operation) {
   const Type& type = type_of(operation.results.front());
   const ValueId base = operation.operands.front();
@@ -11,7 +11,7 @@ void KernelWriter::emit_make_tensor_view(const Operation& operation) {
                     element_of(base) == Element::kPointer && type_of(base).pointee == type.element;
   if (!require(fits, "operands of other types")) return;
   Tensor tensor;
-  // A copy: a loop may give the base's register another value.
+  // A copy, because a loop may change the base's register.
   tensor.base = text_.to_wide("mov.b64", register_of(base));
   std::size_t next = 1;
   const auto take = [&](const std::vector<std::int64_t>& known, std::uint32_t count,
@@ -46,7 +46,7 @@ void KernelWriter::emit_make_partition_view(const Operation& operation) {
   }
 }
 
-// Of a tensor its sizes, of a partition the number of tiles.
+// The sizes of a tensor, or the number of tiles of a partition.
 void KernelWriter::emit_view_shape(const Operation& operation) {
   const ValueId view = operation.operands.front();
   const Type& type = type_of(view);
@@ -103,8 +103,8 @@ std::string KernelWriter::padding_of(const Type& view) {
   }
 }
 
-// `body` is told the address of an element, the predicate that it lies outside of the tensor
-// (empty: it cannot), and its number in the tile.
+// `body` gets the address of an element and the element's number in the tile. It also gets the
+// predicate that the element lies outside of the tensor, which is empty if it cannot.
 void KernelWriter::for_each_of_view(const Type& view, const Tensor& tensor, const Registers& starts,
                                     const Place& body) {
   const std::string place = text_.to_word("mov.u32", "0");
@@ -132,7 +132,7 @@ void KernelWriter::for_each_of_view(const Type& view, const Tensor& tensor, cons
   nest(0, tensor.base, "");
 }
 
-// Operands: of a store the tile; the view; which of its tiles; a token, which may be missing.
+// Operands: the tile (only of a store), the view, the tile's indices, and optionally a token.
 void KernelWriter::emit_view_access(const Operation& operation) {
   const bool load = operation.code == kLoadView;
   const ValueId tile = load ? operation.results[0] : operation.operands[0];
